@@ -1,0 +1,1 @@
+//! The runner of experiments: one TOML plan per claim

@@ -1,0 +1,1 @@
+//! An emulated Internet for real processes on one machine

@@ -1,0 +1,2 @@
+//! An emulated Internet for real processes on one machine.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Estimates of paths, and the one table that holds them (pure)

@@ -1,0 +1,1 @@
+//! Linux I/O: routes, dialling, sockets

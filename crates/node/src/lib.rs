@@ -1,0 +1,1 @@
+//! The data plane: relay, files in the making, transfers

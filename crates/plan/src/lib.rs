@@ -1,0 +1,1 @@
+//! From estimates to plans: graphs and path selection (pure)

@@ -1,0 +1,101 @@
+//! Who and which: nodes and paths.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{fmt, str::FromStr};
+use thiserror::Error;
+
+/// A node's identity: its Ed25519 public key.
+///
+/// Printed as 64 hexadecimal digits. Pure crates work on dense indices; the
+/// mapping to a `NodeId` is made at their edge.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId([u8; 32]);
+
+/// The text is not 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("a node id is 64 hexadecimal digits; this has {0} characters or others among them")]
+pub struct NodeIdError(usize);
+
+impl NodeId {
+    /// The identity with this public key.
+    pub const fn from_bytes(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// The public key.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl fmt::Debug for NodeId {
+    /// The first eight digits: enough to tell nodes apart in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..4].iter().try_for_each(|b| write!(f, "{b:02x}"))?;
+        f.write_str("…")
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = NodeIdError;
+    fn from_str(s: &str) -> Result<Self, NodeIdError> {
+        let fail = || NodeIdError(s.len());
+        if s.len() != 64 || !s.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(fail());
+        }
+        let mut key = [0; 32];
+        for (byte, pair) in key.iter_mut().zip(s.as_bytes().chunks(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| fail())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| fail())?;
+        }
+        Ok(Self(key))
+    }
+}
+
+impl Serialize for NodeId {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeId {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A path's dense index within one transfer or plan; 0 is the direct path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PathId(pub u32);
+
+impl PathId {
+    /// The path without relays.
+    pub const DIRECT: Self = Self(0);
+}
+
+impl fmt::Display for PathId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::DIRECT { f.pad("direct") } else { f.pad(&format!("path {}", self.0)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_ids_go_both_ways_and_refuse_other_text() {
+        let id = NodeId::from_bytes([0xab; 32]);
+        assert_eq!(id.to_string().parse::<NodeId>(), Ok(id));
+        assert!("ab".parse::<NodeId>().is_err());
+        assert!("+".repeat(64).parse::<NodeId>().is_err());
+        assert!("é".repeat(32).parse::<NodeId>().is_err());
+    }
+}

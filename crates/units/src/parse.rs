@@ -1,0 +1,159 @@
+//! Reading and printing quantities with their units.
+
+use std::time::Duration;
+use thiserror::Error;
+
+/// Why a quantity could not be read; says what was expected.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{text}` is not a {what}: {why}; write it like {example}")]
+pub struct ParseError {
+    /// What was to be read: "rate", "size" …
+    pub what: &'static str,
+    /// The text as given.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+    /// A right one.
+    pub example: &'static str,
+}
+
+type Units = [(&'static str, f64)];
+
+pub(crate) const RATE_PRINT: [(&str, f64); 4] =
+    [("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3), ("bit/s", 1.0)];
+pub(crate) const RATE_READ: [(&str, f64); 12] = [
+    ("Gbit/s", 1e9),
+    ("Mbit/s", 1e6),
+    ("kbit/s", 1e3),
+    ("bit/s", 1.0),
+    ("Gbps", 1e9),
+    ("Mbps", 1e6),
+    ("kbps", 1e3),
+    ("bps", 1.0),
+    ("GB/s", 8e9),
+    ("MB/s", 8e6),
+    ("kB/s", 8e3),
+    ("B/s", 8.0),
+];
+pub(crate) const SIZE_PRINT: [(&str, f64); 5] =
+    [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)];
+pub(crate) const SIZE_READ: [(&str, f64); 9] = [
+    ("TB", 1e12),
+    ("GB", 1e9),
+    ("MB", 1e6),
+    ("kB", 1e3),
+    ("TiB", 1_099_511_627_776.0),
+    ("GiB", 1_073_741_824.0),
+    ("MiB", 1_048_576.0),
+    ("KiB", 1_024.0),
+    ("B", 1.0),
+];
+const TIME_READ: [(&str, f64); 9] = [
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("min", 60e9),
+    ("h", 3_600e9),
+    ("d", 86_400e9),
+    ("days", 86_400e9),
+];
+const TIME_PRINT: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
+
+/// Splits `"40 Mbit/s"` into the number and the unit.
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | '_');
+    let end = text.find(|c| !digits(c)).unwrap_or(text.len());
+    (&text[..end], text[end..].trim())
+}
+
+/// Reads `text` with one of `units` as a whole number of the base unit.
+pub(crate) fn scaled(
+    what: &'static str,
+    text: &str,
+    units: &Units,
+    example: &'static str,
+) -> Result<u64, ParseError> {
+    let fail = |why| ParseError { what, text: text.to_owned(), why, example };
+    let (number, unit) = split(text);
+    let number: f64 = number.parse().map_err(|_| fail("no number"))?;
+    if unit.is_empty() {
+        return Err(fail("the unit is missing"));
+    }
+    let (_, factor) =
+        units.iter().find(|(name, _)| *name == unit).ok_or_else(|| fail("unknown unit"))?;
+    let value = (number * factor).round();
+    // 2^63: far beyond any link or disk, and exact sums stay possible in u64.
+    if !(0.0..=9.2e18).contains(&value) { Err(fail("out of range")) } else { Ok(value as u64) }
+}
+
+/// Prints with the largest unit that keeps the number at 1 or more, at most three decimals.
+pub(crate) fn format_scaled(value: u64, units: &Units) -> String {
+    let (name, factor) = units
+        .iter()
+        .find(|(_, factor)| value as f64 >= *factor)
+        .or(units.last())
+        .copied()
+        .unwrap_or(("", 1.0));
+    let number = format!("{:.3}", value as f64 / factor);
+    format!("{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// Reads a duration with its unit (`ns`, `us`/`µs`, `ms`, `s`, `min`, `h`, `d`).
+///
+/// # Errors
+/// [`ParseError`] when the number or the unit is missing, unknown or negative.
+pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
+    scaled("duration", text, &TIME_READ, "\"5 ms\"").map(Duration::from_nanos)
+}
+
+/// Prints a duration so that [`parse_duration`] reads it back (to 3 decimals of its unit).
+pub fn format_duration(d: Duration) -> String {
+    format_scaled(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), &TIME_PRINT)
+}
+
+/// Reads a probability: `"1 %"`, `"0.5%"`, or a plain number in 0..=1.
+///
+/// # Errors
+/// [`ParseError`] when it is not a number in range.
+pub fn parse_probability(text: &str) -> Result<f64, ParseError> {
+    let fail = |why| ParseError {
+        what: "probability",
+        text: text.to_owned(),
+        why,
+        example: "\"1 %\" or 0.01",
+    };
+    let trimmed = text.trim();
+    let (number, scale) = match trimmed.strip_suffix('%') {
+        Some(percent) => (percent.trim(), 100.0),
+        None => (trimmed, 1.0),
+    };
+    let value = number.parse::<f64>().map_err(|_| fail("no number"))? / scale;
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(fail("not between 0 and 1")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_go_both_ways() {
+        for (text, ns) in [("5 ms", 5_000_000), ("1.5s", 1_500_000_000), ("50 us", 50_000)] {
+            let d = parse_duration(text).unwrap();
+            assert_eq!(d, Duration::from_nanos(ns), "{text}");
+            assert_eq!(parse_duration(&format_duration(d)).unwrap(), d);
+        }
+        assert!(parse_duration("5").is_err());
+        assert!(parse_duration("-5 ms").is_err());
+    }
+
+    #[test]
+    fn probabilities_are_percent_or_plain() {
+        assert_eq!(parse_probability("1 %").unwrap(), 0.01);
+        assert_eq!(parse_probability("0.25").unwrap(), 0.25);
+        assert!(parse_probability("101 %").is_err());
+        assert!(parse_probability("x").is_err());
+    }
+}

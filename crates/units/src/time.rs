@@ -1,0 +1,89 @@
+//! Monotonic and wall time, kept apart by type.
+
+use serde::{Deserialize, Serialize};
+use std::{fmt, ops, time::Duration};
+
+/// A point on the monotonic clock of one process, in nanoseconds since an epoch of its own.
+///
+/// Only comparable within the process (or the simulation) that made it; it
+/// never leaves it. Pure crates get it as an argument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(u64);
+
+impl Time {
+    /// The epoch.
+    pub const ZERO: Self = Self(0);
+    /// Later than any other time.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// The time `ns` nanoseconds after the epoch.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since the epoch.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the epoch.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl ops::Add<Duration> for Time {
+    type Output = Self;
+    fn add(self, d: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl ops::AddAssign<Duration> for Time {
+    fn add_assign(&mut self, d: Duration) {
+        *self = *self + d;
+    }
+}
+
+impl ops::Sub<Duration> for Time {
+    type Output = Self;
+    fn sub(self, d: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6} s", self.as_secs_f64())
+    }
+}
+
+/// A date: nanoseconds since 1970-01-01T00:00:00Z, leap seconds not counted.
+///
+/// For records that are read by another process or host. It may jump; never
+/// measure an interval with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WallTime(u64);
+
+impl WallTime {
+    /// The date `ns` nanoseconds after 1970.
+    pub const fn from_unix_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// Nanoseconds since 1970.
+    pub const fn as_unix_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// How long before `now` this was; zero if it lies in the future.
+    pub const fn age(self, now: Self) -> Duration {
+        Duration::from_nanos(now.0.saturating_sub(self.0))
+    }
+}

@@ -1,0 +1,1 @@
+//! Every byte that crosses the network: codecs and signed objects (pure)
