@@ -1,1 +1,10 @@
-//! An emulated Internet for real processes on one machine
+//! An emulated Internet for real processes on one machine.
+//!
+//! Floors, from the bottom: [`topology`] (what a network is, as text and resolved),
+//! [`emu`] (the pure, time-driven emulation of it), then the shell that gives it
+//! real namespaces, TUN devices and a clock, and [`client`], the API that
+//! tests and experiments use.
+
+pub mod client;
+pub mod emu;
+pub mod topology;

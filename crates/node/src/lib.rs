@@ -1,1 +1,7 @@
-//! The data plane: relay, files in the making, transfers
+//! The data plane: relay, files in the making, transfers.
+
+pub mod budget;
+pub mod get;
+pub mod job;
+pub mod part;
+pub mod relay;

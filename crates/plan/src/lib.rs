@@ -1,1 +1,4 @@
-//! From estimates to plans: graphs and path selection (pure)
+//! From estimates to plans (pure).
+
+pub mod graph;
+pub mod selection;

@@ -1,0 +1,1 @@
+//! The pure, time-driven emulation of links and networks.

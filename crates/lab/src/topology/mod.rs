@@ -1,0 +1,1 @@
+//! What a network is: its file format, generators, and resolved form.

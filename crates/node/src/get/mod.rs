@@ -1,0 +1,1 @@
+//! One object to one file, over several paths.

@@ -1,0 +1,1 @@
+//! Durable records of transfers, and their events.

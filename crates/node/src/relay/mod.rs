@@ -1,0 +1,1 @@
+//! A SOCKS5 relay.

@@ -1,0 +1,1 @@
+//! The overlay graph that plans are made on.
