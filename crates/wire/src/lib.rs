@@ -1,1 +1,12 @@
-//! Every byte that crosses the network: codecs and signed objects (pure)
+//! Every byte that crosses the network: codecs and signed objects (pure).
+//!
+//! Each codec reads from a slice it does not own and says either what it
+//! found, how many bytes it still lacks, or what is wrong; none allocates
+//! more than its input warrants, and none panics on any bytes (see
+//! `tests/arbitrary.rs`, which also says how to fuzz for longer).
+
+mod destination;
+
+pub mod content_range;
+
+pub use destination::{Destination, DestinationError, Host};
