@@ -1,15 +1,85 @@
-//! `thalweg lab`.
+//! `thalweg lab`: the front end of the `thalweg-lab` program.
+//!
+//! The lab must be single-threaded when it starts (`unshare(NEWUSER)` fails in a
+//! threaded process), so it is a program of its own; this command becomes it.
+//! Only `check` is done here, because it is an experiment.
 
-use std::process::ExitCode;
+use anyhow::Context;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// The program that every subcommand but `check` is handed to.
+const LAB_PROGRAM: &str = "thalweg-lab";
 
 /// Arguments of `thalweg lab`.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(disable_help_flag = true)]
+pub struct Args {
+    /// `run`, `up`, `exec`, `set`, `stats`, `pcap`: handed to `thalweg-lab` as they stand
+    /// (`thalweg lab --help` lists them); `check [--json] [--full]` measures the lab itself
+    #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<OsString>,
+}
+
+/// What `thalweg lab check` takes.
+#[derive(clap::Parser)]
+#[command(
+    name = "thalweg lab check",
+    about = "Measure the lab against theory on this machine: rates, delays, losses, lateness"
+)]
+struct CheckArgs {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Judge every check, in up to 20 minutes, instead of the quick ones in one
+    #[arg(long)]
+    full: bool,
+}
 
 /// Runs the command.
 ///
 /// # Errors
-/// When it cannot be done; the message says what to try.
-pub fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+/// When `thalweg-lab` is not found or cannot be started; for `check`, when the
+/// experiment cannot be run.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.rest.split_first() {
+        Some((first, rest)) if first == OsStr::new("check") => check(rest),
+        _ => become_lab(&args.rest),
+    }
+}
+
+/// Replaces this process by `thalweg-lab`; returns only if that fails.
+fn become_lab(args: &[OsString]) -> anyhow::Result<ExitCode> {
+    let program = lab_program();
+    let error = Command::new(&program).args(args).exec();
+    Err(error).with_context(|| {
+        format!(
+            "cannot start {} (looked beside this program, then in PATH); \
+             build it with `cargo build --bins`",
+            program.display()
+        )
+    })
+}
+
+/// The lab program beside this one, so that a checkout never runs an installed
+/// lab of another version; else whichever PATH finds.
+fn lab_program() -> PathBuf {
+    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(LAB_PROGRAM));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(LAB_PROGRAM))
+}
+
+/// Runs the `lab-fidelity` experiment.
+fn check(args: &[OsString]) -> anyhow::Result<ExitCode> {
+    let name = OsString::from("thalweg lab check");
+    let args = match <CheckArgs as clap::Parser>::try_parse_from([name].iter().chain(args)) {
+        Ok(args) => args,
+        Err(usage) => {
+            usage.print().context("cannot write to the terminal")?;
+            return Ok(ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2)));
+        }
+    };
+    let _ = (args.json, args.full);
+    anyhow::bail!("`lab check` needs the lab-fidelity experiment, which is not built yet")
 }

@@ -1,0 +1,21 @@
+# The commands of the house; each is also what CI runs.
+.PHONY: demo test bench fmt lint
+
+# A download by detour in an emulated Internet, in at most 150 s.
+demo:
+	cargo build --release --workspace --bins
+	cargo run --quiet --release --package thalweg -- demo
+
+# Everything CI checks; installs what it needs.
+test:
+	scripts/test
+
+# The quick form of every experiment.
+bench:
+	scripts/bench
+
+fmt:
+	cargo fmt --all
+
+lint:
+	scripts/test fmt clippy doc deny

@@ -1,0 +1,75 @@
+//! What no file of the project holds.
+
+use super::tree;
+
+/// A file beyond this has two purposes.
+const MAX_LINES: usize = 500;
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "helper", "manager", "misc"];
+
+/// Text that is never committed, with the reason. Each is written in two halves, so
+/// that this file does not hold it.
+const FORBIDDEN: &[(&str, &str, &str)] = &[
+    ("FIX", "ME", "mend it, or write an issue"),
+    ("TO", "DO", "do it, or write an issue"),
+    ("XX", "X", "mend it, or write an issue"),
+    ("#[ign", "ore", "a test that does not run shows nothing"),
+    ("/ro", "ot/", "a path of one machine"),
+    ("/ho", "me/", "a path of one machine"),
+    ("/wo", "rk/", "a path of one machine"),
+    ("work", "place", "how the text came about is not the project's matter"),
+    ("index.crates", ".io", "the name of a registry's host"),
+    ("static.crates", ".io", "the name of a registry's host"),
+];
+
+#[test]
+fn files_have_one_purpose() {
+    let long: Vec<String> = tree::all()
+        .iter()
+        .filter(|source| source.is(&["rs", "py", "sh"]))
+        .map(|source| (source, source.text.lines().count()))
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .map(|(source, lines)| format!("{} ({lines} lines)", source.path))
+        .collect();
+    assert!(long.is_empty(), "beyond {MAX_LINES} lines: {}", long.join(", "));
+}
+
+#[test]
+fn names_say_what_is_inside() {
+    for source in tree::all() {
+        let empty = source.path.split(['/', '.']).find(|part| EMPTY_NAMES.contains(part));
+        assert!(empty.is_none(), "{}: '{}' says nothing", source.path, empty.unwrap());
+    }
+}
+
+#[test]
+fn no_forbidden_text() {
+    let mut found = Vec::new();
+    for source in tree::all() {
+        for (number, line) in source.lines() {
+            for (head, tail, reason) in FORBIDDEN {
+                if line.contains(&format!("{head}{tail}")) {
+                    found.push(format!("{}:{number}: {head}{tail}: {reason}", source.path));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn unsafe_code_says_why_it_is_sound() {
+    for source in tree::all().iter().filter(|source| source.is(&["rs"])) {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if !code.contains(concat!("uns", "afe {")) {
+                continue;
+            }
+            let near = &lines[index.saturating_sub(6)..=index];
+            let argued = near.iter().any(|line| line.contains("SAFETY:"));
+            assert!(argued, "{}:{}: no SAFETY comment", source.path, index + 1);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The source tree, as the tests read it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One text file of the project.
+pub struct Source {
+    /// Relative to the root, with `/`.
+    pub path: String,
+    /// Its whole text.
+    pub text: String,
+}
+
+impl Source {
+    /// Numbered lines, from 1.
+    pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
+    }
+
+    /// Whether the name ends in one of these extensions.
+    pub fn is(&self, extensions: &[&str]) -> bool {
+        extensions.iter().any(|extension| self.path.ends_with(&format!(".{extension}")))
+    }
+}
+
+/// The root of the checkout.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the checkout exists")
+}
+
+/// Every text file below these paths of the root; files that are not UTF-8 are left out.
+pub fn sources(below: &[&str]) -> Vec<Source> {
+    let root = root();
+    let mut found = Vec::new();
+    for start in below {
+        collect(&root, &root.join(start), &mut found);
+    }
+    assert!(!found.is_empty(), "no file below {below:?}");
+    found
+}
+
+/// Every text file that is committed: the rooms, the documents, the scripts.
+pub fn all() -> Vec<Source> {
+    let root = root();
+    let names = fs::read_dir(&root).expect("the root can be read");
+    let names: Vec<String> = names
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| !["target", ".git", "results", "Cargo.lock"].contains(&name.as_str()))
+        .collect();
+    sources(&names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn collect(root: &Path, path: &Path, found: &mut Vec<Source>) {
+    if path.is_dir() {
+        let mut entries: Vec<PathBuf> = fs::read_dir(path)
+            .expect("a directory")
+            .map(|entry| entry.expect("entry").path())
+            .collect();
+        entries.sort();
+        entries.iter().for_each(|entry| collect(root, entry, found));
+    } else if let Ok(text) = fs::read_to_string(path) {
+        let path = path.strip_prefix(root).expect("below the root");
+        found.push(Source { path: path.to_string_lossy().into_owned(), text });
+    }
+}
