@@ -33,6 +33,7 @@ pub fn sources(below: &[&str]) -> Vec<Source> {
     let root = root();
     let mut found = Vec::new();
     for start in below {
+        assert!(root.join(start).exists(), "{start} does not exist");
         collect(&root, &root.join(start), &mut found);
     }
     assert!(!found.is_empty(), "no file below {below:?}");
