@@ -1,1 +1,20 @@
-//! Linux I/O: routes, dialling, sockets
+//! Linux I/O: routes, dialling, sockets.
+//!
+//! A [`Route`] says by which relays and over which interface a connection
+//! goes; [`Dialer::dial`] makes it and gives a [`Stream`]. Whoever moves bytes
+//! between hosts gets them from here, so that deadlines, socket options and
+//! the wording of failures are the same everywhere.
+
+mod dial;
+mod peer;
+mod route;
+mod stream;
+mod sys;
+mod tcp_info;
+
+pub use dial::{Cause, DialError, DialOptions, Dialer, SocketOptions, Step, connect};
+pub use peer::Peer;
+pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError};
+pub use stream::{Monitor, Stream};
+pub use tcp_info::TcpInfo;
+pub use thalweg_wire::{Destination, Host};

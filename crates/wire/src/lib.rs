@@ -8,5 +8,6 @@
 mod destination;
 
 pub mod content_range;
+pub mod socks5;
 
 pub use destination::{Destination, DestinationError, Host};

@@ -1,0 +1,145 @@
+//! Why a connection could not be made, and which host is to blame.
+
+use std::{fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
+use thalweg_wire::{
+    Destination,
+    socks5::{Reply, Socks5Error},
+};
+use thiserror::Error;
+
+/// A dial failed: at which step, and how.
+///
+/// Prints as `relay 10.1.0.3:1080 refused www.example:80: connection refused
+/// by destination`, or `cannot reach relay 10.1.0.3:1080: no answer within 10s`.
+#[derive(Debug, Error)]
+pub struct DialError {
+    /// What was being done.
+    pub step: Step,
+    /// What went wrong.
+    #[source]
+    pub cause: Cause,
+}
+
+/// One step of a dial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Our own leg: to the first relay, or to the destination if direct.
+    Reach {
+        /// Whom we connect to.
+        host: Destination,
+        /// Whether it is a relay.
+        is_relay: bool,
+    },
+    /// Asking a relay that we are connected to for the next host.
+    Ask {
+        /// Whom we ask.
+        relay: Destination,
+        /// Whom it is to connect to: the next relay or the destination.
+        toward: Destination,
+    },
+}
+
+/// What went wrong in a step.
+#[derive(Debug, Error)]
+pub enum Cause {
+    /// The name has no address, or no name server answered.
+    #[error("cannot resolve the name: {0}")]
+    Resolve(#[source] io::Error),
+    /// There is no address to try.
+    #[error("the name has no address")]
+    NoAddress,
+    /// No TCP connection.
+    #[error("{}", connect_text(address, source))]
+    Connect {
+        /// The address tried.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The route's interface cannot be used.
+    #[error("cannot use interface {index}: {source} (does it still exist? see `ip link`)")]
+    Interface {
+        /// Its index.
+        index: NonZeroU32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A socket could not be made or set up.
+    #[error("{0}")]
+    Socket(#[source] io::Error),
+    /// The deadline passed in this step.
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    /// The relay answered, with a refusal.
+    #[error("{0}")]
+    Refused(Reply),
+    /// The relay wants a user name and password, or another method.
+    #[error("it wants an authentication that is not spoken here")]
+    Authentication,
+    /// What answered is no SOCKS5 relay.
+    #[error("{0}; is it a SOCKS5 relay?")]
+    NotSocks(#[source] Socks5Error),
+    /// The relay closed the connection before it answered.
+    #[error("it closed the connection without an answer (does it allow this client's address?)")]
+    Closed,
+    /// The connection to the relay broke.
+    #[error("the connection broke: {0}")]
+    Leg(#[source] io::Error),
+    /// [`crate::Medium::Carrier`] comes with bonds.
+    #[error("legs over a carrier are not supported yet")]
+    CarrierUnsupported,
+}
+
+fn connect_text(address: &SocketAddr, source: &io::Error) -> String {
+    match source.kind() {
+        io::ErrorKind::ConnectionRefused => format!("{address} refuses connections"),
+        _ => format!("{address}: {source}"),
+    }
+}
+
+impl Step {
+    pub(super) fn reach(host: &Destination, is_relay: bool) -> Self {
+        Self::Reach { host: host.clone(), is_relay }
+    }
+
+    pub(super) fn failed(self, cause: Cause) -> DialError {
+        DialError { step: self, cause }
+    }
+}
+
+impl DialError {
+    /// The relay that failed or reported the failure; `None` on a direct leg.
+    pub fn relay(&self) -> Option<&Destination> {
+        match &self.step {
+            Step::Reach { host, is_relay: true } => Some(host),
+            Step::Reach { .. } => None,
+            Step::Ask { relay, .. } => Some(relay),
+        }
+    }
+
+    /// Whether the relay works and said no: another relay may, or may not, do better.
+    pub fn refusal(&self) -> Option<Reply> {
+        match self.cause {
+            Cause::Refused(reply) => Some(reply),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = &self.cause;
+        match (&self.step, cause) {
+            (Step::Reach { host, is_relay: true }, _) => {
+                write!(f, "cannot reach relay {host}: {cause}")
+            }
+            (Step::Reach { host, .. }, _) => write!(f, "cannot reach {host}: {cause}"),
+            (Step::Ask { relay, toward }, Cause::Refused(_)) => {
+                write!(f, "relay {relay} refused {toward}: {cause}")
+            }
+            (Step::Ask { relay, toward }, _) => {
+                write!(f, "relay {relay}, asked for {toward}: {cause}")
+            }
+        }
+    }
+}

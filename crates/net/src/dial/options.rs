@@ -1,0 +1,90 @@
+//! The settings of dialled connections, each default with its reason.
+
+use rustix::net::sockopt;
+use socket2::{SockRef, TcpKeepalive};
+use std::{io, time::Duration};
+
+/// How [`crate::Dialer`] connects.
+#[derive(Clone, Debug)]
+pub struct DialOptions {
+    /// For all of a dial: names, legs and SOCKS5. 10 s by default: Smokescreen's
+    /// connect limit, and three SYNs (at 0, 1 and 3 s) on a lossy path with time to spare.
+    pub deadline: Duration,
+    /// Head start of one address over the next. 250 ms by default (RFC 8305 §5).
+    pub stagger: Duration,
+    /// The options of the socket.
+    pub socket: SocketOptions,
+}
+
+impl Default for DialOptions {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_secs(10),
+            stagger: Duration::from_millis(250),
+            socket: SocketOptions::default(),
+        }
+    }
+}
+
+/// Options of a TCP socket.
+#[derive(Clone, Debug)]
+pub struct SocketOptions {
+    /// `TCP_NODELAY`: on by default, since every writer here writes whole messages.
+    pub nodelay: bool,
+    /// `TCP_USER_TIMEOUT`: give up when sent data stays unacknowledged for so long.
+    ///
+    /// 30 s by default. Linux also ends a connection whose *live* peer keeps its
+    /// window shut for so long (`tcp_probe_timer`): a stream to a reader that may
+    /// pause must set `None` and watch [`crate::TcpInfo::since_ack`] instead, as
+    /// the relay does.
+    pub user_timeout: Option<Duration>,
+    /// Silence after which the peer is asked whether it lives; 15 s by default.
+    ///
+    /// Four questions, 5 s apart: a black hole is noticed within
+    /// 35 s even by who only receives. `None`: never asked.
+    pub keepalive: Option<Duration>,
+    /// `TCP_CONGESTION`, e.g. `bbr`; the kernel's choice if `None`.
+    pub congestion: Option<String>,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            nodelay: true,
+            user_timeout: Some(Duration::from_secs(30)),
+            keepalive: Some(Duration::from_secs(15)),
+            congestion: None,
+        }
+    }
+}
+
+impl SocketOptions {
+    /// Sets them all on `socket`.
+    ///
+    /// # Errors
+    /// The kernel's, with the option's name.
+    pub fn apply(&self, socket: SockRef<'_>) -> io::Result<()> {
+        let named = |name: &'static str| {
+            move |e: io::Error| io::Error::new(e.kind(), format!("cannot set {name}: {e}"))
+        };
+        socket.set_tcp_nodelay(self.nodelay).map_err(named("TCP_NODELAY"))?;
+        socket.set_tcp_user_timeout(self.user_timeout).map_err(named("TCP_USER_TIMEOUT"))?;
+        match self.keepalive {
+            Some(idle) => {
+                let probes = TcpKeepalive::new()
+                    .with_time(idle)
+                    .with_interval(Duration::from_secs(5))
+                    .with_retries(4);
+                socket.set_tcp_keepalive(&probes).map_err(named("keepalive"))?;
+            }
+            None => socket.set_keepalive(false).map_err(named("keepalive"))?,
+        }
+        let Some(name) = &self.congestion else { return Ok(()) };
+        sockopt::set_tcp_congestion(&*socket, name).map_err(|e| congestion_error(name, e.into()))
+    }
+}
+
+fn congestion_error(name: &str, e: io::Error) -> io::Error {
+    let known = "`sysctl net.ipv4.tcp_available_congestion_control` lists what there is";
+    io::Error::new(e.kind(), format!("cannot set congestion control `{name}`: {e}; {known}"))
+}

@@ -1,0 +1,91 @@
+//! Happy eyeballs: several addresses of one host, each a little after the one before.
+
+use super::{Cause, DialOptions};
+use crate::sys;
+use socket2::SockRef;
+use std::{io, net::SocketAddr, num::NonZeroU32, os::fd::AsFd};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
+    time::sleep,
+};
+
+/// Connects to whichever of `addresses` answers first (RFC 8305 §4–5).
+///
+/// Families alternate, the first address's family first; the next attempt
+/// starts after [`DialOptions::stagger`], or at once when one fails. Losers
+/// are closed. There is no deadline here: the caller has one.
+///
+/// # Errors
+/// The first failure (later ones are mostly of a family the host lacks), or
+/// [`Cause::NoAddress`] if there is none.
+pub async fn connect(
+    addresses: &[SocketAddr],
+    interface: Option<NonZeroU32>,
+    options: &DialOptions,
+) -> Result<TcpStream, Cause> {
+    let mut waiting = alternate(addresses).into_iter();
+    let mut racing = JoinSet::new();
+    let mut first_failure = None;
+    loop {
+        match waiting.next() {
+            Some(address) => {
+                let socket = options.socket.clone();
+                racing.spawn(async move { attempt(address, interface, &socket).await });
+            }
+            None if racing.is_empty() => return Err(first_failure.unwrap_or(Cause::NoAddress)),
+            None => {}
+        }
+        let result = tokio::select! {
+            Some(done) = racing.join_next() => done,
+            () = sleep(options.stagger), if waiting.len() > 0 => continue,
+        };
+        match result.map_err(io::Error::other).map_err(Cause::Socket).and_then(|done| done) {
+            Ok(tcp) => return Ok(tcp),
+            Err(cause) => _ = first_failure.get_or_insert(cause),
+        }
+    }
+}
+
+/// The addresses with their families taking turns, each family in its order.
+fn alternate(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let Some(first) = addresses.first() else { return Vec::new() };
+    let (mut lead, mut other): (Vec<SocketAddr>, Vec<SocketAddr>) =
+        addresses.iter().copied().rev().partition(|a| a.is_ipv4() == first.is_ipv4());
+    let mut turns = Vec::with_capacity(addresses.len());
+    while turns.len() < addresses.len() {
+        turns.extend(lead.pop());
+        turns.extend(other.pop());
+    }
+    turns
+}
+
+async fn attempt(
+    address: SocketAddr,
+    interface: Option<NonZeroU32>,
+    options: &super::SocketOptions,
+) -> Result<TcpStream, Cause> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = socket.map_err(Cause::Socket)?;
+    options.apply(SockRef::from(&socket)).map_err(Cause::Socket)?;
+    if let Some(index) = interface {
+        sys::bind_to_interface(socket.as_fd(), index)
+            .map_err(|source| Cause::Interface { index, source })?;
+    }
+    socket.connect(address).await.map_err(|source| Cause::Connect { address, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let list = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<_>>();
+        let given = list(&["[::1]:1", "[::2]:1", "[::3]:1", "0.0.0.1:1", "0.0.0.2:1"]);
+        let turns = list(&["[::1]:1", "0.0.0.1:1", "[::2]:1", "0.0.0.2:1", "[::3]:1"]);
+        assert_eq!(alternate(&given), turns);
+        assert_eq!(alternate(&given[3..]), given[3..]);
+        assert_eq!(alternate(&[]), []);
+    }
+}

@@ -1,0 +1,155 @@
+//! How a connection goes: over which interface and through which relays.
+
+use std::{fmt, num::NonZeroU32};
+use thalweg_wire::Destination;
+use thiserror::Error;
+
+/// The most relays on a route.
+///
+/// UKAIRO §2.1 finds that more than one "yields little additional
+/// improvement"; three leave room for rules ("enter here, avoid there").
+pub const MAX_HOPS: usize = 3;
+
+/// What a leg is carried by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Medium {
+    /// An interface of the host, as the kernel routes it.
+    #[default]
+    Underlay,
+    /// Something that Thalweg itself carries, such as a bonded stream or a
+    /// TUN device. A carrier's own legs must be `Underlay`, or it would carry
+    /// itself. [`crate::Dialer`] refuses it until bonds exist.
+    Carrier,
+}
+
+/// One relay on the way, reached over `medium` from the hop before.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hop {
+    /// The relay's address, or a name that the hop before resolves.
+    pub relay: Destination,
+    /// What carries the leg to this relay.
+    pub medium: Medium,
+}
+
+/// The hops between this host and a destination, in order, and the interface it leaves by.
+///
+/// - *direct*: no hop;
+/// - *relayed*: one; *chained*: two or three. Chains are tunnelled by the
+///   client: it speaks to each relay itself through the ones before, so that
+///   every relay's quotas and rules see the true client;
+/// - *bonded*: several routes, each with its own interface, striped by the
+///   bond that owns them; its stream is then a [`Medium::Carrier`].
+///
+/// The destination is no part of it: one route serves many.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Route {
+    hops: Vec<Hop>,
+    interface: Option<NonZeroU32>,
+}
+
+/// The hops make no route.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RouteError {
+    /// More than [`MAX_HOPS`]; holds how many.
+    #[error("a route has at most {MAX_HOPS} relays; this one has {0}")]
+    TooLong(usize),
+    /// A relay occurs twice, so that a loop would be charged twice for nothing.
+    #[error("relay {0} occurs twice on one route")]
+    Repeated(Destination),
+}
+
+impl Route {
+    /// The route without relays, over whichever interface the kernel chooses.
+    pub const fn direct() -> Self {
+        Self { hops: Vec::new(), interface: None }
+    }
+
+    /// The route over these hops, the one nearest to this host first.
+    ///
+    /// # Errors
+    /// [`RouteError`] if they are too many or one repeats.
+    pub fn new(hops: Vec<Hop>) -> Result<Self, RouteError> {
+        if hops.len() > MAX_HOPS {
+            return Err(RouteError::TooLong(hops.len()));
+        }
+        let seen = |i: usize| hops[..i].iter().any(|h| h.relay == hops[i].relay);
+        match (0..hops.len()).find(|&i| seen(i)) {
+            Some(i) => Err(RouteError::Repeated(hops[i].relay.clone())),
+            None => Ok(Self { hops, interface: None }),
+        }
+    }
+
+    /// The route over these relays, all on the underlay.
+    ///
+    /// # Errors
+    /// As [`Route::new`].
+    pub fn through<I: IntoIterator<Item = Destination>>(relays: I) -> Result<Self, RouteError> {
+        let hop = |relay| Hop { relay, medium: Medium::Underlay };
+        Self::new(relays.into_iter().map(hop).collect())
+    }
+
+    /// The same route, leaving by the interface with this index.
+    ///
+    /// Indices, never names or kinds: a tunnel and a card are the same thing
+    /// here, and a name may move to another device while we run.
+    #[must_use]
+    pub fn by_interface(mut self, index: NonZeroU32) -> Self {
+        self.interface = Some(index);
+        self
+    }
+
+    /// The hops, the one nearest to this host first; empty if direct.
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops
+    }
+
+    /// Whether no relay is on the way.
+    pub fn is_direct(&self) -> bool {
+        self.hops.is_empty()
+    }
+
+    /// The interface it leaves by; `None`: the kernel's choice.
+    pub fn interface(&self) -> Option<NonZeroU32> {
+        self.interface
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::from(if self.is_direct() { "direct" } else { "via " });
+        for (i, hop) in self.hops.iter().enumerate() {
+            text += if i == 0 { "" } else { " then " };
+            text += &hop.relay.to_string();
+        }
+        if let Some(index) = self.interface {
+            text += &format!(" by interface {index}");
+        }
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relays(n: u16) -> Vec<Destination> {
+        (1..=n).map(|i| format!("r{i}.example:1080").parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_route_has_at_most_three_relays_and_no_loop() {
+        assert!(Route::through(relays(3)).is_ok());
+        assert_eq!(Route::through(relays(4)), Err(RouteError::TooLong(4)));
+        let [a, b] = <[Destination; 2]>::try_from(relays(2)).unwrap();
+        let looped = Route::through([a.clone(), b, a.clone()]);
+        assert_eq!(looped, Err(RouteError::Repeated(a)));
+    }
+
+    #[test]
+    fn routes_print_their_way() {
+        assert_eq!(Route::direct().to_string(), "direct");
+        let two = Route::through(relays(2)).unwrap().by_interface(NonZeroU32::MIN);
+        assert_eq!(two.to_string(), "via r1.example:1080 then r2.example:1080 by interface 1");
+        assert_eq!(format!("{:>8}", Route::direct()), "  direct");
+    }
+}

@@ -1,0 +1,46 @@
+//! The two socket options that no library wraps; the crate's only unsafe code.
+#![expect(unsafe_code, reason = "getsockopt and setsockopt take raw pointers")]
+
+use std::{
+    io,
+    num::NonZeroU32,
+    os::fd::{AsRawFd, BorrowedFd},
+};
+
+/// Bytes of the kernel's `struct tcp_info` that are asked for (linux/tcp.h; 6.x has 248).
+pub const TCP_INFO_BYTES: usize = 256;
+
+/// The kernel's `struct tcp_info` for `socket`, and how many bytes of it the kernel knows.
+pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_BYTES], usize)> {
+    let mut info = [0u8; TCP_INFO_BYTES];
+    let mut length = TCP_INFO_BYTES as libc::socklen_t;
+    // SAFETY: the descriptor is borrowed and so open; the kernel writes at most
+    // `length` bytes to `info`, which is that long and valid for any bytes.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    if status == 0 { Ok((info, length as usize)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Binds `socket` to the interface with this index; needs no privilege since Linux 5.7.
+pub fn bind_to_interface(socket: BorrowedFd<'_>, index: NonZeroU32) -> io::Result<()> {
+    let value = index.get() as libc::c_int;
+    // SAFETY: the descriptor is borrowed and so open; the kernel reads one
+    // `c_int` from `value`, which outlives the call.
+    let status = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_BINDTOIFINDEX,
+            std::ptr::from_ref(&value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,145 @@
+//! What the kernel knows about a TCP connection.
+
+use crate::sys;
+use std::{io, os::fd::AsFd, time::Duration};
+use thalweg_units::Rate;
+
+/// A reading of the kernel's counters of one connection (Linux `struct tcp_info`).
+///
+/// Fields of a kernel older than 4.10 read as zero. Times are since the
+/// connection was made, and only grow; to judge an interval, subtract two
+/// readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Mean deviation of the round-trip time.
+    pub rtt_deviation: Duration,
+    /// The smallest round-trip time of late; [`Duration::MAX`] before the first.
+    pub min_rtt: Duration,
+    /// Congestion window, segments.
+    pub cwnd: u32,
+    /// The segment size that is sent, bytes.
+    pub mss: u32,
+    /// The latest delivery rate; app-limited samples are marked by `delivery_app_limited`.
+    pub delivery_rate: Rate,
+    /// Whether `delivery_rate` was taken while the sender had nothing to send.
+    pub delivery_app_limited: bool,
+    /// Segments sent again, in all.
+    pub retransmitted: u32,
+    /// Segments that are sent and not acknowledged.
+    pub unacknowledged: u32,
+    /// Bytes that are written and not yet sent.
+    pub unsent: u32,
+    /// Bytes that the peer has acknowledged.
+    pub acknowledged: u64,
+    /// Bytes received in order.
+    pub received: u64,
+    /// How long ago the peer last acknowledged anything.
+    pub since_ack: Duration,
+    /// How long ago data last came.
+    pub since_data: Duration,
+    /// Time with data to send (including the next two).
+    pub busy: Duration,
+    /// Of `busy`: time held up by the peer's receive window.
+    pub receiver_limited: Duration,
+    /// Of `busy`: time held up by our send buffer.
+    pub send_buffer_limited: Duration,
+}
+
+/// A little-known fact of the layout: native-endian fields at fixed offsets, only ever appended to.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn u32(&self, at: usize) -> u32 {
+        self.0.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
+    }
+    fn u64(&self, at: usize) -> u64 {
+        self.0.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes)
+    }
+    fn micros(&self, at: usize) -> Duration {
+        Duration::from_micros(self.u32(at).into())
+    }
+    fn millis(&self, at: usize) -> Duration {
+        Duration::from_millis(self.u32(at).into())
+    }
+    fn long_micros(&self, at: usize) -> Duration {
+        Duration::from_micros(self.u64(at))
+    }
+}
+
+impl TcpInfo {
+    /// Reads the counters of `socket`.
+    ///
+    /// # Errors
+    /// If it is not a TCP socket.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let (bytes, length) = sys::tcp_info(socket.as_fd())?;
+        Ok(Self::parse(&bytes[..length.min(bytes.len())]))
+    }
+
+    /// Offsets: linux/tcp.h `struct tcp_info`, the same on all of Linux's architectures
+    /// with 8-byte alignment of 64-bit integers.
+    fn parse(bytes: &[u8]) -> Self {
+        let f = Fields(bytes);
+        let min_rtt = f.u32(148);
+        Self {
+            rtt: f.micros(68),
+            rtt_deviation: f.micros(72),
+            // The kernel says ~0 while it has no sample.
+            min_rtt: if min_rtt == u32::MAX { Duration::MAX } else { f.micros(148) },
+            cwnd: f.u32(80),
+            mss: f.u32(16),
+            delivery_rate: Rate::from_bps(f.u64(160).saturating_mul(8)),
+            delivery_app_limited: bytes.get(7).is_some_and(|b| b & 1 == 1),
+            retransmitted: f.u32(100),
+            unacknowledged: f.u32(24),
+            unsent: f.u32(144),
+            acknowledged: f.u64(120),
+            received: f.u64(128),
+            since_ack: f.millis(56),
+            since_data: f.millis(52),
+            busy: f.long_micros(168),
+            receiver_limited: f.long_micros(176),
+            send_buffer_limited: f.long_micros(184),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+
+    #[test]
+    fn the_kernels_counters_are_read_at_their_offsets() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(&[7; 5000]).unwrap();
+        far.read_exact(&mut [0; 5000]).unwrap();
+        far.write_all(&[7; 300]).unwrap();
+        near.read_exact(&mut [0; 300]).unwrap();
+
+        let info = TcpInfo::of(&near).unwrap();
+        // The SYN counts as one acknowledged byte; the far end's data carried the acknowledgement.
+        assert_eq!(info.acknowledged, 5001);
+        assert_eq!(info.received, 300);
+        assert!(info.rtt > Duration::ZERO && info.min_rtt <= info.rtt * 2, "{info:?}");
+        assert!(info.cwnd >= 2 && info.mss >= 536, "{info:?}");
+        assert!(info.delivery_rate > Rate::ZERO, "{info:?}");
+        assert_eq!((info.unacknowledged, info.unsent, info.retransmitted), (0, 0, 0));
+        assert!(info.busy > Duration::ZERO && info.receiver_limited <= info.busy, "{info:?}");
+    }
+
+    #[test]
+    fn a_short_reading_of_an_old_kernel_leaves_zeros() {
+        let info = TcpInfo::parse(&[1; 100]);
+        assert_eq!(info.cwnd, 0x0101_0101);
+        assert_eq!((info.acknowledged, info.busy), (0, Duration::ZERO));
+        assert_eq!(TcpInfo::parse(&[]), TcpInfo::default());
+    }
+}
