@@ -1,0 +1,204 @@
+#![expect(clippy::single_range_in_vec_init, reason = "a list of one range is meant")]
+
+use super::simulation::{Outcome, Script, run};
+use super::*;
+use proptest::prelude::*;
+
+const MB: u64 = 1_000_000;
+
+fn with(ending: Ending) -> Config {
+    Config { ending, ..Config::default() }
+}
+
+/// When, which path, why: every choice made.
+fn choices(outcome: &Outcome) -> Vec<(Duration, PathId, Reason)> {
+    let chosen = |(t, a): &(Duration, Action)| match a {
+        Action::Chosen { path, reason } => Some((*t, *path, *reason)),
+        _ => None,
+    };
+    outcome.actions.iter().filter_map(chosen).collect()
+}
+
+fn first_choice(outcome: &Outcome) -> (Duration, PathId, Reason) {
+    choices(outcome)[0]
+}
+
+#[test]
+fn the_fastest_path_takes_the_remainders() {
+    let scripts = [Script::steady(8.0), Script::steady(40.0), Script::steady(16.0)];
+    for ending in [Ending::Paper, Ending::Early] {
+        let outcome = run(with(ending), &scripts, &[0..40 * MB]);
+        let (_, path, reason) = first_choice(&outcome);
+        assert_eq!((path, reason), (PathId(1), Reason::Fastest), "{ending:?}");
+        assert_eq!(outcome.delivered.iter().sum::<u64>(), 40 * MB);
+    }
+}
+
+#[test]
+fn early_ends_at_the_first_complete_share_and_the_paper_at_the_last_or_5_s() {
+    // Shares of 10 MB: 2 s at 40 Mbit/s, 10 s at 8 Mbit/s.
+    let scripts = [Script::steady(8.0), Script::steady(40.0)];
+    let early = run(with(Ending::Early), &scripts, &[0..20 * MB]);
+    let paper = run(with(Ending::Paper), &scripts, &[0..20 * MB]);
+    let (at_early, at_paper) = (first_choice(&early).0, first_choice(&paper).0);
+    assert!(at_early < Duration::from_millis(2200), "{at_early:?}");
+    assert_eq!(at_paper, Duration::from_secs(5));
+    assert!(early.took < paper.took);
+    // Shares of 2.5 MB are complete on both after 2.5 s: the paper ends there, too.
+    let paper = run(with(Ending::Paper), &scripts, &[0..5 * MB]);
+    assert!(choices(&paper).is_empty() && paper.took < Duration::from_secs(5));
+}
+
+#[test]
+fn equal_rates_and_slower_detours_leave_it_to_the_direct_path() {
+    for detour in [20.0, 10.0] {
+        let outcome = run(
+            with(Ending::Paper),
+            &[Script::steady(20.0), Script::steady(detour)],
+            &[0..40 * MB],
+        );
+        let (_, path, reason) = first_choice(&outcome);
+        assert_eq!((path, reason), (PathId::DIRECT, Reason::DirectNotBeaten));
+    }
+}
+
+#[test]
+fn the_winners_own_request_is_not_stopped() {
+    let outcome =
+        run(with(Ending::Early), &[Script::steady(4.0), Script::steady(8.0)], &[0..40 * MB]);
+    let stopped = |(_, a): &(Duration, Action)| matches!(a, Action::Stop { path: PathId(1), .. });
+    assert!(!outcome.actions.iter().any(stopped));
+}
+
+#[test]
+fn small_objects_come_over_the_first_path_to_answer() {
+    let late = Script { joins: Some(Duration::from_millis(500)), ..Script::steady(100.0) };
+    let outcome = run(Config::default(), &[late, Script::steady(1.0)], &[0..500_000]);
+    let (_, path, reason) = first_choice(&outcome);
+    assert_eq!((path, reason), (PathId(1), Reason::Small));
+    assert_eq!(outcome.delivered, [0, 500_000]);
+}
+
+#[test]
+fn a_dead_winner_is_replaced_by_the_next_best() {
+    let scripts = [
+        Script::steady(8.0),
+        Script::steady(40.0).failing(6_000, Failure::Refused),
+        Script::steady(16.0),
+    ];
+    let outcome = run(with(Ending::Early), &scripts, &[0..60 * MB]);
+    let paths: Vec<_> = choices(&outcome).iter().map(|c| (c.1, c.2)).collect();
+    assert_eq!(paths, [(PathId(1), Reason::Fastest), (PathId(2), Reason::Failover)]);
+    assert_eq!(outcome.phase, Phase::Done);
+}
+
+#[test]
+fn a_stalled_winner_is_given_up_after_the_stall_time() {
+    let scripts = [Script::steady(8.0), Script::steady(40.0).failing(6_000, Failure::Stalled)];
+    let outcome = run(with(Ending::Early), &scripts, &[0..80 * MB]);
+    let (at, path, reason) = choices(&outcome)[1];
+    assert_eq!((path, reason), (PathId::DIRECT, Reason::Failover));
+    assert!((10_900..11_100).contains(&at.as_millis()), "{at:?}");
+    assert_eq!(outcome.phase, Phase::Done);
+}
+
+#[test]
+fn a_single_path_may_break_a_few_times_and_no_more() {
+    let script = [Script::steady(8.0).failing(1_000, Failure::Broken)];
+    let outcome = run(Config::default(), &script, &[0..40 * MB]);
+    assert_eq!(outcome.phase, Phase::Failed);
+    let asked = outcome.actions.iter().filter(|(_, a)| matches!(a, Action::Fetch { .. })).count();
+    assert_eq!(asked, 3);
+}
+
+#[test]
+fn progress_forgives_earlier_strikes() {
+    let config = Config { strikes: 2, ..Config::default() };
+    let mut s = Selection::new(config, 1, &[0..10 << 20], Time::ZERO);
+    s.joined(PathId::DIRECT, Time::ZERO);
+    for _ in 0..5 {
+        s.received(PathId::DIRECT, 1 << 20, Time::ZERO);
+        s.failed(PathId::DIRECT, Failure::Broken, Time::ZERO);
+        assert_eq!(s.phase(), Phase::Completing(Some(PathId::DIRECT)));
+    }
+}
+
+#[test]
+fn nothing_missing_is_done_at_once_and_all_paths_dead_is_failure() {
+    assert_eq!(Selection::new(Config::default(), 2, &[], Time::ZERO).phase(), Phase::Done);
+    let dead = Script { joins: None, ..Script::steady(1.0) };
+    let outcome = run(Config::default(), &[dead.clone(), dead], &[0..40 * MB]);
+    assert_eq!(outcome.phase, Phase::Failed);
+}
+
+#[test]
+fn a_pause_of_the_caller_is_blamed_on_no_path() {
+    let mut s = Selection::new(Config::default(), 2, &[0..40 * MB], Time::ZERO);
+    for path in [PathId(0), PathId(1)] {
+        s.joined(path, Time::ZERO);
+        s.sent(path, Time::ZERO);
+    }
+    let late = Time::ZERO + Duration::from_secs(6);
+    s.paused(Duration::from_secs(6));
+    s.tick(late);
+    assert_eq!(s.phase(), Phase::Sampling);
+    s.tick(late + Duration::from_secs(5));
+    assert_ne!(s.phase(), Phase::Sampling);
+}
+
+fn script() -> impl Strategy<Value = Script> {
+    let failure =
+        prop_oneof![Just(Failure::Refused), Just(Failure::Broken), Just(Failure::Stalled)];
+    let fails = proptest::option::of((0u64..20_000, failure));
+    (proptest::option::weighted(0.8, 0u64..3_000), 1.0..50.0f64, 0u64..300, fails).prop_map(
+        |(joins, mbps, rtt, fails)| Script {
+            joins: joins.map(Duration::from_millis),
+            rate: Rate::from_mbps(mbps),
+            rtt: Duration::from_millis(rtt),
+            fails: fails.map(|(at, f)| (Duration::from_millis(at), f)),
+        },
+    )
+}
+
+/// Disjoint ascending ranges from gaps and lengths.
+fn ranges() -> impl Strategy<Value = Vec<Range<u64>>> {
+    proptest::collection::vec((0u64..3, 1u64..12 * MB), 0..6).prop_map(|parts| {
+        let mut at = 0;
+        let lay = |(gap, len): (u64, u64)| {
+            let start = at + gap;
+            at = start + len;
+            start..at
+        };
+        parts.into_iter().map(lay).collect()
+    })
+}
+
+proptest! {
+    /// The model itself asserts: no byte twice, no dead or busy path asked, an end.
+    #[test]
+    fn every_byte_comes_once_whatever_fails(
+        scripts in proptest::collection::vec(script(), 1..6),
+        missing in ranges(),
+        paper in any::<bool>(),
+    ) {
+        let config = with(if paper { Ending::Paper } else { Ending::Early });
+        let outcome = run(config, &scripts, &missing);
+        let sound = |s: &Script| s.joins.is_some() && s.fails.is_none();
+        if scripts.iter().any(sound) {
+            prop_assert_eq!(outcome.phase, Phase::Done);
+        }
+        if outcome.phase == Phase::Failed {
+            prop_assert!(scripts.iter().all(|s| !sound(s)));
+        }
+    }
+
+    /// With steady paths that start together, the choice is within 10 % of the best.
+    #[test]
+    fn steady_paths_are_ranked_rightly(rates in proptest::collection::vec(2.0..50.0f64, 2..6)) {
+        let scripts: Vec<_> = rates.iter().map(|r| Script::steady(*r)).collect();
+        let outcome = run(with(Ending::Early), &scripts, &[0..200 * MB]);
+        let (_, path, _) = first_choice(&outcome);
+        let best = rates.iter().copied().fold(0.0, f64::max);
+        prop_assert!(rates[path.0 as usize] >= 0.9 * best);
+    }
+}
