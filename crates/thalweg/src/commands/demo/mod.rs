@@ -1,0 +1,109 @@
+//! `thalweg demo`: a download by detour, in an emulated Internet on this machine.
+//!
+//! Eight hosts, a real web server, six relays. The same file comes by curl directly,
+//! by curl through each relay, by `thalweg get`, and by `thalweg get` whose chosen
+//! relay is killed. Nothing is installed and nothing stays behind.
+
+mod download;
+mod interrupt;
+mod network;
+mod process;
+mod report;
+mod scratch;
+mod servers;
+mod watch;
+
+use anyhow::Context;
+use download::{Outcome, Stage};
+use interrupt::{Interrupt, Interrupted};
+use network::RELAYS;
+use report::{Report, Row};
+use scratch::Scratch;
+use servers::{Relay, Web, installed};
+use std::process::ExitCode;
+use thalweg_lab::client::Lab;
+use thalweg_units::{ByteSize, Rate};
+
+/// 128 + SIGINT, as shells expect.
+const INTERRUPTED: u8 = 130;
+
+/// Arguments of `thalweg demo`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Size of the file that is downloaded
+    #[arg(long, default_value = "40 MB")]
+    size: ByteSize,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command. Exit: 0 when every download brought the right bytes.
+///
+/// # Errors
+/// When the lab cannot be started or a program in it fails; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let interrupt = Interrupt::watch()?;
+    let report = match show(args.size.as_bytes(), &interrupt) {
+        // A signal also reaches the programs, whose failure may be seen first.
+        Err(_) if interrupt.check().is_err() => {
+            eprintln!("thalweg: {Interrupted}");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        other => other?,
+    };
+    if args.json {
+        println!("{:#}", report.json());
+    } else {
+        print!("\n{}", report.table());
+    }
+    Ok(if report.right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(size: u64, interrupt: &Interrupt) -> anyhow::Result<Report> {
+    eprintln!("making a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
+    let scratch = Scratch::create(size, interrupt)?;
+    let lab = Lab::start(&network::topology()?).context("cannot start the lab")?;
+    let web = Web::start(&lab, &scratch, interrupt)?;
+    let mut relays = RELAYS
+        .iter()
+        .map(|host| Relay::start(&lab, &scratch, interrupt, host))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let stage = Stage { lab: &lab, scratch: &scratch, web: &web, size, interrupt };
+    let mut rows = alone(&stage, &relays)?;
+    let best = rows.iter().filter_map(|row| row.limit).max();
+    for (name, kill) in [("get", false), ("get, relay killed", true)] {
+        rows.push(row(name, Ok(stage.get(name, &mut relays, kill)?), best));
+    }
+    Ok(Report { size, server: web.program, rows, stats: lab.stats(false)? })
+}
+
+/// Curl on the direct path, then through each relay.
+fn alone(stage: &Stage<'_>, relays: &[Relay]) -> anyhow::Result<Vec<Row>> {
+    let network = stage.lab.resolved();
+    let paths = std::iter::once(None).chain(relays.iter().map(Some));
+    paths
+        .map(|relay| {
+            let limit = network::physical_limit(network, relay.map(Relay::name));
+            let name = relay.map_or("curl direct".into(), |r| format!("curl via {}", r.name()));
+            if installed("curl").is_none() {
+                return Ok(row(&name, Err("curl is not installed".into()), limit));
+            }
+            Ok(row(&name, Ok(stage.curl(&name, relay)?), limit))
+        })
+        .collect()
+}
+
+/// A finished step: one line of progress, one row of the table.
+fn row(name: &str, outcome: Result<Outcome, String>, limit: Option<Rate>) -> Row {
+    match &outcome {
+        Ok(done) => eprintln!(
+            "{name}: {:.1} MB in {:.1} s, {}",
+            done.bytes as f64 / 1e6,
+            done.took.as_secs_f64(),
+            done.rate()
+        ),
+        Err(reason) => eprintln!("{name}: skipped, {reason}"),
+    }
+    Row { name: name.to_owned(), outcome, limit }
+}

@@ -1,0 +1,137 @@
+//! The table of the demonstration, for eyes and as JSON.
+
+use super::download::{Outcome, RELAY_LIMIT};
+use super::scratch::Verdict;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use thalweg_lab::stats::Stats;
+use thalweg_units::Rate;
+
+/// Above this the emulator itself was late, and the figures are not the network's.
+const LATENESS_BOUND_US: u64 = 5_000;
+
+/// One download, or why there was none.
+pub struct Row {
+    /// What was run.
+    pub name: String,
+    /// What came of it; `Err` says why it was not run.
+    pub outcome: Result<Outcome, String>,
+    /// The narrowest link of the path, of the best path for `get`.
+    pub limit: Option<Rate>,
+}
+
+/// All rows of one run; the first is the direct download.
+pub struct Report {
+    /// Size of the served file, bytes.
+    pub size: u64,
+    /// The web server's program.
+    pub server: &'static str,
+    /// The downloads, in order.
+    pub rows: Vec<Row>,
+    /// The lab's own account at the end.
+    pub stats: Stats,
+}
+
+impl Report {
+    /// Whether every download that was run delivered the right bytes.
+    pub fn right(&self) -> bool {
+        let ran = self.rows.iter().filter_map(|row| row.outcome.as_ref().ok());
+        ran.clone().count() > 0 && ran.into_iter().all(|outcome| outcome.verdict != Verdict::Wrong)
+    }
+
+    /// The table, with what one must know to read it below.
+    pub fn table(&self) -> String {
+        let mut text = format!(
+            "{:<26} {:>8} {:>12} {:>9} {:>14}   {}\n",
+            "", "time, s", "rate, Mbit/s", "to direct", "limit, Mbit/s", "bytes (SHA-256 compared)"
+        );
+        for row in &self.rows {
+            text += &self.line(row);
+        }
+        let _written = write!(
+            text,
+            "\n{} MB from {}; relays alone are stopped after {} s. The limit is the narrowest link \
+             of the path\n(for get: of the best path), headers included. Emulator late by {} µs at \
+             the 99th percentile{}.\n",
+            self.size as f64 / 1e6,
+            self.server,
+            RELAY_LIMIT.as_secs(),
+            self.stats.lateness.p99_us,
+            if self.on_time() { "" } else { ": too much, these figures say nothing" },
+        );
+        text
+    }
+
+    /// The same as one object.
+    pub fn json(&self) -> Value {
+        json!({
+            "bytes": self.size,
+            "server": self.server,
+            "right": self.right(),
+            "valid": self.on_time(),
+            "lateness_us": self.stats.lateness,
+            "rows": self.rows.iter().map(|row| self.row_json(row)).collect::<Vec<_>>(),
+        })
+    }
+
+    fn on_time(&self) -> bool {
+        self.stats.lateness.p99_us <= LATENESS_BOUND_US
+    }
+
+    fn line(&self, row: &Row) -> String {
+        let limit = row.limit.map_or_else(|| "–".into(), |limit| format!("{:.1}", limit.as_mbps()));
+        match &row.outcome {
+            Err(reason) => format!("{:<26} skipped: {reason}\n", row.name),
+            Ok(outcome) => format!(
+                "{:<26} {:>8.1} {:>12.1} {:>9} {limit:>14}   {}\n",
+                row.name,
+                outcome.took.as_secs_f64(),
+                outcome.rate().as_mbps(),
+                self.ratio(outcome).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}×")),
+                remark(outcome),
+            ),
+        }
+    }
+
+    fn row_json(&self, row: &Row) -> Value {
+        let limit = row.limit.map(Rate::as_mbps);
+        match &row.outcome {
+            Err(reason) => json!({ "name": row.name, "skipped": reason, "limit_mbps": limit }),
+            Ok(outcome) => json!({
+                "name": row.name,
+                "seconds": outcome.took.as_secs_f64(),
+                "mbps": outcome.rate().as_mbps(),
+                "ratio_to_direct": self.ratio(outcome),
+                "limit_mbps": limit,
+                "bytes": outcome.bytes,
+                "verified": match outcome.verdict {
+                    Verdict::Whole => "whole",
+                    Verdict::Beginning => "beginning",
+                    Verdict::Wrong => "wrong",
+                },
+                "chosen": outcome.chosen,
+                "killed_at_bytes": outcome.killed_at,
+            }),
+        }
+    }
+
+    fn ratio(&self, outcome: &Outcome) -> Option<f64> {
+        let direct = self.rows.first()?.outcome.as_ref().ok()?.rate().as_mbps();
+        (direct > 0.0).then(|| outcome.rate().as_mbps() / direct)
+    }
+}
+
+fn remark(outcome: &Outcome) -> String {
+    let mut text = match outcome.verdict {
+        Verdict::Whole => "all right".to_owned(),
+        Verdict::Beginning => format!("first {:.1} MB, right", outcome.bytes as f64 / 1e6),
+        Verdict::Wrong => "WRONG".to_owned(),
+    };
+    if let Some(chosen) = &outcome.chosen {
+        text += &format!("; chose {chosen}");
+    }
+    if let Some(bytes) = outcome.killed_at {
+        text += &format!(", killed at {:.1} MB", bytes as f64 / 1e6);
+    }
+    text
+}

@@ -1,0 +1,159 @@
+//! What runs in the hosts: a web server and the relays.
+
+use super::interrupt::Interrupt;
+use super::network::SERVER;
+use super::process::{Running, TICK};
+use super::scratch::Scratch;
+use anyhow::{Context, bail};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use thalweg_lab::client::Lab;
+
+/// The web server's port.
+const WEB_PORT: u16 = 8080;
+/// The relays' port.
+const RELAY_PORT: u16 = 1080;
+/// The lab's addresses: the relays serve and reach these alone.
+const LAB_ADDRESSES: [&str; 2] = ["10.0.0.0/8", "fd54::/16"];
+
+/// The running web server.
+pub struct Web {
+    _running: Running,
+    /// Which program it is.
+    pub program: &'static str,
+}
+
+impl Web {
+    /// Starts nginx, or the lab's own small server where nginx is not installed.
+    ///
+    /// # Errors
+    /// When it does not come up; on Ctrl-C.
+    pub fn start(lab: &Lab, scratch: &Scratch, interrupt: &Interrupt) -> anyhow::Result<Self> {
+        if let Some(nginx) = installed("nginx") {
+            let config = scratch.path("nginx.conf");
+            std::fs::write(&config, nginx_config(scratch))?;
+            let mut command = lab.command(SERVER, nginx);
+            command.arg("-p").arg(scratch.path("")).arg("-c").arg(&config);
+            let mut running = Running::start(command, scratch, "nginx")?;
+            wait_for_pid_file(&mut running, scratch, interrupt).context("nginx")?;
+            return Ok(Self { _running: running, program: "nginx" });
+        }
+        let www = scratch.www();
+        let listen = format!("[::]:{WEB_PORT}");
+        let command = lab.tool(SERVER, &["http", &www.to_string_lossy(), "--listen", &listen]);
+        let running = Running::start(command, scratch, "http")?;
+        running.first_line(scratch, interrupt).context("thalweg-lab tool http")?;
+        Ok(Self { _running: running, program: "thalweg-lab tool http" })
+    }
+
+    /// Where the file is.
+    pub fn url(&self) -> String {
+        format!("http://{SERVER}:{WEB_PORT}/file.bin")
+    }
+}
+
+/// One process in the foreground, all its files in the scratch directory.
+fn nginx_config(scratch: &Scratch) -> String {
+    let www = scratch.www();
+    let temp = scratch.path("nginx-temp");
+    let kinds = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temps: String = kinds
+        .iter()
+        .map(|kind| format!("  {kind}_temp_path {}-{kind};\n", temp.display()))
+        .collect();
+    format!(
+        "daemon off;\nmaster_process off;\nerror_log stderr;\npid {pid};\n\
+         events {{ worker_connections 256; }}\n\
+         http {{\n  access_log off;\n  sendfile on;\n{temps}\
+         \x20 server {{ listen [::]:{WEB_PORT} ipv6only=off; root {www}; }}\n}}\n",
+        pid = scratch.path("nginx.pid").display(),
+        www = www.display(),
+    )
+}
+
+/// A running relay.
+pub struct Relay {
+    running: Running,
+    name: String,
+}
+
+impl Relay {
+    /// Starts `thalweg relay` in the host of that name.
+    ///
+    /// # Errors
+    /// When it does not come up; on Ctrl-C.
+    pub fn start(
+        lab: &Lab,
+        scratch: &Scratch,
+        interrupt: &Interrupt,
+        host: &str,
+    ) -> anyhow::Result<Self> {
+        let own = std::env::current_exe().context("cannot find this program")?;
+        let mut command = lab.command(host, own);
+        let listen = SocketAddr::new(lab.address(host), RELAY_PORT).to_string();
+        command.args(["relay", "--json", "--listen", &listen]);
+        for network in LAB_ADDRESSES {
+            command.args(["--allow-from", network, "--allow-to", network]);
+        }
+        command.args(["--allow-port", &WEB_PORT.to_string()]);
+        let running = Running::start(command, scratch, host)?;
+        running
+            .first_line(scratch, interrupt)
+            .with_context(|| format!("thalweg relay in {host}"))?;
+        Ok(Self { running, name: host.to_owned() })
+    }
+
+    /// The host it runs in.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// HOST:PORT, as `--via` and curl take it.
+    pub fn address(&self) -> String {
+        format!("{}:{RELAY_PORT}", self.name)
+    }
+
+    /// Whether a path that `get` names goes through this relay.
+    pub fn is(&self, path: Option<&str>) -> bool {
+        path == Some(self.address().as_str())
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.running.kill();
+    }
+}
+
+/// Where a program is installed; the system's directories are searched as well, since an
+/// ordinary user's PATH leaves them out.
+pub fn installed(program: &str) -> Option<std::path::PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/sbin", "/sbin"].map(Into::into);
+    std::env::split_paths(&path)
+        .chain(system)
+        .map(|directory| directory.join(program))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+/// nginx writes its pid only after its sockets listen.
+fn wait_for_pid_file(
+    nginx: &mut Running,
+    scratch: &Scratch,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !scratch.path("nginx.pid").exists() {
+        interrupt.check()?;
+        if nginx.ended()?.is_some() || Instant::now() > deadline {
+            bail!("it did not come up: {}", scratch.log_tail(nginx.log()));
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(())
+}
