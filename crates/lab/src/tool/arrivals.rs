@@ -1,0 +1,73 @@
+//! Datagrams as they came in at the sink.
+
+use super::{
+    net, sys,
+    wire::{DatagramPlan, Header},
+};
+use std::{io, net::UdpSocket};
+
+/// One received datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Number of its train.
+    pub train: u32,
+    /// Number within the train.
+    pub seq: u32,
+    /// When the source sent it, CLOCK_REALTIME, ns.
+    pub sent_ns: u64,
+    /// When this kernel received it, CLOCK_REALTIME, ns.
+    pub received_ns: u64,
+}
+
+/// All that came in of one measurement, in the order of arrival.
+#[derive(Debug)]
+pub struct Arrivals {
+    /// The datagrams.
+    pub list: Vec<Arrival>,
+    /// Datagrams that this host lost because its socket buffer was full. They
+    /// are no loss of the path: a measurement with any is not valid.
+    pub overflow: u32,
+    /// Overflow count of the socket when the measurement began.
+    overflow_before: Option<u32>,
+    /// More than this are not kept: duplicates beyond it are a fault, not data.
+    limit: usize,
+}
+
+impl Arrivals {
+    /// Nothing yet, of what `plan` announces; duplicates may double it.
+    pub fn expecting(plan: &DatagramPlan) -> Self {
+        let limit = (plan.trains as usize).saturating_mul(plan.packets as usize).saturating_mul(2);
+        Self { list: Vec::new(), overflow: 0, overflow_before: None, limit }
+    }
+
+    /// Takes in all datagrams of `session` that are waiting; true if there was one.
+    ///
+    /// # Errors
+    /// What `recvmsg` says.
+    pub fn drain(&mut self, socket: &UdpSocket, session: u64) -> io::Result<bool> {
+        let (mut buffer, mut any) = ([0u8; Header::LEN], false);
+        loop {
+            match sys::recv_stamped(socket, &mut buffer) {
+                Ok(stamped) => any |= self.take(&stamped, &buffer, session),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(any),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn take(&mut self, stamped: &sys::Stamped, buffer: &[u8], session: u64) -> bool {
+        let overflow = stamped.overflow.unwrap_or(0);
+        let before = *self.overflow_before.get_or_insert(overflow);
+        self.overflow = overflow.wrapping_sub(before);
+        let Some(h) = Header::get(&buffer[..stamped.len]).filter(|h| h.session == session) else {
+            return false;
+        };
+        if self.list.len() < self.limit {
+            let received_ns = stamped.received_ns.unwrap_or_else(net::realtime_ns);
+            let Header { train, seq, sent_ns, .. } = h;
+            self.list.push(Arrival { train, seq, sent_ns, received_ns });
+        }
+        true
+    }
+}

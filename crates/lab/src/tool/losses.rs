@@ -1,0 +1,116 @@
+//! What a blast shows: losses, their bursts, duplicates and reordering. Pure.
+
+use super::{arrivals::Arrivals, output::Measured};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What the sink reports of a blast.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Datagrams that the source sent.
+    pub sent: u64,
+    /// Different ones that came.
+    pub received: u64,
+    /// Sent and never received; a corrupted one is among them, because the
+    /// kernel drops what fails the UDP checksum.
+    pub lost: u64,
+    /// Copies beyond the first.
+    pub duplicated: u64,
+    /// First copies that came after a later one.
+    pub reordered: u64,
+    /// Lost in this host's socket buffer; the measurement is only valid if 0.
+    pub overflow: u32,
+    /// lost / sent.
+    pub loss: Measured,
+    /// Runs of consecutive losses.
+    pub bursts: u64,
+    /// lost / bursts.
+    pub mean_burst: Measured,
+    /// How many bursts have each length.
+    pub burst_lengths: BTreeMap<u64, u64>,
+}
+
+impl Report {
+    /// Analyses a blast of `sent` datagrams numbered from 0. O(n).
+    pub fn new(sent: u64, arrivals: &Arrivals) -> Self {
+        let mut seen = vec![false; usize::try_from(sent).unwrap_or(0)];
+        let (mut received, mut duplicated, mut reordered, mut highest) = (0, 0, 0, None);
+        for arrival in &arrivals.list {
+            match seen.get_mut(arrival.seq as usize) {
+                None => {}
+                Some(true) => duplicated += 1,
+                Some(first) => {
+                    *first = true;
+                    received += 1;
+                    reordered += u64::from(highest > Some(arrival.seq));
+                    highest = highest.max(Some(arrival.seq));
+                }
+            }
+        }
+        let burst_lengths = runs_of_losses(&seen);
+        let bursts: u64 = burst_lengths.values().sum();
+        let lost = sent - received;
+        let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
+        Self {
+            sent,
+            received,
+            lost,
+            duplicated,
+            reordered,
+            overflow: arrivals.overflow,
+            loss: Measured::new("1", ratio(lost, sent)),
+            bursts,
+            mean_burst: Measured::new("packets", ratio(lost, bursts)),
+            burst_lengths,
+        }
+    }
+}
+
+/// How many maximal runs of `false` have each length.
+fn runs_of_losses(seen: &[bool]) -> BTreeMap<u64, u64> {
+    let mut lengths = BTreeMap::new();
+    for run in seen.chunk_by(|a, b| a == b).filter(|run| !run[0]) {
+        *lengths.entry(run.len() as u64).or_insert(0) += 1;
+    }
+    lengths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::{
+        arrivals::Arrival,
+        wire::{DatagramPlan, ReportKind},
+    };
+
+    fn report(sent: u64, seqs: &[u32]) -> Report {
+        let report = ReportKind::Losses;
+        let plan =
+            DatagramPlan { session: 1, trains: 1, packets: 9, size: 100, report, settle_ns: 0 };
+        let mut arrivals = Arrivals::expecting(&plan);
+        let arrive = |seq: &u32| Arrival { train: 0, seq: *seq, sent_ns: 0, received_ns: 0 };
+        arrivals.list = seqs.iter().map(arrive).collect();
+        Report::new(sent, &arrivals)
+    }
+
+    #[test]
+    fn losses_count_at_both_ends_and_in_bursts() {
+        let r = report(9, &[1, 2, 5, 7]);
+        assert_eq!((r.received, r.lost, r.bursts), (4, 5, 4));
+        assert_eq!(r.burst_lengths, BTreeMap::from([(1, 3), (2, 1)]));
+        assert_eq!(r.mean_burst.value, Some(1.25));
+    }
+
+    #[test]
+    fn duplicates_and_late_ones_are_told_apart_from_losses() {
+        let r = report(4, &[0, 2, 1, 1, 3]);
+        assert_eq!((r.lost, r.duplicated, r.reordered), (0, 1, 1));
+        assert_eq!((r.bursts, r.mean_burst.value, r.loss.value), (0, None, Some(0.0)));
+    }
+
+    #[test]
+    fn nothing_received_is_one_burst_and_numbers_never_sent_are_ignored() {
+        assert_eq!(report(5, &[]).burst_lengths, BTreeMap::from([(5, 1)]));
+        assert_eq!(report(1, &[0, 8]).received, 1);
+    }
+}

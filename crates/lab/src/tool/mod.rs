@@ -1,0 +1,79 @@
+//! Small programs that make and measure traffic inside the lab's hosts.
+//!
+//! All use ordinary kernel sockets, so what they see is what any program
+//! sees. Each one ends by itself: it has a deadline, and every queue and table
+//! in it a bound. Servers print `{"ready":{"address":…}}` as soon as they
+//! listen, so that nobody waits by sleeping; results are one JSON object a line.
+//!
+//! The process stays single-threaded until a tool starts; only `http` makes a
+//! tokio runtime, its own.
+
+mod arrivals;
+mod blast;
+mod control;
+mod datagram_sink;
+mod dispersion;
+mod http;
+mod losses;
+mod net;
+mod output;
+mod pace;
+mod ping;
+mod statistics;
+mod sys;
+mod tcp_flood;
+mod tcp_sink;
+mod tcp_source;
+mod train;
+mod wire;
+
+use std::process::ExitCode;
+
+/// `thalweg-lab tool …`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    tool: Tool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Tool {
+    /// Receive and count what `tcp-source` and `tcp-flood` send
+    TcpSink(tcp_sink::Args),
+    /// Send TCP flows; print the goodput that the sink counted
+    TcpSource(tcp_source::Args),
+    /// Load a path with real TCP cross traffic for a bounded time
+    TcpFlood(tcp_flood::Args),
+    /// Answer `udp-ping`
+    UdpEcho(ping::EchoArgs),
+    /// Measure round-trip times with kernel receive stamps
+    UdpPing(ping::PingArgs),
+    /// Receive and analyse what `train-source` and `udp-blast` send
+    #[command(visible_alias = "blast-sink")]
+    TrainSink(datagram_sink::Args),
+    /// Send packet trains; print their dispersion at the sink
+    TrainSource(train::Args),
+    /// Send datagrams at a rate; print how many were lost, and in what bursts
+    UdpBlast(blast::Args),
+    /// Serve a directory over HTTP/1.1: GET, HEAD, Range, If-Range, ETag, Last-Modified
+    Http(http::Args),
+}
+
+/// Runs one tool to its end.
+///
+/// # Errors
+/// What failed, on which address or path, in words for the user.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.tool {
+        Tool::TcpSink(a) => tcp_sink::run(&a),
+        Tool::TcpSource(a) => tcp_source::run(&a),
+        Tool::TcpFlood(a) => tcp_flood::run(&a),
+        Tool::UdpEcho(a) => ping::run_echo(&a),
+        Tool::UdpPing(a) => ping::run_ping(&a),
+        Tool::TrainSink(a) => datagram_sink::run(&a),
+        Tool::TrainSource(a) => train::run(&a),
+        Tool::UdpBlast(a) => blast::run(&a),
+        Tool::Http(a) => http::run(&a),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}

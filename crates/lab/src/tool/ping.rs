@@ -1,0 +1,192 @@
+//! `udp-echo` and `udp-ping`: round-trip times with kernel receive stamps.
+
+use super::{net, output, pace, statistics::Summary, sys, wire};
+use anyhow::Context;
+use serde::Serialize;
+use std::{
+    io,
+    net::UdpSocket,
+    time::{Duration, Instant},
+};
+
+/// A ping starts with: session, seq, then the echo's stamps of arrival and
+/// departure, all u64 little-endian. The echo gives anything shorter back as it is.
+const LEN: usize = 32;
+
+/// Arguments of `udp-echo`.
+#[derive(Debug, clap::Args)]
+pub struct EchoArgs {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: String,
+    /// End after this time
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
+    max: Duration,
+}
+
+/// Answers until `--max`.
+pub fn run_echo(args: &EchoArgs) -> anyhow::Result<()> {
+    let deadline = Instant::now() + args.max;
+    let socket = net::bind_udp(net::resolve(&args.listen)?)?;
+    sys::stamp_datagrams(&socket).context("the kernel gives no receive stamps")?;
+    output::ready(socket.local_addr()?)?;
+    echo_until(&socket, deadline)
+}
+
+fn echo_until(socket: &UdpSocket, deadline: Instant) -> anyhow::Result<()> {
+    let mut buffer = vec![0; 65_536];
+    while Instant::now() < deadline {
+        if net::wait_readable(&[socket], deadline)? {
+            // A lost answer is what the other side measures.
+            let _ = echo_one(socket, &mut buffer);
+        }
+    }
+    Ok(())
+}
+
+/// Sends one datagram back, with the stamps of its arrival and its departure,
+/// so that the time it spends in this host can be taken out.
+fn echo_one(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<usize> {
+    // There is one reader: what is peeked at is what is then received.
+    let (_, from) = socket.peek_from(&mut [])?;
+    let stamped = sys::recv_stamped(socket, buffer)?;
+    let answer = &mut buffer[..stamped.len];
+    if answer.len() >= LEN {
+        let received = stamped.received_ns.unwrap_or_else(net::realtime_ns);
+        answer[16..24].copy_from_slice(&received.to_le_bytes());
+        answer[24..32].copy_from_slice(&net::realtime_ns().to_le_bytes());
+    }
+    socket.send_to(answer, from)
+}
+
+/// Arguments of `udp-ping`.
+#[derive(Debug, clap::Args)]
+pub struct PingArgs {
+    /// Address of a udp-echo
+    #[arg(long, value_name = "ADDRESS")]
+    to: String,
+    /// How many
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    /// From one to the next
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = net::parse_span)]
+    interval: Duration,
+    /// Length of each on the wire: the IP packet, bytes
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(100..=1500))]
+    size: u32,
+    /// An answer later than this counts as lost
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = net::parse_span)]
+    timeout: Duration,
+}
+
+/// What `udp-ping` prints.
+#[derive(Serialize)]
+struct Report {
+    sent: u32,
+    lost: u32,
+    /// Copies of answers beyond the first.
+    duplicated: u32,
+    /// From just before the send call to the kernel's receive stamp, less the
+    /// time that the echo took.
+    rtt: Option<Summary>,
+    /// The time that the echo took from its receive stamp to its send call.
+    turnaround: Option<Summary>,
+}
+
+/// Pings; prints one report.
+pub fn run_ping(args: &PingArgs) -> anyhow::Result<()> {
+    let to = net::resolve(&args.to)?;
+    let socket = net::connect_udp(to)?;
+    sys::stamp_datagrams(&socket).context("the kernel gives no receive stamps")?;
+    pace::sharpen_timers();
+    let size = args.size.saturating_sub(wire::overhead(to.is_ipv6())) as usize;
+    let mut pings = Pings::new(args.count, size.max(LEN));
+    let start = Instant::now();
+    for seq in 0..args.count {
+        pings.send(&socket, seq)?;
+        pings.listen(&socket, start + args.interval * (seq + 1))?;
+    }
+    pings.listen(&socket, Instant::now() + args.timeout)?;
+    output::line(&pings.report(args))
+}
+
+/// The pings under way and the answers so far.
+struct Pings {
+    session: u64,
+    payload: Vec<u8>,
+    /// When each was sent, ns.
+    sent: Vec<u64>,
+    /// Round-trip time and turnaround of each answered one, ns.
+    answers: Vec<Option<(u64, u64)>>,
+    answered: u32,
+    duplicated: u32,
+}
+
+impl Pings {
+    fn new(count: u32, payload: usize) -> Self {
+        Self {
+            session: net::realtime_ns(),
+            payload: vec![0; payload],
+            sent: Vec::with_capacity(count as usize),
+            answers: vec![None; count as usize],
+            answered: 0,
+            duplicated: 0,
+        }
+    }
+
+    fn send(&mut self, socket: &UdpSocket, seq: u32) -> anyhow::Result<()> {
+        self.payload[..8].copy_from_slice(&self.session.to_le_bytes());
+        self.payload[8..16].copy_from_slice(&u64::from(seq).to_le_bytes());
+        self.sent.push(net::realtime_ns());
+        match socket.send(&self.payload) {
+            Ok(_) => Ok(()),
+            Err(e) if net::is_transient(&e) => Ok(()),
+            Err(e) => Err(e).context("cannot send a ping"),
+        }
+    }
+
+    /// Takes answers in until `deadline`, or until all are there.
+    fn listen(&mut self, socket: &UdpSocket, deadline: Instant) -> anyhow::Result<()> {
+        let all = self.answers.len() as u32;
+        while Instant::now() < deadline && self.answered < all {
+            if net::wait_readable(&[socket], deadline)? {
+                self.receive(socket);
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, socket: &UdpSocket) {
+        let mut buffer = [0; LEN];
+        // An error here is an ICMP answer to an earlier ping, which stays lost.
+        let Ok(stamped) = sys::recv_stamped(socket, &mut buffer) else { return };
+        if stamped.len < LEN {
+            return;
+        }
+        let mut fields =
+            buffer.chunks_exact(8).filter_map(|c| c.try_into().ok()).map(u64::from_le_bytes);
+        let mut next = || fields.next().unwrap_or(0);
+        let (session, seq, arrived, departed) = (next(), next() as usize, next(), next());
+        let received = stamped.received_ns.unwrap_or_else(net::realtime_ns);
+        let Some(sent) = self.sent.get(seq).filter(|_| session == self.session) else { return };
+        if self.answers[seq].is_some() {
+            self.duplicated += 1;
+            return;
+        }
+        let turnaround = departed.saturating_sub(arrived);
+        self.answers[seq] = Some((received.saturating_sub(sent + turnaround), turnaround));
+        self.answered += 1;
+    }
+
+    fn report(&self, args: &PingArgs) -> Report {
+        let limit = u64::try_from(args.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let timely: Vec<_> = self.answers.iter().flatten().filter(|a| a.0 <= limit).collect();
+        Report {
+            sent: args.count,
+            lost: args.count - timely.len() as u32,
+            duplicated: self.duplicated,
+            rtt: Summary::of("ms", timely.iter().map(|a| a.0 as f64 / 1e6).collect()),
+            turnaround: Summary::of("us", timely.iter().map(|a| a.1 as f64 / 1e3).collect()),
+        }
+    }
+}

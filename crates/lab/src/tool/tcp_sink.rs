@@ -1,0 +1,212 @@
+//! `tcp-sink`: receives flows and counts their bytes over time.
+
+use super::{
+    control::{Control, read_hello},
+    net, output,
+    wire::{Greeting, TcpCount, TcpPlan, Turn},
+};
+use anyhow::{Context, bail};
+use std::{
+    collections::BTreeMap,
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Threads at once; a lab of 50 hosts with 10 flows each needs 500.
+const CONNECTIONS_MAX: usize = 1024;
+/// Bins of one measurement: 100 flows over an hour in steps of 100 ms, 29 MB.
+const BINS_MAX: u64 = 3_600_000;
+/// A flow that is silent this long is given up; so is a source.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes thrown away at once.
+const BUFFER: usize = 256 * 1024;
+
+/// Arguments of `tcp-sink`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: String,
+    /// End after this many measurements; 0: only after --max
+    #[arg(long, default_value_t = 0)]
+    sessions: usize,
+    /// End after this time at the latest
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
+    max: Duration,
+}
+
+/// Serves until `--sessions` or `--max`; prints each measurement's counts.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let deadline = Instant::now() + args.max;
+    let listener = net::listen(&args.listen)?;
+    output::ready(listener.local_addr()?)?;
+    let (finish, finished) = mpsc::sync_channel(CONNECTIONS_MAX);
+    thread::spawn(move || Sink::new(finish).accept_all(&listener));
+    let mut sessions = 0;
+    while let Ok(ended) = finished.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+    {
+        match ended {
+            Ok(count) => output::line(&count)?,
+            Err(e) => eprintln!("tcp-sink: {e:#}"),
+        }
+        sessions += 1;
+        if sessions == args.sessions {
+            break;
+        }
+    }
+    Ok(())
+}
+
+type Ended = anyhow::Result<TcpCount>;
+
+/// What the threads of the sink share.
+#[derive(Clone)]
+struct Sink {
+    sessions: Arc<Mutex<BTreeMap<u64, Arc<Session>>>>,
+    connections: Arc<AtomicUsize>,
+    finish: mpsc::SyncSender<Ended>,
+}
+
+impl Sink {
+    fn new(finish: mpsc::SyncSender<Ended>) -> Self {
+        Self { sessions: Arc::default(), connections: Arc::default(), finish }
+    }
+
+    fn accept_all(&self, listener: &TcpListener) {
+        loop {
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(e) => {
+                    let _ = self.finish.send(Err(e).context("cannot accept a connection"));
+                    return;
+                }
+            };
+            if self.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+                self.connections.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let sink = self.clone();
+            thread::spawn(move || {
+                sink.serve(stream);
+                sink.connections.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    }
+
+    fn serve(&self, mut stream: TcpStream) {
+        let greeting = stream
+            .set_read_timeout(Some(PATIENCE))
+            .map_err(Into::into)
+            .and_then(|()| read_hello(&mut stream));
+        match greeting {
+            Ok(Greeting::Measure(plan)) => {
+                let _ = self.finish.send(self.measure(stream, plan));
+            }
+            Ok(Greeting::Flow { session, flow }) => match self.session(session) {
+                Some(session) => discard(&stream, |n| session.count(flow, n, &stream)),
+                None => eprintln!("tcp-sink: a flow of an unknown measurement was refused"),
+            },
+            Ok(Greeting::Discard) => discard(&stream, |_| {}),
+            Err(e) => eprintln!("tcp-sink: {e:#}"),
+        }
+    }
+
+    fn session(&self, id: u64) -> Option<Arc<Session>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    fn measure(&self, stream: TcpStream, plan: TcpPlan) -> Ended {
+        let session = Arc::new(Session::new(plan)?);
+        let lock = || self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        lock().insert(plan.session, Arc::clone(&session));
+        let counted = session.conduct(stream);
+        lock().remove(&plan.session);
+        counted
+    }
+}
+
+/// Throws away all that arrives, telling `count` how much it was.
+///
+/// MSG_TRUNC lets the kernel drop the bytes uncopied (tcp(7)), so that the
+/// receiver takes as little CPU from the emulator as it can.
+fn discard(stream: &TcpStream, mut count: impl FnMut(usize)) {
+    let mut buffer = vec![0u8; BUFFER];
+    while let Ok((_, n)) = rustix::net::recv(stream, &mut buffer[..], rustix::net::RecvFlags::TRUNC)
+    {
+        if n == 0 {
+            return;
+        }
+        count(n);
+    }
+}
+
+/// One measurement in progress.
+struct Session {
+    plan: TcpPlan,
+    started: OnceLock<Instant>,
+    bytes: Vec<Vec<AtomicU64>>,
+    receive_buffers: Vec<AtomicU64>,
+}
+
+impl Session {
+    fn new(plan: TcpPlan) -> anyhow::Result<Self> {
+        let all = plan.bins().checked_mul(plan.flows as u64);
+        if plan.bins() == 0 || !all.is_some_and(|n| (1..=BINS_MAX).contains(&n)) {
+            bail!("a measurement needs 1 to {BINS_MAX} bins in all; choose wider ones");
+        }
+        let bins = plan.bins() as usize;
+        let row = || (0..bins).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self {
+            plan,
+            started: OnceLock::new(),
+            bytes: (0..plan.flows).map(|_| row()).collect(),
+            receive_buffers: (0..plan.flows).map(|_| AtomicU64::new(0)).collect(),
+        })
+    }
+
+    /// Adds `n` bytes of `flow` to the bin of now; before and after the measurement to none.
+    fn count(&self, flow: usize, n: usize, stream: &TcpStream) {
+        let Some(bin) =
+            self.started.get().map(|t| t.elapsed().as_nanos() / u128::from(self.plan.bin_ns))
+        else {
+            return;
+        };
+        let cell = usize::try_from(bin).ok().and_then(|bin| self.bytes.get(flow)?.get(bin));
+        if let Some(cell) = cell
+            && cell.fetch_add(n as u64, Ordering::Relaxed) == 0
+        {
+            let size = socket2::SockRef::from(stream).recv_buffer_size().unwrap_or(0);
+            self.receive_buffers[flow].store(size as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn conduct(&self, stream: TcpStream) -> Ended {
+        let mut control = Control::new(stream, PATIENCE)?;
+        control.send(&Turn::Ready)?;
+        control.expect(Turn::Go)?;
+        self.started.get_or_init(Instant::now);
+        control.send(&Turn::Started)?;
+        thread::sleep(Duration::from_nanos(self.plan.duration_ns));
+        let count = self.report();
+        control.send(&count)?;
+        // The source sends a little longer than we count, and its flows are
+        // not to break because this process ended with its last measurement.
+        control.expect(Turn::Done)?;
+        Ok(count)
+    }
+
+    fn report(&self) -> TcpCount {
+        let load = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        TcpCount {
+            plan: self.plan,
+            bytes: self.bytes.iter().map(|row| row.iter().map(load).collect()).collect(),
+            receive_buffers: self.receive_buffers.iter().map(load).collect(),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! `tcp-source`: sends flows for a time and reports the goodput at the sink.
+
+use super::{
+    control::Control,
+    net::{self, TcpOptions},
+    output::{self, Measured},
+    statistics::jain,
+    sys,
+    wire::{Greeting, TcpCount, TcpPlan, Turn},
+};
+use anyhow::{Context, bail};
+use serde::Serialize;
+use std::{
+    io::{ErrorKind, Write},
+    net::{IpAddr, SocketAddr, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Bytes per write.
+const CHUNK: usize = 128 * 1024;
+/// A blocked write looks at the clock this often.
+const WRITE_SLICE: Duration = Duration::from_millis(50);
+/// What the control connection may take besides the measurement: it shares the
+/// path's queue, and may lose packets.
+const CONTROL_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Arguments of `tcp-source`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The sink's address
+    #[arg(long, value_name = "ADDRESS")]
+    to: String,
+    /// How long to send
+    #[arg(long = "for", value_name = "TIME", value_parser = net::parse_span)]
+    duration: Duration,
+    /// Leave out this much at the start of it
+    #[arg(long, value_name = "TIME", value_parser = net::parse_span)]
+    warmup: Option<Duration>,
+    /// Congestion control; without it, the route's or the kernel's
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// How many flows
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    flows: u16,
+    /// Local address to send from
+    #[arg(long, value_name = "IP")]
+    from: Option<IpAddr>,
+    /// Width of the sink's bins
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = net::parse_span)]
+    bin: Duration,
+    /// Print the bytes of each bin too
+    #[arg(long)]
+    series: bool,
+}
+
+impl Args {
+    fn plan(&self) -> anyhow::Result<TcpPlan> {
+        if self.warmup.unwrap_or_default() + self.bin > self.duration {
+            bail!("--for must be longer than --warmup by one --bin at least");
+        }
+        Ok(TcpPlan {
+            session: net::realtime_ns() ^ u64::from(std::process::id()) << 40,
+            flows: usize::from(self.flows),
+            duration_ns: u64::try_from(self.duration.as_nanos())?,
+            bin_ns: u64::try_from(self.bin.as_nanos())?,
+        })
+    }
+}
+
+/// Measures; prints one report.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let plan = args.plan()?;
+    let to = net::resolve(&args.to)?;
+    let options = TcpOptions { from: args.from, congestion: args.congestion.clone() };
+    let mut control = open_control(to, &options, plan, args.duration)?;
+    let flows = open_flows(to, &options, plan)?;
+    control.send(&Turn::Go)?;
+    control.expect(Turn::Started)?;
+    let senders = send_all(flows, args.duration)?;
+    let count: TcpCount = control.receive()?;
+    if count.bytes.len() != plan.flows || count.receive_buffers.len() != plan.flows {
+        bail!("the sink reports another number of flows than were sent");
+    }
+    control.send(&Turn::Done)?;
+    output::line(&Report::new(args, senders, &count))
+}
+
+fn open_control(
+    to: SocketAddr,
+    options: &TcpOptions,
+    plan: TcpPlan,
+    duration: Duration,
+) -> anyhow::Result<Control> {
+    // The measured flows alone use the congestion control that was asked for.
+    let options = TcpOptions { congestion: None, ..options.clone() };
+    let mut control = Control::new(net::connect_tcp(to, &options)?, duration + CONTROL_PATIENCE)?;
+    control.send(&Greeting::Measure(plan))?;
+    control.expect(Turn::Ready)?;
+    Ok(control)
+}
+
+fn open_flows(
+    to: SocketAddr,
+    options: &TcpOptions,
+    plan: TcpPlan,
+) -> anyhow::Result<Vec<TcpStream>> {
+    let open = |flow| {
+        let mut stream = net::connect_tcp(to, options)?;
+        stream.write_all(&greeting(&Greeting::Flow { session: plan.session, flow })?)?;
+        Ok(stream)
+    };
+    (0..plan.flows).map(open).collect()
+}
+
+/// The first line of a flow.
+pub fn greeting(greeting: &Greeting) -> anyhow::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(greeting)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn send_all(flows: Vec<TcpStream>, duration: Duration) -> anyhow::Result<Vec<Sender>> {
+    let deadline = Instant::now() + duration;
+    let threads: Vec<_> =
+        flows.into_iter().map(|f| thread::spawn(move || send_until(f, deadline))).collect();
+    let join =
+        |t: thread::JoinHandle<_>| t.join().unwrap_or_else(|_| bail!("a flow's thread died"));
+    threads.into_iter().map(join).collect()
+}
+
+/// Fills the flow until `deadline`, then takes the kernel's account of it,
+/// while it is still running, and resets it.
+fn send_until(mut stream: TcpStream, deadline: Instant) -> anyhow::Result<Sender> {
+    stream.set_write_timeout(Some(WRITE_SLICE))?;
+    let chunk = vec![0x5a; CHUNK];
+    while Instant::now() < deadline {
+        write_some(&mut stream, &chunk).context("a flow broke during the measurement")?;
+    }
+    let sender = Sender::sample(&stream);
+    net::reset(stream);
+    sender
+}
+
+/// Writes what fits within [`WRITE_SLICE`]; that it may be nothing is no error.
+pub fn write_some(stream: &mut TcpStream, chunk: &[u8]) -> std::io::Result<()> {
+    match stream.write(chunk) {
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// The sending side of a flow, as the kernel accounts for it.
+#[derive(Debug, Serialize)]
+pub struct Sender {
+    /// The congestion control in use.
+    congestion_control: String,
+    /// SO_SNDBUF as autotuned, bytes.
+    send_buffer: usize,
+    /// Segments sent again.
+    retransmitted_segments: u32,
+    /// All data segments sent, these included.
+    data_segments: u32,
+    /// Bytes that the receiver acknowledged.
+    pub acknowledged_bytes: u64,
+    /// The smoothed round-trip time, µs.
+    rtt_us: u32,
+    /// The smallest seen, µs.
+    min_rtt_us: u32,
+    /// The congestion window, segments.
+    congestion_window: u32,
+    /// Payload of a full segment, bytes.
+    segment_bytes: u32,
+    /// Share of the busy time in which the receiver's window was the limit.
+    receive_window_limited: f64,
+    /// Share of the busy time in which the send buffer was the limit.
+    send_buffer_limited: f64,
+}
+
+impl Sender {
+    /// Samples a running flow.
+    pub fn sample(stream: &TcpStream) -> anyhow::Result<Self> {
+        let info = sys::tcp_info(stream).context("the kernel gives no TCP_INFO")?;
+        let name = rustix::net::sockopt::tcp_congestion(stream)?;
+        let share = |us: u64| {
+            if info.tcpi_busy_time == 0 { 0.0 } else { us as f64 / info.tcpi_busy_time as f64 }
+        };
+        Ok(Self {
+            congestion_control: name,
+            send_buffer: socket2::SockRef::from(stream).send_buffer_size()?,
+            retransmitted_segments: info.tcpi_total_retrans,
+            data_segments: info.tcpi_data_segs_out,
+            acknowledged_bytes: info.tcpi_bytes_acked,
+            rtt_us: info.tcpi_rtt,
+            min_rtt_us: info.tcpi_min_rtt,
+            congestion_window: info.tcpi_snd_cwnd,
+            segment_bytes: info.tcpi_snd_mss,
+            receive_window_limited: share(info.tcpi_rwnd_limited),
+            send_buffer_limited: share(info.tcpi_sndbuf_limited),
+        })
+    }
+}
+
+/// What `tcp-source` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// Of all flows together.
+    goodput: Measured,
+    /// The time that it is of: seconds since the start, in whole bins.
+    from_s: f64,
+    to_s: f64,
+    /// Jain's index over the flows' goodputs.
+    jain_index: Measured,
+    flows: Vec<Flow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bin_s: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Flow {
+    goodput: Measured,
+    /// Of all bins, the warm-up's included.
+    received_bytes: u64,
+    receive_buffer: u64,
+    #[serde(flatten)]
+    sender: Sender,
+    /// Bytes of each bin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    series: Option<Vec<u64>>,
+}
+
+impl Report {
+    fn new(args: &Args, senders: Vec<Sender>, count: &TcpCount) -> Self {
+        let bin_s = count.plan.bin_ns as f64 / 1e9;
+        let warmup = args.warmup.unwrap_or_default().as_secs_f64();
+        let first = (warmup / bin_s).ceil() as usize;
+        let bins = count.plan.bins() as usize;
+        let seconds = bins.saturating_sub(first) as f64 * bin_s;
+        let rate = |row: &Vec<u64>| row.iter().skip(first).sum::<u64>() as f64 * 8.0 / seconds;
+        let rates: Vec<f64> = count.bytes.iter().map(rate).collect();
+        let flow = |(i, sender): (usize, Sender)| Flow {
+            goodput: Measured::new("bit/s", rates[i]),
+            received_bytes: count.bytes[i].iter().sum(),
+            receive_buffer: count.receive_buffers[i],
+            sender,
+            series: args.series.then(|| count.bytes[i].clone()),
+        };
+        Self {
+            goodput: Measured::new("bit/s", rates.iter().sum::<f64>()),
+            from_s: first as f64 * bin_s,
+            to_s: bins as f64 * bin_s,
+            jain_index: Measured::new("1", jain(&rates)),
+            flows: senders.into_iter().enumerate().map(flow).collect(),
+            bin_s: args.series.then_some(bin_s),
+        }
+    }
+}

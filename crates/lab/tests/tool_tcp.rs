@@ -1,0 +1,84 @@
+//! The TCP tools over loopback: what the sink counts is what the source reports.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tool_support;
+
+use serde_json::Value;
+use tool_support::{Server, fail, run};
+
+fn sum(bins: &Value) -> u64 {
+    bins.as_array().unwrap().iter().map(|b| b.as_u64().unwrap()).sum()
+}
+
+#[test]
+fn goodput_is_what_the_sink_received_after_the_warm_up() {
+    let mut sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
+    let source = ["tcp-source", "--to", &sink.address, "--for", "400ms", "--warmup", "200ms"];
+    let more = ["--flows", "2", "--congestion", "reno", "--series", "--bin", "50ms"];
+    let report = run(&[&source[..], &more[..]].concat());
+    let counted = sink.line();
+    assert!(sink.end());
+    assert_eq!((&report["from_s"], &report["to_s"]), (&0.2.into(), &0.4.into()));
+    let mut total = 0.0;
+    for (i, flow) in report["flows"].as_array().unwrap().iter().enumerate() {
+        let series = &flow["series"];
+        assert_eq!(series, &counted["bytes"][i]);
+        assert_eq!(flow["received_bytes"], sum(series));
+        assert!(flow["acknowledged_bytes"].as_u64() >= flow["received_bytes"].as_u64());
+        let late: Value = series.as_array().unwrap()[4..].to_vec().into();
+        let rate = sum(&late) as f64 * 8.0 / 0.2;
+        let said = flow["goodput"]["value"].as_f64().unwrap();
+        assert!((said / rate - 1.0).abs() < 1e-9, "{said} is not {rate}");
+        assert_eq!(flow["congestion_control"], "reno");
+        assert!(
+            flow["send_buffer"].as_u64() > Some(0) && flow["receive_buffer"].as_u64() > Some(0)
+        );
+        total += said;
+    }
+    assert!(
+        total > 0.0 && (report["goodput"]["value"].as_f64().unwrap() / total - 1.0).abs() < 1e-9
+    );
+    assert!(report["jain_index"]["value"].as_f64().unwrap() >= 0.5);
+}
+
+#[test]
+fn a_sink_serves_measurements_over_ipv6_beside_a_flood() {
+    let mut sink = Server::start(&["tcp-sink", "--listen", "[::1]:0", "--sessions", "2"]);
+    let to = sink.address.clone();
+    let flood = ["tcp-flood", "--to", &to, "--for", "300ms", "--flows", "2", "--on", "5ms"];
+    let flooded = std::thread::scope(|s| {
+        let flood = s.spawn(|| run(&[&flood[..], &["--off", "5ms", "--seed", "3"]].concat()));
+        for _ in 0..2 {
+            let report = run(&["tcp-source", "--to", &to, "--for", "200ms"]);
+            assert!(report["flows"][0]["received_bytes"].as_u64() > Some(0));
+        }
+        flood.join().unwrap()
+    });
+    let flows = flooded["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 2);
+    assert!(flows.iter().all(|f| f["acknowledged_bytes"].as_u64() > Some(0)));
+    // The flood is no measurement: both lines are the sources'.
+    assert_eq!(sink.line()["plan"]["flows"], 1);
+    assert_eq!(sink.line()["plan"]["flows"], 1);
+    assert!(sink.end());
+}
+
+#[test]
+fn a_sink_ends_by_itself() {
+    let mut sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--max", "50ms"]);
+    assert!(sink.end());
+}
+
+#[test]
+fn bad_wishes_are_refused_with_what_to_try() {
+    let to = ["tcp-source", "--to", "127.0.0.1:9", "--for"];
+    let with = |more: &[&str]| fail(&[&to[..], more].concat());
+    assert!(with(&["5"]).contains("unit is missing"));
+    assert!(with(&["1s", "--warmup", "1s"]).contains("longer than --warmup"));
+    assert!(fail(&["tcp-source", "--to", "127.0.0.1", "--for", "1s"]).contains("10.1.0.2:5000"));
+    assert!(fail(&["tcp-flood", "--to", "127.0.0.1:9", "--for", "2h"]).contains("within an hour"));
+    let sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0"]);
+    let to = ["tcp-source", "--to", &sink.address, "--for", "1s"];
+    assert!(fail(&[&to[..], &["--congestion", "nosuch"]].concat()).contains("nosuch"));
+    assert!(fail(&["tcp-sink", "--listen", &sink.address]).contains("cannot listen"));
+}
