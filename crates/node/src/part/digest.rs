@@ -1,0 +1,172 @@
+//! Digests that the user expects of a whole file.
+
+use super::PartError;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest as _, Sha256};
+use std::{fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, str::FromStr};
+use thiserror::Error;
+
+/// Read at once when a file is hashed: large enough that system calls do not show.
+const BLOCK: usize = 1 << 20;
+
+/// An expected digest; reads and prints as `sha256:HEX` or `blake3:HEX`, 64 digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Digest {
+    /// SHA-256 (FIPS 180-4).
+    Sha256([u8; 32]),
+    /// BLAKE3, 256 bits.
+    Blake3([u8; 32]),
+}
+
+/// The text is no digest.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("a digest is sha256: or blake3: and 64 hexadecimal digits")]
+pub struct DigestError;
+
+impl Digest {
+    /// `sha256` or `blake3`.
+    pub fn algorithm(&self) -> &'static str {
+        match self {
+            Self::Sha256(_) => "sha256",
+            Self::Blake3(_) => "blake3",
+        }
+    }
+
+    fn bytes(&self) -> &[u8; 32] {
+        match self {
+            Self::Sha256(bytes) | Self::Blake3(bytes) => bytes,
+        }
+    }
+
+    /// The 64 digits alone.
+    pub fn hex(&self) -> String {
+        to_hex(self.bytes())
+    }
+
+    /// What this digest's algorithm makes of the first `length` bytes of `file`.
+    fn of(&self, file: &File, length: u64) -> std::io::Result<Self> {
+        match self {
+            Self::Sha256(_) => {
+                let mut hasher = Sha256::new();
+                read(file, 0..length, |block| hasher.update(block))?;
+                Ok(Self::Sha256(hasher.finalize().into()))
+            }
+            Self::Blake3(_) => {
+                let mut hasher = blake3::Hasher::new();
+                read(file, 0..length, |block| _ = hasher.update(block))?;
+                Ok(Self::Blake3(hasher.finalize().into()))
+            }
+        }
+    }
+
+    /// Compares the first `length` bytes of `file` with this.
+    ///
+    /// # Errors
+    /// [`PartError::Digest`] with both values if they differ, or why it could not be read.
+    pub(super) fn check(&self, file: &File, length: u64, path: &Path) -> Result<(), PartError> {
+        let found = self.of(file, length).map_err(PartError::io("read", path))?;
+        if found == *self {
+            return Ok(());
+        }
+        let (expected, found) = (self.to_string(), found.to_string());
+        Err(PartError::Digest { path: path.to_owned(), expected, found })
+    }
+}
+
+fn read(file: &File, range: Range<u64>, mut take: impl FnMut(&[u8])) -> std::io::Result<()> {
+    let mut block = vec![0; BLOCK];
+    let mut at = range.start;
+    while at < range.end {
+        let n = BLOCK.min(usize::try_from(range.end - at).unwrap_or(BLOCK));
+        file.read_exact_at(&mut block[..n], at)?;
+        take(&block[..n]);
+        at += n as u64;
+    }
+    Ok(())
+}
+
+/// The BLAKE3 of the bytes `range` of `file`.
+pub(super) fn blake3_of(file: &File, range: Range<u64>) -> std::io::Result<[u8; 32]> {
+    let mut hasher = blake3::Hasher::new();
+    read(file, range, |block| _ = hasher.update(block))?;
+    Ok(hasher.finalize().into())
+}
+
+/// The 64 digits of a hash.
+pub(super) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// 64 hexadecimal digits, either case.
+pub(super) fn parse_hex(text: &str) -> Option<[u8; 32]> {
+    if text.len() != 64 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.algorithm(), self.hex())
+    }
+}
+
+impl FromStr for Digest {
+    type Err = DigestError;
+    fn from_str(s: &str) -> Result<Self, DigestError> {
+        let (algorithm, hex) = s.split_once(':').ok_or(DigestError)?;
+        let bytes = parse_hex(hex).ok_or(DigestError)?;
+        match algorithm {
+            "sha256" => Ok(Self::Sha256(bytes)),
+            "blake3" => Ok(Self::Blake3(bytes)),
+            _ => Err(DigestError),
+        }
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// FIPS 180-4's example "abc", and BLAKE3's empty input.
+    const SHA_ABC: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    const BLAKE_EMPTY: &str =
+        "blake3:af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+
+    #[test]
+    fn files_are_compared_with_both_kinds() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"abc").unwrap();
+        let path = Path::new("abc");
+        let sha: Digest = SHA_ABC.parse().unwrap();
+        let blake: Digest = BLAKE_EMPTY.parse().unwrap();
+        sha.check(&file, 3, path).unwrap();
+        blake.check(&file, 0, path).unwrap();
+        let error = sha.check(&file, 2, path).unwrap_err().to_string();
+        assert!(error.contains(&sha.hex()), "{error}");
+    }
+
+    #[test]
+    fn other_text_is_refused() {
+        assert!("sha256:12".parse::<Digest>().is_err());
+        assert!(format!("md5:{}", "0".repeat(64)).parse::<Digest>().is_err());
+        assert!(format!("sha256:{}", "+".repeat(64)).parse::<Digest>().is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! Where a part lies: its names, its lock, its directory.
+
+use super::PartError;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// The target and the temporary files beside it, on the same filesystem, so
+/// that publication is one rename.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) target: PathBuf,
+    pub(super) part: PathBuf,
+    pub(super) journal: PathBuf,
+}
+
+impl Place {
+    /// The names for `target`. A link is followed: what it points to is replaced, not the link.
+    ///
+    /// # Errors
+    /// If the target has no file name, is a directory or a device, or a link that leads nowhere.
+    pub(super) fn of(target: &Path) -> Result<Self, PartError> {
+        let not = |what| PartError::NotAFile { path: target.to_owned(), what };
+        let target = match fs::symlink_metadata(target) {
+            Ok(m) if m.is_symlink() => {
+                fs::canonicalize(target).map_err(PartError::io("follow the link", target))?
+            }
+            _ => target.to_owned(),
+        };
+        match fs::metadata(&target) {
+            Ok(m) if m.is_dir() => return Err(not("a directory")),
+            Ok(m) if !m.is_file() => return Err(not("a device, pipe or socket")),
+            _ => {}
+        }
+        let name = target.file_name().ok_or_else(|| not("no file name"))?;
+        let beside = |suffix: &str| {
+            let mut hidden = OsString::from(".");
+            hidden.push(name);
+            hidden.push(suffix);
+            target.with_file_name(hidden)
+        };
+        let (part, journal) = (beside(".thalweg-part"), beside(".thalweg-journal"));
+        Ok(Self { target, part, journal })
+    }
+
+    /// Opens the data file and locks it against other processes.
+    ///
+    /// The lock is on the file itself. Between our opening it and locking it,
+    /// its owner may have renamed it to the target; then we try anew.
+    ///
+    /// # Errors
+    /// [`PartError::Busy`] if another process holds it.
+    pub(super) fn lock(&self) -> Result<File, PartError> {
+        loop {
+            let file = self.open()?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(e) if e == rustix::io::Errno::WOULDBLOCK => {
+                    return Err(PartError::Busy(self.target.clone()));
+                }
+                done => done.map_err(|e| PartError::io("lock", &self.part)(e.into()))?,
+            }
+            let ours = file.metadata().map_err(PartError::io("look at", &self.part))?;
+            match fs::symlink_metadata(&self.part) {
+                Ok(named) if (named.dev(), named.ino()) == (ours.dev(), ours.ino()) => {
+                    return Ok(file);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn open(&self) -> Result<File, PartError> {
+        let nofollow = OFlags::NOFOLLOW.bits() as i32;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(nofollow);
+        options.open(&self.part).map_err(|source| match source.kind() {
+            io::ErrorKind::StorageFull => PartError::write(&self.part, 0)(source),
+            _ => PartError::Io { what: "create", path: self.part.clone(), source },
+        })
+    }
+
+    /// Bytes free for us on the filesystem; `None` if it does not say.
+    pub(super) fn free(&self) -> Option<u64> {
+        let s = rustix::fs::statvfs(&self.part).ok()?;
+        let blocks = if rustix::process::geteuid().is_root() { s.f_bfree } else { s.f_bavail };
+        blocks.checked_mul(s.f_frsize)
+    }
+
+    /// Removes the temporary files; those that are not there are no error.
+    pub(super) fn remove(&self) -> Result<(), PartError> {
+        remove(&self.part)?;
+        remove(&super::journal::new_name(&self.journal))?;
+        remove(&self.journal)
+    }
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), PartError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(PartError::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the names in the directory of `path` durable.
+pub(super) fn sync_directory(path: &Path) -> Result<(), PartError> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(parent).and_then(|d| d.sync_all());
+    synced.map_err(PartError::io("sync the directory", parent))
+}
