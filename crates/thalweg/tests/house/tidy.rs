@@ -19,6 +19,8 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("/ho", "me/", "a path of one machine"),
     ("/wo", "rk/", "a path of one machine"),
     ("work", "place", "how the text came about is not the project's matter"),
+    ("unbounded_", "channel", "every queue has a bound"),
+    ("mpsc::chan", "nel()", "every queue has a bound"),
     ("index.crates", ".io", "the name of a registry's host"),
     ("static.crates", ".io", "the name of a registry's host"),
 ];
