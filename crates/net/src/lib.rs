@@ -12,7 +12,9 @@ mod stream;
 mod sys;
 mod tcp_info;
 
-pub use dial::{Cause, DialError, DialOptions, Dialer, SocketOptions, Step, connect};
+pub use dial::{
+    Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect, resolve,
+};
 pub use peer::Peer;
 pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError};
 pub use stream::{Monitor, Stream};

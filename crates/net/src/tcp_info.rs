@@ -132,7 +132,25 @@ mod tests {
         assert!(info.cwnd >= 2 && info.mss >= 536, "{info:?}");
         assert!(info.delivery_rate > Rate::ZERO, "{info:?}");
         assert_eq!((info.unacknowledged, info.unsent, info.retransmitted), (0, 0, 0));
-        assert!(info.busy > Duration::ZERO && info.receiver_limited <= info.busy, "{info:?}");
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_shows_as_receiver_limited_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_far, _) = listener.accept().unwrap();
+        near.set_nonblocking(true).unwrap();
+        while near.write(&[7; 65536]).is_ok() {}
+        // The kernel counts in jiffies: look until the first has passed.
+        let info = loop {
+            let info = TcpInfo::of(&near).unwrap();
+            if info.receiver_limited > Duration::ZERO {
+                break info;
+            }
+            std::thread::yield_now();
+        };
+        assert!(info.busy >= info.receiver_limited, "{info:?}");
+        assert!(info.unsent > 0, "{info:?}");
     }
 
     #[test]

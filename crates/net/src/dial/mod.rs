@@ -21,7 +21,7 @@ use tokio::{
 ///
 /// At 250 ms apart, 16 take 4 s: less than half the default deadline, so that
 /// the last one still has time to answer.
-const MAX_ADDRESSES: usize = 16;
+pub const MAX_ADDRESSES: usize = 16;
 
 /// Makes connections; cheap to clone, holds no connection.
 #[derive(Clone, Debug, Default)]
@@ -85,18 +85,22 @@ impl Dialer {
         host: &Destination,
         interface: Option<NonZeroU32>,
     ) -> Result<TcpStream, Cause> {
-        let addresses = resolve(host).await?;
+        let mut addresses = resolve(host).await?;
+        addresses.truncate(MAX_ADDRESSES);
         connect(&addresses, interface, &self.options).await
     }
 }
 
-/// The addresses of `host` in the resolver's order, at most [`MAX_ADDRESSES`], at least one.
-async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
+/// The addresses of `host` in the resolver's order: all of them, at least one.
+///
+/// # Errors
+/// [`Cause::Resolve`], [`Cause::NoAddress`].
+pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
     let name = match &host.host {
         Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, host.port)]),
         Host::Name(name) => name,
     };
     let found = lookup_host((&**name, host.port)).await.map_err(Cause::Resolve)?;
-    let addresses: Vec<_> = found.take(MAX_ADDRESSES).collect();
+    let addresses: Vec<_> = found.collect();
     if addresses.is_empty() { Err(Cause::NoAddress) } else { Ok(addresses) }
 }

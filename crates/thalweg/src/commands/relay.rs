@@ -1,15 +1,112 @@
 //! `thalweg relay`.
 
-use std::process::ExitCode;
+use anyhow::Context as _;
+use serde_json::json;
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    process::ExitCode,
+};
+use thalweg_node::relay::{
+    EgressPolicy, IpNet, Log, PortRange, Relay, RelayConfig, parse_cidr, raise_descriptor_limit,
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Descriptors for all but connections: standard streams, the runtime, name look-ups.
+const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Arguments of `thalweg relay`.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080")]
+    listen: SocketAddr,
+    /// Clients to serve; needed to listen beyond this host. Others get no byte
+    #[arg(long, value_name = "CIDR", value_parser = parse_cidr)]
+    allow_from: Vec<IpNet>,
+    /// Connect to these networks although they are not public ones
+    #[arg(long, value_name = "CIDR", value_parser = parse_cidr)]
+    allow_to: Vec<IpNet>,
+    /// Connect to these ports [default: 80 and 443]; never to 25
+    #[arg(long, value_name = "N[-M]")]
+    allow_port: Vec<PortRange>,
+    /// Connections at a time; more wait
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    max_connections: usize,
+    /// Print the line that says "ready" as JSON
+    #[arg(long)]
+    json: bool,
+}
 
-/// Runs the command.
+impl Args {
+    fn config(&self) -> RelayConfig {
+        let mut config = RelayConfig::new(self.listen);
+        config.allow_from.clone_from(&self.allow_from);
+        config.egress = EgressPolicy::new(self.allow_to.clone(), self.allow_port.clone());
+        config.max_connections = self.max_connections;
+        config
+    }
+}
+
+/// Runs the command: until SIGTERM or SIGINT, then drains; a second one ends it at once.
 ///
 /// # Errors
 /// When it cannot be done; the message says what to try.
-pub fn run(_: Args) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    // Look-ups block a thread each; 64 of them outlast any burst that one resolver survives.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(64)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let (log, writer) = Log::to_stderr().context("cannot start the log")?;
+    let result = runtime.block_on(serve(&args, log));
+    // A look-up may hang for half a minute; nobody waits for its answer.
+    runtime.shutdown_background();
+    result?;
+    // The relay is gone and with it the last sender: the writer ends.
+    writer.join().ok().context("the log's writer failed")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(args: &Args, log: Log) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot watch SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch SIGINT")?;
+    let mut stop = async || {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    };
+    warn_of_few_descriptors(args.max_connections);
+    let relay = Relay::bind(args.config(), log).await?;
+    print_ready(relay.local_addr().context("cannot tell the bound address")?, args.json)?;
+
+    let (first, asked) = tokio::sync::oneshot::channel::<()>();
+    let mut serving = std::pin::pin!(relay.run(async { _ = asked.await }));
+    tokio::select! {
+        _ = &mut serving => return Ok(()),
+        () = stop() => drop(first),
+    }
+    eprintln!("thalweg: draining; once more to stop at once");
+    tokio::select! { _ = &mut serving => {}, () = stop() => {} }
+    Ok(())
+}
+
+fn warn_of_few_descriptors(connections: usize) {
+    let limit = raise_descriptor_limit();
+    let room = limit.saturating_sub(OTHER_DESCRIPTORS) / 2;
+    if (connections as u64) > room {
+        eprintln!(
+            "thalweg: {limit} descriptors allow about {room} connections, fewer than \
+             --max-connections {connections}: more will wait; raise `ulimit -n`"
+        );
+    }
+}
+
+/// Prints the bound address for whoever started us; from here on clients are served.
+fn print_ready(listen: SocketAddr, as_json: bool) -> anyhow::Result<()> {
+    let line = match as_json {
+        true => json!({ "event": "ready", "listen": listen.to_string() }).to_string(),
+        false => format!("ready {listen}"),
+    };
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot print the address")
 }

@@ -1,0 +1,17 @@
+//! How many descriptors this process may have.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Raises the soft limit of open descriptors to the hard one; gives what then holds.
+///
+/// Two are needed per connection. The soft limit is 1024 on most systems for
+/// the sake of `select`, which nothing here calls. For a program's start: the
+/// limit is the whole process's. `u64::MAX` if there is none.
+pub fn raise_descriptor_limit() -> u64 {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: maximum, maximum };
+    match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => maximum.unwrap_or(u64::MAX),
+        Err(_) => current.unwrap_or(u64::MAX),
+    }
+}
