@@ -42,7 +42,7 @@ fn trains_arrive_whole_and_gaps_are_those_of_the_source() {
     let more = ["--packets", "10", "--size", "1000", "--gap", "1ms", "--settle", "50ms"];
     let report = run(&[&to[..], &more[..]].concat());
     assert_eq!(sink.line(), report);
-    assert_eq!((&report["complete"], &report["overflow"]), (&3.into(), &0.into()));
+    assert_eq!((&report["complete"], &report["host_drops"]), (&3.into(), &0.into()));
     // A gap of 1 ms is a lower bound: no host sends earlier than it should.
     let sent = report["sent_rate"]["max"].as_f64().unwrap();
     assert!(sent > 0.0 && sent <= 8.1e6, "sent at {sent} bit/s");
@@ -56,7 +56,7 @@ fn a_blast_over_loopback_loses_nothing() {
     let sink = Server::start(&["train-sink", "--listen", "[::1]:0", "--sessions", "1"]);
     let blast = ["udp-blast", "--to", &sink.address, "--rate", "8 Mbit/s", "--size", "500"];
     let report = run(&[&blast[..], &["--for", "250ms", "--settle", "50ms"]].concat());
-    for (key, value) in [("sent", 500), ("received", 500), ("lost", 0), ("overflow", 0)] {
+    for (key, value) in [("sent", 500), ("received", 500), ("lost", 0), ("host_drops", 0)] {
         assert_eq!(report[key], value, "{key}");
     }
 }

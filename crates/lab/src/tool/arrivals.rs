@@ -24,11 +24,11 @@ pub struct Arrival {
 pub struct Arrivals {
     /// The datagrams.
     pub list: Vec<Arrival>,
-    /// Datagrams that this host lost because its socket buffer was full. They
-    /// are no loss of the path: a measurement with any is not valid.
-    pub overflow: u32,
-    /// Overflow count of the socket when the measurement began.
-    overflow_before: Option<u32>,
+    /// Datagrams that this host's socket dropped: its buffer was full, which is
+    /// no loss of the path and spoils the measurement, or a checksum was wrong.
+    pub host_drops: u32,
+    /// The socket's count when the measurement began.
+    drops_before: Option<u32>,
     /// More than this are not kept: duplicates beyond it are a fault, not data.
     limit: usize,
 }
@@ -37,7 +37,7 @@ impl Arrivals {
     /// Nothing yet, of what `plan` announces; duplicates may double it.
     pub fn expecting(plan: &DatagramPlan) -> Self {
         let limit = (plan.trains as usize).saturating_mul(plan.packets as usize).saturating_mul(2);
-        Self { list: Vec::new(), overflow: 0, overflow_before: None, limit }
+        Self { list: Vec::new(), host_drops: 0, drops_before: None, limit }
     }
 
     /// Takes in all datagrams of `session` that are waiting; true if there was one.
@@ -57,9 +57,9 @@ impl Arrivals {
     }
 
     fn take(&mut self, stamped: &sys::Stamped, buffer: &[u8], session: u64) -> bool {
-        let overflow = stamped.overflow.unwrap_or(0);
-        let before = *self.overflow_before.get_or_insert(overflow);
-        self.overflow = overflow.wrapping_sub(before);
+        let drops = stamped.drops.unwrap_or(0);
+        let before = *self.drops_before.get_or_insert(drops);
+        self.host_drops = drops.wrapping_sub(before);
         let Some(h) = Header::get(&buffer[..stamped.len]).filter(|h| h.session == session) else {
             return false;
         };

@@ -26,8 +26,8 @@ pub struct Train {
 /// What the sink reports of a measurement with trains.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Lost in this host's socket buffer; the measurement is only valid if 0.
-    pub overflow: u32,
+    /// Dropped by this host's socket: its buffer was full, or a checksum wrong.
+    pub host_drops: u32,
     /// Trains of which every packet came in order.
     pub complete: usize,
     /// Over the complete trains' rates.
@@ -54,7 +54,7 @@ impl Report {
             Summary::of("bit/s", trains.iter().filter_map(f).collect())
         };
         Self {
-            overflow: arrivals.overflow,
+            host_drops: arrivals.host_drops,
             complete: trains.iter().filter(|t| t.rate.is_some()).count(),
             rate: over(|t| t.rate),
             rate_without_first: over(|t| t.rate_without_first),

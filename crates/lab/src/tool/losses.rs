@@ -18,8 +18,8 @@ pub struct Report {
     pub duplicated: u64,
     /// First copies that came after a later one.
     pub reordered: u64,
-    /// Lost in this host's socket buffer; the measurement is only valid if 0.
-    pub overflow: u32,
+    /// Dropped by this host's socket: its buffer was full, or a checksum wrong.
+    pub host_drops: u32,
     /// lost / sent.
     pub loss: Measured,
     /// Runs of consecutive losses.
@@ -57,7 +57,7 @@ impl Report {
             lost,
             duplicated,
             reordered,
-            overflow: arrivals.overflow,
+            host_drops: arrivals.host_drops,
             loss: Measured::new("1", ratio(lost, sent)),
             bursts,
             mean_burst: Measured::new("packets", ratio(lost, bursts)),

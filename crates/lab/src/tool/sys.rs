@@ -9,19 +9,20 @@ use std::{
 };
 
 /// A received datagram: its length, when the kernel took it in, and how many
-/// the socket had dropped by then because its buffer was full.
+/// the socket had dropped by then.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamped {
     /// Bytes written to the buffer.
     pub len: usize,
     /// CLOCK_REALTIME at which the kernel received it, ns; `None` without a stamp.
     pub received_ns: Option<u64>,
-    /// Datagrams lost in this host since the socket was made; `None` while there are none.
-    pub overflow: Option<u32>,
+    /// Datagrams that the socket dropped since it was made, because its buffer
+    /// was full or their checksum wrong; `None` while there are none.
+    pub drops: Option<u32>,
 }
 
 /// Asks the kernel to stamp datagrams (SO_TIMESTAMPNS) and to count those
-/// that did not fit into the buffer (SO_RXQ_OVFL).
+/// that the socket drops (SO_RXQ_OVFL).
 ///
 /// # Errors
 /// What `setsockopt` says.
@@ -66,13 +67,13 @@ pub fn recv_stamped(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Stamped
     // and `part` to `buffer`, borrowed mutably for as long.
     let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let len = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
-    let (received_ns, overflow) = read_ancillary(&message);
-    Ok(Stamped { len, received_ns, overflow })
+    let (received_ns, drops) = read_ancillary(&message);
+    Ok(Stamped { len, received_ns, drops })
 }
 
-/// Takes the stamp and the overflow count out of a message that `recvmsg` filled.
+/// Takes the stamp and the count of drops out of a message that `recvmsg` filled.
 fn read_ancillary(message: &libc::msghdr) -> (Option<u64>, Option<u32>) {
-    let (mut stamp, mut overflow) = (None, None);
+    let (mut stamp, mut drops) = (None, None);
     // SAFETY: `message` was filled by the kernel, so that its control buffer is
     // a valid sequence of headers; the data of the two types are a `timespec`
     // and a `u32`, read unaligned.
@@ -86,14 +87,14 @@ fn read_ancillary(message: &libc::msghdr) -> (Option<u64>, Option<u32>) {
                     stamp = Some(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64);
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    overflow = Some(data.cast::<u32>().read_unaligned());
+                    drops = Some(data.cast::<u32>().read_unaligned());
                 }
                 _ => {}
             }
             header = libc::CMSG_NXTHDR(message, header);
         }
     }
-    (stamp, overflow)
+    (stamp, drops)
 }
 
 /// The kernel's account of a TCP connection; fields that it does not know are 0.

@@ -1,0 +1,69 @@
+//! What a probe found: named values with units.
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+use std::io::Write;
+
+/// Named values with their units, in the order in which they were found.
+#[derive(Debug, Default)]
+pub struct Metrics(Vec<(String, &'static str, f64)>);
+
+impl Metrics {
+    /// Adds a value; `unit` is "1" for a ratio.
+    pub fn add(&mut self, name: &str, unit: &'static str, value: f64) {
+        self.0.push((name.to_owned(), unit, value));
+    }
+
+    /// Adds the number at `pointer` (RFC 6901) of a tool's report, times `factor`.
+    ///
+    /// # Errors
+    /// When the report has no number there: nothing was received, or too little.
+    pub fn take(
+        &mut self,
+        name: &str,
+        unit: &'static str,
+        report: &Value,
+        pointer: &str,
+        factor: f64,
+    ) -> anyhow::Result<()> {
+        self.add(name, unit, number(report, pointer)? * factor);
+        Ok(())
+    }
+
+    /// All, as `{"metrics":{"NAME":{"unit":…,"value":…}}}`.
+    fn to_json(&self) -> Value {
+        let entry = |(name, unit, value): &(String, &str, f64)| {
+            (name.clone(), json!({ "unit": unit, "value": value }))
+        };
+        json!({ "metrics": self.0.iter().map(entry).collect::<Map<_, _>>() })
+    }
+
+    /// Prints all to stdout, one a line, or as one JSON object.
+    ///
+    /// # Errors
+    /// When stdout is closed.
+    pub fn print(&self, is_json: bool) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        if is_json {
+            return writeln!(out, "{}", self.to_json()).context("cannot write to stdout");
+        }
+        let width = self.0.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+        for (name, unit, value) in &self.0 {
+            let unit = if *unit == "1" { "" } else { unit };
+            writeln!(out, "{name:width$}  {value:>14.6} {unit}")
+                .context("cannot write to stdout")?;
+        }
+        Ok(())
+    }
+}
+
+/// The number at `pointer` of a tool's report.
+///
+/// # Errors
+/// When there is none.
+pub fn number(report: &Value, pointer: &str) -> anyhow::Result<f64> {
+    report
+        .pointer(pointer)
+        .and_then(Value::as_f64)
+        .with_context(|| format!("a tool in the lab reports no {pointer}: too little came through"))
+}

@@ -1,0 +1,63 @@
+//! Measures how true the emulation is: each probe starts a lab of its own, runs
+//! tools in its hosts, and compares what they see with theory.
+//!
+//! Every probe also says how late the emulator was and how hard the machine
+//! was pressed meanwhile, so that a bad value can be told from a bad moment.
+
+mod lateness;
+mod loss;
+mod metrics;
+mod rtt;
+mod scene;
+mod setup;
+mod tcp;
+mod theory;
+mod train;
+
+use std::process::ExitCode;
+
+/// `thalweg-lab probe …`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print JSON: {"metrics":{"NAME":{"unit":…,"value":…}}}
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    probe: Probe,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Probe {
+    /// One cubic flow over a link with a queue of 1 BDP: its share of the link
+    Tcp(tcp::Args),
+    /// Two cubic flows over one link: each one's share
+    Fairness(tcp::FairnessArgs),
+    /// Pings over a path: by how much they miss its round-trip time
+    Rtt(rtt::Args),
+    /// Packet trains through a bottleneck: by how much their dispersion misses its rate
+    Train(train::Args),
+    /// Random and Gilbert loss: by how many standard errors the frequency misses its mean
+    Loss(loss::Args),
+    /// How long a network takes until all its hosts are up
+    Setup(setup::Args),
+    /// Ten cubic flows among fifty hosts: how late packets are delivered
+    Lateness(lateness::Args),
+}
+
+/// Runs one probe and prints what it found.
+///
+/// # Errors
+/// When the lab does not start or a tool in it fails.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let metrics = match args.probe {
+        Probe::Tcp(a) => tcp::run(&a),
+        Probe::Fairness(a) => tcp::run_fairness(&a),
+        Probe::Rtt(a) => rtt::run(&a),
+        Probe::Train(a) => train::run(&a),
+        Probe::Loss(a) => loss::run(&a),
+        Probe::Setup(a) => setup::run(&a),
+        Probe::Lateness(a) => lateness::run(&a),
+    }?;
+    metrics.print(args.json)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,95 @@
+//! By how much pings miss the round-trip time that the topology says.
+
+use super::{metrics::Metrics, scene::Scene};
+use anyhow::Context;
+use std::time::Duration;
+use thalweg_units::{format_duration, parse_duration};
+
+/// Arguments of `probe rtt`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Round-trip time of the path
+    #[arg(long, default_value = "40 ms", value_parser = parse_duration)]
+    rtt: Duration,
+    /// How many pings
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    count: u32,
+}
+
+/// Pings by UDP, and by ICMP if `ping` is installed.
+///
+/// # Errors
+/// When the lab or a tool in it fails.
+pub fn run(args: &Args) -> anyhow::Result<Metrics> {
+    let delay = format_duration(args.rtt / 2);
+    // No rate: nothing but propagation, so that the whole difference is error.
+    let scene = Scene::start(&format!(
+        "[host.a]\n[host.b]\n[link.line]\ndelay = \"{delay}\"\n\
+         [[path]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"line\"]\n"
+    ))?;
+    let echo = scene.serve("b", "udp-echo")?;
+    let (count, theory_ms) = (args.count.to_string(), args.rtt.as_secs_f64() * 1e3);
+    scene.lab.reset_stats()?;
+    let ping = ["udp-ping", "--to", &echo.address, "--count", &count, "--interval", "10 ms"];
+    let report = scene.run("a", &ping)?;
+    let mut metrics = Metrics::default();
+    for key in ["mean", "p50", "p99", "max"] {
+        let found = super::metrics::number(&report, &format!("/rtt/{key}"))?;
+        metrics.add(&format!("udp_error_{key}"), "ms", (found - theory_ms).abs());
+    }
+    metrics.take("udp_lost", "packets", &report, "/lost", 1.0)?;
+    icmp(&scene, args, theory_ms, &mut metrics)?;
+    scene.add_truth(&mut metrics)?;
+    Ok(metrics)
+}
+
+/// The same with the distribution's `ping`, unless it is not installed.
+fn icmp(scene: &Scene, args: &Args, theory_ms: f64, metrics: &mut Metrics) -> anyhow::Result<()> {
+    if !is_installed("ping") {
+        eprintln!("rtt: no ICMP, because the program `ping` is not installed");
+        return Ok(());
+    }
+    let to = scene.lab.address("b").to_string();
+    let count = args.count.min(200).to_string();
+    let output = scene
+        .lab
+        .command("a", "ping")
+        .args(["-n", "-i", "0.02", "-c", &count, &to])
+        .output()
+        .context("cannot run ping in the lab")?;
+    let mut times = icmp_times(&String::from_utf8_lossy(&output.stdout));
+    times.sort_by(f64::total_cmp);
+    let last = times.len().checked_sub(1).context("ping in the lab got no answer")?;
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let p99 = times[(times.len() * 99).div_ceil(100) - 1];
+    for (key, found) in [("mean", mean), ("p99", p99), ("max", times[last])] {
+        metrics.add(&format!("icmp_error_{key}"), "ms", (found - theory_ms).abs());
+    }
+    Ok(())
+}
+
+/// Whether a directory of PATH has `program`.
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+/// The times that `ping` prints: "… time=40.1 ms".
+fn icmp_times(output: &str) -> Vec<f64> {
+    let time = |line: &str| line.split_once("time=")?.1.split(' ').next()?.parse().ok();
+    output.lines().filter_map(time).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_from_pings_lines_and_nothing_else() {
+        let output = "PING 10.1.0.2 (10.1.0.2) 56(84) bytes of data.\n\
+                      64 bytes from 10.1.0.2: icmp_seq=1 ttl=64 time=40.1 ms\n\
+                      64 bytes from 10.1.0.2: icmp_seq=2 ttl=64 time=40 ms\n\n\
+                      rtt min/avg/max/mdev = 40.000/40.050/40.100/0.050 ms\n";
+        assert_eq!(icmp_times(output), [40.1, 40.0]);
+    }
+}

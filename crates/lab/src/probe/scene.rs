@@ -1,0 +1,154 @@
+//! A lab of the probe's own, and the tools in its hosts.
+
+use super::metrics::Metrics;
+use anyhow::{Context, bail};
+use serde_json::Value;
+use std::{
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+use thalweg_lab::{client::Lab, stats::Stats, topology::Topology};
+
+/// Server tools are ended with the scene; should that fail, they end by themselves.
+const SERVER_LIFE: &str = "15min";
+
+/// A running lab.
+pub struct Scene {
+    /// The lab.
+    pub lab: Lab,
+}
+
+impl Scene {
+    /// Starts the network that `topology` (TOML) says.
+    ///
+    /// # Errors
+    /// What the lab says.
+    pub fn start(topology: &str) -> anyhow::Result<Self> {
+        let topology =
+            Topology::from_toml(topology).context("the probe's own topology is faulty")?;
+        Ok(Self { lab: Lab::start(&topology)? })
+    }
+
+    /// Starts a listening tool in `host` and waits until it listens.
+    ///
+    /// # Errors
+    /// When it ends before.
+    pub fn serve(&self, host: &str, tool: &str) -> anyhow::Result<Server> {
+        let args = [tool, "--listen", "0.0.0.0:0", "--max", SERVER_LIFE];
+        let mut running = Running::start(self.lab.tool(host, &args), tool)?;
+        let ready = running.line()?;
+        let port = ready
+            .pointer("/ready/address")
+            .and_then(Value::as_str)
+            .and_then(|a| a.rsplit_once(':'))
+            .with_context(|| format!("{tool} in {host} does not say where it listens"))?
+            .1;
+        Ok(Server { address: format!("{}:{port}", self.lab.address(host)), _running: running })
+    }
+
+    /// Starts a tool in `host`.
+    ///
+    /// # Errors
+    /// When the lab's program cannot be started.
+    pub fn spawn(&self, host: &str, args: &[&str]) -> anyhow::Result<Running> {
+        Running::start(self.lab.tool(host, args), args.first().unwrap_or(&"tool"))
+    }
+
+    /// Runs a tool in `host` to its end; its report.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn run(&self, host: &str, args: &[&str]) -> anyhow::Result<Value> {
+        self.spawn(host, args)?.report()
+    }
+
+    /// Adds how true the emulator was since the last reset of its statistics.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn add_truth(&self, metrics: &mut Metrics) -> anyhow::Result<()> {
+        add_truth(metrics, &self.lab.stats(false)?);
+        Ok(())
+    }
+
+    /// Lets `warmup` pass and starts the statistics anew, beside the tools
+    /// that are running.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn warm_up(&self, warmup: Duration) -> anyhow::Result<()> {
+        thread::sleep(warmup);
+        Ok(self.lab.reset_stats()?)
+    }
+}
+
+/// Adds lateness and pressure from `stats`.
+pub fn add_truth(metrics: &mut Metrics, stats: &Stats) {
+    let late = stats.lateness;
+    metrics.add("lateness_p50", "us", late.p50_us as f64);
+    metrics.add("lateness_p99", "us", late.p99_us as f64);
+    metrics.add("lateness_p99.9", "us", late.p999_us as f64);
+    metrics.add("lateness_max", "us", late.max_us as f64);
+    if let Some(percent) = stats.cpu_pressure_percent {
+        metrics.add("cpu_pressure", "%", percent);
+    }
+    metrics.add("realtime", "1", f64::from(u8::from(stats.realtime)));
+}
+
+/// A tool that listens in a host; ended when dropped.
+pub struct Server {
+    /// Where the other hosts reach it.
+    pub address: String,
+    _running: Running,
+}
+
+/// A tool that runs in a host; ended when dropped.
+pub struct Running {
+    child: Child,
+    stdout: BufReader<std::process::ChildStdout>,
+    name: String,
+}
+
+impl Running {
+    fn start(mut command: Command, name: &str) -> anyhow::Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let stdout = child.stdout.take().context("no pipe from a tool")?;
+        Ok(Self { child, stdout: BufReader::new(stdout), name: name.to_owned() })
+    }
+
+    /// The next line that it prints.
+    fn line(&mut self) -> anyhow::Result<Value> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        if line.is_empty() {
+            bail!("{} in the lab ended without a result; it said why above", self.name);
+        }
+        serde_json::from_str(&line).with_context(|| format!("{} printed no JSON", self.name))
+    }
+
+    /// Waits for its one report.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn report(mut self) -> anyhow::Result<Value> {
+        let report = self.line()?;
+        if !self.child.wait()?.success() {
+            bail!("{} in the lab failed; it said why above", self.name);
+        }
+        Ok(report)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

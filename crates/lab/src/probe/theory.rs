@@ -1,0 +1,104 @@
+//! What the emulation should come to. Pure.
+
+/// Payload of a full TCP segment with timestamps over its IPv4 packet:
+/// 1500 − 20 (IP) − 20 (TCP) − 12 (timestamps, RFC 7323 §3.2) = 1448 of 1500 bytes.
+/// Links count IP packets, so no flow can have a greater share of their rate.
+pub const TCP_SHARE_MAX: f64 = 1448.0 / 1500.0;
+
+/// A Gilbert chain that steps once per packet and loses it while in the bad state.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gilbert {
+    /// Probability of a step from good to bad, in (0, 1).
+    pub good_to_bad: f64,
+    /// Probability of a step from bad to good, in (0, 1).
+    pub bad_to_good: f64,
+}
+
+impl Gilbert {
+    /// Independent losses of probability `p` are the chain whose next state
+    /// does not hang on the present one.
+    pub fn random(p: f64) -> Self {
+        Self { good_to_bad: p, bad_to_good: 1.0 - p }
+    }
+
+    /// The stationary share of lost packets: p/(p + r).
+    pub fn mean(self) -> f64 {
+        self.good_to_bad / (self.good_to_bad + self.bad_to_good)
+    }
+
+    /// The standard error of the share of losses among `n` consecutive packets.
+    ///
+    /// Losses X are correlated: Cov(X_0, X_k) = m(1−m)·λᵏ with m the mean and
+    /// λ = 1 − p − r, the chain's second eigenvalue. So
+    /// Var(X̄) = m(1−m)/n · (1 + 2·Σ_{k=1}^{n−1} (1 − k/n)·λᵏ), and the sum is
+    /// λ/(1−λ) − λ(1−λⁿ)/(n(1−λ)²). For λ = 0 it is the binomial's.
+    pub fn standard_error(self, n: f64) -> f64 {
+        let (m, rest) = (self.mean(), self.good_to_bad + self.bad_to_good);
+        let lambda = 1.0 - rest;
+        let sum = lambda / rest - lambda * (1.0 - lambda.powf(n)) / (n * rest * rest);
+        (m * (1.0 - m) / n * (1.0 + 2.0 * sum)).sqrt()
+    }
+
+    /// Mean length of a run of losses: 1/r, the geometric's.
+    pub fn mean_burst(self) -> f64 {
+        1.0 / self.bad_to_good
+    }
+
+    /// The standard error of the mean length of `bursts` runs: √((1−r)/r²)/√bursts.
+    pub fn burst_standard_error(self, bursts: f64) -> f64 {
+        (1.0 - self.bad_to_good).sqrt() / self.bad_to_good / bursts.sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_core::{Rng, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    #[test]
+    fn independent_losses_have_the_binomials_error() {
+        let random = Gilbert::random(0.01);
+        assert!((random.mean() - 0.01).abs() < 1e-15);
+        let binomial = (0.01f64 * 0.99 / 40_000.0).sqrt();
+        assert!((random.standard_error(40_000.0) / binomial - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn for_long_runs_the_error_grows_by_the_chains_memory() {
+        let chain = Gilbert { good_to_bad: 0.001, bad_to_good: 0.1 };
+        let (m, n) = (chain.mean(), 1e9);
+        let growth = (2.0 - 0.101) / 0.101; // (1 + λ)/(1 − λ)
+        let expected = (m * (1.0 - m) / n * growth).sqrt();
+        assert!((chain.standard_error(n) / expected - 1.0).abs() < 1e-6);
+        assert!((chain.mean_burst() - 10.0).abs() < 1e-12);
+    }
+
+    /// The share of losses and the mean burst in `n` simulated packets.
+    fn simulate(chain: Gilbert, n: usize, random: &mut Xoshiro256PlusPlus) -> (f64, f64) {
+        let mut uniform = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let mut bad = uniform() < chain.mean();
+        let (mut losses, mut bursts) = (0.0, 0.0);
+        for _ in 0..n {
+            let was_bad = bad;
+            bad = if bad { uniform() >= chain.bad_to_good } else { uniform() < chain.good_to_bad };
+            losses += f64::from(u8::from(bad));
+            bursts += f64::from(u8::from(bad && !was_bad));
+        }
+        (losses / n as f64, losses / bursts)
+    }
+
+    #[test]
+    fn simulated_chains_scatter_as_the_formula_says() {
+        let chain = Gilbert { good_to_bad: 0.02, bad_to_good: 0.2 };
+        let (runs, n) = (400, 2_000);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
+        let shares: Vec<f64> = (0..runs).map(|_| simulate(chain, n, &mut random).0).collect();
+        let mean = shares.iter().sum::<f64>() / f64::from(runs);
+        let variance = shares.iter().map(|s| (s - mean).powi(2)).sum::<f64>() / f64::from(runs - 1);
+        let error = chain.standard_error(n as f64);
+        assert!((mean - chain.mean()).abs() < 4.0 * error / f64::from(runs).sqrt(), "seed 11");
+        // A variance of 400 normal samples has a relative standard error of √(2/399) = 7 %.
+        assert!((variance.sqrt() / error - 1.0).abs() < 0.15, "{variance} seed 11");
+    }
+}
