@@ -1,1 +1,36 @@
-//! What a network is: its file format, generators, and resolved form.
+//! What a network is: as text (a TOML file, see docs/lab.md) and resolved.
+//!
+//! [`Topology`] is what a user writes, or a test builds. [`Topology::resolve`]
+//! expands its generator, splits duplex links into halves and lays out the
+//! path table; the result, [`Resolved`], is dense indices only, and is what
+//! [`emu`](crate::emu) emulates. Nothing here touches the machine.
+
+mod change;
+mod classes;
+mod cross;
+mod draw;
+mod error;
+pub mod generate;
+mod link;
+mod loss;
+mod paths;
+mod plan;
+mod resolve;
+mod spec;
+mod steps;
+mod text;
+
+pub use change::LinkChange;
+pub(crate) use classes::{CROSS, OTHER};
+pub use classes::{ClassPlan, ClassSpec, Protocol};
+pub use cross::{CrossConfig, CrossKind, CrossShape, CrossSpec};
+pub use draw::{Draws, derive_seed};
+pub use error::TopologyError;
+pub use generate::Generate;
+pub use link::{LinkConfig, LinkSpec, Queue, Reorder};
+pub use loss::{Gilbert, Loss};
+pub use paths::PathTable;
+pub use plan::{CrossPlan, HostPlan, InterfacePlan, LinkPlan, Resolved};
+pub use spec::{DefaultPath, HostSpec, PathSpec, Topology};
+pub use steps::{StepWalk, Steps};
+pub use text::Probability;

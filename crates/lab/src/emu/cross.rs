@@ -1,0 +1,169 @@
+//! Cross traffic: when the next packet of a source enters its link.
+
+use crate::topology::{CrossConfig, CrossShape, Draws, StepWalk};
+use std::time::Duration;
+
+/// Bits per byte times nanoseconds per second.
+const SCALE: f64 = 8e9;
+
+/// One source of cross traffic: a sequence of entry times of packets of one size.
+///
+/// It has a generator of its own, so that its times do not hang on the
+/// packets that pass the link.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    size: u32,
+    draws: Draws,
+    pace: Pace,
+    /// When it begins, ns; the times of steps count from it.
+    origin: u64,
+    stop: u64,
+    /// The next entry, ns after the origin; gaps have fractions of nanoseconds.
+    next: f64,
+}
+
+/// How the time goes on from one packet to the next.
+#[derive(Clone, Debug)]
+enum Pace {
+    /// Equal gaps, ns.
+    Constant(f64),
+    /// Exponential gaps with this mean, ns.
+    Poisson(f64),
+    OnOff(OnOff),
+    Steps(StepPace),
+}
+
+/// Equal gaps of the time spent in bursts: what is left of a gap at a burst's
+/// end goes on in the next, so that the mean rate is exact.
+#[derive(Clone, Debug)]
+struct OnOff {
+    gap: f64,
+    on: f64,
+    off: f64,
+    shape: f64,
+    /// What is left of this burst.
+    left: f64,
+}
+
+/// A packet each time the step function has made up `size` bytes.
+#[derive(Clone, Debug)]
+struct StepPace {
+    walk: StepWalk,
+    /// Bits per nanosecond × 1e9, from now on.
+    rate: f64,
+}
+
+impl Source {
+    /// A source on a link that starts at `start`.
+    pub(super) fn new(config: &CrossConfig, seed: u64, start: u64) -> Self {
+        let mut draws = Draws::new(seed);
+        let size = config.size;
+        let mut offset = 0.0;
+        let mut gap = |rate: thalweg_units::Rate, draws: &mut Draws| {
+            let gap = f64::from(size) * SCALE / rate.as_bps() as f64;
+            // A random phase: two sources of one rate would else stay in step.
+            offset = gap * draws.uniform();
+            gap
+        };
+        let pace = match &config.shape {
+            CrossShape::Cbr(rate) => Pace::Constant(gap(*rate, &mut draws)),
+            CrossShape::Poisson(rate) => Pace::Poisson(gap(*rate, &mut draws)),
+            CrossShape::Pareto { rate, on, off, shape } => {
+                let gap = gap(*rate, &mut draws);
+                Pace::OnOff(OnOff::new(gap, *on, *off, *shape, &mut draws))
+            }
+            CrossShape::Steps(steps) => Pace::Steps(StepPace { walk: steps.walk(), rate: 0.0 }),
+        };
+        let origin = start.saturating_add(nanos(config.start));
+        let stop = config.stop.map_or(u64::MAX, |s| start.saturating_add(nanos(s)));
+        let mut source = Self { size, draws, pace, origin, stop, next: 0.0 };
+        source.first(offset);
+        source
+    }
+
+    /// When the next packet enters; `u64::MAX` when there is none any more.
+    pub(super) fn next(&self) -> u64 {
+        let next = self.origin.saturating_add(self.next as u64);
+        if next >= self.stop { u64::MAX } else { next }
+    }
+
+    /// Takes that packet; returns its size.
+    pub(super) fn take(&mut self) -> u32 {
+        self.step();
+        self.size
+    }
+
+    fn first(&mut self, offset: f64) {
+        match &mut self.pace {
+            Pace::Constant(_) => self.next += offset,
+            Pace::Poisson(_) | Pace::Steps(_) => self.step(),
+            Pace::OnOff(it) => {
+                // Start within a burst or a silence as often as one meets either.
+                let silent = !self.draws.chance(it.on / (it.on + it.off));
+                let wait = if silent { self.draws.pareto(it.off, it.shape) } else { 0.0 };
+                self.next += wait + it.advance(offset, &mut self.draws);
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.next += match &mut self.pace {
+            Pace::Constant(gap) => *gap,
+            Pace::Poisson(mean) => self.draws.exponential(*mean),
+            Pace::OnOff(it) => it.advance(it.gap, &mut self.draws),
+            Pace::Steps(it) => it.advance(self.next, self.size),
+        };
+    }
+}
+
+impl OnOff {
+    fn new(gap: f64, on: Duration, off: Duration, shape: f64, draws: &mut Draws) -> Self {
+        let (on, off) = (nanos(on) as f64, nanos(off) as f64);
+        Self { gap, on, off, shape, left: draws.pareto(on, shape) }
+    }
+
+    /// How long until `busy` nanoseconds of bursts have gone by.
+    fn advance(&mut self, mut busy: f64, draws: &mut Draws) -> f64 {
+        let mut passed = 0.0;
+        while busy > self.left {
+            busy -= self.left;
+            passed += self.left + draws.pareto(self.off, self.shape);
+            self.left = draws.pareto(self.on, self.shape);
+        }
+        self.left -= busy;
+        passed + busy
+    }
+}
+
+impl StepPace {
+    /// How long from `at`, nanoseconds after the origin, until `size` bytes are made up.
+    fn advance(&mut self, at: f64, size: u32) -> f64 {
+        let mut work = f64::from(size) * SCALE;
+        let mut now = at;
+        loop {
+            let change = self.walk.peek();
+            let until = change.map_or(f64::INFINITY, |(at, _)| at as f64);
+            if self.rate > 0.0 && now + work / self.rate <= until {
+                return now + work / self.rate - at;
+            }
+            let Some((_, rate)) = change else { return f64::INFINITY };
+            // A rate of 0 times an infinite wait is no work; the wait is finite here.
+            work -= (until - now) * self.rate;
+            now = until;
+            self.rate = rate.as_bps() as f64;
+            self.walk.advance();
+            if self.never_again() {
+                return f64::INFINITY;
+            }
+        }
+    }
+
+    /// All steps of a repeating walk may be 0: then no packet ever comes.
+    fn never_again(&self) -> bool {
+        self.rate == 0.0 && self.walk.is_silent()
+    }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,306 @@
+//! Packets over paths of shared links.
+
+use super::{Arrival, ClassId, Classifier, Link, LinkTruth};
+use crate::topology::{LinkChange, Resolved};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+use thalweg_units::Time;
+use thiserror::Error;
+
+/// A network of links, and the packets in it.
+///
+/// `P` is whatever stands for a packet: a buffer, or an index of one. Events
+/// run in the order of their logical time over all links, those of one time in
+/// the order of the links; a caller who asks late changes nothing. Time never
+/// decreases; an earlier one counts as the latest seen.
+///
+/// One hop costs a heap operation over the links that have packets, and the link's own O(1).
+#[derive(Debug)]
+pub struct Network<P> {
+    links: Vec<Link<Transit<P>>>,
+    names: Vec<String>,
+    paths: Vec<Box<[u32]>>,
+    table: crate::topology::PathTable,
+    classifier: Classifier,
+    /// The next event of each link that has one.
+    heap: BinaryHeap<Reverse<(Time, u32)>>,
+    /// The valid entry of each link; others in the heap are stale.
+    scheduled: Vec<Time>,
+    /// Deliveries that came due while a packet was injected.
+    ready: VecDeque<Delivery<P>>,
+    taps: Taps<P>,
+    now: Time,
+}
+
+/// A packet on its way.
+#[derive(Clone, Debug)]
+struct Transit<P> {
+    packet: P,
+    path: u32,
+    /// How many links it has passed.
+    hop: u32,
+    interface: u32,
+    len: u32,
+    class: ClassId,
+    corrupt: Option<u64>,
+}
+
+/// A packet that reached its interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery<P> {
+    /// When, in logical time; `now − at` is how late it is.
+    pub at: Time,
+    /// The interface it reached.
+    pub interface: usize,
+    /// What was injected.
+    pub packet: P,
+    /// Random bits: one bit of the packet, chosen by them, is to be flipped.
+    /// Of several flips on one path the first counts.
+    pub corrupt: Option<u64>,
+}
+
+/// A packet seen at the far end of a tapped link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tapped<P> {
+    /// When, in logical time.
+    pub at: Time,
+    /// The link.
+    pub link: usize,
+    /// A copy of what was injected.
+    pub packet: P,
+}
+
+/// No path leads from one interface to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no path leads from interface {from} to interface {to}")]
+pub struct NoPath {
+    /// From where.
+    pub from: usize,
+    /// To where.
+    pub to: usize,
+}
+
+/// Copies of packets for capture.
+#[derive(Debug)]
+struct Taps<P> {
+    on: Vec<bool>,
+    seen: VecDeque<Tapped<P>>,
+    missed: u64,
+}
+
+/// Copies kept until they are taken: 100 ms of small packets at 500,000 a second.
+const TAPPED_MAX: usize = 50_000;
+
+impl<P: Clone> Network<P> {
+    /// The network of a topology, from `start` on.
+    pub fn new(resolved: &Resolved, start: Time) -> Self {
+        let classifier = Classifier::new(resolved);
+        let classes = classifier.names().len();
+        let mut links: Vec<_> = resolved
+            .links
+            .iter()
+            .map(|l| Link::new(&l.config, l.seed, start).with_series(resolved.bin, classes))
+            .collect();
+        for cross in &resolved.cross {
+            let link = &mut links[cross.link];
+            *link = link.clone().with_cross(&cross.config, cross.seed);
+        }
+        let n = links.len();
+        Self {
+            links,
+            names: resolved.links.iter().map(|l| l.name.clone()).collect(),
+            paths: resolved.paths.iter().map(|p| p.iter().map(|&l| l as u32).collect()).collect(),
+            table: resolved.table.clone(),
+            classifier,
+            heap: BinaryHeap::with_capacity(n),
+            scheduled: vec![Time::MAX; n],
+            ready: VecDeque::new(),
+            taps: Taps { on: vec![false; n], seen: VecDeque::new(), missed: 0 },
+            now: start,
+        }
+    }
+
+    /// A packet of `len` bytes leaves interface `from` for interface `to`.
+    ///
+    /// What was due before happens first, so that links see packets in the
+    /// order of logical time.
+    ///
+    /// # Errors
+    /// [`NoPath`]; the packet is gone.
+    pub fn inject(
+        &mut self,
+        now: Time,
+        from: usize,
+        to: usize,
+        len: u32,
+        class: ClassId,
+        packet: P,
+    ) -> Result<(), NoPath> {
+        let path = self.table.get(from, to).ok_or(NoPath { from, to })?;
+        self.run(now);
+        let (path, interface) = (path as u32, to as u32);
+        let transit = Transit { packet, path, hop: 0, interface, len, class, corrupt: None };
+        self.forward(self.now, transit);
+        Ok(())
+    }
+
+    /// Runs all that is due at or before `now` and hands out what reached its interface.
+    ///
+    /// Deliveries come in the order of their logical time.
+    pub fn deliver(&mut self, now: Time, sink: &mut impl FnMut(Delivery<P>)) {
+        self.run(now);
+        self.ready.drain(..).for_each(sink);
+    }
+
+    /// When [`deliver`](Self::deliver) has something to do next.
+    pub fn next_event(&self) -> Option<Time> {
+        let ready = self.ready.front().map(|d| d.at);
+        let event = self.heap.peek().map(|Reverse((at, _))| *at);
+        ready.into_iter().chain(event).min()
+    }
+
+    /// Changes these links from `now` on; indices out of range are ignored.
+    pub fn set(&mut self, now: Time, links: &[usize], change: &LinkChange) {
+        self.run(now);
+        for &i in links {
+            if let Some(link) = self.links.get_mut(i) {
+                link.set(self.now, change);
+                self.schedule(i);
+            }
+        }
+    }
+
+    /// Works off cross traffic and records of all links up to `now`.
+    ///
+    /// Not needed for truth; called now and then it spreads the work.
+    pub fn advance_all(&mut self, now: Time) {
+        self.run(now);
+        let now = self.now;
+        self.links.iter_mut().for_each(|l| l.advance(now));
+    }
+
+    /// Every link's record with its history, in the order of the links.
+    pub fn truth(&mut self, now: Time) -> Vec<LinkTruth> {
+        self.records(now, true)
+    }
+
+    /// Every link's record without its history.
+    pub fn totals(&mut self, now: Time) -> Vec<LinkTruth> {
+        self.records(now, false)
+    }
+
+    /// The class of a packet with this protocol number and these ports (0 where it has none).
+    pub fn classify(&self, protocol: u8, source: u16, destination: u16) -> ClassId {
+        self.classifier.classify(protocol, source, destination)
+    }
+
+    /// The path's links from one interface to another.
+    pub fn path(&self, from: usize, to: usize) -> Option<&[u32]> {
+        self.table.get(from, to).map(|p| &*self.paths[p])
+    }
+
+    /// Number of packets between injection and delivery.
+    pub fn in_flight(&self) -> usize {
+        self.links.iter().map(Link::in_flight).sum::<usize>() + self.ready.len()
+    }
+
+    /// Starts or ends keeping copies of what arrives at the far end of a link.
+    pub fn tap(&mut self, link: usize, on: bool) {
+        if let Some(tap) = self.taps.on.get_mut(link) {
+            *tap = on;
+        }
+    }
+
+    /// Takes the copies since the last call, and how many did not fit (50,000 are kept).
+    pub fn take_tapped(&mut self) -> (Vec<Tapped<P>>, u64) {
+        (self.taps.seen.drain(..).collect(), std::mem::take(&mut self.taps.missed))
+    }
+
+    fn records(&mut self, now: Time, series: bool) -> Vec<LinkTruth> {
+        self.run(now);
+        let (now, classes) = (self.now, self.classifier.names());
+        let links = self.links.iter_mut().zip(&self.names);
+        links
+            .map(|(link, name)| LinkTruth {
+                name: name.clone(),
+                classes: classes.clone(),
+                ..link.truth(now, series)
+            })
+            .collect()
+    }
+
+    /// Runs the events up to `now`; what reaches its interface is put in `ready`.
+    fn run(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        while let Some(&Reverse((at, link))) = self.heap.peek() {
+            if at > self.now {
+                break;
+            }
+            self.heap.pop();
+            let link = link as usize;
+            if self.scheduled[link] != at {
+                continue;
+            }
+            self.scheduled[link] = Time::MAX;
+            while let Some(arrival) = self.links[link].pop(at) {
+                self.taps.see(link, &arrival);
+                self.arrived(arrival);
+            }
+            self.schedule(link);
+        }
+    }
+
+    fn arrived(&mut self, arrival: Arrival<Transit<P>>) {
+        let mut transit = arrival.packet;
+        transit.hop += 1;
+        transit.corrupt = transit.corrupt.or(arrival.corrupt);
+        self.forward(arrival.at, transit);
+    }
+
+    /// Into the next link, or out.
+    fn forward(&mut self, at: Time, transit: Transit<P>) {
+        match self.paths[transit.path as usize].get(transit.hop as usize) {
+            Some(&link) => {
+                let link = link as usize;
+                self.links[link].enter(at, transit.len, transit.class, transit);
+                self.schedule(link);
+            }
+            None => {
+                let Transit { packet, interface, corrupt, .. } = transit;
+                self.ready.push_back(Delivery {
+                    at,
+                    interface: interface as usize,
+                    packet,
+                    corrupt,
+                });
+            }
+        }
+    }
+
+    /// Puts the link's next event into the heap if it is earlier than the one there.
+    ///
+    /// A later one needs nothing: the entry there finds nothing to pop and asks again.
+    fn schedule(&mut self, link: usize) {
+        let next = self.links[link].next_arrival().unwrap_or(Time::MAX);
+        if next < self.scheduled[link] {
+            self.scheduled[link] = next;
+            self.heap.push(Reverse((next, link as u32)));
+        }
+    }
+}
+
+impl<P: Clone> Taps<P> {
+    fn see(&mut self, link: usize, arrival: &Arrival<Transit<P>>) {
+        if !self.on[link] {
+            return;
+        }
+        if self.seen.len() < TAPPED_MAX {
+            let packet = arrival.packet.packet.clone();
+            self.seen.push_back(Tapped { at: arrival.at, link, packet });
+        } else {
+            self.missed += 1;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A link's history in bins of time: capacity, bytes by class, queue.
+
+use super::{ClassId, truth::Bin};
+
+/// Most bins of a link: 410 s at 100 ms, and 200 kB with three classes. Past it
+/// pairs merge and the width doubles.
+pub(super) const BINS_MAX: usize = 4096;
+
+/// The state of a link over an interval in which nothing but time changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    /// Bits per second; `None`: no limit; zero: down.
+    pub(super) rate: Option<u64>,
+    /// When the queue is empty, ns.
+    pub(super) free_at: u64,
+}
+
+/// Bins since the link's start. Times are nanoseconds.
+///
+/// Nothing is stored until the link is first used: thousands of idle links
+/// cost nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Series {
+    start: u64,
+    width: u64,
+    classes: usize,
+    cells: Vec<Cell>,
+    /// `bytes[bin · classes + class]`
+    bytes: Vec<u64>,
+    active: bool,
+    /// How far capacity and queue are integrated.
+    until: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    /// Bits; infinite where there was no limit.
+    capacity: f64,
+    /// Byte·nanoseconds in the queue.
+    area: f64,
+    queue_max: u64,
+}
+
+impl Series {
+    /// Bins of `width` ns (at least 1) from `start` for so many classes.
+    pub(super) fn new(start: u64, width: u64, classes: usize) -> Self {
+        Self {
+            start,
+            width: width.max(1),
+            classes,
+            cells: Vec::new(),
+            bytes: Vec::new(),
+            active: false,
+            until: start,
+        }
+    }
+
+    /// From now on everything counts.
+    pub(super) fn activate(&mut self) {
+        self.active = true;
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    pub(super) fn width(&self) -> u64 {
+        self.width
+    }
+
+    /// Adds capacity and queue up to `now`, in which `stretch` held.
+    pub(super) fn integrate(&mut self, now: u64, stretch: Stretch) {
+        if !self.active {
+            return;
+        }
+        while self.until < now {
+            let (from, bin) = (self.until, self.bin(self.until));
+            let end =
+                self.start.saturating_add((bin as u64 + 1).saturating_mul(self.width)).min(now);
+            let cell = &mut self.cells[bin];
+            let dt = (end - from) as f64;
+            match stretch.rate {
+                None => cell.capacity = f64::INFINITY,
+                Some(rate) => {
+                    cell.capacity += rate as f64 * dt / 1e9;
+                    cell.area += area(rate as f64 / 8e9, stretch.free_at, from, end);
+                }
+            }
+            self.until = end;
+        }
+    }
+
+    /// Counts bytes that left at `at`.
+    pub(super) fn departed(&mut self, at: u64, len: u32, class: ClassId) {
+        let bin = self.bin(at);
+        let class = usize::from(class.0).min(self.classes - 1);
+        self.bytes[bin * self.classes + class] += u64::from(len);
+    }
+
+    /// Notes the queue right after something entered at `at`.
+    pub(super) fn queued(&mut self, at: u64, bytes: u64) {
+        let bin = self.bin(at);
+        let cell = &mut self.cells[bin];
+        cell.queue_max = cell.queue_max.max(bytes);
+    }
+
+    /// The bins so far.
+    pub(super) fn bins(&self) -> Vec<Bin> {
+        let bins = self.cells.iter().zip(self.bytes.chunks(self.classes)).enumerate();
+        bins.map(|(i, (cell, bytes))| {
+            let from = self.start + i as u64 * self.width;
+            let covered = self.until.saturating_sub(from).clamp(1, self.width);
+            Bin {
+                capacity_bits: cell.capacity.is_finite().then(|| cell.capacity.round() as u64),
+                bytes: bytes.to_vec(),
+                queue_max_bytes: cell.queue_max,
+                queue_mean_bytes: cell.area / covered as f64,
+            }
+        })
+        .collect()
+    }
+
+    /// The bin of a time, made if it is not there.
+    fn bin(&mut self, at: u64) -> usize {
+        let mut bin = ((at.saturating_sub(self.start)) / self.width) as usize;
+        while bin >= BINS_MAX {
+            self.coarsen();
+            bin /= 2;
+        }
+        if bin >= self.cells.len() {
+            self.cells.resize(bin + 1, Cell::default());
+            self.bytes.resize((bin + 1) * self.classes, 0);
+        }
+        bin
+    }
+
+    fn coarsen(&mut self) {
+        self.width = self.width.saturating_mul(2);
+        let merged = self.cells.chunks(2).map(|pair| {
+            pair.iter().fold(Cell::default(), |a, b| Cell {
+                capacity: a.capacity + b.capacity,
+                area: a.area + b.area,
+                queue_max: a.queue_max.max(b.queue_max),
+            })
+        });
+        self.cells = merged.collect();
+        let n = self.classes;
+        let pairs = self.bytes.chunks(2 * n);
+        let sum = |pair: &[u64]| -> Vec<u64> {
+            (0..n).map(|c| pair[c] + pair.get(n + c).unwrap_or(&0)).collect()
+        };
+        self.bytes = pairs.flat_map(sum).collect();
+    }
+}
+
+/// Byte·nanoseconds of a queue that drains at `rate` bytes/ns and is empty at
+/// `free_at`, from `from` to `end`: the difference of two triangles.
+fn area(rate: f64, free_at: u64, from: u64, end: u64) -> f64 {
+    let height = |t: u64| free_at.saturating_sub(t) as f64;
+    let (a, b) = (height(from), height(end));
+    rate * (a * a - b * b) / 2.0
+}

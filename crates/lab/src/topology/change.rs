@@ -1,0 +1,153 @@
+//! What changes on a link at run time.
+
+use super::{Loss, Probability, Queue, Reorder, TopologyError, text};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use thalweg_units::{ParseError, Rate, parse_duration};
+
+/// A change of a link at run time; absent parts stay as they are.
+///
+/// As words (`lab set`): `rate=20Mbit/s delay=10ms loss=1% queue=100kB
+/// reorder=1%,5ms duplicate=0.1% corrupt=0.1%`, `up` or `down`; `none` ends an
+/// impairment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkChange {
+    /// The new rate, > 0. What is queued leaves at the new rate. Ends a trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The new size of the queue; what is queued stays. A BDP is of the rate after the change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// The new delay, for packets that enter from now on; order is kept.
+    #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// The new loss model, from its initial state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// The new reordering.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// The new probability of a second copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Probability>,
+    /// The new probability of a flipped bit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Probability>,
+    /// Up or down. Down loses what is queued and in flight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<bool>,
+}
+
+const KEYS: [&str; 9] =
+    ["rate", "queue", "delay", "loss", "reorder", "duplicate", "corrupt", "up", "down"];
+
+impl LinkChange {
+    /// A change of the rate alone.
+    pub fn rate(rate: Rate) -> Self {
+        Self { rate: Some(rate), ..Self::default() }
+    }
+
+    /// A change to up or down alone.
+    pub fn up(up: bool) -> Self {
+        Self { up: Some(up), ..Self::default() }
+    }
+
+    /// Reads the words of `lab set LINK …`.
+    ///
+    /// # Errors
+    /// No word at all, an unknown key (with the nearest one), a value that is none.
+    pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<Self, TopologyError> {
+        let mut change = Self::default();
+        for word in words {
+            change.read(word.as_ref())?;
+        }
+        if words.is_empty() {
+            let why = "say what changes: rate=20Mbit/s, delay=10ms, loss=1%, queue=100kB, up, down";
+            return Err(TopologyError::conflict("change", why));
+        }
+        Ok(change)
+    }
+
+    fn read(&mut self, word: &str) -> Result<(), TopologyError> {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        match key {
+            "up" | "down" if word == key => self.up = Some(key == "up"),
+            "up" | "down" => {
+                return Err(TopologyError::value(key, value, "write just `up` or `down`"));
+            }
+            "rate" => self.rate = Some(rate(value)?),
+            "queue" => self.queue = Some(of(key, value, value.parse())?),
+            "delay" => self.delay = Some(of(key, value, parse_duration(value))?),
+            "loss" => self.loss = Some(Loss::from_word(value)?),
+            "reorder" => self.reorder = Some(reorder(value)?),
+            "duplicate" => self.duplicate = Some(probability(key, value)?),
+            "corrupt" => self.corrupt = Some(probability(key, value)?),
+            _ => return Err(TopologyError::unknown("change", "key", key, KEYS)),
+        }
+        Ok(())
+    }
+}
+
+fn of<T>(key: &str, value: &str, read: Result<T, ParseError>) -> Result<T, TopologyError> {
+    read.map_err(|e| TopologyError::value(key, value, e.to_string()))
+}
+
+fn rate(value: &str) -> Result<Rate, TopologyError> {
+    match of("rate", value, value.parse())? {
+        Rate::ZERO => Err(TopologyError::value("rate", value, "write `down` for no traffic")),
+        rate => Ok(rate),
+    }
+}
+
+fn probability(key: &str, value: &str) -> Result<Probability, TopologyError> {
+    if value == "none" { Ok(Probability::NEVER) } else { of(key, value, value.parse()) }
+}
+
+fn reorder(value: &str) -> Result<Reorder, TopologyError> {
+    if value == "none" {
+        return Ok(Reorder::default());
+    }
+    let Some((p, by)) = value.split_once(',') else {
+        return Err(TopologyError::value("reorder", value, "write it like 1%,5ms"));
+    };
+    let by = of("reorder", value, parse_duration(by))?;
+    Ok(Reorder { probability: of("reorder", value, p.parse())?, by })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_read_as_a_change() {
+        let words = [
+            "rate=20Mbit/s",
+            "delay=10 ms",
+            "loss=1%",
+            "queue=1 BDP of 40 ms",
+            "reorder=1%,5ms",
+            "duplicate=none",
+            "corrupt=0.1%",
+            "down",
+        ];
+        let change = LinkChange::parse(&words).unwrap();
+        assert_eq!(change.rate, Some(Rate::from_mbps(20.0)));
+        assert_eq!(change.delay, Some(Duration::from_millis(10)));
+        assert_eq!(change.up, Some(false));
+        assert_eq!(change.reorder.unwrap().by, Duration::from_millis(5));
+        let json = serde_json::to_string(&change).unwrap();
+        assert_eq!(serde_json::from_str::<LinkChange>(&json).unwrap(), change);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let error = |word: &str| LinkChange::parse(&[word]).unwrap_err().to_string();
+        assert!(error("rat=1Mbit/s").contains("did you mean `rate`"), "{}", error("rat=1Mbit/s"));
+        assert!(error("rate=5").contains("unit is missing"));
+        assert!(error("rate=0bit/s").contains("down"));
+        assert!(error("reorder=1%").contains("1%,5ms"));
+        assert!(error("up=1").contains("just `up` or `down`"));
+        assert!(LinkChange::parse::<&str>(&[]).is_err());
+    }
+}

@@ -1,0 +1,227 @@
+//! Traffic inside a link: as written, and as it goes into the emulator.
+
+use super::{Steps, TopologyError, steps::pairs, text};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use thalweg_units::{ByteSize, Rate};
+
+/// `[[cross]]`: traffic that exists only as load on a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrossSpec {
+    /// A link (both halves, each with its own draws) or a half of one.
+    pub link: String,
+    /// Its shape over time.
+    pub kind: CrossKind,
+    /// The mean rate while on; not for `steps`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The size of each packet; default 1000 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<ByteSize>,
+    /// `pareto`: the mean length of a burst.
+    #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub on: Option<Duration>,
+    /// `pareto`: the mean length of a silence.
+    #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub off: Option<Duration>,
+    /// `pareto`: the tail's exponent, > 1; default 1.5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<f64>,
+    /// `steps`: the rate over time, from `start`.
+    #[serde(default, with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<(Duration, Rate)>,
+    /// `steps`: the period of repetition.
+    #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub every: Option<Duration>,
+    /// When it begins, from the lab's start; default 0.
+    #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub start: Option<Duration>,
+    /// When it ends, from the lab's start; default never.
+    #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Duration>,
+}
+
+/// The shapes of cross traffic, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CrossKind {
+    /// Constant bit rate.
+    Cbr,
+    /// Exponential gaps.
+    Poisson,
+    /// Bursts and silences of Pareto length, constant rate within a burst.
+    Pareto,
+    /// Constant bit rate that follows a step function.
+    Steps,
+}
+
+/// Cross traffic, complete and checked: what the emulator gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrossConfig {
+    /// Its shape over time.
+    pub shape: CrossShape,
+    /// Bytes per packet, > 0.
+    pub size: u32,
+    /// When it begins, from the link's start.
+    pub start: Duration,
+    /// When it ends.
+    pub stop: Option<Duration>,
+}
+
+/// How cross traffic varies over time; all rates > 0 but those of steps.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CrossShape {
+    /// Constant bit rate.
+    Cbr(Rate),
+    /// Poisson arrivals with this mean rate.
+    Poisson(Rate),
+    /// On–off: both periods are Pareto (Willinger et al. 1997, self-similar in the sum).
+    Pareto {
+        /// The rate within a burst.
+        rate: Rate,
+        /// Mean length of a burst.
+        on: Duration,
+        /// Mean length of a silence.
+        off: Duration,
+        /// The tail's exponent, > 1.
+        shape: f64,
+    },
+    /// Constant bit rate that follows a step function; a rate may be 0.
+    Steps(Steps),
+}
+
+/// The largest IP packet.
+const SIZE_MAX_BYTES: u64 = 65_535;
+const SIZE_DEFAULT: ByteSize = ByteSize::from_bytes(1000);
+
+impl CrossSpec {
+    /// Traffic of this kind and mean rate on `link`, else default.
+    pub fn new(link: &str, kind: CrossKind, rate: Rate) -> Self {
+        Self {
+            link: link.to_owned(),
+            kind,
+            rate: Some(rate),
+            size: None,
+            on: None,
+            off: None,
+            shape: None,
+            steps: Vec::new(),
+            every: None,
+            start: None,
+            stop: None,
+        }
+    }
+
+    /// Checks what this kind needs; `at` names the table in errors.
+    ///
+    /// # Errors
+    /// A missing key, one that belongs to another kind, a value out of range.
+    pub(crate) fn config(&self, at: &str) -> Result<CrossConfig, TopologyError> {
+        let size = self.size.unwrap_or(SIZE_DEFAULT);
+        if !(1..=SIZE_MAX_BYTES).contains(&size.as_bytes()) {
+            let why = "a packet has 1 to 65535 bytes";
+            return Err(TopologyError::value(format!("{at}.size"), size, why));
+        }
+        self.refuse_foreign_keys(at)?;
+        Ok(CrossConfig {
+            shape: self.shape_of(at)?,
+            size: size.as_bytes() as u32,
+            start: self.start.unwrap_or_default(),
+            stop: self.stop,
+        })
+    }
+
+    fn shape_of(&self, at: &str) -> Result<CrossShape, TopologyError> {
+        Ok(match self.kind {
+            CrossKind::Cbr => CrossShape::Cbr(self.mean_rate(at)?),
+            CrossKind::Poisson => CrossShape::Poisson(self.mean_rate(at)?),
+            CrossKind::Pareto => CrossShape::Pareto {
+                rate: self.mean_rate(at)?,
+                on: period(self.on, at, "on")?,
+                off: period(self.off, at, "off")?,
+                shape: self.tail(at)?,
+            },
+            CrossKind::Steps => {
+                let steps = Steps { steps: self.steps.clone(), every: self.every };
+                steps.check(&format!("{at}.steps"))?;
+                CrossShape::Steps(steps)
+            }
+        })
+    }
+
+    fn mean_rate(&self, at: &str) -> Result<Rate, TopologyError> {
+        match self.rate {
+            Some(rate) if rate > Rate::ZERO => Ok(rate),
+            Some(rate) => Err(TopologyError::value(format!("{at}.rate"), rate, "must be above 0")),
+            None => Err(TopologyError::conflict(at, "`rate` is missing, like \"4 Mbit/s\"")),
+        }
+    }
+
+    fn tail(&self, at: &str) -> Result<f64, TopologyError> {
+        let shape = self.shape.unwrap_or(1.5);
+        // At 1 and below the mean is infinite and "mean period" means nothing.
+        if shape > 1.0 && shape <= 100.0 {
+            return Ok(shape);
+        }
+        let why = "must be above 1 (the mean is infinite there) and at most 100";
+        Err(TopologyError::value(format!("{at}.shape"), shape, why))
+    }
+
+    fn refuse_foreign_keys(&self, at: &str) -> Result<(), TopologyError> {
+        let pareto = self.kind == CrossKind::Pareto;
+        let steps = self.kind == CrossKind::Steps;
+        let foreign = [
+            ("rate", self.rate.is_some() && steps),
+            ("on", self.on.is_some() && !pareto),
+            ("off", self.off.is_some() && !pareto),
+            ("shape", self.shape.is_some() && !pareto),
+            ("steps", !self.steps.is_empty() && !steps),
+            ("every", self.every.is_some() && !steps),
+        ];
+        match foreign.iter().find(|(_, wrong)| *wrong) {
+            Some((key, _)) => {
+                let kind = format!("{:?}", self.kind).to_lowercase();
+                Err(TopologyError::conflict(at, format!("`{key}` means nothing with `{kind}`")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn period(value: Option<Duration>, at: &str, key: &str) -> Result<Duration, TopologyError> {
+    match value {
+        Some(d) if !d.is_zero() => Ok(d),
+        Some(_) => Err(TopologyError::value(format!("{at}.{key}"), "0 s", "must be above 0")),
+        None => Err(TopologyError::conflict(at, format!("`{key}` is missing, like \"500 ms\""))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pareto() -> CrossSpec {
+        let mut spec = CrossSpec::new("core", CrossKind::Pareto, Rate::from_mbps(4.0));
+        spec.on = Some(Duration::from_millis(500));
+        spec.off = Some(Duration::from_millis(500));
+        spec
+    }
+
+    #[test]
+    fn each_kind_says_what_it_lacks() {
+        assert!(pareto().config("cross 1").is_ok());
+        let refused = |change: &dyn Fn(&mut CrossSpec), word: &str| {
+            let mut spec = pareto();
+            change(&mut spec);
+            let e = spec.config("cross 1").unwrap_err().to_string();
+            assert!(e.contains(word) && e.contains("cross 1"), "{e}");
+        };
+        refused(&|s| s.off = None, "off");
+        refused(&|s| s.shape = Some(1.0), "shape");
+        refused(&|s| s.rate = None, "rate");
+        refused(&|s| s.size = Some(ByteSize::ZERO), "size");
+        refused(&|s| s.kind = CrossKind::Cbr, "on");
+        refused(&|s| s.every = Some(Duration::from_secs(1)), "every");
+    }
+}

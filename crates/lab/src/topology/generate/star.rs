@@ -1,0 +1,32 @@
+//! A star: every host on its own access link to a core that limits nothing.
+
+use super::{Generated, Hosts, access_name, down, pairs, up};
+use crate::topology::{LinkSpec, TopologyError};
+use serde::{Deserialize, Serialize};
+
+/// `kind = "star"`: a path is the sender's access link up and the receiver's down.
+///
+/// Links `NAME.access`; forward is up (from the host), reverse is down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Star {
+    /// A number (`h1`, `h2` …) or names.
+    pub hosts: Hosts,
+    /// Every host's link.
+    pub access: LinkSpec,
+}
+
+impl Star {
+    pub(super) fn expand(&self) -> Result<Generated, TopologyError> {
+        let names = self.hosts.names()?;
+        let mut out = Generated::default();
+        for name in &names {
+            out.host(name);
+            out.link(access_name(name), &self.access);
+        }
+        for (a, b) in pairs(&names) {
+            out.path(a, b, vec![up(a), down(b)]);
+        }
+        Ok(out)
+    }
+}

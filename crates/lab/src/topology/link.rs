@@ -1,0 +1,317 @@
+//! A link as written, and as it goes into the emulator.
+
+use super::{Loss, Probability, Steps, TopologyError, text};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{fmt, str::FromStr, time::Duration};
+use thalweg_units::{ByteSize, ParseError, Rate, parse_duration};
+
+/// A link as written in a topology: only what is said; the rest has defaults.
+///
+/// Duplex unless `simplex`: two halves with the same properties, except where
+/// `rev` says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    /// Bits per second; absent: no limit and no queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// The drop-tail queue; default 1 BDP of 100 ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// Propagation one way; default 0.
+    #[serde(default, with = "text::optional_duration", skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// Random loss after the queue; default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// Packets held back so that others overtake; default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// Probability of a second copy; default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Probability>,
+    /// Probability that one bit past the IP header flips; default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Probability>,
+    /// Whether the link carries anything; default true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up: Option<bool>,
+    /// One way only: no reverse half.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub simplex: bool,
+    /// The rate over time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Steps>,
+    /// What differs in the reverse half. A `rate` here replaces a `trace` outside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rev: Option<Box<LinkSpec>>,
+}
+
+/// The size of a drop-tail queue; as text `"100 kB"` or `"1 BDP of 40 ms"`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Queue {
+    /// So many bytes.
+    Bytes(ByteSize),
+    /// So many times what the link's rate moves in this round trip.
+    Bdp {
+        /// The multiple, ≥ 0.
+        times: f64,
+        /// The round trip.
+        rtt: Duration,
+    },
+}
+
+/// Packets held back so that others overtake them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reorder {
+    /// Share of the packets that are held back.
+    pub probability: Probability,
+    /// For how long.
+    #[serde(with = "text::duration")]
+    pub by: Duration,
+}
+
+/// One half of a link, complete: what the emulator gets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// Bits per second, > 0; `None`: no limit and no queue.
+    pub rate: Option<Rate>,
+    /// The drop-tail queue; sized for `rate`, or the peak of `trace` where there is no rate.
+    pub queue: Queue,
+    /// Propagation one way.
+    pub delay: Duration,
+    /// Random loss after the queue.
+    pub loss: Loss,
+    /// Packets held back.
+    pub reorder: Reorder,
+    /// Probability of a second copy.
+    pub duplicate: Probability,
+    /// Probability of a flipped bit.
+    pub corrupt: Probability,
+    /// Whether the link carries anything.
+    pub up: bool,
+    /// The rate over time, all rates > 0.
+    pub trace: Option<Steps>,
+}
+
+/// A queue below two full-size packets would drop every back-to-back pair.
+const QUEUE_MIN_BYTES: u64 = 2 * 1500;
+
+impl Queue {
+    /// `times` bandwidth-delay products of a round trip of `rtt`.
+    pub const fn bdp(times: f64, rtt: Duration) -> Self {
+        Self::Bdp { times, rtt }
+    }
+
+    /// The size in bytes at this rate. A BDP is at least two packets of 1500 bytes.
+    pub fn bytes(&self, rate: Rate) -> u64 {
+        match self {
+            Self::Bytes(size) => size.as_bytes(),
+            Self::Bdp { times, rtt } => {
+                let bytes = rate.as_bps() as f64 * rtt.as_secs_f64() / 8.0 * times;
+                (bytes.round() as u64).max(QUEUE_MIN_BYTES)
+            }
+        }
+    }
+}
+
+impl Default for Queue {
+    /// 1 BDP of 100 ms: the rule of thumb for a router port.
+    fn default() -> Self {
+        Self::bdp(1.0, Duration::from_millis(100))
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Sizes print rounded; only whole bytes read back as they were.
+            Self::Bytes(size) => write!(f, "{} B", size.as_bytes()),
+            Self::Bdp { times, rtt } => write!(f, "{times} BDP of {}", text::exact_duration(*rtt)),
+        }
+    }
+}
+
+impl FromStr for Queue {
+    type Err = ParseError;
+    fn from_str(s: &str) -> Result<Self, ParseError> {
+        let fail = |why| ParseError {
+            what: "queue",
+            text: s.to_owned(),
+            why,
+            example: "\"100 kB\" or \"1 BDP of 40 ms\"",
+        };
+        let Some((times, rtt)) = s.split_once("BDP of") else {
+            return s.parse().map(Self::Bytes).map_err(|e: ParseError| fail(e.why));
+        };
+        let times = times.trim().parse::<f64>().map_err(|_| fail("no number before `BDP`"))?;
+        if !(0.0..=1e6).contains(&times) {
+            return Err(fail("out of range"));
+        }
+        Ok(Self::Bdp { times, rtt: parse_duration(rtt)? })
+    }
+}
+
+impl Serialize for Queue {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Queue {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl LinkSpec {
+    /// A link with this rate and delay, else default.
+    pub fn new(rate: Rate, delay: Duration) -> Self {
+        Self { rate: Some(rate), delay: Some(delay), ..Self::default() }
+    }
+
+    /// This with `over` written over it, as `rev` is over its link.
+    ///
+    /// A `rate` without a `trace` in `over` also ends the trace below it.
+    pub fn overlaid(&self, over: &Self) -> Self {
+        let (a, b) = (self, over);
+        let trace = if b.rate.is_some() { None } else { a.trace.clone() };
+        Self {
+            rate: b.rate.or(a.rate),
+            queue: b.queue.or(a.queue),
+            delay: b.delay.or(a.delay),
+            loss: b.loss.or(a.loss),
+            reorder: b.reorder.or(a.reorder),
+            duplicate: b.duplicate.or(a.duplicate),
+            corrupt: b.corrupt.or(a.corrupt),
+            up: b.up.or(a.up),
+            simplex: b.simplex || a.simplex,
+            trace: b.trace.clone().or(trace),
+            rev: b.rev.clone().or_else(|| a.rev.clone()),
+        }
+    }
+
+    /// The halves: forward, and reverse unless simplex. `key` names the link in errors.
+    ///
+    /// # Errors
+    /// A rate of zero, a trace out of order, `rev` where there is no reverse half.
+    pub(crate) fn halves(
+        &self,
+        key: &str,
+    ) -> Result<(LinkConfig, Option<LinkConfig>), TopologyError> {
+        let forward = self.config(key)?;
+        match &self.rev {
+            Some(_) if self.simplex => {
+                Err(TopologyError::conflict(key, "a simplex link has no `rev`; leave one out"))
+            }
+            Some(rev) if rev.rev.is_some() || rev.simplex => {
+                let why = "`rev` holds no `rev` or `simplex` of its own";
+                Err(TopologyError::conflict(key, why))
+            }
+            None if self.simplex => Ok((forward, None)),
+            None => Ok((forward.clone(), Some(forward))),
+            Some(rev) => Ok((forward, Some(self.overlaid(rev).config(&format!("{key}.rev"))?))),
+        }
+    }
+
+    fn config(&self, key: &str) -> Result<LinkConfig, TopologyError> {
+        let trace_rates = self.trace.iter().flat_map(|t| t.steps.iter().map(|s| s.1));
+        if self.rate.into_iter().chain(trace_rates).any(|r| r == Rate::ZERO) {
+            let why = "a link that carries nothing is written `up = false`";
+            return Err(TopologyError::value(format!("{key}.rate"), Rate::ZERO, why));
+        }
+        if let Some(trace) = &self.trace {
+            trace.check(&format!("{key}.trace"))?;
+        }
+        Ok(LinkConfig {
+            rate: self.rate,
+            queue: self.queue.unwrap_or_default(),
+            delay: self.delay.unwrap_or_default(),
+            loss: self.loss.unwrap_or_default(),
+            reorder: self.reorder.unwrap_or_default(),
+            duplicate: self.duplicate.unwrap_or_default(),
+            corrupt: self.corrupt.unwrap_or_default(),
+            up: self.up.unwrap_or(true),
+            trace: self.trace.clone(),
+        })
+    }
+}
+
+impl LinkConfig {
+    /// The largest rate it ever has by itself; `None` where it is ever unlimited.
+    ///
+    /// A trace whose first step is not at 0 leaves `rate` valid before it.
+    pub fn peak_rate(&self) -> Option<Rate> {
+        let Some(trace) = &self.trace else { return self.rate };
+        let covered = trace.steps.first().is_some_and(|s| s.0.is_zero());
+        match (covered, self.rate) {
+            (true, _) => trace.peak(),
+            (false, rate) => rate.map(|r| trace.peak().map_or(r, |p| p.max(r))),
+        }
+    }
+
+    /// The rate its queue is sized for.
+    pub fn nominal_rate(&self) -> Option<Rate> {
+        self.rate.or_else(|| self.trace.as_ref().and_then(Steps::peak))
+    }
+}
+
+impl Default for LinkConfig {
+    /// No limit, no delay, no impairment, up.
+    fn default() -> Self {
+        Self {
+            rate: None,
+            queue: Queue::default(),
+            delay: Duration::ZERO,
+            loss: Loss::None,
+            reorder: Reorder::default(),
+            duplicate: Probability::NEVER,
+            corrupt: Probability::NEVER,
+            up: true,
+            trace: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_read_as_bytes_or_as_a_product() {
+        let rate = Rate::from_mbps(8.0);
+        let bytes = |text: &str| text.parse::<Queue>().map(|q| q.bytes(rate));
+        assert_eq!(bytes("100 kB"), Ok(100_000));
+        assert_eq!(bytes("1 BDP of 40 ms"), Ok(40_000));
+        assert_eq!(bytes("0.5BDP of 40ms"), Ok(20_000));
+        assert_eq!(bytes("1 BDP of 1 ms"), Ok(QUEUE_MIN_BYTES));
+        assert_eq!(Queue::default().bytes(rate), 100_000);
+        assert!(bytes("1 BDP of 40").is_err());
+        assert!(bytes("-1 BDP of 40 ms").is_err());
+        assert!(bytes("100").unwrap_err().to_string().contains("1 BDP of 40 ms"));
+    }
+
+    #[test]
+    fn the_reverse_half_differs_only_in_what_is_said() {
+        let mut link = LinkSpec::new(Rate::from_mbps(20.0), Duration::from_millis(10));
+        link.loss = Some(Loss::random(0.01));
+        let rev = LinkSpec { rate: Some(Rate::from_mbps(2.0)), ..LinkSpec::default() };
+        link.rev = Some(Box::new(rev));
+        let (fwd, rev) = link.halves("link.x").unwrap();
+        let rev = rev.unwrap();
+        assert_eq!((fwd.rate, rev.rate), (link.rate, Some(Rate::from_mbps(2.0))));
+        assert_eq!((fwd.delay, fwd.loss), (rev.delay, rev.loss));
+        link.simplex = true;
+        assert!(link.halves("link.x").is_err());
+        link.rev = None;
+        assert_eq!(link.halves("link.x").unwrap().1, None);
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_refused() {
+        let link = LinkSpec::new(Rate::ZERO, Duration::ZERO);
+        let e = link.halves("link.core").unwrap_err().to_string();
+        assert!(e.contains("link.core.rate") && e.contains("up = false"), "{e}");
+    }
+}
