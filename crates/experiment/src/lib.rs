@@ -1,1 +1,28 @@
-//! The runner of experiments: one TOML plan per claim
+//! The runner of experiments: one TOML plan per claim.
+//!
+//! A [`plan`] says what is compared and what must hold. [`run`] carries it out
+//! round by round, all arms in turn, under conditions that it measures itself,
+//! and keeps each finished round in a [`journal`]. [`report`] makes the one
+//! JSON object of it, [`evaluate`] judges the checks, [`table`] and [`plot`]
+//! show them. Only [`run`] touches the machine; the rest is plain data.
+//!
+//! docs/experiments.md is the reference of plans and results.
+
+pub mod error;
+pub mod evaluate;
+pub mod journal;
+pub mod library;
+pub mod machine;
+pub mod pattern;
+pub mod plan;
+pub mod plot;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod schedule;
+pub mod summary;
+pub mod table;
+pub mod template;
+
+pub use error::{ExperimentError, Result};
+pub use library::run_embedded;

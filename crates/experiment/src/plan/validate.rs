@@ -1,0 +1,231 @@
+//! What a plan must make sense of before anything runs.
+
+use super::{Aggregate, Arm, Check, Kind, Plan, PlotKind, Scope, Selector, Service};
+use crate::{
+    pattern,
+    schedule::{self, Options},
+    template::placeholders,
+};
+use std::{collections::BTreeSet, time::Duration};
+
+/// A quick run's longest estimate.
+const QUICK_MAX: Duration = Duration::from_secs(60);
+
+type Fault = Result<(), String>;
+
+/// Every fault of sense; the first found is told.
+pub(super) fn plan(plan: &Plan) -> Fault {
+    names(plan)?;
+    places(plan)?;
+    placeholders_known(plan)?;
+    plan.arm.iter().try_for_each(|a| arm(plan, a))?;
+    plan.service.iter().try_for_each(|s| service(plan, s))?;
+    plan.check.iter().try_for_each(|c| check(plan, c))?;
+    quick(plan)?;
+    plots(plan)?;
+    estimates(plan)
+}
+
+fn names(plan: &Plan) -> Fault {
+    unique("arm", plan.arm.iter().map(|a| a.name.as_str()))?;
+    unique("check", plan.check.iter().map(|c| c.name.as_str()))?;
+    unique("service", plan.service.iter().map(|s| s.name.as_str()))?;
+    unique("file", plan.file.iter().map(|f| f.name.as_str()))?;
+    unique("plot", plan.plot.iter().map(|p| p.name.as_str()))?;
+    if plan.arm.is_empty() { Err("it has no arm".into()) } else { Ok(()) }
+}
+
+fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Fault {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+ ×/@%".contains(c);
+        if name.is_empty() || !name.chars().all(plain) {
+            return Err(format!("`{name}` is no name for a {what}: letters, digits, -_.+/@% only"));
+        }
+        if !seen.insert(name) {
+            return Err(format!("two of the {what}s are called `{name}`"));
+        }
+    }
+    Ok(())
+}
+
+/// Lab plans need a topology and hosts, host plans neither.
+fn places(plan: &Plan) -> Fault {
+    let lab = plan.kind == Kind::Lab;
+    if lab != plan.topology.is_some() {
+        return Err("`topology` belongs to kind = \"lab\", and is needed there".into());
+    }
+    let arms = plan.arm.iter().map(|a| (&a.name, a.host.list().is_empty()));
+    let services = plan.service.iter().map(|s| (&s.name, s.host.list().is_empty()));
+    match arms.chain(services).find(|(_, hostless)| *hostless == lab) {
+        Some((name, true)) => Err(format!("{name} has no `host`")),
+        Some((name, false)) => Err(format!("{name} has a `host`; in kind = \"host\" none has")),
+        None => Ok(()),
+    }
+}
+
+fn placeholders_known(plan: &Plan) -> Fault {
+    let known = known_names(plan);
+    let check = |at: &str, text: &str, own: &[&str]| {
+        let strange = |n: &&str| {
+            !known.contains(*n)
+                && !own.contains(n)
+                && !n.starts_with("ip.")
+                && !n.starts_with("port.")
+        };
+        match placeholders(text).into_iter().find(strange) {
+            Some(name) => Err(format!("{at}: unknown placeholder {{{name}}}")),
+            None => Ok(()),
+        }
+    };
+    for arm in &plan.arm {
+        let own: Vec<&str> =
+            arm.each.keys().map(String::as_str).chain(["out", "host", "arm"]).collect();
+        let faults = arm.fault.iter().flat_map(|f| f.run.iter().flatten());
+        for text in arm.command.iter().chain(arm.env.values()).chain(faults).chain([&arm.expect]) {
+            check(&format!("arm {}", arm.name), text, &own)?;
+        }
+    }
+    for service in &plan.service {
+        for text in service.command.iter().chain(service.otherwise.iter().flatten()) {
+            check(&format!("service {}", service.name), text, &["host"])?;
+        }
+    }
+    for file in &plan.file {
+        let text = file.content.as_deref().or(file.size.as_deref()).unwrap_or_default();
+        check(&format!("file {}", file.name), text, &[])?;
+    }
+    Ok(())
+}
+
+fn known_names(plan: &Plan) -> BTreeSet<String> {
+    let mut known: BTreeSet<String> =
+        ["scratch", "seed", "repeat", "thalweg", "thalweg-lab"].map(String::from).into();
+    known.extend(plan.params.keys().chain(plan.draw.keys()).cloned());
+    for axis in &plan.vary {
+        known.insert(axis.name.clone());
+        known.extend(axis.cases().iter().flat_map(|c| c.set.keys().cloned()));
+    }
+    for file in &plan.file {
+        let forms = ["", ".bytes", ".blake3"].map(|suffix| format!("{}{suffix}", file.name));
+        known.extend(forms);
+    }
+    known
+}
+
+fn arm(plan: &Plan, arm: &Arm) -> Fault {
+    let fault = |why: String| Err(format!("arm {}: {why}", arm.name));
+    if arm.command.is_empty() {
+        return fault("its command is empty".into());
+    }
+    if let Some(file) = &arm.verify
+        && !plan.file.iter().any(|f| f.name == *file && f.size.is_some())
+    {
+        return fault(format!("`verify` names `{file}`, which is no random file of the plan"));
+    }
+    for f in &arm.fault {
+        let whens =
+            [&f.when.at, &f.when.line, &f.when.bytes].iter().filter(|w| w.is_some()).count();
+        let acts = [f.kill.is_some(), f.link.is_some(), f.run.is_some()];
+        if whens != 1 || acts.iter().filter(|a| **a).count() != 1 {
+            return fault("a fault has one of at, line, bytes and one of kill, link, run".into());
+        }
+        let signals = ["kill", "term", "stop", "cont", "int", "hup"];
+        if let Some(s) = f.signal.as_deref().filter(|s| !signals.contains(s)) {
+            return fault(format!("unknown signal `{s}`; there are {}", signals.join(", ")));
+        }
+        if plan.network == Scope::Round {
+            return fault("faults need network = \"arm\", or they would meet the next arm".into());
+        }
+    }
+    Ok(())
+}
+
+fn service(plan: &Plan, service: &Service) -> Fault {
+    if service.command.is_empty() {
+        return Err(format!("service {}: its command is empty", service.name));
+    }
+    if service.arms.is_some() && plan.network == Scope::Round {
+        return Err(format!("service {}: `arms` needs network = \"arm\"", service.name));
+    }
+    Ok(())
+}
+
+fn check(plan: &Plan, check: &Check) -> Fault {
+    let fault = |why: String| Err(format!("check {}: {why}", check.name));
+    if (check.aggregate == Aggregate::Fraction) != check.condition.is_some() {
+        return fault(
+            "`condition` belongs to aggregate = \"fraction\", and is needed there".into(),
+        );
+    }
+    if !check.bound.is_finite() {
+        return fault("its bound is not a number".into());
+    }
+    for selector in [Some(&check.of), check.over.as_ref()].into_iter().flatten() {
+        for p in
+            selector_patterns(selector).map_err(|why| format!("check {}: {why}", check.name))?
+        {
+            if !plan.arm.iter().any(|a| pattern::matches(&p, &a.name)) {
+                return fault(format!("no arm matches `{p}`"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The arm patterns of a selector; a label in a `named` pattern stands for anything.
+fn selector_patterns(selector: &Selector) -> Result<Vec<String>, String> {
+    match selector {
+        Selector::Each(list) => Ok(list.list().to_vec()),
+        Selector::Chosen(c) => match (c.choice(), &c.named, &c.by) {
+            (Some((_, patterns)), None, None) => Ok(patterns.to_vec()),
+            (None, Some(named), Some(by)) => {
+                let mut wide = named.clone();
+                for label in placeholders(named) {
+                    wide = wide.replace(&format!("{{{label}}}"), "*");
+                }
+                Ok(vec![wide, by.clone()])
+            }
+            _ => Err("give one of best, worst, sum, median, or named with by".into()),
+        },
+    }
+}
+
+fn quick(plan: &Plan) -> Fault {
+    let unknown = |n: &&String| !plan.check.iter().any(|c| c.name == **n);
+    if let Some(lost) = plan.quick.not_evaluated.iter().find(unknown) {
+        return Err(format!("quick.not_evaluated: there is no check `{lost}`"));
+    }
+    for p in plan.quick.arms.iter().flatten() {
+        if !plan.arm.iter().any(|a| pattern::matches(p, &a.name)) {
+            return Err(format!("quick.arms: no arm matches `{p}`"));
+        }
+    }
+    if let Some(lost) = plan.quick.params.keys().find(|k| !plan.params.contains_key(*k)) {
+        return Err(format!("quick.params: `{lost}` is not among the plan's params"));
+    }
+    Ok(())
+}
+
+fn plots(plan: &Plan) -> Fault {
+    for plot in plan.plot.iter().filter(|p| p.kind == PlotKind::Lines) {
+        if !plan.vary.iter().any(|axis| Some(&axis.name) == plot.x.as_ref()) {
+            return Err(format!("plot {}: `x` must name an axis of [[vary]]", plot.name));
+        }
+    }
+    Ok(())
+}
+
+fn estimates(plan: &Plan) -> Fault {
+    for (quick, most) in [(false, plan.budget), (true, QUICK_MAX)] {
+        let options = Options { quick, ..Options::default() };
+        let rounds = schedule::rounds(plan, &options).map_err(|e| e.to_string())?;
+        let took = schedule::estimate(plan, &options, &rounds).map_err(|e| e.to_string())?;
+        if took > most {
+            let (run, took, most) =
+                (if quick { "quick" } else { "full" }, took.as_secs(), most.as_secs());
+            return Err(format!("a {run} run is estimated at {took} s, more than {most} s"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,244 @@
+//! Pictures of a result, as SVG.
+
+use crate::{
+    error::{ExperimentError, Result},
+    pattern,
+    plan::{Plan, Plot, PlotKind},
+    record::RoundRecord,
+    summary,
+};
+use plotters::{coord::Shift, prelude::*};
+use std::{
+    fmt::Display,
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+/// Pixels; SVG scales.
+const SIZE: (u32, u32) = (900, 520);
+/// Distinct also for the colour-blind (Okabe and Ito 2008, without yellow and black).
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// One arm's curve.
+struct Curve {
+    arm: String,
+    points: Vec<(f64, f64)>,
+}
+
+/// Draws all plots of the plan into `directory`; returns their files.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn draw_all(plan: &Plan, rounds: &[RoundRecord], directory: &Path) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(directory).map_err(ExperimentError::file("create", directory))?;
+    plan.plot
+        .iter()
+        .map(|plot| {
+            let file = directory.join(format!("{}-{}.svg", plan.name, plot.name));
+            let svg = draw(plan, plot, rounds)?;
+            fs::write(&file, svg).map_err(ExperimentError::file("write", &file))?;
+            Ok(file)
+        })
+        .collect()
+}
+
+/// One plot as the text of an SVG file.
+///
+/// # Errors
+/// When the library refuses its values.
+pub fn draw(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        area.fill(&WHITE).map_err(refused)?;
+        match plot.kind {
+            PlotKind::Bars => bars(&area, plan, plot, rounds)?,
+            PlotKind::Cdf => {
+                let unit = unit_of(plot, rounds);
+                curves(&area, plan, plot, &cdf(plan, plot, rounds), (&unit, "share of rounds"))?;
+            }
+            PlotKind::Lines => {
+                let (x, unit) = (plot.x.clone().unwrap_or_default(), unit_of(plot, rounds));
+                curves(&area, plan, plot, &lines(plan, plot, rounds), (&x, &unit))?;
+            }
+            PlotKind::Series => {
+                let unit = plot.unit.clone().unwrap_or_default();
+                curves(&area, plan, plot, &series(plan, plot, rounds), ("s", &unit))?;
+            }
+        }
+        area.present().map_err(refused)?;
+    }
+    Ok(svg)
+}
+
+fn refused(error: impl Display) -> ExperimentError {
+    ExperimentError::Other(format!("the plot cannot be drawn: {error}"))
+}
+
+fn title<'a>(plan: &'a Plan, plot: &'a Plot) -> &'a str {
+    plot.title.as_deref().unwrap_or(&plan.claim)
+}
+
+fn arms(plan: &Plan, plot: &Plot) -> Vec<String> {
+    let wanted = |name: &str| plot.arms.as_ref().is_none_or(|p| pattern::any(p, name));
+    plan.arm.iter().map(|a| a.name.clone()).filter(|n| wanted(n)).collect()
+}
+
+fn values(arm: &str, plot: &Plot, rounds: &[RoundRecord]) -> Vec<f64> {
+    rounds.iter().filter_map(|r| r.value(arm, &plot.metric)).collect()
+}
+
+/// `metric, unit`, the unit as the first arm has it.
+fn unit_of(plot: &Plot, rounds: &[RoundRecord]) -> String {
+    let mut units = rounds.iter().flat_map(|r| &r.arms).filter_map(|a| a.metrics.get(&plot.metric));
+    let unit = plot.unit.clone().or_else(|| units.next().map(|s| s.unit.clone()));
+    format!("{}, {}", plot.metric, unit.unwrap_or_default())
+}
+
+/// Median and range of each arm.
+fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Result<()> {
+    let arms: Vec<(String, Vec<f64>)> = arms(plan, plot)
+        .into_iter()
+        .map(|arm| (arm.clone(), values(&arm, plot, rounds)))
+        .filter(|(_, values)| !values.is_empty())
+        .collect();
+    let top = arms.iter().flat_map(|(_, v)| v).fold(0.0, |a: f64, b| a.max(*b));
+    let y = 0.0..(if top > 0.0 { top * 1.05 } else { 1.0 });
+    let x = -0.5..arms.len() as f64 - 0.5;
+    let names: Vec<String> = arms.iter().map(|(arm, _)| arm.clone()).collect();
+    let label = |at: &f64| {
+        let near = at.round();
+        let name = names.get(near.max(0.0) as usize).filter(|_| (at - near).abs() < 1e-6);
+        name.cloned().unwrap_or_default()
+    };
+    let mut chart = ChartBuilder::on(area)
+        .caption(title(plan, plot), ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(60)
+        .y_label_area_size(70)
+        .build_cartesian_2d(if arms.is_empty() { 0.0..1.0 } else { x }, y)
+        .map_err(refused)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .x_labels(arms.len() * 2 + 1)
+        .x_label_formatter(&label)
+        .y_desc(unit_of(plot, rounds))
+        .draw()
+        .map_err(refused)?;
+    for (nth, (_, values)) in arms.iter().enumerate() {
+        let (at, colour) = (nth as f64, COLOURS[nth % COLOURS.len()]);
+        let median = summary::median(values).unwrap_or(0.0);
+        let (low, high) =
+            (summary::min(values).unwrap_or(0.0), summary::max(values).unwrap_or(0.0));
+        let bar = Rectangle::new([(at - 0.3, 0.0), (at + 0.3, median)], colour.filled());
+        let range = PathElement::new([(at, low), (at, high)], BLACK.stroke_width(2));
+        chart.draw_series([bar]).map_err(refused)?;
+        chart.draw_series([range]).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// Sorted values against the share of rounds up to them. A round without a
+/// value counts in the whole: its curve ends below 1.
+fn cdf(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
+    let curve = |arm: String| {
+        let mut sorted = values(&arm, plot, rounds);
+        sorted.sort_by(f64::total_cmp);
+        let ran = rounds.iter().filter(|r| r.arm(&arm).is_some_and(|a| a.ran())).count().max(1);
+        let mut points = Vec::with_capacity(sorted.len() * 2);
+        for (i, value) in sorted.iter().enumerate() {
+            points.push((*value, i as f64 / ran as f64));
+            points.push((*value, (i + 1) as f64 / ran as f64));
+        }
+        Curve { arm, points }
+    };
+    arms(plan, plot).into_iter().map(curve).collect()
+}
+
+/// Medians against an axis; its labels are read as numbers, else counted.
+fn lines(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
+    let axis = plan.vary.iter().find(|a| Some(&a.name) == plot.x.as_ref());
+    let labels: Vec<String> =
+        axis.map(|a| a.cases().into_iter().map(|c| c.label).collect()).unwrap_or_default();
+    let numbers: Option<Vec<f64>> = labels.iter().map(|l| leading_number(l)).collect();
+    let numbers = numbers.unwrap_or_else(|| (0..labels.len()).map(|i| i as f64).collect());
+    let name = plot.x.clone().unwrap_or_default();
+    let median = |arm: &str, label: &String| {
+        let here = rounds.iter().filter(|r| r.cases.get(&name) == Some(label));
+        let values: Vec<f64> = here.filter_map(|r| r.value(arm, &plot.metric)).collect();
+        summary::median(&values)
+    };
+    let curve = |arm: String| {
+        let points = labels.iter().zip(&numbers);
+        let points = points.filter_map(|(label, x)| Some((*x, median(&arm, label)?))).collect();
+        Curve { arm, points }
+    };
+    arms(plan, plot).into_iter().map(curve).collect()
+}
+
+fn leading_number(label: &str) -> Option<f64> {
+    let end = label.find(|c: char| !(c.is_ascii_digit() || ".-".contains(c)));
+    label[..end.unwrap_or(label.len())].parse().ok()
+}
+
+/// The first round's series of each arm.
+fn series(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
+    let points = |arm: &str| {
+        let found = rounds.iter().find_map(|r| r.arm(arm)?.series.get(&plot.metric));
+        found.map(|s| s.iter().map(|[x, y]| (*x, *y)).collect()).unwrap_or_default()
+    };
+    let curve = |arm: String| Curve { points: points(&arm), arm };
+    arms(plan, plot).into_iter().map(curve).collect()
+}
+
+fn curves(
+    area: &Area<'_>,
+    plan: &Plan,
+    plot: &Plot,
+    curves: &[Curve],
+    (x_desc, y_desc): (&str, &str),
+) -> Result<()> {
+    let all = || curves.iter().flat_map(|c| &c.points);
+    let (x, y) = (span(all().map(|p| p.0)), span(all().map(|p| p.1).chain([0.0])));
+    let mut chart = ChartBuilder::on(area)
+        .caption(title(plan, plot), ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(45)
+        .y_label_area_size(70)
+        .build_cartesian_2d(x, y)
+        .map_err(refused)?;
+    chart.configure_mesh().x_desc(x_desc).y_desc(y_desc).draw().map_err(refused)?;
+    for (nth, curve) in curves.iter().filter(|c| !c.points.is_empty()).enumerate() {
+        let colour = COLOURS[nth % COLOURS.len()];
+        let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));
+        chart
+            .draw_series(line)
+            .map_err(refused)?
+            .label(&curve.arm)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+    }
+    chart
+        .configure_series_labels()
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()
+        .map_err(refused)
+}
+
+/// From the smallest to a little above the largest; never empty.
+fn span(values: impl Iterator<Item = f64>) -> Range<f64> {
+    let finite: Vec<f64> = values.filter(|v| v.is_finite()).collect();
+    let (low, high) = (summary::min(&finite).unwrap_or(0.0), summary::max(&finite).unwrap_or(1.0));
+    if high > low { low..high + (high - low) * 0.05 } else { low..low + 1.0 }
+}

@@ -1,0 +1,284 @@
+//! The result of a run: the one JSON object, and whether it is valid.
+
+use crate::{
+    evaluate::{self, CheckResult},
+    machine::Machine,
+    pattern,
+    plan::{Arm, Choice, Plan, Role},
+    record::{ArmRecord, Outcome, RoundRecord, Sample, Sockets},
+    summary,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A metric over all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricReport {
+    /// Its unit.
+    pub unit: String,
+    /// Number of rounds with a value.
+    pub n: usize,
+    /// The middle one.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// Socket buffers as sampled during the run; 0: none was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffers {
+    /// The largest receive buffer, bytes.
+    pub receive_bytes: u64,
+    /// The largest send buffer, bytes.
+    pub send_bytes: u64,
+}
+
+/// An arm over all rounds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArmReport {
+    /// Its name.
+    pub name: String,
+    /// Program and arguments of its first round, without paths of the machine.
+    pub command: String,
+    /// What the program says it is.
+    pub version: Option<String>,
+    /// As sampled during the run; several are separated by commas; `None`: no socket was seen.
+    pub congestion_control: Option<String>,
+    /// As sampled during the run.
+    pub buffers: Buffers,
+    /// Its metrics, and the headline metric's ratios (`… / best peer`, `… / limit`) per round.
+    pub metrics: BTreeMap<String, MetricReport>,
+    /// Why it was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// A run's result: exactly what `--json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The experiment.
+    pub name: String,
+    /// The sources, with `-dirty` where they differ from the commit.
+    pub commit: String,
+    /// Where.
+    pub machine: Machine,
+    /// Whether it counts.
+    pub valid: bool,
+    /// What was compared.
+    pub arms: Vec<ArmReport>,
+    /// What had to hold.
+    pub checks: Vec<CheckResult>,
+}
+
+/// What a run's end says to its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Valid, and all checks hold: exit code 0.
+    Holds,
+    /// It does not count: exit code 1.
+    Invalid,
+    /// Valid, and some check does not hold: exit code 2.
+    Short,
+}
+
+impl Verdict {
+    /// The exit code.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Holds => 0,
+            Self::Invalid => 1,
+            Self::Short => 2,
+        }
+    }
+}
+
+/// Builds the report. `partial` runs (quick, or some arms only) leave unjudged
+/// the checks that the plan says quick cannot judge, and those without values.
+pub fn build(
+    plan: &Plan,
+    arms: &[&Arm],
+    rounds: &[RoundRecord],
+    commit: String,
+    quick: bool,
+) -> Report {
+    let judge = |c: usize| {
+        let skip = quick && plan.quick.not_evaluated.contains(&plan.check[c].name);
+        let check = &plan.check[c];
+        if skip { evaluate::not_evaluated(check) } else { evaluate::check(plan, check, rounds) }
+    };
+    Report {
+        name: plan.name.clone(),
+        commit,
+        machine: Machine::here(),
+        valid: faults(plan, rounds).is_empty(),
+        arms: arms.iter().map(|arm| arm_report(plan, arm, rounds)).collect(),
+        checks: (0..plan.check.len()).map(judge).collect(),
+    }
+}
+
+impl Report {
+    /// The verdict. In a whole run (`partial` false) a check without a value
+    /// does not hold: nobody passes by leaving an arm out.
+    pub fn verdict(&self, partial: bool) -> Verdict {
+        let holds = |c: &CheckResult| c.pass.unwrap_or(partial);
+        match (self.valid, self.checks.iter().all(holds)) {
+            (false, _) => Verdict::Invalid,
+            (true, true) => Verdict::Holds,
+            (true, false) => Verdict::Short,
+        }
+    }
+}
+
+/// Why a run does not count; nothing if it does.
+pub fn faults(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for round in rounds {
+        for arm in &round.arms {
+            let place = || place(round, arm);
+            if let Outcome::Failed(why) = &arm.outcome {
+                faults.push(format!("{}: {why}", place()));
+            }
+            faults.extend(out_of_bounds(plan, arm).map(|why| format!("{}: {why}", place())));
+        }
+    }
+    faults.extend(unseen(plan, rounds));
+    faults
+}
+
+fn place(round: &RoundRecord, arm: &ArmRecord) -> String {
+    let cell = if round.cell.is_empty() { String::new() } else { format!("{}, ", round.cell) };
+    format!("{} ({cell}seed {}, repeat {})", arm.name, round.seed, round.repeat)
+}
+
+/// Which bound of validity an arm's run broke.
+pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
+    let bounds = &plan.validity;
+    if let (Some(late), Some(bound)) = (arm.lateness_p99_us, bounds.lateness_p99)
+        && u128::from(late) > bound.as_micros()
+    {
+        return Some(format!("packets were {late} µs late at p99, the bound is {bound:?}"));
+    }
+    if let (Some(pressure), Some(bound)) = (arm.cpu_pressure, bounds.cpu_pressure)
+        && pressure > bound
+    {
+        let (pressure, bound) = (pressure * 100.0, bound * 100.0);
+        return Some(format!("CPU pressure was {pressure:.0} %, the bound is {bound:.0} %"));
+    }
+    let wanted = bounds.congestion_control.as_ref()?;
+    let other = arm.sockets.congestion_control.iter().find(|c| *c != wanted)?;
+    Some(format!("a connection used {other}, the plan says {wanted}"))
+}
+
+/// Arms of which no connection was ever seen although the congestion control matters.
+fn unseen(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
+    if plan.validity.congestion_control.is_none() {
+        return vec![];
+    }
+    let never = |arm: &&Arm| {
+        let mut own = rounds.iter().filter_map(|r| r.arm(&arm.name)).filter(|a| a.ran()).peekable();
+        own.peek().is_some() && own.all(|a| a.sockets.seen == 0)
+    };
+    let why =
+        |arm: &Arm| format!("{}: its congestion control is unknown, no socket seen", arm.name);
+    plan.arm.iter().filter(never).map(why).collect()
+}
+
+fn arm_report(plan: &Plan, arm: &Arm, rounds: &[RoundRecord]) -> ArmReport {
+    let records: Vec<&ArmRecord> = rounds.iter().filter_map(|r| r.arm(&arm.name)).collect();
+    let first = records.iter().find(|r| r.ran()).or(records.first());
+    let mut sockets = Sockets::default();
+    records.iter().for_each(|r| sockets.merge(&r.sockets));
+    let algorithms: Vec<_> = sockets.congestion_control.into_iter().collect();
+    let skipped = match first.map(|r| &r.outcome) {
+        Some(Outcome::Skipped(why)) => Some(why.clone()),
+        None => Some("it applies to none of the rounds".to_owned()),
+        _ => None,
+    };
+    ArmReport {
+        name: arm.name.clone(),
+        command: first.map(|r| shell_words(&r.command)).unwrap_or_default(),
+        version: first.and_then(|r| r.version.clone()),
+        congestion_control: (!algorithms.is_empty()).then(|| algorithms.join(", ")),
+        buffers: Buffers { receive_bytes: sockets.receive_bytes, send_bytes: sockets.send_bytes },
+        metrics: metrics(plan, arm, rounds),
+        skipped,
+    }
+}
+
+fn metrics(plan: &Plan, arm: &Arm, rounds: &[RoundRecord]) -> BTreeMap<String, MetricReport> {
+    let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
+    for round in rounds {
+        let Some(record) = round.arm(&arm.name).filter(|a| a.ran()) else { continue };
+        let mut add = |name: &str, unit: &str, value: f64| {
+            samples.entry(name.to_owned()).or_default().push(Sample { unit: unit.into(), value });
+        };
+        record.metrics.iter().for_each(|(name, s)| add(name, &s.unit, s.value));
+        for (name, ratio) in ratios(plan, arm, round) {
+            add(&name, "ratio", ratio);
+        }
+        if let Some(late) = record.lateness_p99_us {
+            add("lateness_p99", "ms", late as f64 / 1e3);
+        }
+        if let Some(pressure) = record.cpu_pressure {
+            add("cpu_pressure", "%", pressure * 100.0);
+        }
+    }
+    samples.into_iter().filter_map(|(name, s)| Some((name, metric_report(&s)?))).collect()
+}
+
+/// The headline metric's ratios in one round: to the best peer, to the network's bound.
+fn ratios(plan: &Plan, arm: &Arm, round: &RoundRecord) -> Vec<(String, f64)> {
+    let headline = plan.headline();
+    let Some(sample) = round.arm(&arm.name).and_then(|a| a.metrics.get(headline)) else {
+        return vec![];
+    };
+    let peers: Vec<String> =
+        plan.arm.iter().filter(|a| a.role == Role::Peer).map(|a| a.name.clone()).collect();
+    let peer = evaluate::choose(plan, Choice::Best, &peers, headline, round);
+    let limit = round.limit.filter(|_| sample.unit == "Mbit/s");
+    [(best_peer(headline), peer), (of_limit(headline), limit)]
+        .into_iter()
+        .filter_map(|(name, over)| Some((name, sample.value / over.filter(|o| *o > 0.0)?)))
+        .collect()
+}
+
+/// The name of the ratio to the best peer.
+pub fn best_peer(metric: &str) -> String {
+    format!("{metric} / best peer")
+}
+
+/// The name of the ratio to the network's own bound.
+pub fn of_limit(metric: &str) -> String {
+    format!("{metric} / limit")
+}
+
+fn metric_report(samples: &[Sample]) -> Option<MetricReport> {
+    let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
+    Some(MetricReport {
+        unit: samples.first()?.unit.clone(),
+        n: values.len(),
+        median: summary::median(&values)?,
+        min: summary::min(&values)?,
+        max: summary::max(&values)?,
+    })
+}
+
+/// As one would type it: words quoted where a shell would need it.
+pub fn shell_words(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    let quote = |w: &String| {
+        if !w.is_empty() && w.chars().all(plain) {
+            w.clone()
+        } else {
+            format!("'{}'", w.replace('\'', r"'\''"))
+        }
+    };
+    words.iter().map(quote).collect::<Vec<_>>().join(" ")
+}
+
+/// Whether any of `patterns` chooses less than the plan's arms.
+pub fn is_partial(plan: &Plan, patterns: &[String]) -> bool {
+    !patterns.is_empty() && plan.arm.iter().any(|a| !pattern::any(patterns, &a.name))
+}

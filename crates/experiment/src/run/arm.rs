@@ -1,0 +1,308 @@
+//! One run of one arm.
+
+use super::{
+    bench::Bench,
+    capture::WHOLE_MAX,
+    fault::Faults,
+    fixture::{self, Made},
+    output,
+    pressure::Pressure,
+    process::{Ended, Process, describe},
+    sampler, service,
+    stop::Stop,
+};
+use crate::{
+    error::{ExperimentError, Result},
+    plan::{Arm, Plan},
+    record::{ArmRecord, Outcome, Sample, Sockets},
+    summary,
+    template::{Face, Values},
+};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often faults that wait for a line or a size, and the wish to stop, are looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// The same when no fault is left.
+const SELDOM: Duration = Duration::from_millis(200);
+
+/// What an arm needs beside its network.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// What is known of the random files.
+    pub made: &'a BTreeMap<String, Made>,
+    /// The wish to stop.
+    pub stop: &'a Stop,
+    /// The version that the arm's program gave.
+    pub version: Option<String>,
+    /// A directory for the arm's output, empty, removed by the caller.
+    pub out: PathBuf,
+}
+
+/// The arm's program on one of its hosts.
+struct Client {
+    host: Option<String>,
+    values: Values,
+    out: PathBuf,
+}
+
+/// What the loop saw.
+struct Observed {
+    /// When each ended; `None`: it had to be killed.
+    ends: Vec<Option<Instant>>,
+    sockets: Sockets,
+}
+
+/// Runs `arm` once on `bench`.
+///
+/// # Errors
+/// What prevents a run at all; what the arm itself did wrong is in the record.
+pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRecord> {
+    let clients = clients(arm, bench, context);
+    let shown =
+        clients.first().map_or(Ok(vec![]), |c| c.values.render_args(&arm.command, Face::Shown))?;
+    bench.network.reset()?;
+    let pressure = Pressure::begin();
+    let mut processes = spawn_all(arm, &clients, bench)?;
+    let observed = observe(arm, &clients, &mut processes, bench, context)?;
+    let cpu_pressure = pressure.share();
+    let mut record = ArmRecord::skipped(&arm.name, shown, String::new());
+    record.version.clone_from(&context.version);
+    record.sockets = observed.sockets;
+    record.cpu_pressure = cpu_pressure;
+    record.lateness_p99_us = bench.network.lateness()?;
+    record.attempts = 1;
+    record.outcome =
+        match judge(arm, &clients, &mut processes, &observed.ends, context, &mut record) {
+            Ok(()) => Outcome::Done,
+            Err(why) if arm.may_fail => Outcome::Unfinished(why),
+            Err(why) => Outcome::Failed(why),
+        };
+    if let Some(lost) = bench.services.lost() {
+        record.outcome = Outcome::Failed(lost);
+    }
+    Ok(record)
+}
+
+fn clients(arm: &Arm, bench: &Bench, context: &Context<'_>) -> Vec<Client> {
+    let hosts: Vec<Option<String>> = match arm.host.list() {
+        [] => vec![None],
+        hosts => hosts.iter().cloned().map(Some).collect(),
+    };
+    let client = |host: Option<String>| {
+        let mut values = bench.values.clone();
+        for (name, value) in &arm.each {
+            values.set(name, value.first().cloned().unwrap_or_default());
+        }
+        let file = host.as_deref().unwrap_or("out").to_owned();
+        let out = context.out.join(&file);
+        values.set("arm", &arm.name);
+        values.set("host", host.as_deref().unwrap_or("localhost"));
+        values.set_path("out", &out, format!("SCRATCH/out/{file}"));
+        Client { host, values, out }
+    };
+    hosts.into_iter().map(client).collect()
+}
+
+fn spawn_all(arm: &Arm, clients: &[Client], bench: &Bench) -> Result<Vec<Process>> {
+    let spawn = |client: &Client| {
+        let argv = client.values.render_args(&arm.command, Face::Real)?;
+        let mut command = bench.network.command(client.host.as_deref(), &argv);
+        for (name, value) in &arm.env {
+            command.env(name, client.values.render(value, Face::Real)?);
+        }
+        let fault = |e| ExperimentError::Other(format!("arm {}: {e}", arm.name));
+        Process::spawn(command, WHOLE_MAX).map_err(fault)
+    };
+    clients.iter().map(spawn).collect()
+}
+
+/// Waits for the programs' ends, with faults at their times and samples of sockets beside.
+fn observe(
+    arm: &Arm,
+    clients: &[Client],
+    processes: &mut [Process],
+    bench: &mut Bench,
+    context: &Context<'_>,
+) -> Result<Observed> {
+    let roots: Vec<u32> = processes.iter().map(Process::id).collect();
+    let hosts = sampled_hosts(arm, context.plan);
+    let Some(first) = clients.first() else {
+        return Err(ExperimentError::Other(format!("arm {} runs nowhere", arm.name)));
+    };
+    let mut faults = Faults::of(arm, &first.values, &first.out)?;
+    let (network, services) = (&bench.network, &mut bench.services);
+    thread::scope(|scope| {
+        let (stop_sampling, stopped) = mpsc::channel();
+        let sampling = scope.spawn(|| {
+            let stopped = stopped;
+            sampler::watch(network, &hosts, &roots, &stopped)
+        });
+        let mut strike = |elapsed, processes: &[Process]| {
+            faults.strike(elapsed, processes, network, services, &first.values)?;
+            Ok(faults.done())
+        };
+        let ends = wait_all(arm, processes, context.stop, &mut strike);
+        drop(stop_sampling);
+        // A sampler that panicked has seen nothing.
+        Ok(Observed { sockets: sampling.join().unwrap_or_default(), ends: ends? })
+    })
+}
+
+fn wait_all(
+    arm: &Arm,
+    processes: &mut [Process],
+    stop: &Stop,
+    strike: &mut dyn FnMut(Duration, &[Process]) -> Result<bool>,
+) -> Result<Vec<Option<Instant>>> {
+    let (to, from) = mpsc::channel();
+    for (i, process) in processes.iter().enumerate() {
+        process.notify(i, to.clone());
+    }
+    let started = processes.first().map_or_else(Instant::now, |p| p.started);
+    let mut ends = vec![None; processes.len()];
+    while ends.iter().any(Option::is_none) {
+        stop.check()?;
+        let elapsed = started.elapsed();
+        let pause = if strike(elapsed, processes)? { SELDOM } else { LOOK };
+        let left = arm.timeout.saturating_sub(elapsed);
+        if left.is_zero() {
+            processes.iter_mut().for_each(Process::kill);
+            return Ok(ends);
+        }
+        match from.recv_timeout(pause.min(left)) {
+            Ok((i, when)) => ends[i] = Some(when),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+    }
+    Ok(ends)
+}
+
+/// The hosts whose sockets say how an arm's data travelled.
+fn sampled_hosts(arm: &Arm, plan: &Plan) -> Vec<String> {
+    if let Some(hosts) = &arm.sample {
+        return hosts.clone();
+    }
+    let mut hosts = arm.host.list().to_vec();
+    for host in service::hosts(plan, arm) {
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    hosts
+}
+
+/// Takes the metrics of all clients into the record.
+///
+/// # Errors
+/// The first thing that went wrong, in words.
+fn judge(
+    arm: &Arm,
+    clients: &[Client],
+    processes: &mut [Process],
+    ends: &[Option<Instant>],
+    context: &Context<'_>,
+    record: &mut ArmRecord,
+) -> Result<(), String> {
+    let mut all: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
+    for ((client, process), end) in clients.iter().zip(processes).zip(ends) {
+        let end = end.ok_or_else(|| format!("not finished after {:?}", arm.timeout))?;
+        process.drain();
+        let ended = process.ended().ok_or("its end was not seen")?;
+        succeeded(arm, &ended, process)?;
+        let metrics = metrics(arm, client, process, ended, end, context, record)?;
+        for (name, sample) in metrics {
+            if let (Some(host), true) = (&client.host, clients.len() > 1) {
+                record.metrics.insert(format!("{name}@{host}"), sample.clone());
+            }
+            all.entry(name).or_default().push(sample);
+        }
+    }
+    // Of several clients at once, the plain name is the median.
+    for (name, samples) in all {
+        let values: Vec<f64> = samples.iter().map(|s| s.value).collect();
+        if let (Some(first), Some(value)) = (samples.first(), summary::median(&values)) {
+            record.metrics.insert(name, Sample { unit: first.unit.clone(), value });
+        }
+    }
+    Ok(())
+}
+
+fn succeeded(arm: &Arm, ended: &Ended, process: &Process) -> Result<(), String> {
+    if ended.status.code().is_some_and(|code| arm.exit.contains(&code)) {
+        return Ok(());
+    }
+    let (mut said, status) = (process.stderr.last_lines(4), describe(ended.status));
+    if said.is_empty() {
+        said = process.stdout.last_lines(2);
+    }
+    Err(format!("{status}: {said}"))
+}
+
+/// `elapsed`, `cpu`, with `verify` also `goodput`, and what the arm itself printed.
+fn metrics(
+    arm: &Arm,
+    client: &Client,
+    process: &Process,
+    ended: Ended,
+    end: Instant,
+    context: &Context<'_>,
+    record: &mut ArmRecord,
+) -> Result<BTreeMap<String, Sample>, String> {
+    let elapsed = end.saturating_duration_since(process.started).as_secs_f64();
+    let mut metrics = BTreeMap::new();
+    let mut add = |name: &str, unit: &str, value: f64| {
+        metrics.insert(name.to_owned(), Sample { unit: unit.to_owned(), value });
+    };
+    add("elapsed", "s", elapsed);
+    add("cpu", "s", ended.cpu_s);
+    if let Some(wanted) = &arm.verify {
+        let made = context.made.get(wanted).ok_or_else(|| format!("`{wanted}` was not made"))?;
+        verify(&client.out, made)?;
+        add("goodput", "Mbit/s", made.bytes as f64 * 8.0 / 1e6 / elapsed.max(1e-9));
+    }
+    if process.stdout.dropped() && arm.output != crate::plan::Output::Ignored {
+        return Err(format!("its output is longer than {WHOLE_MAX} bytes"));
+    }
+    let printed = output::read(arm, &process.stdout.text())?;
+    metrics.extend(printed.metrics);
+    record.labels.extend(printed.labels);
+    record.series.extend(printed.series);
+    record.sockets.merge(&printed.sockets);
+    Ok(metrics)
+}
+
+/// The bytes are right, or nothing else counts.
+fn verify(out: &std::path::Path, wanted: &Made) -> Result<(), String> {
+    match fixture::measure(out) {
+        Ok(got) if got == *wanted => Ok(()),
+        Ok(got) if got.bytes != wanted.bytes => {
+            Err(format!("WRONG BYTES: its file has {} bytes, not {}", got.bytes, wanted.bytes))
+        }
+        Ok(_) => Err("WRONG BYTES: its file has the right size and another hash".into()),
+        Err(e) => Err(format!("its file cannot be read: {e}")),
+    }
+}
+
+/// An empty directory for an arm's output.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn empty_directory(path: PathBuf) -> Result<PathBuf> {
+    match fs::remove_dir_all(&path) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(ExperimentError::file("empty", path)(e));
+        }
+        _ => {}
+    }
+    fs::create_dir_all(&path).map_err(ExperimentError::file("create", &path))?;
+    Ok(path)
+}

@@ -1,0 +1,160 @@
+//! What happens while an arm runs: kills, changed links, programs started.
+
+use super::{network::Network, process::Process, service::Services};
+use crate::{
+    error::{ExperimentError, Result},
+    pattern,
+    plan::{Arm, Fault},
+    template::{Face, Values},
+};
+use rustix::process::Signal;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+use thalweg_units::{ByteSize, parse_duration};
+
+/// When a fault strikes.
+#[derive(Debug)]
+enum When {
+    At(Duration),
+    Line(String),
+    Bytes(u64, PathBuf),
+}
+
+/// The faults of an arm that have not struck yet.
+#[derive(Debug)]
+pub struct Faults<'a>(Vec<(When, &'a Fault)>);
+
+impl<'a> Faults<'a> {
+    /// Reads an arm's faults; `out` is its output file.
+    ///
+    /// # Errors
+    /// A trigger that is no duration, size or text.
+    pub fn of(arm: &'a Arm, values: &Values, out: &Path) -> Result<Self> {
+        let read = |fault: &'a Fault| Ok((when(arm, fault, values, out)?, fault));
+        Ok(Self(arm.fault.iter().map(read).collect::<Result<_>>()?))
+    }
+
+    /// Whether none is left.
+    pub fn done(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Lets those strike whose time has come, `elapsed` after the arm's start.
+    ///
+    /// # Errors
+    /// When one cannot be done: the arm would not be what the plan says.
+    pub fn strike(
+        &mut self,
+        elapsed: Duration,
+        processes: &[Process],
+        network: &Network,
+        services: &mut Services,
+        values: &Values,
+    ) -> Result<()> {
+        let mut left = Vec::new();
+        for (when, fault) in std::mem::take(&mut self.0) {
+            if has_come(&when, elapsed, processes) {
+                act(fault, network, services, values)?;
+            } else {
+                left.push((when, fault));
+            }
+        }
+        self.0 = left;
+        Ok(())
+    }
+}
+
+fn when(arm: &Arm, fault: &Fault, values: &Values, out: &Path) -> Result<When> {
+    let bad = |e: &dyn ToString| {
+        ExperimentError::value(format!("arm {}: fault", arm.name), e.to_string())
+    };
+    let trigger = &fault.when;
+    if let Some(at) = &trigger.at {
+        let at = values.render(at, Face::Real)?;
+        return Ok(When::At(parse_duration(&at).map_err(|e| bad(&e))?));
+    }
+    if let Some(bytes) = &trigger.bytes {
+        let bytes: ByteSize = values.render(bytes, Face::Real)?.parse().map_err(|e| bad(&e))?;
+        let watched = trigger.watch.as_ref().map(|w| values.render(w, Face::Real)).transpose()?;
+        return Ok(When::Bytes(
+            bytes.as_bytes(),
+            watched.map_or_else(|| out.to_owned(), Into::into),
+        ));
+    }
+    let line = trigger.line.as_deref().unwrap_or_default();
+    Ok(When::Line(values.render(line, Face::Real)?))
+}
+
+fn has_come(when: &When, elapsed: Duration, processes: &[Process]) -> bool {
+    match when {
+        When::At(at) => elapsed >= *at,
+        When::Line(text) => {
+            processes.iter().any(|p| p.stdout.contains(text) || p.stderr.contains(text))
+        }
+        When::Bytes(bytes, file) => largest(file) >= *bytes,
+    }
+}
+
+/// The size of the largest file that matches; the last part of `file` may be a pattern.
+fn largest(file: &Path) -> u64 {
+    let (Some(parent), Some(name)) = (file.parent(), file.file_name()) else { return 0 };
+    let name = name.to_string_lossy();
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let matching = entries.filter(|e| pattern::matches(&name, &e.file_name().to_string_lossy()));
+    matching.filter_map(|e| Some(e.metadata().ok()?.len())).max().unwrap_or(0)
+}
+
+fn act(fault: &Fault, network: &Network, services: &mut Services, values: &Values) -> Result<()> {
+    if let Some(wanted) = &fault.kill {
+        let wanted = values.render(wanted, Face::Real)?;
+        return services.signal(&wanted, signal(fault.signal.as_deref()));
+    }
+    if let Some(link) = &fault.link {
+        let mut change = toml::Value::Table(fault.set.clone());
+        values.render_toml(&mut change)?;
+        let change = change.as_table().cloned().unwrap_or_default();
+        return network.set(&values.render(link, Face::Real)?, &change);
+    }
+    let argv = values.render_args(fault.run.as_deref().unwrap_or_default(), Face::Real)?;
+    let mut command = network.command(fault.host.as_deref(), &argv);
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => {
+            Err(ExperimentError::Other(format!("the fault `{}` failed: {status}", argv.join(" "))))
+        }
+        Err(e) => {
+            Err(ExperimentError::Other(format!("the fault `{}` failed: {e}", argv.join(" "))))
+        }
+    }
+}
+
+fn signal(name: Option<&str>) -> Signal {
+    match name {
+        Some("term") => Signal::TERM,
+        Some("stop") => Signal::STOP,
+        Some("cont") => Signal::CONT,
+        Some("int") => Signal::INT,
+        Some("hup") => Signal::HUP,
+        _ => Signal::KILL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_matching_file_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.part"), [0; 10]).unwrap();
+        fs::write(dir.path().join("b.part"), [0; 20]).unwrap();
+        fs::write(dir.path().join("c"), [0; 30]).unwrap();
+        assert_eq!(largest(&dir.path().join("*.part")), 20);
+        assert_eq!(largest(&dir.path().join("none")), 0);
+    }
+}

@@ -1,0 +1,259 @@
+//! Where programs run: hosts of a lab, or this machine.
+
+use crate::{
+    error::{ExperimentError, Result},
+    plan::{Kind, Limit, Plan},
+    schedule::Round,
+    template::Values,
+};
+use std::{
+    net::TcpListener,
+    path::Path,
+    process::{Command, Stdio},
+};
+use thalweg_lab::{
+    client::Lab,
+    topology::{LinkChange, Resolved, Topology},
+};
+use thalweg_units::Rate;
+
+/// The place of a round.
+#[derive(Debug)]
+pub enum Network {
+    /// An emulated Internet; ends with this value.
+    Lab(Box<Lab>),
+    /// This machine's loopback.
+    Host,
+}
+
+fn lab_fault(error: impl ToString) -> ExperimentError {
+    ExperimentError::Lab(error.to_string())
+}
+
+/// The topology of a round: the plan's or a file's, with the round's seed, its
+/// cases' changes and its parameters; `None` for a plan without a lab.
+///
+/// `instead` is a topology that replaces the plan's; then cases change parameters only.
+///
+/// # Errors
+/// When it cannot be read, or is faulty.
+pub fn topology(
+    plan: &Plan,
+    directory: &Path,
+    instead: Option<&toml::Table>,
+    round: &Round,
+    values: &Values,
+) -> Result<Option<Topology>> {
+    let mut table = match (plan.kind, instead, &plan.topology) {
+        (Kind::Host, ..) | (_, None, None) => return Ok(None),
+        (_, Some(table), _) => table.clone(),
+        (_, None, Some(toml::Value::String(file))) => read_table(&directory.join(file))?,
+        (_, None, Some(toml::Value::Table(table))) => table.clone(),
+        (_, None, Some(_)) => {
+            return Err(ExperimentError::value("topology", "must be a table or a file's name"));
+        }
+    };
+    if instead.is_none() {
+        for (_, case) in round.cases(plan) {
+            let changes =
+                case.set.iter().filter_map(|(k, v)| Some((k.strip_prefix("topology.")?, v)));
+            for (path, value) in changes {
+                set_at(&mut table, path, value)?;
+            }
+        }
+    }
+    // TOML's integers are signed; a topology's seed is not negative.
+    table.insert("seed".into(), toml::Value::Integer((round.seed & (u64::MAX >> 1)) as i64));
+    let mut value = toml::Value::Table(table);
+    values.render_toml(&mut value)?;
+    let text = toml::to_string(&value).map_err(|e| ExperimentError::value("topology", e))?;
+    let topology = Topology::from_toml(&text).map_err(|e| ExperimentError::value("topology", e))?;
+    Ok(Some(topology))
+}
+
+/// Reads a TOML file as a table.
+///
+/// # Errors
+/// When it cannot be read or parsed.
+pub fn read_table(file: &Path) -> Result<toml::Table> {
+    let text = std::fs::read_to_string(file).map_err(ExperimentError::file("read", file))?;
+    text.parse().map_err(|e| ExperimentError::value(file.display().to_string(), e))
+}
+
+/// Sets `link.a.rate` and the like; tables on the way are made. A number walks into an array.
+fn set_at(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<()> {
+    let fault = || ExperimentError::value(format!("topology.{path}"), "does not exist there");
+    let mut parts: Vec<&str> = path.split('.').collect();
+    let last = parts.pop().ok_or_else(fault)?;
+    let mut at: &mut toml::Table = table;
+    let mut parts = parts.into_iter().peekable();
+    while let Some(part) = parts.next() {
+        let entry = at.entry(part).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        let inner = match parts.peek().and_then(|n| n.parse::<usize>().ok()) {
+            Some(index) if entry.is_array() => {
+                parts.next();
+                entry.get_mut(index).ok_or_else(fault)?
+            }
+            _ => entry,
+        };
+        at = inner.as_table_mut().ok_or_else(fault)?;
+    }
+    at.insert(last.to_owned(), value.clone());
+    Ok(())
+}
+
+impl Network {
+    /// Starts the network of a round.
+    ///
+    /// # Errors
+    /// What the lab says, with what to do about it.
+    pub fn start(topology: Option<&Topology>) -> Result<Self> {
+        match topology {
+            Some(topology) => Ok(Self::Lab(Box::new(Lab::start(topology).map_err(lab_fault)?))),
+            None => Ok(Self::Host),
+        }
+    }
+
+    /// A command of `argv` on `host` (which the plan's check made sure of).
+    pub fn command(&self, host: Option<&str>, argv: &[String]) -> Command {
+        let (program, args) = argv.split_first().map_or(("", argv), |(p, rest)| (p.as_str(), rest));
+        let mut command = match (self, host) {
+            (Self::Lab(lab), Some(host)) => lab.command(host, program),
+            _ => Command::new(program),
+        };
+        command.args(args);
+        command
+    }
+
+    /// Sets `{ip.HOST}`, `{ip.HOST.1}` … of all hosts.
+    pub fn addresses(&self, values: &mut Values) {
+        let Self::Lab(lab) = self else { return };
+        let resolved = lab.resolved();
+        for host in &resolved.hosts {
+            for (k, interface) in host.interfaces.iter().enumerate() {
+                let address = resolved.interfaces[*interface].v4.to_string();
+                if k == 0 {
+                    values.set(format!("ip.{}", host.name), &address);
+                }
+                values.set(format!("ip.{}.{k}", host.name), address);
+            }
+        }
+    }
+
+    /// Changes a link.
+    ///
+    /// # Errors
+    /// No lab, no such link, or no such change.
+    pub fn set(&self, link: &str, change: &toml::Table) -> Result<()> {
+        let Self::Lab(lab) = self else {
+            return Err(ExperimentError::Other("there are no links in kind = \"host\"".into()));
+        };
+        let change: LinkChange = change
+            .clone()
+            .try_into()
+            .map_err(|e| ExperimentError::value(format!("link {link}"), e))?;
+        lab.set(link, &change).map_err(lab_fault)
+    }
+
+    /// Starts the window of [`lateness`](Self::lateness) anew.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn reset(&self) -> Result<()> {
+        match self {
+            Self::Lab(lab) => lab.reset_stats().map_err(lab_fault),
+            Self::Host => Ok(()),
+        }
+    }
+
+    /// Packets' lateness in the window, 99th percentile in µs; `None` without a lab.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn lateness(&self) -> Result<Option<u64>> {
+        match self {
+            Self::Lab(lab) => Ok(Some(lab.stats(false).map_err(lab_fault)?.lateness.p99_us)),
+            Self::Host => Ok(None),
+        }
+    }
+
+    /// Whether a TCP listener on `port` is up on `host`.
+    pub fn listens(&self, host: Option<&str>, port: u16) -> bool {
+        let files = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+        let argv: Vec<String> = ["cat"].into_iter().chain(files).map(String::from).collect();
+        // Read by a program there: this process sees its own namespace only.
+        let mut cat = self.command(host, &argv);
+        let output = cat.stdin(Stdio::null()).stderr(Stdio::null()).output();
+        output.is_ok_and(|o| has_listener(&String::from_utf8_lossy(&o.stdout), port))
+    }
+}
+
+/// Whether a table of proc_net(5) `tcp` has a socket in state LISTEN (0A) on `port`.
+fn has_listener(table: &str, port: u16) -> bool {
+    let suffix = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next().is_some_and(|local| local.ends_with(&suffix)) && fields.nth(1) == Some("0A")
+    })
+}
+
+/// The most that one flow can get in Mbit/s: over the direct path or through
+/// one of the relays, whichever has more; `None` where nothing limits it.
+///
+/// # Errors
+/// When a host is unknown.
+pub fn limit(resolved: &Resolved, limit: &Limit) -> Result<Option<f64>> {
+    let interface =
+        |name: &str| resolved.interface_named(name).map_err(|e| ExperimentError::value("limit", e));
+    let (from, to) = (interface(&limit.from)?, interface(&limit.to)?);
+    let leg = |a, b| resolved.physical_limit(a, b).unwrap_or(Rate::from_bps(u64::MAX));
+    let mut best = leg(from, to);
+    for relay in &limit.via {
+        let relay = interface(relay)?;
+        best = best.max(leg(from, relay).min(leg(relay, to)));
+    }
+    Ok((best.as_bps() < u64::MAX).then(|| best.as_mbps()))
+}
+
+/// A TCP port that is free now.
+///
+/// # Errors
+/// When there is none.
+pub fn free_port() -> Result<u16> {
+    let bound = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr());
+    bound.map(|a| a.port()).map_err(|e| ExperimentError::Other(format!("no free TCP port: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_reach_into_the_topology() {
+        let mut table: toml::Table =
+            "[link.a]\nrate='1 Mbit/s'\n[[cross]]\nlink='a'".parse().unwrap();
+        set_at(&mut table, "link.a.rate", &"2 Mbit/s".into()).unwrap();
+        set_at(&mut table, "link.b.rev.delay", &"1 ms".into()).unwrap();
+        set_at(&mut table, "cross.0.rate", &"3 Mbit/s".into()).unwrap();
+        assert_eq!(table["link"]["a"]["rate"].as_str(), Some("2 Mbit/s"));
+        assert_eq!(table["link"]["b"]["rev"]["delay"].as_str(), Some("1 ms"));
+        assert_eq!(table["cross"][0]["rate"].as_str(), Some("3 Mbit/s"));
+        assert!(set_at(&mut table, "cross.1.rate", &"3 Mbit/s".into()).is_err());
+        assert!(set_at(&mut table, "link.a.rate.x", &"3 Mbit/s".into()).is_err());
+    }
+
+    #[test]
+    fn listeners_are_found_in_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue
+   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000
+   1: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000\n";
+        assert!(has_listener(table, 80));
+        assert!(!has_listener(table, 8080) && !has_listener(table, 8));
+    }
+
+    #[test]
+    fn a_listener_of_ours_is_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(Network::Host.listens(None, listener.local_addr().unwrap().port()));
+    }
+}

@@ -1,0 +1,110 @@
+//! What an arm printed.
+
+use crate::{
+    plan::{Arm, Output},
+    record::{Sample, Sockets},
+};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What was found.
+#[derive(Debug, Default, PartialEq)]
+pub struct Printed {
+    /// Metrics by name.
+    pub metrics: BTreeMap<String, Sample>,
+    /// Texts by name.
+    pub labels: BTreeMap<String, String>,
+    /// Time series by name: `[seconds, value]`.
+    pub series: BTreeMap<String, Vec<[f64; 2]>>,
+    /// Congestion control and buffers, where the tool sampled its own.
+    pub sockets: Sockets,
+}
+
+/// `output = "metrics"`: what our own tools print.
+#[derive(Debug, Deserialize)]
+struct Metrics {
+    metrics: BTreeMap<String, Sample>,
+    #[serde(default)]
+    series: BTreeMap<String, Vec<[f64; 2]>>,
+    #[serde(default)]
+    congestion_control: Option<String>,
+}
+
+/// Reads an arm's standard output as its plan says.
+///
+/// # Errors
+/// In words: no JSON, or a pointer that leads nowhere.
+pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
+    let mut printed = Printed::default();
+    if arm.output == Output::Ignored {
+        return Ok(printed);
+    }
+    let value = json(text)?;
+    if arm.output == Output::Metrics {
+        let own = Metrics::deserialize(&value).map_err(|e| format!("its metrics: {e}"))?;
+        printed.metrics = own.metrics;
+        printed.series = own.series;
+        printed.sockets.congestion_control.extend(own.congestion_control);
+        printed.sockets.seen = printed.sockets.congestion_control.len() as u64;
+    }
+    for (name, source) in &arm.metrics {
+        let number = value.pointer(&source.pointer).and_then(Value::as_f64);
+        let lost = || format!("no number at {} for the metric {name}", source.pointer);
+        let value = number.ok_or_else(lost)? * source.scale;
+        printed.metrics.insert(name.clone(), Sample { unit: source.unit.clone(), value });
+    }
+    for (name, pointer) in &arm.labels {
+        let found = value.pointer(pointer);
+        let lost = || format!("nothing at {pointer} for the label {name}");
+        let text = found.map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+        printed.labels.insert(name.clone(), text.ok_or_else(lost)?);
+    }
+    if let Some((name, _)) = printed.metrics.iter().find(|(_, s)| !s.value.is_finite()) {
+        return Err(format!("its metric {name} is not a number"));
+    }
+    Ok(printed)
+}
+
+/// One JSON value, or the last line of JSON lines.
+fn json(text: &str) -> Result<Value, String> {
+    let whole = serde_json::from_str(text);
+    whole.or_else(|e| {
+        let last = text.lines().rev().find(|l| !l.trim().is_empty());
+        last.and_then(|l| serde_json::from_str(l).ok())
+            .ok_or_else(|| format!("its output is no JSON: {e}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm(rest: &str) -> Arm {
+        let head = "name='a'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n";
+        toml::from_str(&format!("{head}{rest}")).unwrap()
+    }
+
+    #[test]
+    fn pointers_scale_and_labels_read() {
+        let arm = arm(
+            "output='json'\nlabels={path='/path'}\n[metrics.rate]\npointer='/a/0'\nunit='Mbit/s'\nscale=1e-6",
+        );
+        let text = "{\"event\":1}\n{\"a\":[2e6],\"path\":\"relay1\"}\n";
+        let printed = read(&arm, text).unwrap();
+        assert_eq!(printed.metrics["rate"], Sample { unit: "Mbit/s".into(), value: 2.0 });
+        assert_eq!(printed.labels["path"], "relay1");
+        assert!(read(&arm, "{}").unwrap_err().contains("/a/0"));
+        assert!(read(&arm, "no").unwrap_err().contains("no JSON"));
+    }
+
+    #[test]
+    fn our_tools_metrics_are_taken_as_they_are() {
+        let text = r#"{"metrics":{"x":{"unit":"s","value":1.5}},"series":{"r":[[0,1],[1,2]]},"congestion_control":"cubic"}"#;
+        let printed = read(&arm("output='metrics'"), text).unwrap();
+        assert_eq!(printed.metrics["x"].value, 1.5);
+        assert_eq!(printed.series["r"], [[0.0, 1.0], [1.0, 2.0]]);
+        assert!(printed.sockets.congestion_control.contains("cubic"));
+        assert_eq!(read(&arm(""), "whatever").unwrap(), Printed::default());
+    }
+}

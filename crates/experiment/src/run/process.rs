@@ -1,0 +1,218 @@
+//! A program that runs: its output, its end to the microsecond, its CPU time.
+
+use super::capture::{Capture, TAIL_MAX};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fd::OwnedFd,
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+};
+use std::{
+    fs, io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long output may stay open after its program's end.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
+/// The kernel's unit of CPU time in /proc (USER_HZ, 100 on every Linux architecture in use).
+const TICKS_PER_SECOND: f64 = 100.0;
+/// Settings of the caller that must not reach a measured program.
+const NOT_INHERITED: [&str; 8] = [
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+];
+
+/// A started program; ended when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    pidfd: Arc<OwnedFd>,
+    /// When it was started.
+    pub started: Instant,
+    /// Its standard output.
+    pub stdout: Capture,
+    /// Its standard error.
+    pub stderr: Capture,
+    ended: Option<Ended>,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its exit code or signal.
+    pub status: ExitStatus,
+    /// User and system time of it and the children it waited for, seconds (to 10 ms).
+    pub cpu_s: f64,
+}
+
+impl Process {
+    /// Starts `command` in a process group of its own, keeping `stdout_max` bytes of its output.
+    ///
+    /// # Errors
+    /// The system's, with the program's name.
+    pub fn spawn(mut command: Command, stdout_max: usize) -> io::Result<Self> {
+        for name in NOT_INHERITED {
+            command.env_remove(name);
+        }
+        command.env("LC_ALL", "C").process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let started = Instant::now();
+        let mut child = command.spawn().map_err(|e| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            io::Error::new(e.kind(), format!("cannot start {program}: {e}"))
+        })?;
+        let pidfd = Arc::new(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?);
+        let lost = || io::Error::other("no pipe to the program");
+        let stdout = Capture::of(child.stdout.take().ok_or_else(lost)?, stdout_max);
+        let stderr = Capture::of(child.stderr.take().ok_or_else(lost)?, TAIL_MAX);
+        Ok(Self { child, pidfd, started, stdout, stderr, ended: None })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends `(tag, when)` at the moment it ends.
+    pub fn notify(&self, tag: usize, to: mpsc::Sender<(usize, Instant)>) {
+        let pidfd = Arc::clone(&self.pidfd);
+        thread::spawn(move || {
+            let mut fds = [PollFd::new(&*pidfd, PollFlags::IN)];
+            while poll(&mut fds, None) == Err(rustix::io::Errno::INTR) {}
+            // The receiver may have given up; then nobody wants to know.
+            let _gone = to.send((tag, Instant::now()));
+        });
+    }
+
+    /// Whether it has ended, without waiting.
+    pub fn ended(&mut self) -> Option<Ended> {
+        if self.ended.is_none() && self.has_exited() {
+            // Read while it is a zombie: reaping it erases the entry.
+            let cpu_s = cpu_seconds(self.child.id()).unwrap_or(0.0);
+            let status = self.child.wait().ok()?;
+            self.ended = Some(Ended { status, cpu_s });
+        }
+        self.ended
+    }
+
+    fn has_exited(&self) -> bool {
+        let mut fds = [PollFd::new(&*self.pidfd, PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut fds, Some(&now)), Ok(1..))
+    }
+
+    /// Waits for all of its output after its end.
+    pub fn drain(&self) {
+        self.stdout.wait_end(OUTPUT_PATIENCE);
+        self.stderr.wait_end(OUTPUT_PATIENCE);
+    }
+
+    /// Sends a signal to it and what it started (its process group).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process_group(Pid::from_child(&self.child), signal)?)
+    }
+
+    /// Ends it and what it started, and waits for that.
+    pub fn kill(&mut self) {
+        if self.ended().is_some() {
+            return;
+        }
+        // An error means that it is gone already.
+        let _gone = self.signal(Signal::KILL);
+        let _gone = self.child.kill();
+        let cpu_s = cpu_seconds(self.child.id()).unwrap_or(0.0);
+        let killed = ExitStatus::from_raw(Signal::KILL.as_raw());
+        let status = self.child.wait().unwrap_or(killed);
+        self.ended = Some(Ended { status, cpu_s });
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// CPU time of a process and its waited-for children (proc_pid_stat(5), fields 14–17).
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = fields.split_whitespace().skip(11).take(4).map(|f| f.parse::<f64>().unwrap_or(0.0));
+    Some(ticks.sum::<f64>() / TICKS_PER_SECOND)
+}
+
+/// In words: `exit code 1`, `signal 9`.
+pub fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::spawn(command, TAIL_MAX).unwrap()
+    }
+
+    fn finish(process: &mut Process) -> Ended {
+        let (to, from) = mpsc::channel();
+        process.notify(7, to);
+        let (tag, when) = from.recv().unwrap();
+        assert!(tag == 7 && when >= process.started);
+        process.drain();
+        process.ended().unwrap()
+    }
+
+    #[test]
+    fn a_program_is_followed_to_its_end() {
+        let mut process = shell("echo out; echo err >&2; exit 3");
+        assert_eq!(describe(finish(&mut process).status), "exit code 3");
+        assert_eq!(
+            (process.stdout.text(), process.stderr.text()),
+            ("out\n".into(), "err\n".into())
+        );
+    }
+
+    #[test]
+    fn cpu_time_is_counted() {
+        let mut process = shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done");
+        assert!(finish(&mut process).cpu_s > 0.0);
+    }
+
+    #[test]
+    fn killing_ends_what_it_started_too() {
+        let mut process = shell("sleep 1000 & echo started; wait");
+        while !process.stdout.contains("started") {
+            thread::yield_now();
+        }
+        process.kill();
+        // The sleeper held the pipe open as well: its end shows that both are gone.
+        process.stdout.wait_end(Duration::from_secs(10));
+        process.drain();
+        assert_eq!(describe(process.ended().unwrap().status), "signal 9");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = Process::spawn(Command::new("no-such-program-x"), 1).unwrap_err();
+        assert!(error.to_string().contains("no-such-program-x"), "{error}");
+    }
+}

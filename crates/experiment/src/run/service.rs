@@ -1,0 +1,230 @@
+//! The programs beside the arms.
+
+use super::{
+    capture::TAIL_MAX,
+    installed,
+    network::Network,
+    process::{Process, describe},
+    stop::Stop,
+};
+use crate::{
+    error::{ExperimentError, Result},
+    pattern,
+    plan::{Arm, Plan, Service},
+    schedule,
+    template::{Face, Values},
+};
+use rustix::process::Signal;
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A service that is not up by then will not come up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One instance.
+#[derive(Debug)]
+struct Instance {
+    /// `name@host`, or the name.
+    id: String,
+    process: Process,
+    /// It may end: a preparation, or killed by a fault.
+    may_end: bool,
+}
+
+/// All instances of a network; ended, last first, when dropped.
+#[derive(Debug, Default)]
+pub struct Services(Vec<Instance>);
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        while let Some(mut last) = self.0.pop() {
+            last.process.kill();
+        }
+    }
+}
+
+/// The services that run with `arm` (with all arms, where none is given).
+fn wanted<'a>(plan: &'a Plan, arm: Option<&Arm>) -> impl Iterator<Item = &'a Service> {
+    let arm = arm.map(|a| a.name.clone());
+    let serves = move |service: &&Service| match (&service.arms, &arm) {
+        (Some(patterns), Some(arm)) => pattern::any(patterns, arm),
+        _ => true,
+    };
+    plan.service.iter().filter(serves)
+}
+
+/// Why an arm cannot run: a service it needs is not installed and has no substitute.
+pub fn missing(plan: &Plan, arm: &Arm) -> Option<String> {
+    let without = wanted(plan, Some(arm)).filter(|s| s.otherwise.is_none());
+    without.filter_map(|s| installed::missing(&s.requires)).next()
+}
+
+/// The hosts of the services that run with `arm`.
+pub fn hosts(plan: &Plan, arm: &Arm) -> Vec<String> {
+    wanted(plan, Some(arm)).flat_map(|s| s.host.list().to_vec()).collect()
+}
+
+impl Services {
+    /// Starts all services of `arm` (all services, where none is given), in the
+    /// plan's order, each when the one before is ready.
+    ///
+    /// # Errors
+    /// When one cannot be started, ends, or is not ready in time.
+    pub fn start(
+        plan: &Plan,
+        arm: Option<&Arm>,
+        network: &Network,
+        values: &Values,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let mut services = Self::default();
+        for service in wanted(plan, arm) {
+            if schedule::applies(&service.when, values)? {
+                services.start_one(service, network, values, stop)?;
+            }
+        }
+        Ok(services)
+    }
+
+    fn start_one(
+        &mut self,
+        service: &Service,
+        network: &Network,
+        values: &Values,
+        stop: &Stop,
+    ) -> Result<()> {
+        let first = self.0.len();
+        let hosts: Vec<Option<&str>> = match service.host.list() {
+            [] => vec![None],
+            hosts => hosts.iter().map(|h| Some(h.as_str())).collect(),
+        };
+        for host in &hosts {
+            let instance = spawn(service, *host, network, values)?;
+            self.0.push(instance);
+        }
+        // All instances come up side by side.
+        for (instance, host) in self.0[first..].iter_mut().zip(hosts) {
+            ready(service, instance, host, network, values, stop)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to every instance that `wanted` matches; they may end from now on.
+    ///
+    /// # Errors
+    /// When there is none, or it has ended.
+    pub fn signal(&mut self, wanted: &str, signal: Signal) -> Result<()> {
+        let mut any = false;
+        for instance in self.0.iter_mut().filter(|i| pattern::matches(wanted, &i.id)) {
+            let gone = |e| ExperimentError::Service {
+                service: instance.id.clone(),
+                why: format!("cannot be signalled: {e}"),
+            };
+            instance.process.signal(signal).map_err(gone)?;
+            (any, instance.may_end) = (true, true);
+        }
+        let none =
+            || ExperimentError::Other(format!("a fault names `{wanted}`, no such service runs"));
+        if any { Ok(()) } else { Err(none()) }
+    }
+
+    /// The first service that ended without being told to, with its last words.
+    pub fn lost(&mut self) -> Option<String> {
+        self.0.iter_mut().find_map(|i| {
+            let ended = i.process.ended().filter(|_| !i.may_end)?;
+            Some(format!(
+                "service {} ended ({}): {}",
+                i.id,
+                describe(ended.status),
+                last_words(&i.process)
+            ))
+        })
+    }
+}
+
+/// The value of `{host}` where there is none.
+const THIS_MACHINE: &str = "localhost";
+
+fn spawn(
+    service: &Service,
+    host: Option<&str>,
+    network: &Network,
+    values: &Values,
+) -> Result<Instance> {
+    let id = host.map_or_else(|| service.name.clone(), |h| format!("{}@{h}", service.name));
+    let fault = |why: String| ExperimentError::Service { service: id.clone(), why };
+    let mut values = values.clone();
+    values.set("host", host.unwrap_or(THIS_MACHINE));
+    let argv = match (installed::missing(&service.requires), &service.otherwise) {
+        (None, _) => &service.command,
+        (Some(_), Some(otherwise)) => otherwise,
+        (Some(why), None) => return Err(fault(why)),
+    };
+    let argv = values.render_args(argv, Face::Real)?;
+    let process = Process::spawn(network.command(host, &argv), TAIL_MAX);
+    Ok(Instance {
+        process: process.map_err(|e| fault(e.to_string()))?,
+        id,
+        may_end: service.ready.exit,
+    })
+}
+
+/// Waits until an instance is up.
+fn ready(
+    service: &Service,
+    instance: &mut Instance,
+    host: Option<&str>,
+    network: &Network,
+    values: &Values,
+    stop: &Stop,
+) -> Result<()> {
+    let port = match &service.ready.port {
+        Some(port) => Some(port_number(service, port, values)?),
+        None => None,
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        stop.check()?;
+        if let Some(ended) = instance.process.ended() {
+            instance.process.drain();
+            if service.ready.exit && ended.status.success() {
+                return Ok(());
+            }
+            let why =
+                format!("it ended ({}): {}", describe(ended.status), last_words(&instance.process));
+            return Err(ExperimentError::Service { service: instance.id.clone(), why });
+        }
+        let said = |text: &String| {
+            instance.process.stdout.contains(text) || instance.process.stderr.contains(text)
+        };
+        let line = service.ready.line.as_ref().is_none_or(said);
+        if line && !service.ready.exit && port.is_none_or(|p| network.listens(host, p)) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let why = format!("not ready after {PATIENCE:?}: {}", last_words(&instance.process));
+            return Err(ExperimentError::Service { service: instance.id.clone(), why });
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn port_number(service: &Service, port: &toml::Value, values: &Values) -> Result<u16> {
+    let text = port.as_str().map_or_else(|| port.to_string(), str::to_owned);
+    let text = values.render(&text, Face::Real)?;
+    let at = || format!("service {}: ready.port", service.name);
+    text.parse().map_err(|e| ExperimentError::value(at(), format!("`{text}`: {e}")))
+}
+
+fn last_words(process: &Process) -> String {
+    let (stderr, stdout) = (process.stderr.last_lines(4), process.stdout.last_lines(2));
+    match (stderr.is_empty(), stdout.is_empty()) {
+        (false, _) => stderr,
+        (true, false) => stdout,
+        (true, true) => "it said nothing".into(),
+    }
+}

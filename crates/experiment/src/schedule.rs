@@ -1,0 +1,226 @@
+//! Which rounds a run has, in which order, and how long it will take.
+
+use crate::{
+    error::{ExperimentError, Result},
+    pattern,
+    plan::{Arm, AxisBy, Case, Plan, Scope, Seeds},
+    template::{Face, Values},
+};
+use rand_core::Rng;
+use std::{collections::BTreeMap, time::Duration};
+
+/// What a start of a network and its services is reckoned at, beside `settle`.
+const NETWORK_START: Duration = Duration::from_millis(500);
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The run in a minute.
+    pub quick: bool,
+    /// Patterns of arms; empty: all.
+    pub arms: Vec<String>,
+    /// Instead of the plan's; empty: the plan's.
+    pub seeds: Vec<u64>,
+    /// The whole matrix instead of its sample.
+    pub all: bool,
+}
+
+/// One combination of all axes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// `rtt=10 ms,loss=1 %`; empty if nothing varies.
+    pub label: String,
+    /// Axis and its case.
+    pub cases: Vec<(String, Case)>,
+}
+
+/// One turn of all arms under the same conditions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    /// From 0, in the order they are run.
+    pub index: usize,
+    /// Where in the matrix.
+    pub cell: Cell,
+    /// Of everything random.
+    pub seed: u64,
+    /// From 0.
+    pub repeat: u32,
+}
+
+/// All rounds of a run: repeat by repeat, seed by seed, cell by cell, so that
+/// what drifts on the machine meets all cells alike.
+///
+/// # Errors
+/// When the options leave nothing to run.
+pub fn rounds(plan: &Plan, options: &Options) -> Result<Vec<Round>> {
+    let cells = cells(plan, options);
+    let quick = options.quick.then_some(&plan.quick);
+    let seeds = quick.and_then(|q| q.seeds.as_ref()).unwrap_or(&plan.seeds);
+    let seeds =
+        if options.seeds.is_empty() { seeds.clone() } else { Seeds::List(options.seeds.clone()) };
+    let repeats = quick.and_then(|q| q.repeats).unwrap_or(plan.repeats);
+    let headline = &plan.matrix.headline;
+    let repeats_of = |cell: &Cell| {
+        let more = !options.quick && pattern::any(&headline.cells, &cell.label);
+        if more { headline.repeats.max(repeats) } else { repeats }
+    };
+    let most = cells.iter().map(repeats_of).max().unwrap_or(0);
+    let mut rounds = Vec::new();
+    for repeat in 0..most {
+        for seed in seeds.list() {
+            for cell in cells.iter().filter(|c| repeat < repeats_of(c)) {
+                rounds.push(Round { index: rounds.len(), cell: cell.clone(), seed, repeat });
+            }
+        }
+    }
+    let nothing = || ExperimentError::Other("no cell or seed is left to run".into());
+    if rounds.is_empty() { Err(nothing()) } else { Ok(rounds) }
+}
+
+fn cells(plan: &Plan, options: &Options) -> Vec<Cell> {
+    let mut cells = all_cells(plan);
+    if options.quick {
+        if let Some(wanted) = &plan.quick.cells {
+            cells.retain(|c| pattern::any(wanted, &c.label));
+        }
+    } else if let (Some(n), false) = (plan.matrix.sample, options.all) {
+        cells = sample(cells, n, plan);
+    }
+    cells
+}
+
+/// Every combination of the axes by cell, the last axis fastest.
+pub fn all_cells(plan: &Plan) -> Vec<Cell> {
+    let axes = plan.vary.iter().filter(|axis| axis.by == AxisBy::Cell);
+    axes.fold(vec![Cell::default()], |cells, axis| {
+        let extend = |cell: &Cell| {
+            let with = |case: Case| {
+                let mut cell = cell.clone();
+                let comma = if cell.label.is_empty() { "" } else { "," };
+                cell.label = format!("{}{comma}{}={}", cell.label, axis.name, case.label);
+                cell.cases.push((axis.name.clone(), case));
+                cell
+            };
+            axis.cases().into_iter().map(with).collect::<Vec<_>>()
+        };
+        cells.iter().flat_map(extend).collect()
+    })
+}
+
+/// `n` cells drawn without return, and the headline ones, in the matrix's order.
+fn sample(mut cells: Vec<Cell>, n: usize, plan: &Plan) -> Vec<Cell> {
+    let mut rng = crate::plan::generator("matrix", plan.matrix.seed);
+    let keys: Vec<u64> = cells.iter().map(|_| rng.next_u64()).collect();
+    let mut order: Vec<usize> = (0..cells.len()).collect();
+    order.sort_by_key(|&i| keys[i]);
+    order.truncate(n);
+    let mut at = 0;
+    cells.retain(|c| {
+        at += 1;
+        order.contains(&(at - 1)) || pattern::any(&plan.matrix.headline.cells, &c.label)
+    });
+    cells
+}
+
+impl Round {
+    /// The cases of this round, those that its seed picks included.
+    pub fn cases(&self, plan: &Plan) -> Vec<(String, Case)> {
+        let by_seed = plan.vary.iter().filter(|axis| axis.by == AxisBy::Seed);
+        let picked = by_seed.filter_map(|a| Some((a.name.clone(), a.case_of_seed(self.seed)?)));
+        self.cell.cases.iter().cloned().chain(picked).collect()
+    }
+
+    /// The parameters of this round: the plan's, quick's, drawn ones, those of its cases.
+    ///
+    /// # Errors
+    /// On a faulty draw or parameter.
+    pub fn parameters(&self, plan: &Plan, quick: bool) -> Result<Values> {
+        let mut values = Values::default();
+        for (name, draw) in &plan.draw {
+            values.set(name, draw.value(name, self.seed)?);
+        }
+        let replaced = quick.then_some(&plan.quick.params).into_iter().flatten();
+        for (name, value) in plan.params.iter().chain(replaced) {
+            values.set_toml(name, value)?;
+        }
+        for (axis, case) in self.cases(plan) {
+            values.set(axis, &case.label);
+            for (name, value) in case.set.iter().filter(|(k, _)| !k.starts_with("topology.")) {
+                values.set_toml(name, value)?;
+            }
+        }
+        values.set("seed", self.seed.to_string());
+        values.set("repeat", self.repeat.to_string());
+        Ok(values)
+    }
+}
+
+/// Whether each parameter that `when` names has one of its values in this round.
+///
+/// # Errors
+/// When a parameter is unknown.
+pub fn applies(when: &BTreeMap<String, Vec<toml::Value>>, values: &Values) -> Result<bool> {
+    for (name, wanted) in when {
+        let value = values.render(&format!("{{{name}}}"), Face::Real)?;
+        let text = |w: &toml::Value| w.as_str().map_or_else(|| w.to_string(), str::to_owned);
+        if !wanted.iter().any(|w| text(w) == value) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The arms that the options choose, in the plan's order.
+///
+/// # Errors
+/// When a pattern given by the user matches none.
+pub fn chosen_arms<'a>(plan: &'a Plan, options: &Options) -> Result<Vec<&'a Arm>> {
+    if let Some(lost) =
+        options.arms.iter().find(|p| !plan.arm.iter().any(|a| pattern::matches(p, &a.name)))
+    {
+        let known: Vec<_> = plan.arm.iter().map(|a| a.name.as_str()).collect();
+        let why = format!("no arm `{lost}`; {} has {}", plan.name, known.join(", "));
+        return Err(ExperimentError::Other(why));
+    }
+    let quick = options.quick.then_some(plan.quick.arms.as_ref()).flatten();
+    let wanted = if options.arms.is_empty() { quick } else { Some(&options.arms) };
+    Ok(plan.arm.iter().filter(|a| wanted.is_none_or(|w| pattern::any(w, &a.name))).collect())
+}
+
+/// The arms' order in a round: the plan's, begun one later each round, so that
+/// none always runs first or after the same one's heat.
+pub fn rotated<'a>(arms: &[&'a Arm], round: usize) -> Vec<&'a Arm> {
+    let start = round % arms.len().max(1);
+    arms[start..].iter().chain(&arms[..start]).copied().collect()
+}
+
+/// How long the rounds will take if every arm takes what its plan expects.
+///
+/// # Errors
+/// When an arm's `expect` is no duration.
+pub fn estimate(plan: &Plan, options: &Options, rounds: &[Round]) -> Result<Duration> {
+    let arms = chosen_arms(plan, options)?;
+    let mut total = Duration::ZERO;
+    for round in rounds {
+        let values = round.parameters(plan, options.quick)?;
+        if plan.network == Scope::Round {
+            total += NETWORK_START;
+        }
+        for arm in &arms {
+            total += arm_estimate(plan, arm, &values)?;
+        }
+    }
+    Ok(total)
+}
+
+fn arm_estimate(plan: &Plan, arm: &Arm, values: &Values) -> Result<Duration> {
+    if !applies(&arm.when, values)? {
+        return Ok(Duration::ZERO);
+    }
+    let at = || format!("arm {}: expect", arm.name);
+    let text = values.render(&arm.expect, Face::Real)?;
+    let expect =
+        thalweg_units::parse_duration(&text).map_err(|e| ExperimentError::value(at(), e))?;
+    let network = if plan.network == Scope::Arm { NETWORK_START } else { Duration::ZERO };
+    Ok(expect + network + plan.settle)
+}
