@@ -1,1 +1,18 @@
-//! Estimates of paths, and the one table that holds them (pure)
+//! Estimates of paths, and the one table that holds them (pure).
+//!
+//! An [`Estimate`] says what was measured of which [`Subject`], how, by whom,
+//! how long ago, and whether it is the value or only a lower [`Bound`]. The
+//! [`Table`] keeps the youngest; plans are made from it by
+//! `plan::Graph::from_table` and in no other way.
+//!
+//! All is on dense indices; whoever owns a table maps them to node identities.
+
+mod bound;
+mod estimate;
+mod subject;
+mod table;
+
+pub use bound::{Bound, LimitedTime};
+pub use estimate::{Estimate, EstimateError, Method, Metric};
+pub use subject::{Interface, NodeIndex, SharedSetIndex, Subject};
+pub use table::{Table, TableError};

@@ -1,0 +1,163 @@
+//! A measured value with all that makes it usable by others.
+
+use crate::{Bound, LimitedTime, NodeIndex, Subject};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use thalweg_units::{Rate, serde_duration};
+use thiserror::Error;
+
+/// What is measured; it fixes the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// What TCP moves, bit/s; UKAIRO's "bandwidth" (§2.1).
+    Throughput,
+    /// The narrowest link's rate, bit/s.
+    Capacity,
+    /// The capacity that others leave, bit/s.
+    AvailableBandwidth,
+    /// Round-trip time, s.
+    RoundTrip,
+    /// Packets lost, as a fraction in 0..=1.
+    Loss,
+}
+
+impl Metric {
+    /// The unit of value and spread.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Throughput | Self::Capacity | Self::AvailableBandwidth => "bit/s",
+            Self::RoundTrip => "s",
+            Self::Loss => "1",
+        }
+    }
+}
+
+/// How a value was obtained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// A bulk TCP transfer made to measure (iperf's, as UKAIRO §3.1.1).
+    Transfer,
+    /// The sampling phase of a download (UKAIRO §3.2.1).
+    Sampling,
+    /// A user's own transfer, watched.
+    Passive,
+    /// The kernel's counters of a connection.
+    TcpInfo,
+    /// A probe train.
+    Train,
+}
+
+/// One measured value.
+///
+/// It travels in this form, with its age; a [`crate::Table`] keeps the date
+/// by its own clock instead, since no two hosts' clocks agree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// What was measured.
+    pub subject: Subject,
+    /// Which property of it.
+    pub metric: Metric,
+    /// The value, finite and not negative, in [`Metric::unit`].
+    pub value: f64,
+    /// Half the width of the middle half of the samples, in the same unit; `None`: one sample.
+    pub spread: Option<f64>,
+    /// How.
+    pub method: Method,
+    /// How long ago the measurement ended, when this was written.
+    #[serde(with = "serde_duration")]
+    pub age: Duration,
+    /// Who measured.
+    pub reporter: NodeIndex,
+    /// Whether the true value may be larger.
+    pub bound: Bound,
+}
+
+/// The numbers of an estimate make no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+pub enum EstimateError {
+    /// Negative, infinite or not a number.
+    #[error("a value of {0} is not a finite number from 0 up")]
+    Value(f64),
+    /// A loss above one.
+    #[error("a loss of {0} is more than all")]
+    Loss(f64),
+}
+
+impl Estimate {
+    /// The throughput that a watched transfer reached just now, with [`Bound::of_passive`].
+    pub fn passive(
+        subject: Subject,
+        rate: Rate,
+        limited: &LimitedTime,
+        reporter: NodeIndex,
+    ) -> Self {
+        Self {
+            subject,
+            metric: Metric::Throughput,
+            value: rate.as_bps() as f64,
+            spread: None,
+            method: Method::Passive,
+            age: Duration::ZERO,
+            reporter,
+            bound: Bound::of_passive(limited),
+        }
+    }
+
+    /// The value as a rate; `None` if the metric is none.
+    pub fn rate(&self) -> Option<Rate> {
+        (self.metric.unit() == "bit/s").then(|| Rate::from_bps(self.value.round() as u64))
+    }
+
+    /// Whether the numbers can be computed with.
+    ///
+    /// # Errors
+    /// [`EstimateError`].
+    pub fn check(&self) -> Result<(), EstimateError> {
+        let sound = |v: f64| v.is_finite() && v >= 0.0;
+        match [Some(self.value), self.spread].into_iter().flatten().find(|v| !sound(*v)) {
+            Some(bad) => Err(EstimateError::Value(bad)),
+            None if self.metric == Metric::Loss && self.value > 1.0 => {
+                Err(EstimateError::Loss(self.value))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(receiver: Duration) -> Estimate {
+        let limited = LimitedTime {
+            application: Duration::ZERO,
+            receiver,
+            send_buffer: Duration::ZERO,
+            total: Duration::from_secs(10),
+        };
+        Estimate::passive(Subject::leg(1, 2), Rate::from_mbps(8.0), &limited, NodeIndex(1))
+    }
+
+    #[test]
+    fn a_back_pressured_transfer_gives_a_lower_bound() {
+        assert_eq!(watched(Duration::from_millis(1000)).bound, Bound::Exact);
+        let pressed = watched(Duration::from_millis(1001));
+        assert_eq!(pressed.bound, Bound::AtLeast);
+        assert_eq!(pressed.rate(), Some(Rate::from_mbps(8.0)));
+    }
+
+    #[test]
+    fn senseless_numbers_are_refused() {
+        let base = watched(Duration::ZERO);
+        assert_eq!(base.check(), Ok(()));
+        for value in [-1.0, f64::NAN, f64::INFINITY] {
+            assert!(Estimate { value, ..base.clone() }.check().is_err());
+            assert!(Estimate { spread: Some(value), ..base.clone() }.check().is_err());
+        }
+        let loss = Estimate { metric: Metric::Loss, value: 1.5, ..base };
+        assert_eq!(loss.check(), Err(EstimateError::Loss(1.5)));
+        assert_eq!(loss.rate(), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! What an estimate is about.
+
+use serde::{Deserialize, Serialize};
+use thalweg_units::PathId;
+
+/// A node's dense index, `0..n` of the table that it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeIndex(pub u32);
+
+/// One interface of a node, by its dense index within the node (not the kernel's index).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Interface {
+    /// The node.
+    pub node: NodeIndex,
+    /// `0..` in the order the node lists its interfaces; 0 where it has but one.
+    pub interface: u32,
+}
+
+/// The dense index of a set of paths that were found to share a bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SharedSetIndex(pub u32);
+
+/// What an estimate is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    /// The way from one interface of a node straight to another node; directed.
+    Leg {
+        /// Where it starts.
+        from: Interface,
+        /// Where it ends.
+        to: NodeIndex,
+    },
+    /// A whole path of one transfer, relays and all.
+    Path(PathId),
+    /// All that leaves by an interface, wherever to.
+    Egress(Interface),
+    /// All that comes in by an interface, wherever from.
+    Ingress(Interface),
+    /// The bottleneck that a set of paths shares.
+    SharedSet(SharedSetIndex),
+}
+
+impl Subject {
+    /// The leg between two nodes that have, or count for, one interface each.
+    pub fn leg(from: u32, to: u32) -> Self {
+        let from = Interface { node: NodeIndex(from), interface: 0 };
+        Self::Leg { from, to: NodeIndex(to) }
+    }
+
+    /// The nodes it names.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeIndex> {
+        let (first, second) = match *self {
+            Self::Leg { from, to } => (Some(from.node), Some(to)),
+            Self::Egress(at) | Self::Ingress(at) => (Some(at.node), None),
+            Self::Path(_) | Self::SharedSet(_) => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+}
