@@ -1,1 +1,286 @@
 //! The API that tests and experiments use: a client of the lab process.
+
+use crate::{
+    discover,
+    protocol::{self, Description, Reply, Request},
+    stats::Stats,
+    topology::{LinkChange, Resolved, Topology, TopologyError},
+};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{self, BufRead, BufReader, Write},
+    net::IpAddr,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    time::{Duration, Instant},
+};
+use thiserror::Error;
+
+/// Why a lab could not be started or reached.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// The topology has a fault.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// The lab's own words.
+    #[error("{0}")]
+    Lab(String),
+    /// The program `thalweg-lab` is not beside the caller's.
+    #[error(
+        "the program thalweg-lab is not beside this one; build it \
+         (`cargo build --bins`) or name it in THALWEG_LAB_PROGRAM"
+    )]
+    NoProgram,
+    /// No lab runs.
+    #[error("no lab is running; start one with `thalweg lab up TOPO.toml`")]
+    NoneRunning,
+    /// Not this one.
+    #[error("no lab `{0}` is running; `thalweg lab list` shows those that are")]
+    NotRunning(String),
+    /// Which of them?
+    #[error("several labs are running ({}); choose one with --lab", .0.join(", "))]
+    Several(Vec<String>),
+    /// The directory of sockets.
+    #[error("cannot use {path}: {why}", path = .0.display(), why = .1)]
+    Directory(PathBuf, io::Error),
+    /// Talking to it failed.
+    #[error("the lab does not answer: {0}; it may have ended")]
+    Io(#[from] io::Error),
+}
+
+/// A running lab. One that was [started](Lab::start) ends with this value, whatever happens.
+#[derive(Debug)]
+pub struct Lab {
+    socket: PathBuf,
+    resolved: Resolved,
+    setup_s: f64,
+    program: PathBuf,
+    process: Option<(Child, ChildStdin)>,
+}
+
+impl Lab {
+    /// Starts a lab of its own process tree and waits until its network stands.
+    ///
+    /// It ends when this value is dropped or this process dies, however it dies.
+    ///
+    /// # Errors
+    /// A faulty topology, or what the machine does not allow; the message says what to do.
+    pub fn start(topology: &Topology) -> Result<Self, LabError> {
+        let resolved = topology.resolve()?;
+        let program = discover::program()?;
+        let mut child = Command::new(&program)
+            .arg("serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
+            return Err(LabError::Lab("no pipes to the lab's process".into()));
+        };
+        let text = topology.to_toml()?;
+        writeln!(stdin, "{}", serde_json::to_string(&text).map_err(io::Error::from)?)?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line)?;
+        let started = serde_json::from_str(&line);
+        if let Ok(Started::Ready { socket, setup_s }) = started {
+            return Ok(Self { socket, resolved, setup_s, program, process: Some((child, stdin)) });
+        }
+        drop(stdin);
+        child.wait()?;
+        Err(LabError::Lab(match started {
+            Ok(Started::Error(message)) => message,
+            _ => "the lab ended before its network stood".into(),
+        }))
+    }
+
+    /// A lab that somebody else started; it goes on after this value is dropped.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn attach(socket: &Path) -> Result<Self, LabError> {
+        let description = describe(socket)?;
+        let resolved = Topology::from_toml(&description.topology)?.resolve()?;
+        let (socket, program) = (socket.to_owned(), discover::program()?);
+        Ok(Self { socket, resolved, setup_s: description.setup_s, program, process: None })
+    }
+
+    /// The lab's socket, for other clients.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The process that holds the lab, if this value started it.
+    pub fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(|(child, _)| child.id())
+    }
+
+    /// What the network is.
+    pub fn resolved(&self) -> &Resolved {
+        &self.resolved
+    }
+
+    /// Seconds from the start of the lab's process until the network stood.
+    pub fn setup_seconds(&self) -> f64 {
+        self.setup_s
+    }
+
+    /// The IPv4 address of a host's first interface; unspecified if there is no such host.
+    pub fn address(&self, host: &str) -> IpAddr {
+        let first = self.resolved.hosts.iter().find(|h| h.name == host);
+        let first = first.and_then(|h| h.interfaces.first());
+        let address = first.map(|i| self.resolved.interfaces[*i].v4);
+        IpAddr::V4(address.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED))
+    }
+
+    /// A command that runs `program` inside `host`, to be used like any other.
+    ///
+    /// Killing the child ends the program and all that it started. The exit
+    /// code is the program's; 128 + n if signal n ended it.
+    pub fn command(&self, host: &str, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("exec").arg("--lab").arg(&self.socket).arg(host).arg("--").arg(program);
+        command
+    }
+
+    /// One of the lab's own tools (`thalweg-lab tool ARGS…`) inside `host`.
+    pub fn tool(&self, host: &str, args: &[&str]) -> Command {
+        let mut command = self.command(host, &self.program);
+        command.arg("tool").args(args);
+        command
+    }
+
+    /// Changes a link (both halves), or one half of it (`core.rev`).
+    ///
+    /// # Errors
+    /// No such link, or a change that makes no sense.
+    pub fn set(&self, link: &str, change: &LinkChange) -> Result<(), LabError> {
+        self.ask(&Request::Set { link: link.to_owned(), change: *change }).map(drop)
+    }
+
+    /// The state of everything, with or without the time series of each link.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn stats(&self, series: bool) -> Result<Stats, LabError> {
+        match self.ask(&Request::Stats { series })?.0 {
+            Reply::Stats(stats) => Ok(*stats),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Starts the windows of lateness and processor pressure anew.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn reset_stats(&self) -> Result<(), LabError> {
+        self.ask(&Request::ResetStats).map(drop)
+    }
+
+    /// Ends the lab; for one that was attached to.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn stop(&self) -> Result<(), LabError> {
+        self.ask(&Request::Stop).map(drop)
+    }
+
+    /// Writes the packets that enter a link to `file` in pcap format until the guard is dropped.
+    ///
+    /// # Errors
+    /// No such link.
+    pub fn pcap(&self, link: &str, file: &File) -> Result<Capture, LabError> {
+        let stream = UnixStream::connect(&self.socket)?;
+        converse(&stream, &Request::Pcap(link.to_owned()), &[file.as_fd()])?;
+        Ok(Capture(stream))
+    }
+
+    /// The namespaces of a host: user, pid, mount, net, UTS.
+    ///
+    /// # Errors
+    /// No such host.
+    pub fn namespaces(socket: &Path, host: &str) -> Result<Vec<OwnedFd>, LabError> {
+        let stream = UnixStream::connect(socket)?;
+        match converse(&stream, &Request::Enter(host.to_owned()), &[])? {
+            (Reply::Namespaces, fds) if fds.len() == 5 => Ok(fds),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), LabError> {
+        converse(&UnixStream::connect(&self.socket)?, request, &[])
+    }
+}
+
+/// What the lab's process prints first, as JSON.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Started {
+    /// The network stands.
+    Ready {
+        /// The socket to talk to.
+        socket: PathBuf,
+        /// How long it took, seconds.
+        setup_s: f64,
+    },
+    /// It does not, because …
+    Error(String),
+}
+
+/// A running capture; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Capture(UnixStream);
+
+impl Capture {
+    /// Waits until the lab ends the capture by itself: the lab ended, or the file took no more.
+    pub fn wait(&self) {
+        let _ended = protocol::receive::<Reply>(&self.0);
+    }
+}
+
+/// What network a lab's socket stands for.
+///
+/// # Errors
+/// When it does not answer.
+pub fn describe(socket: &Path) -> Result<Description, LabError> {
+    match converse(&UnixStream::connect(socket)?, &Request::Describe, &[])?.0 {
+        Reply::Description(description) => Ok(description),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn converse(
+    stream: &UnixStream,
+    request: &Request,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(Reply, Vec<OwnedFd>), LabError> {
+    protocol::send(stream, request, fds)?;
+    match protocol::receive(stream)? {
+        (Reply::Error(message), _) => Err(LabError::Lab(message)),
+        answer => Ok(answer),
+    }
+}
+
+fn unexpected(reply: &Reply) -> LabError {
+    LabError::Lab(format!("an answer to another question: {reply:?}"))
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let Some((mut child, stdin)) = self.process.take() else { return };
+        drop(stdin); // the lab ends at the end of its input
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < deadline {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _gone = child.kill();
+        let _reaped = child.wait();
+    }
+}

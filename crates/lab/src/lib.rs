@@ -1,10 +1,13 @@
 //! An emulated Internet for real processes on one machine.
 //!
 //! Floors, from the bottom: [`topology`] (what a network is, as text and resolved),
-//! [`emu`] (the pure, time-driven emulation of it), then the shell that gives it
-//! real namespaces, TUN devices and a clock, and [`client`], the API that
-//! tests and experiments use.
+//! [`emu`] (the pure, time-driven emulation of it), then the shell of the program
+//! `thalweg-lab` that gives it real namespaces, TUN devices and a clock, and
+//! [`client`], the API that tests and experiments use over [`protocol`].
 
 pub mod client;
+pub mod discover;
 pub mod emu;
+pub mod protocol;
+pub mod stats;
 pub mod topology;

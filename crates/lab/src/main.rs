@@ -1,2 +1,70 @@
 //! An emulated Internet for real processes on one machine.
-fn main() {}
+//!
+//! This file is the map: one line per command, one file per command in
+//! `commands/`. `shell/` holds what talks to the kernel; the emulation itself
+//! is the library's `emu`.
+
+mod commands;
+mod probe;
+mod shell;
+mod tool;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// An emulated Internet for real processes on one machine.
+#[derive(Parser)]
+#[command(name = "thalweg-lab", bin_name = "thalweg lab", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a network, run a command beside it, tear all down whatever happens
+    Run(commands::run::Args),
+    /// Start a network and leave it running
+    Up(commands::up::Args),
+    /// End a running network
+    Down(commands::down::Args),
+    /// List the running networks, or one's hosts and links
+    List(commands::list::Args),
+    /// Run a command inside a host
+    Exec(commands::exec::Args),
+    /// Change a link while packets flow
+    Set(commands::set::Args),
+    /// Show how honest the emulation is, and the truth about each link
+    Stats(commands::stats::Args),
+    /// Capture the packets that enter a link
+    Pcap(commands::pcap::Args),
+    /// Check a topology file and print what it expands to
+    Show(commands::show::Args),
+    /// Small programs that make and measure traffic inside hosts
+    Tool(tool::Args),
+    /// Measure one aspect of the emulation's truth
+    Probe(probe::Args),
+    #[command(hide = true)]
+    Serve(commands::serve::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => commands::run::run(args),
+        Command::Up(args) => commands::up::run(args),
+        Command::Down(args) => commands::down::run(args),
+        Command::List(args) => commands::list::run(args),
+        Command::Exec(args) => commands::exec::run(args),
+        Command::Set(args) => commands::set::run(args),
+        Command::Stats(args) => commands::stats::run(args),
+        Command::Pcap(args) => commands::pcap::run(args),
+        Command::Show(args) => commands::show::run(args),
+        Command::Tool(args) => tool::run(args),
+        Command::Probe(args) => probe::run(args),
+        Command::Serve(args) => commands::serve::run(args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("thalweg lab: {error:#}");
+        ExitCode::FAILURE
+    })
+}

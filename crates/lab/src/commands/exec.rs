@@ -1,0 +1,23 @@
+//! `thalweg lab exec`: a command inside a host.
+
+use super::Which;
+use crate::shell;
+use anyhow::Result;
+use std::{ffi::OsString, process::ExitCode};
+
+/// Arguments of `thalweg lab exec`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// The host
+    host: String,
+    /// The command
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs it; its exit code becomes ours, 128 + n if signal n ended it.
+pub fn run(args: Args) -> Result<ExitCode> {
+    shell::exec::run(&args.which.socket()?, &args.host, &args.command)
+}

@@ -1,0 +1,78 @@
+//! The lab's own process, for `thalweg lab up` and the Rust API.
+
+use crate::shell::supervise::{Order, Standing, supervise};
+use anyhow::Result;
+use std::{
+    io::{self, BufRead, Read, Write},
+    path::PathBuf,
+    process::ExitCode,
+    thread,
+};
+use thalweg_lab::client::Started;
+
+/// Arguments of the hidden `serve`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run on after standard input ends, with the topology of this file
+    #[arg(long)]
+    detached: Option<PathBuf>,
+    /// The lab's name
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// Says on standard output that the network stands, then lives until told to end.
+///
+/// Attached, the topology is the first line of standard input, as a JSON
+/// string, and the end of standard input ends the lab.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let attached = args.detached.is_none();
+    let order = match order(&args) {
+        Ok(order) => order,
+        Err(e) => return failed(&e),
+    };
+    let served = supervise(
+        order,
+        true,
+        |lab| serve(lab, attached),
+        |error| {
+            let _reader_gone = say(&Started::Error(format!("{error:#}")));
+        },
+    );
+    served.or_else(|e| failed(&e))
+}
+
+fn failed(error: &anyhow::Error) -> Result<ExitCode> {
+    say(&Started::Error(format!("{error:#}")))?;
+    Ok(ExitCode::FAILURE)
+}
+
+fn order(args: &Args) -> Result<Order> {
+    let text = match &args.detached {
+        Some(path) => super::read_topology(path)?,
+        None => {
+            let mut line = String::new();
+            io::stdin().lock().read_line(&mut line)?;
+            serde_json::from_str(&line)?
+        }
+    };
+    Order::new(&text, args.name.as_deref())
+}
+
+fn say(started: &Started) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(started)?)?;
+    Ok(out.flush()?)
+}
+
+fn serve(lab: &Standing, attached: bool) -> Result<u8> {
+    say(&Started::Ready { socket: lab.socket.clone(), setup_s: lab.setup_s })?;
+    if attached {
+        let mut rest = Vec::new();
+        io::stdin().lock().read_to_end(&mut rest)?;
+        return Ok(0);
+    }
+    loop {
+        thread::park(); // until a client says stop, or a signal comes
+    }
+}

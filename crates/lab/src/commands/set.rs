@@ -1,0 +1,25 @@
+//! `thalweg lab set`: a link changes while packets flow.
+
+use super::Which;
+use anyhow::Result;
+use std::process::ExitCode;
+use thalweg_lab::topology::LinkChange;
+
+/// Arguments of `thalweg lab set`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// The link (both halves), or one half: `core.fwd`, `core.rev`
+    link: String,
+    /// rate=… delay=… loss=… queue=… reorder=… duplicate=… corrupt=… up | down
+    #[arg(required = true)]
+    changes: Vec<String>,
+}
+
+/// Makes the change.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let change = LinkChange::parse(&args.changes)?;
+    args.which.attach()?.set(&args.link, &change)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,65 @@
+//! `thalweg lab stats`: how honest the emulation is, and the truth about each link.
+
+use super::Which;
+use anyhow::Result;
+use std::process::ExitCode;
+use thalweg_lab::stats::Stats;
+
+/// Arguments of `thalweg lab stats`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// With --json: every link's record over time
+    #[arg(long, requires = "json")]
+    series: bool,
+    /// Start the windows of lateness and processor pressure anew
+    #[arg(long)]
+    reset: bool,
+}
+
+/// Prints it.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let lab = args.which.attach()?;
+    let stats = lab.stats(args.series)?;
+    if args.reset {
+        lab.reset_stats()?;
+    }
+    if args.json {
+        println!("{}", serde_json::to_string(&stats)?);
+    } else {
+        print(&stats);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(stats: &Stats) {
+    let l = &stats.lateness;
+    let mode = if stats.realtime { "real-time priority" } else { "ordinary priority" };
+    println!("{} hosts for {:.1} s, emulator at {mode}", stats.hosts, stats.elapsed_s);
+    println!(
+        "lateness  median {} µs, 99 % {} µs, 99.9 % {} µs, largest {} µs, of {} packets",
+        l.p50_us, l.p99_us, l.p999_us, l.max_us, l.n
+    );
+    if let Some(percent) = stats.cpu_pressure_percent {
+        println!("processor pressure  {percent:.1} %");
+    }
+    println!(
+        "{:<20} {:>12} {:>14} {:>11} {:>11} {:>11}",
+        "link", "packets", "bytes", "queue drops", "lost", "max queue B"
+    );
+    for link in &stats.links {
+        println!(
+            "{:<20} {:>12} {:>14} {:>11} {:>11} {:>11}",
+            link.name,
+            link.packets,
+            link.bytes,
+            link.queue_drops,
+            link.random_losses,
+            link.queue_max_bytes
+        );
+    }
+}

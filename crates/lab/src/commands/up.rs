@@ -1,0 +1,59 @@
+//! `thalweg lab up`: a network that goes on after the command.
+
+use anyhow::{Context, Result, bail};
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt,
+    path::PathBuf,
+    process::{Command, ExitCode, Stdio},
+};
+use thalweg_lab::{client::Started, discover};
+
+/// Arguments of `thalweg lab up`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The topology file
+    topology: PathBuf,
+    /// A name for it, for `--lab`
+    #[arg(long, default_value = "lab")]
+    name: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Starts it in the background and returns once it stands.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let topology = args
+        .topology
+        .canonicalize()
+        .with_context(|| format!("cannot read the topology {}", args.topology.display()))?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["serve", "--name", &args.name, "--detached"])
+        .arg(topology)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line)?;
+    }
+    match serde_json::from_str(&line).context("the lab ended before its network stood")? {
+        Started::Error(message) => bail!("{message}"),
+        Started::Ready { socket, setup_s } => {
+            let name = discover::name_of(&socket);
+            if args.json {
+                let object =
+                    serde_json::json!({"name": name, "socket": socket, "setup_s": setup_s});
+                println!("{object}");
+            } else {
+                println!(
+                    "{name} stands after {setup_s:.3} s; end it with `thalweg lab down {name}`"
+                );
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

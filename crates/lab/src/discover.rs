@@ -1,0 +1,115 @@
+//! Where running labs and the lab's program are found.
+
+use crate::client::LabError;
+use std::{
+    env, fs, io,
+    os::unix::{fs::DirBuilderExt, net::UnixStream},
+    path::{Path, PathBuf},
+};
+
+/// The variable that names a lab's socket to the programs inside it.
+pub const LAB_VARIABLE: &str = "THALWEG_LAB";
+/// The variable that names the lab's program, where it is not beside the caller's.
+pub const PROGRAM_VARIABLE: &str = "THALWEG_LAB_PROGRAM";
+
+/// The directory of this user's lab sockets; made, for the owner alone, if absent.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn runtime_dir() -> Result<PathBuf, LabError> {
+    let uid = rustix::process::getuid().as_raw();
+    let dir = match env::var_os("XDG_RUNTIME_DIR") {
+        Some(base) if Path::new(&base).is_dir() => PathBuf::from(base).join("thalweg-lab"),
+        _ => env::temp_dir().join(format!("thalweg-lab-{uid}")),
+    };
+    match fs::DirBuilder::new().mode(0o700).create(&dir) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(LabError::Directory(dir, e)),
+        _ => check_owner(dir, uid),
+    }
+}
+
+/// Refuses a directory that somebody else made first: they would own our sockets.
+fn check_owner(dir: PathBuf, uid: u32) -> Result<PathBuf, LabError> {
+    use std::os::unix::fs::MetadataExt;
+    let fail = |e| LabError::Directory(dir.clone(), e);
+    let meta = fs::symlink_metadata(&dir).map_err(fail)?;
+    // In a user namespace the owner shows as root.
+    if meta.is_dir() && (meta.uid() == uid || meta.uid() == 0) && meta.mode() & 0o077 == 0 {
+        return Ok(dir);
+    }
+    let why = "it belongs to somebody else or is open to others; remove it or set XDG_RUNTIME_DIR";
+    Err(fail(io::Error::new(io::ErrorKind::PermissionDenied, why)))
+}
+
+/// The sockets of all running labs of this user; those of dead ones are removed.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn running() -> Result<Vec<PathBuf>, LabError> {
+    let dir = runtime_dir()?;
+    let entries = fs::read_dir(&dir).map_err(|e| LabError::Directory(dir, e))?;
+    let mut sockets: Vec<_> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
+        .filter(|path| answers_or_removed(path))
+        .collect();
+    sockets.sort();
+    Ok(sockets)
+}
+
+fn answers_or_removed(path: &Path) -> bool {
+    match UnixStream::connect(path) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+            let _gone = fs::remove_file(path);
+            false
+        }
+        other => other.is_ok(),
+    }
+}
+
+/// The lab that is meant: by name or socket path, else by [`LAB_VARIABLE`], else the only one.
+///
+/// # Errors
+/// When there is none, or several and none was named.
+pub fn find(named: Option<&str>) -> Result<PathBuf, LabError> {
+    if let Some(name) = named {
+        let path = if name.contains('/') {
+            PathBuf::from(name)
+        } else {
+            runtime_dir()?.join(format!("{name}.sock"))
+        };
+        return if path.exists() { Ok(path) } else { Err(LabError::NotRunning(name.to_owned())) };
+    }
+    if let Some(path) = env::var_os(LAB_VARIABLE) {
+        return Ok(path.into());
+    }
+    let mut all = running()?;
+    match all.len() {
+        1 => Ok(all.remove(0)),
+        0 => Err(LabError::NoneRunning),
+        _ => Err(LabError::Several(all.iter().map(|p| name_of(p)).collect())),
+    }
+}
+
+/// A lab's name: its socket's without the ending.
+pub fn name_of(socket: &Path) -> String {
+    socket.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The lab's program: [`PROGRAM_VARIABLE`], else beside (or, for tests, above) the caller's.
+///
+/// # Errors
+/// When it is not there.
+pub fn program() -> Result<PathBuf, LabError> {
+    if let Some(path) = env::var_os(PROGRAM_VARIABLE) {
+        return Ok(path.into());
+    }
+    let here = env::current_exe().map_err(|_| LabError::NoProgram)?;
+    here.ancestors()
+        .skip(1)
+        .take(2)
+        .map(|dir| dir.join("thalweg-lab"))
+        .find(|path| path.is_file())
+        .ok_or(LabError::NoProgram)
+}

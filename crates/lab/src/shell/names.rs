@@ -1,0 +1,77 @@
+//! Names inside the lab: /etc/hosts and /etc/resolv.conf, mounted over the machine's.
+
+use anyhow::{Context, Result};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+use std::{fmt::Write, fs, net::IpAddr, path::Path, process};
+use thalweg_lab::topology::Resolved;
+
+/// Where every host's resolver listens, inside the host.
+pub const RESOLVER: &str = "127.0.0.53";
+
+/// Every name of the network with its addresses, IPv4 first.
+///
+/// A host's own name and its further names stand for its first interface,
+/// `NAME.wanK` for interface k.
+pub fn all(network: &Resolved) -> Vec<(String, Vec<IpAddr>)> {
+    let addresses = |interface: usize| {
+        let plan = &network.interfaces[interface];
+        vec![IpAddr::V4(plan.v4), IpAddr::V6(plan.v6)]
+    };
+    let mut names = Vec::new();
+    for host in &network.hosts {
+        let Some(first) = host.interfaces.first() else { continue };
+        for name in std::iter::once(&host.name).chain(&host.names) {
+            names.push((name.clone(), addresses(*first)));
+        }
+        for (k, interface) in host.interfaces.iter().enumerate() {
+            names.push((format!("{}.wan{k}", host.name), addresses(*interface)));
+        }
+    }
+    names
+}
+
+fn hosts_file(names: &[(String, Vec<IpAddr>)]) -> String {
+    let mut text = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
+    for (name, addresses) in names {
+        for address in addresses {
+            let _infallible = writeln!(text, "{address} {name}");
+        }
+    }
+    text
+}
+
+/// Cuts this mount namespace off from the machine's and mounts the lab's names and processes.
+///
+/// `scratch` holds the two files only until they are mounted.
+pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> {
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .context("cannot make the lab's mounts private")?;
+    mount_over(scratch, "/etc/hosts", &hosts_file(names))?;
+    mount_over(
+        scratch,
+        "/etc/resolv.conf",
+        &format!("nameserver {RESOLVER}\noptions timeout:1\n"),
+    )?;
+    // Some containers forbid a fresh /proc: `ps` then shows the machine's processes; nothing else hangs on it.
+    let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    if let Err(e) = mount("proc", "/proc", "proc", quiet, None) {
+        eprintln!("thalweg-lab: note: /proc stays the machine's own ({e})");
+    }
+    Ok(())
+}
+
+fn mount_over(scratch: &Path, target: &str, text: &str) -> Result<()> {
+    if !Path::new(target).exists() {
+        eprintln!(
+            "thalweg-lab: note: {target} is absent here, so programs that read it see no lab names"
+        );
+        return Ok(());
+    }
+    let leaf = target.rsplit('/').next().unwrap_or_default();
+    let file = scratch.join(format!("{leaf}.{}.{:?}", process::id(), std::time::Instant::now()));
+    fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    let mounted = mount_bind(&file, target).with_context(|| format!("mounting over {target}"));
+    // The mount keeps the file; without a name nothing is left behind even by kill -9.
+    fs::remove_file(&file)?;
+    mounted
+}

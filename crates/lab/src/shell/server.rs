@@ -1,0 +1,220 @@
+//! Answers the lab's clients over its socket: one request a connection.
+
+use super::{
+    engine::{Handle, Order, Report},
+    pcap,
+    pressure::Pressure,
+    supervise,
+};
+use anyhow::{Context, Result, anyhow};
+use std::{
+    fs::File,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    process,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, sync_channel},
+    },
+    thread,
+    time::Instant,
+};
+use thalweg_lab::{
+    protocol::{self, Description, Reply, Request},
+    stats::Stats,
+    topology::Resolved,
+};
+
+/// Connections at once: a thread each; beyond that a client is told to try again.
+const MAX_CLIENTS: usize = 256;
+
+/// What the clients ask about.
+pub struct Lab {
+    description: Description,
+    resolved: Resolved,
+    socket: std::path::PathBuf,
+    began: Instant,
+    outer: [OwnedFd; 2],
+    hosts: Vec<(String, [OwnedFd; 3])>,
+    engine: Handle,
+    pressure: Mutex<Pressure>,
+    clients: AtomicUsize,
+}
+
+impl Lab {
+    /// A lab that stands: its user and PID namespaces, each host's mount, net and UTS namespaces.
+    pub fn new(
+        order: supervise::Order,
+        setup_s: f64,
+        outer: [OwnedFd; 2],
+        hosts: Vec<(String, [OwnedFd; 3])>,
+        engine: Handle,
+    ) -> Self {
+        let description = describe(&order, setup_s);
+        Self {
+            description,
+            resolved: order.resolved,
+            socket: order.socket,
+            began: order.began,
+            outer,
+            hosts,
+            engine,
+            pressure: Mutex::new(Pressure::start()),
+            clients: AtomicUsize::new(0),
+        }
+    }
+
+    fn answer(&self, request: Request, stream: &UnixStream, fds: Vec<OwnedFd>) -> Result<Reply> {
+        match request {
+            Request::Describe => Ok(Reply::Description(self.description.clone())),
+            Request::Enter(host) => self.enter(&host, stream),
+            Request::Set { link, change } => {
+                let links = self.resolved.link_indices(&link)?;
+                let (done, changed) = sync_channel(1);
+                self.engine.send(Order::Set(links, change, done))?;
+                changed.recv().context("the emulator has stopped")?;
+                Ok(Reply::Done)
+            }
+            Request::Stats { series } => self.stats(series).map(|s| Reply::Stats(Box::new(s))),
+            Request::ResetStats => {
+                self.engine.send(Order::Reset)?;
+                *self.pressure.lock().unwrap_or_else(PoisonError::into_inner) = Pressure::start();
+                Ok(Reply::Done)
+            }
+            Request::Pcap(link) => self.capture(&link, stream, fds),
+            Request::Stop => Ok(Reply::Done),
+        }
+    }
+
+    /// Sends the namespaces of a host as user, pid, mount, net, UTS.
+    fn enter(&self, name: &str, stream: &UnixStream) -> Result<Reply> {
+        let (_, namespaces) = self
+            .hosts
+            .iter()
+            .find(|(host, _)| host == name)
+            .ok_or_else(|| anyhow!("no host `{name}`; there are: {}", self.host_names()))?;
+        let fds: Vec<_> = self.outer.iter().chain(namespaces).map(AsFd::as_fd).collect();
+        protocol::send(stream, &Reply::Namespaces, &fds)?;
+        Ok(Reply::Namespaces)
+    }
+
+    fn host_names(&self) -> String {
+        let names: Vec<_> = self.hosts.iter().map(|(name, _)| name.as_str()).collect();
+        names.join(", ")
+    }
+
+    fn report(&self) -> Result<Report> {
+        let (reply, answer) = sync_channel(1);
+        self.engine.send(Order::Report(reply))?;
+        answer.recv().context("the emulator has stopped")
+    }
+
+    fn stats(&self, series: bool) -> Result<Stats> {
+        let report = self.report()?;
+        let pressure = self.pressure.lock().unwrap_or_else(PoisonError::into_inner).percent();
+        let mut links = report.links;
+        if !series {
+            links.iter_mut().for_each(|link| link.bins.clear());
+        }
+        Ok(Stats {
+            elapsed_s: self.began.elapsed().as_secs_f64(),
+            setup_s: self.description.setup_s,
+            hosts: self.hosts.len(),
+            realtime: report.realtime,
+            emulator_cpu_s: report.cpu_s,
+            cpu_pressure_percent: pressure,
+            lateness: report.lateness,
+            no_route: report.no_route,
+            refused: report.refused,
+            links,
+        })
+    }
+
+    /// Says that the capture runs, then writes packets until the client hangs up.
+    fn capture(&self, link: &str, stream: &UnixStream, fds: Vec<OwnedFd>) -> Result<Reply> {
+        let links = self.resolved.link_indices(link)?;
+        let file = fds.into_iter().next().context("no file to write the capture to")?;
+        let (sink, records) = sync_channel(pcap::BACKLOG);
+        for link in links {
+            self.engine.send(Order::Tap(link, sink.clone()))?;
+        }
+        drop(sink);
+        protocol::send(stream, &Reply::Done, &[])?;
+        self.write_capture(file, records, stream.try_clone()?)?;
+        Ok(Reply::Done)
+    }
+
+    fn write_capture(
+        &self,
+        file: OwnedFd,
+        records: Receiver<pcap::Record>,
+        client: UnixStream,
+    ) -> Result<()> {
+        let (stop, stopped) = sync_channel::<()>(0);
+        thread::spawn(move || {
+            let _hung_up = protocol::receive::<Request>(&client);
+            drop(stop);
+        });
+        pcap::write(File::from(file), &records, &stopped)?;
+        Ok(())
+    }
+}
+
+fn describe(order: &supervise::Order, setup_s: f64) -> Description {
+    let network = &order.resolved;
+    let addresses = |host: &thalweg_lab::topology::HostPlan| {
+        let plans = host.interfaces.iter().map(|i| &network.interfaces[*i]);
+        plans.flat_map(|p| [p.v4.into(), p.v6.into()]).collect()
+    };
+    Description {
+        topology: order.topology.clone(),
+        setup_s,
+        hosts: network.hosts.iter().map(|h| (h.name.clone(), addresses(h))).collect(),
+        links: network.links.iter().map(|l| l.name.clone()).collect(),
+    }
+}
+
+/// Starts to answer; a thread a connection.
+pub fn start(lab: Lab) -> Result<()> {
+    let _stale = std::fs::remove_file(&lab.socket);
+    let listener = UnixListener::bind(&lab.socket)
+        .with_context(|| format!("cannot listen at {}", lab.socket.display()))?;
+    let lab = Arc::new(lab);
+    thread::Builder::new().name("clients".into()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let lab = Arc::clone(&lab);
+            thread::spawn(move || serve(&lab, &stream));
+        }
+    })?;
+    Ok(())
+}
+
+fn serve(lab: &Lab, stream: &UnixStream) {
+    let others = lab.clients.fetch_add(1, Ordering::SeqCst);
+    let result = if others < MAX_CLIENTS {
+        converse(lab, stream)
+    } else {
+        Err(anyhow!("the lab is busy with {others} clients; try again"))
+    };
+    if let Err(e) = result {
+        // The client may be gone; then nobody needs the answer.
+        let _gone = protocol::send(stream, &Reply::Error(format!("{e:#}")), &[]);
+    }
+    lab.clients.fetch_sub(1, Ordering::SeqCst);
+}
+
+fn converse(lab: &Lab, stream: &UnixStream) -> Result<()> {
+    let (request, fds) = protocol::receive::<Request>(stream)?;
+    let stop = matches!(request, Request::Stop);
+    match lab.answer(request, stream, fds)? {
+        Reply::Namespaces => {}
+        reply => protocol::send(stream, &reply, &[])?,
+    }
+    if stop {
+        process::exit(0);
+    }
+    Ok(())
+}

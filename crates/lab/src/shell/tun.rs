@@ -1,0 +1,51 @@
+//! TUN devices: where packets leave a host and come back into it.
+
+use super::sys;
+use rustix::fs::{Mode, OFlags, open};
+use std::{env, io, os::fd::OwnedFd};
+
+/// Names another device node, for tests of the rootless lab.
+const DEVICE_VARIABLE: &str = "THALWEG_TUN";
+
+/// Packets that the kernel keeps for the emulator between two of its turns.
+///
+/// At 1 Gbit/s of 1500-byte packets 2,000 are 24 ms, ten times its worst pause.
+pub const QUEUE_PACKETS: u32 = 2_000;
+
+fn device() -> String {
+    env::var(DEVICE_VARIABLE).unwrap_or_else(|_| "/dev/net/tun".into())
+}
+
+/// Opens the device node; a device is made of it by [`create`].
+///
+/// # Errors
+/// When it is absent or closed to this user; the message says what to do.
+pub fn open_device() -> anyhow::Result<OwnedFd> {
+    let path = device();
+    open(&path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map_err(|e| {
+        let hint = match io::Error::from(e).kind() {
+            io::ErrorKind::PermissionDenied => {
+                "hint: it is closed to this user. Either run as root, or open it once with \
+                 `sudo chmod 0666 /dev/net/tun` (the default of most distributions; it gives no \
+                 rights outside namespaces of one's own)"
+            }
+            io::ErrorKind::NotFound => {
+                "hint: `sudo modprobe tun`; in a container, pass the device in \
+                 (`--device /dev/net/tun`)"
+            }
+            _ => "hint: is the tun module usable on this machine?",
+        };
+        anyhow::anyhow!("cannot open {path}: {}\n{hint}", io::Error::from(e))
+    })
+}
+
+/// Makes the device `name` in this thread's network namespace.
+///
+/// # Errors
+/// When the name is taken or the namespace is not ours.
+pub fn create(name: &str) -> anyhow::Result<OwnedFd> {
+    let device = open_device()?;
+    sys::name_tun(&device, name)
+        .map_err(|e| anyhow::anyhow!("cannot make the network device {name}: {e}"))?;
+    Ok(device)
+}

@@ -1,0 +1,256 @@
+//! The life of a lab and of what runs in it: real namespaces, real processes.
+
+#![allow(clippy::unwrap_used)] // a test
+
+mod support;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::Path,
+    process::{Command, Stdio},
+};
+use support::{PROGRAM, lab, output, text, until};
+use thalweg_lab::topology::LinkChange;
+
+const PAIR: &str = r#"
+    [host.a]
+    [host.b]
+    names = ["www.example"]
+    [link.core]
+    rate = "100 Mbit/s"
+    delay = "1 ms"
+    [[path]]
+    from = "a"
+    to = "b"
+    links = ["core"]
+"#;
+
+/// Process ids of `sleep MARK`.
+fn sleepers(mark: &str) -> Vec<String> {
+    processes(|line| line.starts_with(&format!("sleep\0{mark}")))
+}
+
+/// Process ids whose command line holds `mark`.
+fn processes_with(mark: &str) -> Vec<String> {
+    processes(|line| line.contains(mark))
+}
+
+fn processes(wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let has_mark = |pid: &String| {
+        fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| wanted(&String::from_utf8_lossy(&line)))
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|e| e.file_name().into_string().ok());
+    pids.filter(|name| name.bytes().all(|b| b.is_ascii_digit())).filter(has_mark).collect()
+}
+
+/// Every network namespace that some process lives in.
+fn network_namespaces() -> BTreeSet<std::path::PathBuf> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|e| fs::read_link(e.path().join("ns/net")).ok()).collect()
+}
+
+/// A number of seconds nobody else sleeps: marks a process of this test.
+fn mark(salt: u32) -> String {
+    format!("{}.{salt}", 100_000 + std::process::id())
+}
+
+#[test]
+fn programs_see_their_host_and_its_names() {
+    let Some(lab) = lab(PAIR) else { return };
+    assert_eq!(text(&mut lab.command("a", "hostname")), "a");
+    let named = text(lab.command("a", "getent").args(["ahostsv4", "www.example"]));
+    assert!(named.starts_with("10.1.0.2"), "{named}");
+    let devices = text(lab.command("b", "cat").arg("/proc/net/dev"));
+    assert!(devices.contains("wan0") && !devices.contains("eth0"), "{devices}");
+    assert_eq!(lab.address("b").to_string(), "10.1.0.2");
+}
+
+#[test]
+fn input_output_and_exit_codes_pass_through() {
+    let Some(lab) = lab(PAIR) else { return };
+    let mut cat = lab.command("a", "cat");
+    let mut child = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"through").unwrap();
+    assert_eq!(child.wait_with_output().unwrap().stdout, b"through");
+    assert_eq!(output(lab.command("a", "sh").args(["-c", "exit 7"])).status.code(), Some(7));
+    let killed = output(lab.command("a", "sh").args(["-c", "kill -TERM $$"]));
+    assert_eq!(killed.status.code(), Some(128 + 15));
+    let absent = output(&mut lab.command("a", "no-such-program"));
+    assert_eq!(absent.status.code(), Some(127));
+    let words = String::from_utf8_lossy(&absent.stderr).into_owned();
+    assert!(words.contains("no-such-program") && words.contains("`a`"), "{words}");
+    let nowhere = output(&mut lab.command("c", "true"));
+    let words = String::from_utf8_lossy(&nowhere.stderr).into_owned();
+    assert!(words.contains("no host `c`; there are: a, b"), "{words}");
+}
+
+#[test]
+fn a_killed_command_takes_what_it_started_with_it() {
+    let Some(lab) = lab(PAIR) else { return };
+    let mark = mark(1);
+    let script = format!("setsid sleep {mark} & sleep {mark} & echo started; wait");
+    let mut child =
+        lab.command("a", "sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    until("both sleepers run", || sleepers(&mark).len() >= 2);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("no sleeper is left", || sleepers(&mark).is_empty());
+}
+
+#[test]
+fn a_daemon_outlives_the_command_that_started_it_but_not_the_lab() {
+    let Some(lab) = lab(PAIR) else { return };
+    let mark = mark(2);
+    let script = format!("setsid sleep {mark} >/dev/null 2>&1 </dev/null &");
+    assert!(output(lab.command("a", "sh").args(["-c", &script])).status.success());
+    until("the daemon runs", || !sleepers(&mark).is_empty());
+    drop(lab);
+    until("the daemon is gone", || processes_with(&mark).is_empty());
+}
+
+#[test]
+fn nothing_is_left_after_kill_9() {
+    let Some(lab) = lab(PAIR) else { return };
+    let before: BTreeSet<_> = network_namespaces();
+    let mark = mark(3);
+    let mut sleeper = lab.command("a", "sleep").arg(&mark).spawn().unwrap();
+    until("the sleeper runs", || !sleepers(&mark).is_empty());
+    let inside = network_namespaces();
+    assert!(inside.difference(&before).count() > 0, "the sleeper has no namespace of its own");
+    let process = lab.process_id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-9", &process]).status().unwrap().success());
+    assert_eq!(sleeper.wait().unwrap().code(), Some(128 + 9));
+    until("no process of the lab is left", || processes_with(&mark).is_empty());
+    until("no namespace of the lab is left", || {
+        network_namespaces().is_disjoint(&inside.difference(&before).cloned().collect())
+    });
+}
+
+#[test]
+fn links_change_while_packets_flow() {
+    let Some(lab) = lab(PAIR) else { return };
+    let ping = |count: &str| {
+        let address = lab.address("b").to_string();
+        output(lab.command("a", "bash").args([
+            "-c",
+            &format!("for i in $(seq {count}); do echo x > /dev/udp/{address}/9; done"),
+        ]))
+    };
+    assert!(ping("3").status.success());
+    let down = LinkChange::parse(&["down".to_owned()]).unwrap();
+    lab.set("core", &down).unwrap();
+    ping("2");
+    until("two packets fell into the gap", || {
+        lab.stats(false).unwrap().link("core.fwd").unwrap().down_drops >= 2
+    });
+    let before = lab.stats(false).unwrap().link("core.fwd").unwrap().packets;
+    lab.set("core", &LinkChange::parse(&["up".to_owned()]).unwrap()).unwrap();
+    ping("3");
+    until("packets flow again", || {
+        lab.stats(false).unwrap().link("core.fwd").unwrap().packets >= before + 3
+    });
+    let error = lab.set("cor", &down).unwrap_err().to_string();
+    assert!(error.contains("core"), "{error}");
+}
+
+#[test]
+fn run_gives_the_commands_exit_code_and_ends_all() {
+    if !support::possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let topology = scratch.path().join("pair.toml");
+    fs::write(&topology, PAIR).unwrap();
+    let mark = mark(4);
+    let script = format!(
+        "{PROGRAM} exec a -- sh -c 'setsid sleep {mark} >/dev/null 2>&1 & hostname'; exit 5"
+    );
+    let mut run = Command::new(PROGRAM);
+    let out = output(run.arg("run").arg(&topology).args(["--", "sh", "-c", &script]));
+    assert_eq!(out.status.code(), Some(5), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(out.stdout, b"a\n");
+    until("the command's daemon is gone", || sleepers(&mark).is_empty());
+}
+
+#[test]
+fn terminating_run_ends_its_command() {
+    if !support::possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let topology = scratch.path().join("pair.toml");
+    fs::write(&topology, PAIR).unwrap();
+    let mark = mark(5);
+    let mut run = Command::new(PROGRAM);
+    run.arg("run").arg(&topology).args(["--", "sleep", &mark]);
+    let mut child = run.spawn().unwrap();
+    until("the command runs", || !sleepers(&mark).is_empty());
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let status = child.wait().unwrap();
+    assert!(!status.success() && status.signal().is_none(), "{status}");
+    until("the command is gone", || sleepers(&mark).is_empty());
+}
+
+#[test]
+fn an_ordinary_user_can_run_a_lab_where_the_device_is_open() {
+    if !support::possible() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: already an ordinary user; the other tests show the same");
+        return;
+    }
+    let scratch = tempfile::tempdir_in("/tmp").unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    let made = Command::new("mknod").arg(at("tun")).args(["-m", "666", "c", "10", "200"]).status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this machine lets nobody make a device node");
+        return;
+    }
+    fs::copy(PROGRAM, at("thalweg-lab")).unwrap();
+    fs::write(at("pair.toml"), PAIR).unwrap();
+    open_to_all(scratch.path());
+    let mut run = Command::new(at("thalweg-lab"));
+    run.uid(65_534).gid(65_534).env_remove("XDG_RUNTIME_DIR").current_dir(scratch.path());
+    run.env("TMPDIR", scratch.path()).env("THALWEG_TUN", at("tun"));
+    run.args(["run", "pair.toml", "--host", "a", "--"]);
+    let script = "hostname; getent ahostsv4 b; id -u";
+    let out = output(run.args(["sh", "-c", script]));
+    let words = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(words.starts_with("a\n10.1.0.2"), "{words}");
+}
+
+fn open_to_all(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+#[test]
+fn a_closed_device_is_explained() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root to become another user");
+        return;
+    }
+    let scratch = tempfile::tempdir_in("/tmp").unwrap();
+    fs::copy(PROGRAM, scratch.path().join("thalweg-lab")).unwrap();
+    fs::write(scratch.path().join("pair.toml"), PAIR).unwrap();
+    fs::write(scratch.path().join("closed"), "").unwrap();
+    Command::new("chmod").arg("0600").arg(scratch.path().join("closed")).status().unwrap();
+    open_to_all(scratch.path());
+    let mut run = Command::new(scratch.path().join("thalweg-lab"));
+    run.uid(65_534).gid(65_534).env_remove("XDG_RUNTIME_DIR").current_dir(scratch.path());
+    run.env("TMPDIR", scratch.path()).env("THALWEG_TUN", scratch.path().join("closed"));
+    let out = output(run.args(["run", "pair.toml", "--", "true"]));
+    let words = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(words.contains("chmod 0666 /dev/net/tun"), "{words}");
+}

@@ -1,0 +1,48 @@
+//! What the lab's tests share: a lab where one is possible, and waiting for a condition.
+
+#![allow(dead_code, clippy::unwrap_used)] // each test file uses its part; tests may panic
+
+use std::{
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+use thalweg_lab::{client::Lab, topology::Topology};
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg-lab");
+
+/// Whether this machine lets us make a lab; says why not.
+pub fn possible() -> bool {
+    let open = std::fs::File::options().read(true).write(true).open("/dev/net/tun");
+    if let Err(e) = &open {
+        eprintln!("skipped: no lab here, /dev/net/tun: {e}");
+    }
+    open.is_ok()
+}
+
+/// A running lab, or `None` where none is possible.
+pub fn lab(topology: &str) -> Option<Lab> {
+    let topology = Topology::from_toml(topology).unwrap();
+    possible().then(|| Lab::start(&topology).unwrap_or_else(|e| panic!("the lab: {e}")))
+}
+
+/// The command's output, whatever its exit code.
+pub fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+/// What a command that succeeds prints, trimmed.
+pub fn text(command: &mut Command) -> String {
+    let out = output(command);
+    assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).trim().to_owned()
+}
+
+/// Polls until `condition` holds; fails after half a minute.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
