@@ -1,1 +1,270 @@
-//! Bytes by purpose.
+//! Bytes by purpose: what may still be sent or fetched, and what was.
+//!
+//! Whoever moves bytes that a user, a peer or an operator may want to bound
+//! asks here *before* it moves them: the prober, the duplicates of a bond or of
+//! path selection, a relay's quotas.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::IpAddr,
+    num::NonZeroU32,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use thalweg_units::{ByteSize, NodeId};
+use thiserror::Error;
+
+/// What bytes are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Purpose {
+    /// What the user wants moved, once.
+    Data,
+    /// Measurement alone.
+    Probe,
+    /// Data that is moved a second time: samples not used, hedges, repairs.
+    Duplicate,
+}
+
+/// Whom bytes are exchanged with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PeerKey {
+    /// A node of the mesh.
+    Node(NodeId),
+    /// A host that is known by its address alone.
+    Address(IpAddr),
+}
+
+/// What a limit or a count is about; `None` stands for all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope {
+    /// The interface's kernel index.
+    pub interface: Option<NonZeroU32>,
+    /// The peer.
+    pub peer: Option<PeerKey>,
+    /// The purpose.
+    pub purpose: Option<Purpose>,
+}
+
+impl Scope {
+    /// All bytes.
+    pub const ALL: Self = Self { interface: None, peer: None, purpose: None };
+
+    /// All bytes for one purpose.
+    pub const fn purpose(purpose: Purpose) -> Self {
+        Self { purpose: Some(purpose), ..Self::ALL }
+    }
+
+    /// The scopes that a movement in this one counts to: each part itself or all.
+    fn covering(self) -> impl Iterator<Item = Self> {
+        (0..8u8).map(move |general| Self {
+            interface: self.interface.filter(|_| general & 1 == 0),
+            peer: self.peer.filter(|_| general & 2 == 0),
+            purpose: self.purpose.filter(|_| general & 4 == 0),
+        })
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.purpose {
+            Some(purpose) => write!(f, "{purpose:?}")?,
+            None => f.write_str("All")?,
+        }
+        f.write_str(" bytes")?;
+        if let Some(interface) = self.interface {
+            write!(f, " on interface {interface}")?;
+        }
+        match self.peer {
+            Some(PeerKey::Node(id)) => write!(f, " with node {id}"),
+            Some(PeerKey::Address(ip)) => write!(f, " with {ip}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A limit would be passed; nothing was spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{scope} are limited to {limit}; {spent} are spent and {asked} more were asked for")]
+pub struct OverBudget {
+    /// Whose limit.
+    pub scope: Scope,
+    /// The limit.
+    pub limit: ByteSize,
+    /// What is spent of it.
+    pub spent: ByteSize,
+    /// What was asked for.
+    pub asked: ByteSize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    spent: ByteSize,
+    limit: Option<ByteSize>,
+}
+
+/// The most accounts: 300 peers by 8 interfaces by 3 purposes, with all their sums,
+/// are below 16,000. What comes on top counts to the sums over all peers alone.
+const MAX_ACCOUNTS: usize = 16_384;
+
+/// Counts and limits of bytes, shared by all threads of a process.
+///
+/// Every movement counts to its exact scope and to all the wider ones, so that
+/// a limit may be put on any of them. Counts only grow; a period's limit (bytes
+/// per day) is renewed by its owner with [`Budget::renew`].
+#[derive(Debug, Default)]
+pub struct Budget {
+    accounts: Mutex<BTreeMap<Scope, Account>>,
+}
+
+impl Budget {
+    /// Without limits and with nothing spent.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets or lifts the limit of a scope; what is spent already counts.
+    pub fn set_limit(&self, scope: Scope, limit: Option<ByteSize>) {
+        self.lock().entry(scope).or_default().limit = limit;
+    }
+
+    /// Starts a new period for a scope: its count returns to zero, its limit stays.
+    pub fn renew(&self, scope: Scope) {
+        if let Some(account) = self.lock().get_mut(&scope) {
+            account.spent = ByteSize::ZERO;
+        }
+    }
+
+    /// Spends `size`, unless a limit of this scope or of a wider one would be passed.
+    ///
+    /// All or nothing, also between threads.
+    ///
+    /// # Errors
+    /// [`OverBudget`] with one of the limits; nothing is spent.
+    pub fn try_spend(&self, scope: Scope, size: ByteSize) -> Result<(), OverBudget> {
+        let mut accounts = self.lock();
+        for scope in scope.covering() {
+            let Account { spent, limit } = accounts.get(&scope).copied().unwrap_or_default();
+            if let Some(limit) = limit.filter(|limit| spent + size > *limit) {
+                return Err(OverBudget { scope, limit, spent, asked: size });
+            }
+        }
+        spend(&mut accounts, scope, size);
+        Ok(())
+    }
+
+    /// Counts bytes that have been moved already, limits or no limits.
+    ///
+    /// For what cannot be known before: the next [`Budget::try_spend`] sees it.
+    pub fn charge(&self, scope: Scope, size: ByteSize) {
+        spend(&mut self.lock(), scope, size);
+    }
+
+    /// What was spent in a scope.
+    pub fn spent(&self, scope: Scope) -> ByteSize {
+        self.lock().get(&scope).copied().unwrap_or_default().spent
+    }
+
+    /// A thread that panicked in here left whole counts: each is one addition.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Scope, Account>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn spend(accounts: &mut BTreeMap<Scope, Account>, scope: Scope, size: ByteSize) {
+    // A scope without a peer, say, covers itself twice: count it once.
+    let mut scopes: Vec<_> = scope.covering().collect();
+    scopes.sort_unstable();
+    scopes.dedup();
+    for scope in scopes {
+        if accounts.len() < MAX_ACCOUNTS || accounts.contains_key(&scope) || scope.peer.is_none() {
+            accounts.entry(scope).or_default().spent += size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{net::Ipv4Addr, sync::Arc, thread};
+
+    const fn bytes(n: u64) -> ByteSize {
+        ByteSize::from_bytes(n)
+    }
+
+    fn scope(interface: u32, peer: u8, purpose: Purpose) -> Scope {
+        Scope {
+            interface: NonZeroU32::new(interface),
+            peer: Some(PeerKey::Address(Ipv4Addr::new(10, 0, 0, peer).into())),
+            purpose: Some(purpose),
+        }
+    }
+
+    #[test]
+    fn a_movement_counts_to_its_scope_and_to_all_wider_ones_once() {
+        let budget = Budget::new();
+        budget.charge(scope(1, 1, Purpose::Data), bytes(10));
+        budget.charge(scope(2, 1, Purpose::Probe), bytes(5));
+        budget.charge(Scope::purpose(Purpose::Probe), bytes(1));
+        let peer = Scope { interface: None, purpose: None, ..scope(1, 1, Purpose::Data) };
+        assert_eq!(budget.spent(Scope::ALL), bytes(16));
+        assert_eq!(budget.spent(peer), bytes(15));
+        assert_eq!(budget.spent(Scope::purpose(Purpose::Probe)), bytes(6));
+        assert_eq!(budget.spent(scope(2, 1, Purpose::Probe)), bytes(5));
+        assert_eq!(budget.spent(scope(1, 2, Purpose::Data)), ByteSize::ZERO);
+    }
+
+    #[test]
+    fn a_limit_anywhere_above_stops_it_and_nothing_is_spent() {
+        let budget = Budget::new();
+        budget.set_limit(Scope::purpose(Purpose::Probe), Some(bytes(100)));
+        assert_eq!(budget.try_spend(scope(1, 1, Purpose::Probe), bytes(60)), Ok(()));
+        let over = budget.try_spend(scope(2, 2, Purpose::Probe), bytes(41)).unwrap_err();
+        assert_eq!((over.spent, over.limit), (bytes(60), bytes(100)));
+        assert_eq!(budget.spent(scope(2, 2, Purpose::Probe)), ByteSize::ZERO);
+        assert_eq!(budget.try_spend(scope(2, 2, Purpose::Probe), bytes(40)), Ok(()));
+        assert_eq!(budget.try_spend(scope(2, 2, Purpose::Data), bytes(1_000_000)), Ok(()));
+        assert!(over.to_string().starts_with("Probe bytes are limited to 100 B"), "{over}");
+    }
+
+    #[test]
+    fn charges_pass_a_limit_and_a_new_period_starts_at_zero() {
+        let budget = Budget::new();
+        budget.set_limit(Scope::ALL, Some(bytes(10)));
+        budget.charge(Scope::ALL, bytes(25));
+        assert!(budget.try_spend(Scope::ALL, bytes(1)).is_err());
+        budget.renew(Scope::ALL);
+        assert_eq!(budget.try_spend(Scope::ALL, bytes(10)), Ok(()));
+        assert!(budget.try_spend(Scope::ALL, bytes(1)).is_err());
+        budget.set_limit(Scope::ALL, None);
+        assert_eq!(budget.try_spend(Scope::ALL, bytes(1)), Ok(()));
+    }
+
+    #[test]
+    fn threads_together_spend_exactly_the_limit() {
+        let budget = Arc::new(Budget::new());
+        budget.set_limit(Scope::ALL, Some(bytes(1000)));
+        let spender = |peer| {
+            let budget = Arc::clone(&budget);
+            thread::spawn(move || {
+                let one = || budget.try_spend(scope(1, peer, Purpose::Data), bytes(7)).is_ok();
+                (0..100).filter(|_| one()).count()
+            })
+        };
+        let threads: Vec<_> = (0..4).map(spender).collect();
+        let granted: usize = threads.into_iter().map(|t| t.join().unwrap()).sum();
+        // 1000 / 7 = 142 whole spendings.
+        assert_eq!(granted, 142);
+        assert_eq!(budget.spent(Scope::ALL), bytes(994));
+    }
+
+    #[test]
+    fn a_flood_of_peers_stays_bounded_and_counted_in_sum() {
+        let budget = Budget::new();
+        for peer in 0..20_000u32 {
+            let peer = Some(PeerKey::Address(Ipv4Addr::from(peer).into()));
+            budget.charge(Scope { peer, ..Scope::ALL }, bytes(1));
+        }
+        assert_eq!(budget.spent(Scope::ALL), bytes(20_000));
+        assert_eq!(budget.lock().len(), MAX_ACCOUNTS);
+    }
+}

@@ -6,8 +6,13 @@
 //! `tests/arbitrary.rs`, which also says how to fuzz for longer).
 
 mod destination;
+mod reader;
 
 pub mod content_range;
+pub mod manifest;
+pub mod signed;
 pub mod socks5;
 
-pub use destination::{Destination, DestinationError, Host};
+pub use destination::{Destination, DestinationError, Host, MAX_NAME};
+pub use manifest::{Manifest, ManifestBuilder, ObjectId};
+pub use signed::{DecodeError, Signable, Signature, Signed, SignedError, Signer, Verifier};
