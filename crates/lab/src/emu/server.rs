@@ -12,7 +12,7 @@ pub(super) struct Server {
     /// Bits per second, > 0; `None`: no limit.
     rate: Option<u64>,
     free_at: u64,
-    /// Work not yet in `free_at`, in byte·SCALE/rate units, less than `rate`.
+    /// What the last division left over: `carry / rate` nanoseconds, below 1.
     carry: u64,
 }
 

@@ -20,6 +20,9 @@ mod spec;
 mod steps;
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 pub use change::LinkChange;
 pub(crate) use classes::{CROSS, OTHER};
 pub use classes::{ClassPlan, ClassSpec, Protocol};

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// Seed of every random draw; default 1. TOML holds it up to 2^63 − 1.
+    /// Seed of every random draw; default 1.
     #[serde(default = "default_seed")]
     pub seed: u64,
     /// Congestion control of all routes; absent: the kernel's.

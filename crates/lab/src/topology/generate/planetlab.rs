@@ -12,9 +12,9 @@
 //!   two hosts' last miles. Inflation is log-normal (median 1.25, σ 0.2); a tenth
 //!   of the pairs go a further 1.4 to 2.2 times as far, by policy, so that the
 //!   triangle inequality does not hold. A last mile is log-normal (median 1 ms, σ 0.7).
-//! - Rate of an ordered pair: log-normal (median 16 Mbit/s, σ 1.2), 0.5 to 200 Mbit/s.
-//! - Access of a host: half have 100 Mbit/s both ways; the rest log-uniform
-//!   from 8 to 100 Mbit/s down, and a half to all of that up.
+//! - Rate of an ordered pair: log-normal (median 13 Mbit/s, σ 1.25), 0.5 to 200 Mbit/s.
+//! - Access of a host: seven of eight have 100 Mbit/s both ways; the rest log-uniform
+//!   from 10 to 100 Mbit/s down, and a half to all of that up.
 //! - Loss of an ordered pair: none for three quarters, else log-uniform from
 //!   0.001 % to 0.3 %.
 //!
@@ -82,10 +82,10 @@ fn region(mut u: f64) -> [f64; 2] {
 }
 
 fn access(draws: &mut Draws, scale: f64) -> LinkSpec {
-    let (down, up) = if draws.chance(0.5) {
+    let (down, up) = if draws.chance(0.875) {
         (100.0, 100.0)
     } else {
-        let down = log_uniform(draws, 8.0, 100.0);
+        let down = log_uniform(draws, 10.0, 100.0);
         (down, down * draws.between(0.5, 1.0))
     };
     let spec = |mbps: f64| LinkSpec { rate: Some(kbps(mbps * scale)), ..LinkSpec::default() };
@@ -107,7 +107,7 @@ fn rtt_ms(seed: u64, i: usize, j: usize, hosts: &[Host]) -> f64 {
 }
 
 fn rate(draws: &mut Draws, scale: f64) -> Rate {
-    kbps(draws.lognormal(16.0, 1.2).clamp(0.5, 200.0) * scale)
+    kbps(draws.lognormal(13.0, 1.25).clamp(0.5, 200.0) * scale)
 }
 
 fn loss(draws: &mut Draws) -> Loss {
