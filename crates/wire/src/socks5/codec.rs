@@ -101,13 +101,12 @@ fn raw_host(host: &[u8], kind: u8) -> RawHost<'_> {
 /// that no rule about addresses can be passed by spelling one as a name.
 ///
 /// # Errors
-/// [`Socks5Error`]; for `Command` and `AddressType` the RFC has a reply.
+/// [`Socks5Error`]; for `Command` and `AddressType` the RFC has a reply. An
+/// unknown command is told once the whole request is there: a relay that
+/// answers and closes with bytes unread would reset its own answer.
 pub fn decode_request(bytes: &[u8]) -> Result<Decoded<Request>, Socks5Error> {
-    let command = match versioned(bytes)? {
-        Ok([_, 1]) => Command::Connect,
-        Ok([_, 2]) => Command::Bind,
-        Ok([_, 3]) => Command::UdpAssociate,
-        Ok([_, other]) => return Err(Socks5Error::Command(other)),
+    let code = match versioned(bytes)? {
+        Ok([_, code]) => code,
         // Five bytes are in every request.
         Err(_) => return Ok(Decoded::Needs(5 - bytes.len())),
     };
@@ -118,6 +117,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<Decoded<Request>, Socks5Error> {
         Decoded::Message(tail, end) => (tail, end),
         Decoded::Needs(n) => return Ok(Decoded::Needs(n)),
     };
+    let command = command(code)?;
     let host = match host {
         RawHost::Ip(ip) => Host::Ip(ip),
         RawHost::Name(name) => name_host(name)?,
@@ -126,6 +126,15 @@ pub fn decode_request(bytes: &[u8]) -> Result<Decoded<Request>, Socks5Error> {
         return Err(Socks5Error::Port);
     }
     Ok(Decoded::Message(Request { command, destination: Destination { host, port } }, end))
+}
+
+fn command(code: u8) -> Result<Command, Socks5Error> {
+    match code {
+        1 => Ok(Command::Connect),
+        2 => Ok(Command::Bind),
+        3 => Ok(Command::UdpAssociate),
+        other => Err(Socks5Error::Command(other)),
+    }
 }
 
 fn name_host(name: &[u8]) -> Result<Host, Socks5Error> {

@@ -1,0 +1,134 @@
+//! No bytes make a decoder panic, loop, or hold more memory than they warrant.
+//!
+//! `cargo test -p thalweg-wire` replays `corpus/`, then tries arbitrary and
+//! mutated bytes. For longer: `PROPTEST_CASES=1000000 cargo test --release -p
+//! thalweg-wire --test arbitrary`; the seed of a failure is printed and kept
+//! beside this file. A new find goes to `corpus/` as a file of its own.
+
+#![expect(clippy::disallowed_methods, reason = "the corpus is files; the crate itself reads none")]
+
+use proptest::prelude::*;
+use std::{fs, path::Path, str};
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Destination, Manifest, Signable, Signature, Signed, Verifier,
+    content_range::{ContentRange, RequestRange},
+    socks5::{self, Decoded, Socks5Error},
+};
+
+struct Believer;
+
+impl Verifier for Believer {
+    fn verify(&self, _: &NodeId, _: &[u8], _: &Signature) -> bool {
+        true
+    }
+}
+
+/// What must hold of every SOCKS5 decoder, on any bytes.
+fn socks5_holds<T>(bytes: &[u8], decode: fn(&[u8]) -> Result<Decoded<T>, Socks5Error>) {
+    match decode(bytes) {
+        Ok(Decoded::Message(_, length)) => assert!(length > 0 && length <= bytes.len()),
+        // Never more than the longest message in all, so a reader's buffer is bounded.
+        Ok(Decoded::Needs(n)) => assert!(n > 0 && bytes.len() + n <= socks5::MAX_MESSAGE),
+        Err(_) => {}
+    }
+}
+
+/// Whatever decodes also encodes, to the same bytes: nothing has two forms.
+fn manifest_holds(bytes: &[u8]) {
+    let Ok(manifest) = Manifest::decode(bytes) else { return };
+    let mut again = Vec::new();
+    manifest.encode(&mut again);
+    assert_eq!(again, bytes);
+    assert!(manifest.chunks() * 32 < bytes.len());
+}
+
+fn text_holds(text: &str) {
+    if let Ok(to) = text.parse::<Destination>() {
+        assert_eq!(to.to_string().parse(), Ok(to));
+    }
+    if let Ok(range) = text.parse::<ContentRange>() {
+        assert_eq!(range.to_string().parse(), Ok(range));
+    }
+    if let Ok(range) = text.parse::<RequestRange>() {
+        assert_eq!(range.to_string().parse(), Ok(range));
+        let inside = range.within(1000).is_none_or(|r| r.last() < 1000);
+        assert!(inside, "{text}");
+    }
+}
+
+fn all_hold(bytes: &[u8]) {
+    socks5_holds(bytes, socks5::decode_methods);
+    socks5_holds(bytes, socks5::decode_method);
+    socks5_holds(bytes, socks5::decode_request);
+    socks5_holds(bytes, socks5::decode_reply);
+    manifest_holds(bytes);
+    if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
+        assert_eq!(signed.encode(), bytes);
+    }
+    if let Ok(text) = str::from_utf8(bytes) {
+        text_holds(text);
+    }
+}
+
+fn corpus() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let entries = fs::read_dir(folder).expect("corpus/ is there");
+    let read = |e: std::io::Result<fs::DirEntry>| {
+        let path = e.expect("corpus/ can be listed").path();
+        (path.display().to_string(), fs::read(path).expect("its files can be read"))
+    };
+    entries.map(read).collect()
+}
+
+#[test]
+fn the_corpus_is_replayed() {
+    let corpus = corpus();
+    assert!(corpus.len() >= 20, "only {} files in corpus/", corpus.len());
+    for (name, bytes) in corpus {
+        let held = std::panic::catch_unwind(|| all_hold(&bytes));
+        assert!(held.is_ok(), "{name}");
+        // And every truncation of it.
+        (0..bytes.len().min(512)).for_each(|n| all_hold(&bytes[..n]));
+    }
+}
+
+/// A file of the corpus with a few bytes changed, cut or doubled.
+fn mutated() -> impl Strategy<Value = Vec<u8>> {
+    let files: Vec<_> = corpus().into_iter().map(|(_, bytes)| bytes).collect();
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..6);
+    (prop::sample::select(files), edits).prop_map(|(mut bytes, edits)| {
+        for (at, value, kind) in edits {
+            if bytes.is_empty() {
+                bytes.push(value);
+            }
+            let at = at.index(bytes.len());
+            match kind {
+                0 => bytes[at] = value,
+                1 => bytes.truncate(at),
+                _ => bytes.insert(at, value),
+            }
+        }
+        bytes
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        all_hold(&bytes);
+    }
+
+    #[test]
+    fn nearly_right_bytes_are_survived(bytes in mutated()) {
+        all_hold(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_text_is_survived(text in ".{0,80}", numbers in "[bytes=0-9/*: .-]{0,60}") {
+        text_holds(&text);
+        text_holds(&numbers);
+    }
+}
