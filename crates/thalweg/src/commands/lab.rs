@@ -13,6 +13,9 @@ use std::process::{Command, ExitCode};
 /// The program that every subcommand but `check` is handed to.
 const LAB_PROGRAM: &str = "thalweg-lab";
 
+/// The experiment that measures the lab.
+const FIDELITY: &str = "lab-fidelity";
+
 /// Arguments of `thalweg lab`.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
@@ -80,6 +83,7 @@ fn check(args: &[OsString]) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2)));
         }
     };
-    let _ = (args.json, args.full);
-    anyhow::bail!("`lab check` needs the lab-fidelity experiment, which is not built yet")
+    let plan = thalweg_experiment::library::find(FIDELITY)?;
+    let code = thalweg_experiment::run_embedded(&plan.text, !args.full, args.json)?;
+    Ok(ExitCode::from(code))
 }

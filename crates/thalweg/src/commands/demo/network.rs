@@ -108,7 +108,8 @@ pub fn topology() -> Result<Topology, TopologyError> {
 /// What the links let through from the server to the client, directly or by a relay:
 /// the narrowest link of all.
 pub fn physical_limit(network: &Resolved, relay: Option<&str>) -> Option<Rate> {
-    let leg = |from: &str, to: &str| network.physical_limit(from, to);
+    let interface = |host| network.interface_named(host).ok();
+    let leg = |from, to| network.physical_limit(interface(from)?, interface(to)?);
     match relay {
         None => leg(SERVER, CLIENT),
         Some(relay) => Some(leg(SERVER, relay)?.min(leg(relay, CLIENT)?)),

@@ -5,7 +5,6 @@ use super::network::SERVER;
 use super::process::{Running, TICK};
 use super::scratch::Scratch;
 use anyhow::{Context, bail};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use thalweg_lab::client::Lab;
@@ -91,7 +90,7 @@ impl Relay {
     ) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut command = lab.command(host, own);
-        let listen = SocketAddr::new(lab.address(host), RELAY_PORT).to_string();
+        let listen = format!("[::]:{RELAY_PORT}");
         command.args(["relay", "--json", "--listen", &listen]);
         for network in LAB_ADDRESSES {
             command.args(["--allow-from", network, "--allow-to", network]);

@@ -1,0 +1,144 @@
+//! The command line as users meet it: help, wrong arguments, what goes where.
+//!
+//! The texts are snapshots in `snapshots/`; after a wanted change,
+//! `INSTA_UPDATE=always cargo test -p thalweg --test cli` writes them anew.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Every command with a help text of its own.
+const COMMANDS: &[&[&str]] = &[
+    &[],
+    &["get"],
+    &["relay"],
+    &["experiment"],
+    &["experiment", "list"],
+    &["experiment", "run"],
+    &["demo"],
+    &["lab", "check"],
+    &["lab"],
+    &["lab", "run"],
+    &["lab", "up"],
+    &["lab", "down"],
+    &["lab", "list"],
+    &["lab", "exec"],
+    &["lab", "set"],
+    &["lab", "stats"],
+    &["lab", "pcap"],
+    &["lab", "show"],
+];
+
+/// What users get wrong, one a line.
+const MISTAKES: &[&str] = &[
+    "gett",
+    "get",
+    "get not-a-url",
+    "get https://example.org/file",
+    "get http://example.org/file --via relay",
+    "get http://example.org/file --via relay:99999",
+    "relay --listen nowhere",
+    "relay --listen 0.0.0.0:0",
+    "relay --listen 127.0.0.1:0 --allow-to 10.0.0.0/99",
+    "lab run",
+    "lab run missing.toml -- true",
+    "lab set core rate=fast",
+    "lab check --fast",
+    "experiment run no-such-experiment",
+    "demo --size 40",
+];
+
+#[test]
+fn help_of_every_command() {
+    for command in COMMANDS {
+        let output = thalweg(command.iter().copied().chain(["--help"]));
+        assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+        assert!(output.stderr.is_empty(), "{command:?}: help belongs on stdout");
+        let name = format!("help {}", command.join(" ")).trim().replace(' ', "-");
+        insta::assert_snapshot!(name, text(&output.stdout));
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let mut all = String::new();
+    for line in MISTAKES {
+        let output = thalweg(line.split(' '));
+        assert!(!output.status.success(), "{line}: succeeds");
+        assert!(output.stdout.is_empty(), "{line}: errors belong on stderr");
+        let code = output.status.code().expect("it ends by itself");
+        all += &format!("$ thalweg {line}\n{}exit {code}\n\n", text(&output.stderr));
+    }
+    insta::assert_snapshot!("mistakes", all);
+}
+
+#[test]
+fn colours_need_a_terminal() {
+    for line in ["--help", "gett", "get not-a-url"] {
+        let output = thalweg(line.split(' '));
+        let all = text(&output.stdout) + &text(&output.stderr);
+        assert!(!all.contains('\u{1b}'), "{line}: escape sequences in {all:?}");
+    }
+}
+
+#[test]
+fn experiment_list_shows_every_plan() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["experiment", "list"])
+        .current_dir(&root)
+        .output()
+        .expect("thalweg starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let listed = text(&output.stdout);
+    let plans = std::fs::read_dir(root.join("experiments")).expect("the experiments");
+    let names = plans.filter_map(|plan| {
+        Some(plan.ok()?.file_name().to_str()?.strip_suffix(".toml")?.to_owned())
+    });
+    let names: Vec<String> = names.collect();
+    assert!(!names.is_empty(), "no experiment at all");
+    for name in names {
+        assert!(listed.contains(&name), "{name} is not in:\n{listed}");
+    }
+}
+
+#[test]
+fn a_lab_command_without_a_lab_says_how_to_start_one() {
+    let runtime = tempfile::tempdir().expect("a directory");
+    let output = command(["lab", "stats"])
+        .env("XDG_RUNTIME_DIR", runtime.path())
+        .env("THALWEG_LAB", "no-such-lab")
+        .output()
+        .expect("thalweg starts");
+    assert!(!output.status.success());
+    let message = text(&output.stderr);
+    assert!(message.contains("no-such-lab"), "{message}");
+    assert!(message.contains("thalweg lab"), "{message}");
+}
+
+#[test]
+fn a_missing_lab_program_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let alone = directory.path().join("thalweg");
+    std::fs::copy(env!("CARGO_BIN_EXE_thalweg"), &alone).expect("a copy");
+    let output =
+        Command::new(alone).args(["lab", "list"]).env("PATH", "").output().expect("thalweg starts");
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("thalweg-lab"), "{}", text(&output.stderr));
+}
+
+fn thalweg<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Output {
+    command(arguments).output().expect("thalweg starts")
+}
+
+fn command<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_thalweg"));
+    let lab = program.with_file_name("thalweg-lab");
+    assert!(lab.exists(), "{} is missing: cargo build --workspace --bins", lab.display());
+    let mut command = Command::new(program);
+    command.args(arguments).env("COLUMNS", "100").env_remove("THALWEG_LAB");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
