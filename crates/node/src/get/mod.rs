@@ -1,1 +1,340 @@
 //! One object to one file, over several paths.
+//!
+//! The way of a byte: [`net::Dialer`](thalweg_net::Dialer) → `http` (one
+//! connection per path) → `worker` (one task per path; checks every answer
+//! against the pinned object) → `ranged` (one task; does what
+//! [`Selection`](thalweg_plan::selection::Selection) says) →
+//! [`part::Writer`](crate::part::Writer) → disk.
+//!
+//! 1. **Discovery**: all paths ask for one byte at once. The first 206 pins the
+//!    object: {final URL, length, strong entity tag else modification date}.
+//! 2. **Sampling and completion** (UKAIRO §3.2.1) of the bytes that are missing.
+//!    A segment is taken only with status 206, the exact Content-Range and the
+//!    pinned validator; `If-Match` has the server check, too.
+//! 3. **Publication**: digest, sync, rename.
+//!
+//! If the server says that the object changed, all is discarded and begun anew,
+//! once. A path that speaks of another object is dropped and named.
+
+mod discovery;
+mod error;
+mod http;
+mod meter;
+mod paths;
+mod ranged;
+mod resource;
+mod url;
+mod whole;
+mod worker;
+
+pub use error::{GetError, GetFailed, PathError};
+pub use paths::Candidate;
+pub use url::{HttpUrl, UrlError};
+
+use crate::{
+    budget::Budget,
+    job::{Event, EventSink, Job, Kind},
+    part::{Batch, Digest, Part, PartError, PartKey, Writer},
+};
+use discovery::{Discovery, Found, Trust};
+use hyper::HeaderMap;
+use paths::Paths;
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use thalweg_net::Dialer;
+use thalweg_plan::selection::Config;
+use thalweg_units::{ByteSize, Rate};
+use tokio::{sync::watch, task::spawn_blocking, time::Instant};
+use worker::Shared;
+
+/// What is to be downloaded, to where, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The URL.
+    pub url: HttpUrl,
+    /// The file to make; an existing one is replaced, at the very end.
+    pub target: PathBuf,
+    /// The paths to try, at least one; the direct one first if it is among them.
+    pub paths: Vec<Candidate>,
+    /// Further request fields.
+    pub fields: HeaderMap,
+    /// What the whole file must hash to.
+    pub digests: Vec<Digest>,
+    /// How a path is selected.
+    pub selection: Config,
+    /// How connections are made.
+    pub dialer: Dialer,
+    /// When bytes are made durable.
+    pub batch: Batch,
+    /// Is charged with the bytes that come, useful or not.
+    pub budget: Arc<Budget>,
+    /// How long a path may take until its first answer. 30 s suits servers
+    /// that fetch from tape or another server first.
+    pub patience: Duration,
+}
+
+/// How a download went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The file, under its final name.
+    pub target: PathBuf,
+    /// Its length.
+    pub length: ByteSize,
+    /// Bytes that came over the network in this session.
+    pub fetched: ByteSize,
+    /// Of these, bytes beyond what was missing when it started.
+    pub duplicate: ByteSize,
+    /// From start to publication.
+    pub took: Duration,
+    /// What the direct path reached in sampling.
+    pub direct_estimate: Option<Rate>,
+}
+
+impl Outcome {
+    /// Fetched bytes over the whole time.
+    pub fn rate(&self) -> Rate {
+        Rate::over(self.fetched, self.took)
+    }
+
+    /// How many times the direct path's sampled rate the download reached.
+    pub fn gain(&self) -> Option<f64> {
+        let direct = self.direct_estimate.filter(|r| *r > Rate::ZERO)?;
+        Some(self.rate().as_bps() as f64 / direct.as_bps() as f64)
+    }
+
+    fn event(&self) -> Event {
+        Event::Finished {
+            target: self.target.display().to_string(),
+            bytes: self.length.as_bytes(),
+            fetched_bytes: self.fetched.as_bytes(),
+            duplicate_bytes: self.duplicate.as_bytes(),
+            seconds: self.took.as_secs_f64(),
+            rate_bps: self.rate().as_bps(),
+            direct_estimate_bps: self.direct_estimate.map(Rate::as_bps),
+            gain: self.gain(),
+        }
+    }
+}
+
+/// A wish to end, from elsewhere: set to `true`. What is there is then kept.
+#[derive(Clone, Debug)]
+pub struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// The wish, and the hand that makes it.
+    pub fn new() -> (watch::Sender<bool>, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (sender, Self(receiver))
+    }
+
+    async fn requested(&mut self) {
+        if self.0.wait_for(|stop| *stop).await.is_err() {
+            // Nobody is left who could wish it.
+            std::future::pending().await
+        }
+    }
+}
+
+/// Reads a user's header `NAME: VALUE` into `fields`.
+///
+/// # Errors
+/// [`GetError::Header`] if it is not HTTP, or says which bytes are wanted.
+pub fn add_field(fields: &mut HeaderMap, text: &str) -> Result<(), GetError> {
+    let (name, value) =
+        http::user_header(text).map_err(|why| GetError::Header(text.to_owned(), why))?;
+    fields.append(name, value);
+    Ok(())
+}
+
+/// Downloads one object to one file. See the [module](self).
+///
+/// What happens is told to `sink`; the last event is `finished` or `failed`.
+///
+/// # Errors
+/// [`GetFailed`] with what was kept. The target then is what it was before.
+pub async fn get(
+    request: Request,
+    sink: &dyn EventSink,
+    mut stop: Stop,
+) -> Result<Outcome, GetFailed> {
+    let mut run = Run::new(&request, sink);
+    match run.until_done(&mut stop).await {
+        Ok(()) => {
+            let outcome = run.outcome();
+            sink.event(&outcome.event());
+            Ok(outcome)
+        }
+        Err(error) => {
+            let kept = ByteSize::from_bytes(run.kept);
+            let (why, kept_bytes) = (error.to_string(), run.kept);
+            sink.event(&Event::Failed { why, kept_bytes });
+            Err(GetFailed { error, kept })
+        }
+    }
+}
+
+/// Why an attempt ended without the file.
+enum Halt {
+    /// For good.
+    Failed(GetError),
+    /// The object is another one now.
+    Changed(String),
+    /// A relay pinned an object that the direct path does not know.
+    TrustDirect,
+}
+
+impl Halt {
+    fn paths(failures: Vec<(String, PathError)>) -> Self {
+        Self::Failed(GetError::Paths(failures))
+    }
+}
+
+/// One call of [`get`]: what outlives its attempts.
+struct Run<'a> {
+    request: &'a Request,
+    sink: &'a dyn EventSink,
+    started: Instant,
+    /// Bytes that were there at the start.
+    resumed: Option<u64>,
+    fetched: u64,
+    kept: u64,
+    direct_estimate: Option<Rate>,
+    published: Option<(PathBuf, u64)>,
+}
+
+impl<'a> Run<'a> {
+    fn new(request: &'a Request, sink: &'a dyn EventSink) -> Self {
+        Self {
+            request,
+            sink,
+            started: Instant::now(),
+            resumed: None,
+            fetched: 0,
+            kept: 0,
+            direct_estimate: None,
+            published: None,
+        }
+    }
+
+    /// Attempts, with at most one restart for either reason.
+    async fn until_done(&mut self, stop: &mut Stop) -> Result<(), GetError> {
+        let (mut trust, mut changed) = (Trust::First, false);
+        loop {
+            let why = match self.attempt(trust, stop).await {
+                Ok(()) => return Ok(()),
+                Err(Halt::Failed(error)) => return Err(error),
+                Err(Halt::Changed(why)) if changed => return Err(GetError::KeepsChanging(why)),
+                Err(Halt::Changed(why)) => {
+                    changed = true;
+                    why
+                }
+                Err(Halt::TrustDirect) if trust == Trust::Direct => {
+                    let why = "the paths disagree about it".to_owned();
+                    return Err(GetError::KeepsChanging(why));
+                }
+                Err(Halt::TrustDirect) => {
+                    trust = Trust::Direct;
+                    "a relay spoke of another file than the direct path does".to_owned()
+                }
+            };
+            self.sink.event(&Event::Restarted { why });
+        }
+    }
+
+    async fn attempt(&mut self, trust: Trust, stop: &mut Stop) -> Result<(), Halt> {
+        let shared = Arc::new(Shared {
+            dialer: self.request.dialer.clone(),
+            url: self.request.url.clone(),
+            fields: self.request.fields.clone(),
+            patience: self.request.patience,
+        });
+        let mut paths = Paths::start(shared, &self.request.paths);
+        let mut discovery = Discovery::new(&paths, trust, !self.request.digests.is_empty());
+        let found = tokio::select! {
+            found = discovery.run(&mut paths, self.sink) => found?,
+            () = stop.requested() => return Err(Halt::Failed(GetError::Interrupted)),
+        };
+        match found {
+            Found::Ranged(by, resource) => {
+                ranged::download(self, paths, by, resource, discovery, stop).await
+            }
+            Found::Whole(by, whole, body) => {
+                let path = self.request.paths[by.0 as usize].clone();
+                // The other paths' bodies and connections go with these.
+                drop((discovery, paths));
+                whole::download(self, path, whole, body, stop).await
+            }
+        }
+    }
+
+    async fn open_part(&mut self, key: PartKey) -> Result<Part, Halt> {
+        let (target, batch) = (self.request.target.clone(), self.request.batch);
+        let shown = target.display().to_string();
+        let job = Job::begin(Kind::Get, self.request.url.to_string(), shown);
+        let part = blocking(move || Part::open(&target, key, job, batch)).await?;
+        self.resumed.get_or_insert(part.resumed());
+        self.kept = part.durable();
+        Ok(part)
+    }
+
+    fn started(&self, part: &Part, url: String, total_bytes: Option<u64>) {
+        let job = part.job().id;
+        let target = self.request.target.display().to_string();
+        let paths = self.request.paths.iter().map(|p| p.name.clone()).collect();
+        self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
+        if part.resumed() > 0 {
+            self.sink.event(&Event::Resumed { bytes: part.resumed() });
+        }
+    }
+
+    /// Makes durable what is there.
+    async fn close(&mut self, mut part: Part) -> Result<(), Halt> {
+        self.kept = blocking(move || {
+            part.checkpoint()?;
+            let kept = part.durable();
+            part.close().map(|()| kept)
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Waits for the writer; its failure comes before any other.
+    async fn finish(&mut self, writer: Writer) -> Result<Part, Halt> {
+        let (part, durable) = writer.finish().await;
+        self.kept = durable;
+        part.map_err(|e| Halt::Failed(e.into()))
+    }
+
+    async fn publish(&mut self, part: Part, length: u64) -> Result<(), Halt> {
+        let published = blocking(move || part.publish(length)).await;
+        if let Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) = published {
+            self.kept = 0;
+        }
+        let target = published?;
+        self.published = Some((target, length));
+        Ok(())
+    }
+
+    fn outcome(&self) -> Outcome {
+        let (target, length) = self.published.clone().unwrap_or_default();
+        let needed = length.saturating_sub(self.resumed.unwrap_or(0));
+        Outcome {
+            target,
+            length: ByteSize::from_bytes(length),
+            fetched: ByteSize::from_bytes(self.fetched),
+            duplicate: ByteSize::from_bytes(self.fetched.saturating_sub(needed)),
+            took: self.started.elapsed(),
+            direct_estimate: self.direct_estimate,
+        }
+    }
+}
+
+/// Work on the disk, off the network's threads.
+async fn blocking<T, F>(work: F) -> Result<T, Halt>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, PartError> + Send + 'static,
+{
+    let done = spawn_blocking(work).await;
+    let done = done.map_err(|e| Halt::Failed(GetError::System(std::io::Error::other(e))))?;
+    done.map_err(|e| Halt::Failed(e.into()))
+}

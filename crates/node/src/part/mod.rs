@@ -195,16 +195,6 @@ impl Part {
         self.present.missing(self.key.length().unwrap_or(0))
     }
 
-    /// Discards everything and starts again under another key, still locked.
-    ///
-    /// # Errors
-    /// As [`Part::open`].
-    pub fn restart(&mut self, key: PartKey) -> Result<(), PartError> {
-        self.key = key;
-        self.start_over()?;
-        self.make_room()
-    }
-
     /// Writes `data` at `offset`, and makes a checkpoint when the batch is full.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ impl Ranges {
         let touched = &self.0[from..to];
         let start = touched.first().map_or(new.start, |r| r.start.min(new.start));
         let end = touched.last().map_or(new.end, |r| r.end.max(new.end));
-        self.0.splice(from..to, [start..end]);
+        self.0.splice(from..to, std::iter::once(start..end));
     }
 
     /// The bytes of `0..length` that are not in the set, ascending.

@@ -69,16 +69,16 @@ impl Writer {
         self.durable.load(Ordering::Relaxed)
     }
 
-    /// Waits until all is written and gives the part back.
-    ///
-    /// # Errors
-    /// The first failure; the part was then checkpointed as far as possible and closed.
-    pub async fn finish(self) -> Result<Part, PartError> {
+    /// Waits until all is written and gives the part back, or the first
+    /// failure; the part was then checkpointed as far as possible and closed.
+    /// Beside it, the bytes that would survive a crash.
+    pub async fn finish(self) -> (Result<Part, PartError>, u64) {
         drop(self.orders);
-        self.result.await.unwrap_or_else(|_| {
+        let part = self.result.await.unwrap_or_else(|_| {
             let source = io::Error::other("the writer thread died");
             Err(PartError::Io { what: "write", path: std::path::PathBuf::new(), source })
-        })
+        });
+        (part, self.durable.load(Ordering::Relaxed))
     }
 }
 

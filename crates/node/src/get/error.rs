@@ -1,0 +1,146 @@
+//! Why a path or a whole download failed.
+
+use super::UrlError;
+use crate::part::PartError;
+use hyper::StatusCode;
+use std::{ops::Range, time::Duration};
+use thalweg_net::DialError;
+use thalweg_plan::selection::Failure;
+use thalweg_units::{ByteSize, format_duration};
+use thiserror::Error;
+
+/// Why one path is not used any more.
+#[derive(Debug, Error)]
+pub enum PathError {
+    /// No connection.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// The connection broke, or what came over it is not HTTP.
+    #[error("the connection broke: {0}")]
+    Http(#[source] hyper::Error),
+    /// The answer ended before the bytes that it promised.
+    #[error("the answer ended {0} early")]
+    Early(ByteSize),
+    /// More bytes than the answer promised.
+    #[error("the answer is longer than it said")]
+    TooLong,
+    /// Nothing came.
+    #[error("no byte came for {}", format_duration(*.0))]
+    Silent(Duration),
+    /// A status that ends it.
+    #[error("the server answered {0}")]
+    Status(StatusCode),
+    /// More than ten redirects.
+    #[error("the server redirected more than {0} times")]
+    TooManyRedirects(usize),
+    /// A redirect to where we cannot go.
+    #[error("the server redirected: {0}")]
+    Redirect(#[source] UrlError),
+    /// The whole object instead of a range, after ranges were offered.
+    #[error("the server sent the whole file instead of a range")]
+    NotPartial,
+    /// A coding nobody asked for; ranges of it are other bytes.
+    #[error("the server sent it compressed ({0}), though asked not to")]
+    Compressed(String),
+    /// No `Content-Range` that can be read.
+    #[error("the Content-Range field is missing or cannot be read: `{0}`")]
+    ContentRange(String),
+    /// Another range than asked for.
+    #[error("asked for bytes {} to {}, the answer says `{got}`", .asked.start, .asked.end - 1)]
+    Range {
+        /// What was asked for, end exclusive.
+        asked: Range<u64>,
+        /// The field.
+        got: String,
+    },
+    /// Length fields that contradict each other.
+    #[error("the answer should hold {expected} bytes and says {got}")]
+    Length {
+        /// By the range.
+        expected: u64,
+        /// By `Content-Length`.
+        got: u64,
+    },
+    /// A web page in place of the file: a login page on the way, most likely.
+    #[error("a web page came instead of the file; is there a login page in between?")]
+    Page,
+    /// Neither a length nor chunks.
+    #[error("the answer does not mark its end, so a cut file would look complete")]
+    NoEnd,
+    /// The object is another one now.
+    #[error("the file changed on the server ({0})")]
+    Changed(&'static str),
+    /// Another object than on the other paths.
+    #[error("it leads to another file: {0}")]
+    Disagrees(String),
+    /// Without a validator, bytes of two paths cannot be told to be of one file.
+    #[error("the server names no version of the file, so only one path is used")]
+    NoValidator,
+    /// It only sends the whole file, and nobody confirms it.
+    #[error("only this relay answered, and only with a whole file that nothing confirms")]
+    Unconfirmed,
+}
+
+impl PathError {
+    /// What this means for the choice of paths: whether it may be tried again.
+    pub(super) fn failure(&self) -> Failure {
+        match self {
+            Self::Http(_) | Self::Early(_) => Failure::Broken,
+            Self::Silent(_) => Failure::Stalled,
+            _ => Failure::Refused,
+        }
+    }
+}
+
+/// Why a download failed. The messages say what to try.
+#[derive(Debug, Error)]
+pub enum GetError {
+    /// The URL cannot be fetched.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// A header that `get` must set itself, or that is not HTTP.
+    #[error("the header `{0}` cannot be sent: {1}")]
+    Header(String, &'static str),
+    /// The file cannot be made.
+    #[error(transparent)]
+    Part(#[from] PartError),
+    /// No path delivers: each with its reason.
+    #[error("{}", paths_failed(.0))]
+    Paths(Vec<(String, PathError)>),
+    /// It changed again after the one restart.
+    #[error("the file on the server keeps changing ({0}); try again when it is at rest")]
+    KeepsChanging(String),
+    /// The caller's wish.
+    #[error("interrupted")]
+    Interrupted,
+    /// A thread could not be started, or died.
+    #[error("the system refused: {0}")]
+    System(#[source] std::io::Error),
+}
+
+/// One line if all say the same, else a line per path.
+fn paths_failed(paths: &[(String, PathError)]) -> String {
+    let texts: Vec<String> = paths.iter().map(|(_, e)| e.to_string()).collect();
+    match &texts[..] {
+        [] => "no path".to_owned(),
+        [first, others @ ..] if others.iter().all(|t| t == first) => {
+            let where_ = if others.is_empty() { "" } else { " (on every path)" };
+            format!("{first}{where_}")
+        }
+        _ => {
+            let lines = paths.iter().map(|(name, e)| format!("\n  {name}: {e}"));
+            format!("no path delivers the file:{}", lines.collect::<String>())
+        }
+    }
+}
+
+/// A download that failed, and what was kept of it.
+#[derive(Debug, Error)]
+#[error("{error}")]
+pub struct GetFailed {
+    /// Why.
+    #[source]
+    pub error: GetError,
+    /// Bytes that the same call can take over later.
+    pub kept: ByteSize,
+}

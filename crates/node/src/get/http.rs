@@ -1,0 +1,175 @@
+//! One HTTP/1.1 connection by one route, and the requests on it.
+//!
+//! No pool: a pool would hide which path bytes come by.
+
+use super::{HttpUrl, PathError, resource::Resource};
+use crate::part::Validator;
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::{
+    HeaderMap, Request, Response,
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+    header::{self, HeaderName, HeaderValue},
+};
+use hyper_util::rt::TokioIo;
+use std::ops::Range;
+use thalweg_net::{Dialer, Route};
+use thalweg_wire::content_range::{ByteRange, RequestRange};
+use tokio::task::AbortHandle;
+
+/// What we call ourselves to servers.
+const USER_AGENT: &str = concat!("thalweg/", env!("CARGO_PKG_VERSION"));
+
+/// Closes the connection when dropped, also in the middle of an answer.
+pub(super) struct Connection {
+    send: SendRequest<Empty<Bytes>>,
+    driver: AbortHandle,
+}
+
+impl Connection {
+    /// Dials the server of `url` by `route`.
+    pub(super) async fn open(
+        dialer: &Dialer,
+        route: &Route,
+        url: &HttpUrl,
+    ) -> Result<Self, PathError> {
+        let stream = dialer.dial(route, url.destination()).await?;
+        let (send, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(PathError::Http)?;
+        // Its failures come out of the answer that they spoil.
+        let driver = tokio::spawn(async move { _ = connection.await }).abort_handle();
+        Ok(Self { send, driver })
+    }
+
+    /// False once the server has closed it.
+    pub(super) fn is_open(&self) -> bool {
+        !self.send.is_closed()
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    pub(super) async fn ask(
+        &mut self,
+        request: Request<Empty<Bytes>>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        self.send.ready().await?;
+        self.send.send_request(request).await
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// A `GET` of some bytes of `url`, with the user's `extra` fields.
+fn range_request(url: &HttpUrl, range: Range<u64>, extra: &HeaderMap) -> Request<Empty<Bytes>> {
+    let mut request = Request::new(Empty::new());
+    // A target in origin form always reads as a URI: it came out of one.
+    *request.uri_mut() = url.target().parse().unwrap_or_default();
+    let fields = request.headers_mut();
+    set(fields, header::HOST, &url.host_field());
+    set(fields, header::USER_AGENT, USER_AGENT);
+    set(fields, header::ACCEPT, "*/*");
+    set(fields, header::ACCEPT_ENCODING, "identity");
+    if let Some(range) = ByteRange::from_half_open(range) {
+        set(fields, header::RANGE, &RequestRange::Bytes(range).to_string());
+    }
+    for (name, value) in extra {
+        fields.insert(name, value.clone());
+    }
+    request
+}
+
+/// The first request on a path: for one byte.
+pub(super) fn probe_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<Bytes>> {
+    range_request(url, 0..1, extra)
+}
+
+/// A request for `range` of exactly this version of the object.
+///
+/// `If-Match`, not `If-Range`: some servers answer the latter with 200 and
+/// another version, which had to be thrown away (RFC 9110 §13.1.1, §13.1.4).
+pub(super) fn segment_request(
+    resource: &Resource,
+    range: Range<u64>,
+    extra: &HeaderMap,
+) -> Request<Empty<Bytes>> {
+    let mut request = range_request(&resource.url, range, extra);
+    match &resource.validator {
+        Some(Validator::Etag(tag)) => set(request.headers_mut(), header::IF_MATCH, tag),
+        Some(Validator::LastModified(date)) => {
+            set(request.headers_mut(), header::IF_UNMODIFIED_SINCE, date);
+        }
+        None => {}
+    }
+    request
+}
+
+fn set(fields: &mut HeaderMap, name: HeaderName, value: &str) {
+    // Hosts are checked, validators came out of a field: always valid.
+    if let Ok(value) = HeaderValue::from_str(value) {
+        fields.insert(name, value);
+    }
+}
+
+/// The user's header `NAME: VALUE`.
+///
+/// # Errors
+/// Why it cannot be sent: not HTTP, or a field that says which bytes are
+/// wanted and how they are framed.
+pub(super) fn user_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let (name, value) = text.split_once(':').ok_or("there is no `:` after its name")?;
+    let name: HeaderName = name.trim().parse().map_err(|_| "its name is not HTTP")?;
+    let value: HeaderValue = value.trim().parse().map_err(|_| "its value is not HTTP")?;
+    const OURS: [&str; 12] = [
+        "range",
+        "if-match",
+        "if-none-match",
+        "if-range",
+        "if-modified-since",
+        "if-unmodified-since",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "transfer-encoding",
+        "te",
+        "upgrade",
+    ];
+    if OURS.contains(&name.as_str()) { Err("`get` sets it itself") } else { Ok((name, value)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_request_names_its_version() {
+        let url = HttpUrl::parse("http://www.example:81/a?b").unwrap();
+        let mut resource =
+            Resource { url, length: 100, validator: Some(Validator::Etag("\"1\"".into())) };
+        let request = segment_request(&resource, 5..10, &HeaderMap::new());
+        let field = |r: &Request<_>, name: &str| {
+            r.headers().get(name).map(|v| v.to_str().unwrap().to_owned())
+        };
+        assert_eq!(request.uri(), "/a?b");
+        assert_eq!(field(&request, "host").unwrap(), "www.example:81");
+        assert_eq!(field(&request, "range").unwrap(), "bytes=5-9");
+        assert_eq!(field(&request, "if-match").unwrap(), "\"1\"");
+        assert_eq!(field(&request, "accept-encoding").unwrap(), "identity");
+        resource.validator = Some(Validator::LastModified("then".into()));
+        let request = segment_request(&resource, 5..10, &HeaderMap::new());
+        assert_eq!(field(&request, "if-unmodified-since").unwrap(), "then");
+        assert_eq!(field(&request, "if-match"), None);
+    }
+
+    #[test]
+    fn users_set_no_field_that_says_which_bytes() {
+        assert!(user_header("Authorization: Bearer x").is_ok());
+        for bad in ["Range: bytes=0-1", "accept-encoding: gzip", "no colon", "a b: c", "a: \u{7f}"]
+        {
+            assert!(user_header(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What a server says about the object, and whether a segment belongs to it.
+//!
+//! Everything here looks at response heads alone; no I/O.
+
+use super::{HttpUrl, PathError};
+use crate::part::Validator;
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{
+        CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName,
+        LAST_MODIFIED, LOCATION, TRANSFER_ENCODING,
+    },
+    http::response::Parts,
+};
+use std::ops::Range;
+use thalweg_wire::content_range::{ByteRange, ContentRange};
+
+/// The object that is fetched: what every segment must agree with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resource {
+    /// The final URL, after redirects.
+    pub(super) url: HttpUrl,
+    /// Its complete length in bytes.
+    pub(super) length: u64,
+    pub(super) validator: Option<Validator>,
+}
+
+/// An object that the server only sends whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Whole {
+    pub(super) url: HttpUrl,
+    /// Its length, if the server says so; otherwise it ends with its last chunk.
+    pub(super) length: Option<u64>,
+    pub(super) validator: Option<Validator>,
+}
+
+/// What the first request on a path was answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Ranges can be had.
+    Ranged(Resource),
+    /// Ranges are ignored (case 1); the body of this very answer is the object.
+    Whole(Whole),
+    /// To be asked elsewhere.
+    Redirect(HttpUrl),
+}
+
+/// Reads the answer to `Range: bytes=0-0` at `url`.
+///
+/// # Errors
+/// [`PathError`] for everything that is no usable answer: other statuses, a
+/// coding we did not ask for (case 9), lengths that disagree (case 5), a web
+/// page where something else was promised (case 8), a body without an end mark.
+pub(super) fn read_answer(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
+    if head.status.is_redirection() && head.status != StatusCode::NOT_MODIFIED {
+        return redirect(head, url);
+    }
+    match head.status {
+        StatusCode::PARTIAL_CONTENT => {
+            refuse_coding(&head.headers)?;
+            let first = ByteRange::from_half_open(0..1);
+            match content_range(&head.headers)? {
+                ContentRange::Bytes { range, complete: Some(length) } if Some(range) == first => {
+                    check_length(&head.headers, 1)?;
+                    Ok(ranged(head, url, length))
+                }
+                other => Err(PathError::Range { asked: 0..1, got: other.to_string() }),
+            }
+        }
+        // The one way to say that there is not even a first byte.
+        StatusCode::RANGE_NOT_SATISFIABLE => match content_range(&head.headers)? {
+            ContentRange::Unsatisfied { complete: 0 } => Ok(ranged(head, url, 0)),
+            other => Err(PathError::Range { asked: 0..1, got: other.to_string() }),
+        },
+        StatusCode::OK => whole(head, url).map(Answer::Whole),
+        status => Err(PathError::Status(status)),
+    }
+}
+
+fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
+    let validator = validator(&head.headers);
+    Answer::Ranged(Resource { url: url.clone(), length, validator })
+}
+
+fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
+    let location = one(&head.headers, &LOCATION).ok_or(PathError::Status(head.status))?;
+    url.join(location).map(Answer::Redirect).map_err(PathError::Redirect)
+}
+
+fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
+    refuse_coding(&head.headers)?;
+    let html = one(&head.headers, &CONTENT_TYPE)
+        .is_some_and(|t| t.trim_start().to_ascii_lowercase().starts_with("text/html"));
+    if html && url.promises_no_page() {
+        return Err(PathError::Page);
+    }
+    let length = length(&head.headers)?;
+    let chunked = one(&head.headers, &TRANSFER_ENCODING)
+        .is_some_and(|t| t.trim().to_ascii_lowercase().ends_with("chunked"));
+    if length.is_none() && !chunked {
+        return Err(PathError::NoEnd);
+    }
+    Ok(Whole { url: url.clone(), length, validator: validator(&head.headers) })
+}
+
+/// Whether the answer to a request for `asked` holds exactly these bytes of `resource`.
+///
+/// # Errors
+/// [`PathError::Changed`] if the server has another object now, otherwise why
+/// the answer is no good.
+pub(super) fn check_segment(
+    head: &Parts,
+    asked: Range<u64>,
+    resource: &Resource,
+) -> Result<(), PathError> {
+    match head.status {
+        StatusCode::PARTIAL_CONTENT => {}
+        StatusCode::PRECONDITION_FAILED => return Err(PathError::Changed("status 412")),
+        StatusCode::RANGE_NOT_SATISFIABLE => return Err(PathError::Changed("it is shorter")),
+        StatusCode::OK => return Err(PathError::NotPartial),
+        status => return Err(PathError::Status(status)),
+    }
+    refuse_coding(&head.headers)?;
+    let got = content_range(&head.headers)?;
+    match got {
+        ContentRange::Bytes { complete: Some(n), .. } if n != resource.length => {
+            return Err(PathError::Changed("its length is another"));
+        }
+        ContentRange::Bytes { range, complete: Some(_) }
+            if Some(range) == ByteRange::from_half_open(asked.clone()) => {}
+        other => return Err(PathError::Range { asked, got: other.to_string() }),
+    }
+    check_length(&head.headers, asked.end - asked.start)?;
+    let same = match &resource.validator {
+        None => true,
+        Some(Validator::Etag(tag)) => one(&head.headers, &ETAG) == Some(tag.as_str()),
+        Some(Validator::LastModified(date)) => {
+            one(&head.headers, &LAST_MODIFIED) == Some(date.as_str())
+        }
+    };
+    if same { Ok(()) } else { Err(PathError::Changed("its validator is another")) }
+}
+
+/// A strong entity tag, else the modification date (RFC 9110 §8.8).
+fn validator(headers: &HeaderMap) -> Option<Validator> {
+    let strong = |t: &&str| t.len() >= 2 && t.starts_with('"') && t.ends_with('"');
+    let tag = one(headers, &ETAG).filter(strong).map(|t| Validator::Etag(t.to_owned()));
+    let date = || one(headers, &LAST_MODIFIED).map(|d| Validator::LastModified(d.to_owned()));
+    tag.or_else(date)
+}
+
+/// The value of a field that occurs exactly once and is plain text.
+fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(first)
+}
+
+fn content_range(headers: &HeaderMap) -> Result<ContentRange, PathError> {
+    let text = one(headers, &CONTENT_RANGE).unwrap_or("");
+    let shown = || text.chars().take(80).collect();
+    text.parse().map_err(|_| PathError::ContentRange(shown()))
+}
+
+/// `Content-Length`, which hyper has checked to be one number.
+fn length(headers: &HeaderMap) -> Result<Option<u64>, PathError> {
+    let Some(text) = one(headers, &CONTENT_LENGTH) else { return Ok(None) };
+    text.trim().parse().map(Some).map_err(|_| PathError::Length { expected: 0, got: 0 })
+}
+
+fn check_length(headers: &HeaderMap, expected: u64) -> Result<(), PathError> {
+    match length(headers)? {
+        Some(got) if got != expected => Err(PathError::Length { expected, got }),
+        _ => Ok(()),
+    }
+}
+
+/// We asked for `identity`: ranges of a compressed form are bytes of something else.
+fn refuse_coding(headers: &HeaderMap) -> Result<(), PathError> {
+    let codings = headers.get_all(CONTENT_ENCODING).iter();
+    let mut codings = codings.map(|v| v.to_str().unwrap_or("?").trim());
+    match codings.find(|c| !c.is_empty() && !c.eq_ignore_ascii_case("identity")) {
+        Some(coding) => Err(PathError::Compressed(coding.to_owned())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Response;
+
+    fn head(status: u16, fields: &[(&str, &str)]) -> Parts {
+        let mut builder = Response::builder().status(status);
+        for (name, value) in fields {
+            builder = builder.header(*name, *value);
+        }
+        builder.body(()).unwrap().into_parts().0
+    }
+
+    fn url() -> HttpUrl {
+        HttpUrl::parse("http://www.example/a.iso").unwrap()
+    }
+
+    fn resource(validator: Option<Validator>) -> Resource {
+        Resource { url: url(), length: 1000, validator }
+    }
+
+    const TAG: (&str, &str) = ("etag", "\"1\"");
+    const DATE: (&str, &str) = ("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT");
+
+    #[test]
+    fn a_206_pins_length_and_strong_tag_else_date() {
+        let first = ("content-range", "bytes 0-0/1000");
+        let pin = |fields: &[(&str, &str)]| read_answer(&head(206, fields), &url()).unwrap();
+        let tag = Validator::Etag("\"1\"".into());
+        assert_eq!(pin(&[first, TAG, DATE]), Answer::Ranged(resource(Some(tag))));
+        let date = Validator::LastModified(DATE.1.into());
+        assert_eq!(pin(&[first, ("etag", "W/\"1\""), DATE]), Answer::Ranged(resource(Some(date))));
+        assert_eq!(pin(&[first]), Answer::Ranged(resource(None)));
+        assert_eq!(pin(&[first, TAG, ("etag", "\"2\"")]), Answer::Ranged(resource(None)));
+    }
+
+    #[test]
+    fn an_empty_object_answers_416() {
+        let answer = read_answer(&head(416, &[("content-range", "bytes */0")]), &url());
+        assert!(matches!(answer, Ok(Answer::Ranged(Resource { length: 0, .. }))));
+        assert!(read_answer(&head(416, &[("content-range", "bytes */9")]), &url()).is_err());
+        assert!(read_answer(&head(416, &[]), &url()).is_err());
+    }
+
+    #[test]
+    fn answers_that_cannot_be_trusted_are_refused() {
+        let html = ("content-type", "text/html; charset=utf-8");
+        for (status, fields, word) in [
+            (206, &[("content-range", "bytes 0-9/1000")][..], "bytes 0-9/1000"),
+            (206, &[("content-range", "bytes 0-0/*")], "bytes 0-0/*"),
+            (206, &[], "Content-Range"),
+            (206, &[("content-range", "bytes 0-0/9"), ("content-length", "7")], "7"),
+            (206, &[("content-range", "bytes 0-0/9"), ("content-encoding", "gzip")], "gzip"),
+            (200, &[html, ("content-length", "100")], "page"),
+            (200, &[], "end"),
+            (404, &[], "404"),
+            (304, &[], "304"),
+            (302, &[("location", "https://x/y")], "https"),
+            (302, &[], "302"),
+        ] {
+            let error = read_answer(&head(status, fields), &url()).unwrap_err().to_string();
+            assert!(error.contains(word), "{status} {fields:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_200_is_the_whole_object_if_its_end_is_marked() {
+        for (field, length) in
+            [(("content-length", "9"), Some(9)), (("transfer-encoding", "chunked"), None)]
+        {
+            let answer = read_answer(&head(200, &[field, TAG]), &url());
+            assert!(matches!(answer, Ok(Answer::Whole(w)) if w.length == length));
+        }
+    }
+
+    #[test]
+    fn a_segment_must_be_what_was_asked_of_the_same_object() {
+        let pinned = resource(Some(Validator::Etag("\"1\"".into())));
+        let right = ("content-range", "bytes 10-19/1000");
+        let check =
+            |status, fields: &[(&str, &str)]| check_segment(&head(status, fields), 10..20, &pinned);
+        check(206, &[right, TAG]).unwrap();
+        check(206, &[right, TAG, ("content-length", "10")]).unwrap();
+        for (status, fields, changed) in [
+            (206, &[right, ("etag", "\"2\"")][..], true),
+            (206, &[right], true),
+            (206, &[("content-range", "bytes 10-19/1001"), TAG], true),
+            (412, &[], true),
+            (416, &[], true),
+            (206, &[("content-range", "bytes 10-18/1000"), TAG], false),
+            (206, &[("content-range", "bytes 10-19/*"), TAG], false),
+            (206, &[right, TAG, ("content-length", "9")], false),
+            (206, &[right, TAG, ("content-encoding", "br")], false),
+            (206, &[right, right, TAG], false),
+            (200, &[TAG], false),
+            (503, &[], false),
+        ] {
+            let error = check(status, fields).unwrap_err();
+            let found = matches!(error, PathError::Changed(_));
+            assert_eq!(found, changed, "{status} {fields:?}: {error}");
+        }
+    }
+}

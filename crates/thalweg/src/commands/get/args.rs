@@ -1,0 +1,164 @@
+//! The arguments of `thalweg get`, and the request they make.
+
+use super::display::Style;
+use clap::ValueEnum;
+use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
+use thalweg_net::{Destination, DialOptions, Dialer, Route};
+use thalweg_node::{
+    budget::Budget,
+    get::{Candidate, GetError, HttpUrl, Request, add_field},
+    part::{Batch, Digest},
+};
+use thalweg_plan::selection::{Config, Ending};
+use thalweg_units::parse_duration;
+
+const HELP: &str = "\
+Downloads over the direct path and every relay at once for a moment, then over
+the fastest of them alone. The file appears under its name when it is complete.
+An interrupted download is continued by the same command.
+
+Exit codes: 0 the file is there; 1 it is not; 2 wrong usage; 130 interrupted.";
+
+/// Arguments of `thalweg get`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to download: an http:// URL
+    url: String,
+
+    /// SOCKS5 relays to try besides the direct path
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    via: Vec<Destination>,
+
+    /// Write to this file [default: the last part of the URL]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Name the file like the last part of the URL (the default; for curl's users)
+    #[arg(short = 'O', long, conflicts_with = "output")]
+    remote_name: bool,
+
+    /// What the file must hash to, by SHA-256
+    #[arg(long, value_name = "HEX")]
+    sha256: Option<String>,
+
+    /// What the file must hash to, by BLAKE3
+    #[arg(long, value_name = "HEX")]
+    blake3: Option<String>,
+
+    /// Use this one path, without sampling: `direct`, or a relay
+    #[arg(long, value_name = "direct|HOST:PORT", conflicts_with = "via")]
+    path: Option<String>,
+
+    /// When sampling ends: at the first complete share, or the paper's way
+    #[arg(long, value_enum, default_value_t = Sampling::Early)]
+    sampling: Sampling,
+
+    /// A further request field; only sent to the URL's own server
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    header: Vec<String>,
+
+    /// How long connecting may take, on each path
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    connect_timeout: Duration,
+
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Print events on standard output, one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// When sampling ends; see UKAIRO §3.2.1 and `thalweg_plan::selection::Ending`.
+#[derive(Clone, Copy, ValueEnum)]
+enum Sampling {
+    /// When every path's share is complete or 5 s have passed
+    Paper,
+    /// When one path's share is complete or 5 s have passed
+    Early,
+}
+
+impl Args {
+    /// How progress is shown.
+    pub(super) fn style(&self) -> Style {
+        match (self.json, self.quiet) {
+            (true, _) => Style::Json,
+            (_, true) => Style::Quiet,
+            _ if std::io::stderr().is_terminal() => Style::Bar,
+            _ => Style::Lines,
+        }
+    }
+
+    /// Whether a person reads standard error.
+    pub(super) fn wants_last_line(&self) -> bool {
+        !self.quiet && !self.json
+    }
+
+    /// The request, if the arguments make one.
+    pub(super) fn request(&self) -> Result<Request, anyhow::Error> {
+        let url = HttpUrl::parse(&self.url)?;
+        let target = match &self.output {
+            Some(file) => file.clone(),
+            None => PathBuf::from(url.file_name()?),
+        };
+        let mut fields = Default::default();
+        let added: Result<(), GetError> =
+            self.header.iter().try_for_each(|text| add_field(&mut fields, text));
+        added?;
+        let ending = match self.sampling {
+            Sampling::Paper => Ending::Paper,
+            Sampling::Early => Ending::Early,
+        };
+        let deadline = self.connect_timeout;
+        Ok(Request {
+            url,
+            target,
+            paths: self.paths()?,
+            fields,
+            digests: self.digests()?,
+            selection: Config { ending, ..Config::default() },
+            dialer: Dialer::new(DialOptions { deadline, ..DialOptions::default() }),
+            batch: Batch::default(),
+            budget: Arc::new(Budget::new()),
+            patience: Duration::from_secs(30),
+        })
+    }
+
+    /// The direct path always runs, unless the user pins another.
+    fn paths(&self) -> Result<Vec<Candidate>, anyhow::Error> {
+        let direct = || Candidate { name: "direct".to_owned(), route: Route::direct() };
+        match self.path.as_deref() {
+            Some("direct") => return Ok(vec![direct()]),
+            Some(relay) => return Ok(vec![detour(&relay.parse()?)?]),
+            None => {}
+        }
+        let mut paths = vec![direct()];
+        for relay in &self.via {
+            let path = detour(relay)?;
+            if paths.iter().any(|p| p.name == path.name) {
+                anyhow::bail!("relay {} is named twice in --via", path.name);
+            }
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    fn digests(&self) -> Result<Vec<Digest>, anyhow::Error> {
+        let named = |name: &str, hex: &Option<String>| {
+            hex.as_ref().map(|hex| {
+                let bad = |e| anyhow::anyhow!("--{name}: {e}");
+                format!("{name}:{}", hex.trim()).parse::<Digest>().map_err(bad)
+            })
+        };
+        [named("sha256", &self.sha256), named("blake3", &self.blake3)]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+}
+
+fn detour(relay: &Destination) -> Result<Candidate, anyhow::Error> {
+    Ok(Candidate { name: relay.to_string(), route: Route::through([relay.clone()])? })
+}
