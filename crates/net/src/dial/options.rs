@@ -88,3 +88,26 @@ fn congestion_error(name: &str, e: io::Error) -> io::Error {
     let known = "`sysctl net.ipv4.tcp_available_congestion_control` lists what there is";
     io::Error::new(e.kind(), format!("cannot set congestion control `{name}`: {e}; {known}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Socket, Type};
+
+    #[test]
+    fn options_reach_the_socket() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        SocketOptions::default().apply(SockRef::from(&socket)).unwrap();
+        assert!(socket.tcp_nodelay().unwrap() && socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(30)));
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(15));
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(5));
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), 4);
+
+        let bare =
+            SocketOptions { nodelay: false, user_timeout: None, keepalive: None, congestion: None };
+        bare.apply(SockRef::from(&socket)).unwrap();
+        assert!(!socket.tcp_nodelay().unwrap() && !socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), None);
+    }
+}

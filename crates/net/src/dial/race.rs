@@ -72,7 +72,13 @@ async fn attempt(
         sys::bind_to_interface(socket.as_fd(), index)
             .map_err(|source| Cause::Interface { index, source })?;
     }
-    socket.connect(address).await.map_err(|source| Cause::Connect { address, source })
+    socket.connect(address).await.map_err(|source| match interface {
+        // The kernel takes any index and misses the interface only now.
+        Some(index) if source.raw_os_error() == Some(libc::ENODEV) => {
+            Cause::Interface { index, source }
+        }
+        _ => Cause::Connect { address, source },
+    })
 }
 
 #[cfg(test)]

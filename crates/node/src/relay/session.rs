@@ -11,7 +11,7 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::atomic::Ordering,
-    time::Instant,
+    time::{Duration, Instant},
 };
 use thalweg_net::{Cause, DialOptions, MAX_ADDRESSES, SocketOptions};
 use thalweg_wire::{
@@ -155,17 +155,31 @@ async fn run(mut client: Resetting, config: &RelayConfig, story: &mut Story) -> 
 /// Tells the client, where the RFC has words for it, and closes in good order.
 async fn refuse(mut client: Resetting, why: Ended) -> Ended {
     let told = match (&why, why.reply()) {
-        (Ended::NoMethod, _) => {
-            client.write_all(&socks5::encode_method(socks5::NO_ACCEPTABLE_METHOD)).await
-        }
-        (_, Some(reply)) => client.write_all(&socks5::encode_reply(reply, NOWHERE)).await,
-        _ => Ok(()),
+        (Ended::NoMethod, _) => socks5::encode_method(socks5::NO_ACCEPTABLE_METHOD).to_vec(),
+        (_, Some(reply)) => socks5::encode_reply(reply, NOWHERE),
+        _ => Vec::new(),
     };
-    // A few bytes on a fresh connection are in the kernel at once; a client
-    // that is gone by now does not miss them.
-    _ = told;
+    if !told.is_empty() {
+        // A client that is gone by now does not miss it.
+        _ = timeout(REFUSAL, tell(&mut client, &told)).await;
+    }
     client.close();
     why
+}
+
+/// How long a refused client may take to read its reply and close.
+///
+/// A connection that is closed with bytes unread (a client that sent its data
+/// at once) is reset, and the reply on its way is lost with it.
+const REFUSAL: Duration = Duration::from_secs(2);
+
+/// Writes the reply, ends our direction, and reads the client's off.
+async fn tell(client: &mut TcpStream, reply: &[u8]) -> io::Result<()> {
+    client.write_all(reply).await?;
+    client.shutdown().await?;
+    let mut unread = [0; 1024];
+    while client.read(&mut unread).await? > 0 {}
+    Ok(())
 }
 
 /// Reads the client's two messages, and not a byte beyond.
@@ -224,7 +238,7 @@ async fn second_leg(request: &Request, config: &RelayConfig) -> Result<Resetting
 pub fn leg_options() -> SocketOptions {
     SocketOptions {
         user_timeout: None,
-        keepalive: Some(std::time::Duration::from_secs(60)),
+        keepalive: Some(Duration::from_secs(60)),
         ..SocketOptions::default()
     }
 }
