@@ -149,11 +149,10 @@ impl<'a> Layout<'a> {
 
     fn intern(&mut self, links: Vec<usize>) -> u32 {
         let next = self.paths.len() as u32;
-        let path = *self.known.entry(links).or_insert_with_key(|links| {
+        *self.known.entry(links).or_insert_with_key(|links| {
             self.paths.push(links.clone());
             next
-        });
-        path
+        })
     }
 
     /// The interfaces `host` or `host:k` stands for, never none, and whether k was given.

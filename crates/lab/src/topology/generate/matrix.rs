@@ -117,7 +117,7 @@ impl Matrix {
             let why = "give `rtt` (and `rate`), or `synthetic = \"planetlab\"`";
             return Err(TopologyError::conflict("generate", why));
         };
-        let rtt = cells(n, "rtt", rtt, |t| parse_duration(t))?;
+        let rtt = cells(n, "rtt", rtt, parse_duration)?;
         let rate = self.rate.as_ref().map(|m| cells(n, "rate", m, Rate::from_str)).transpose()?;
         let loss = self.loss.as_ref().map(|m| cells(n, "loss", m, Probability::from_str));
         let loss = loss.transpose()?;

@@ -31,7 +31,7 @@ pub enum Generate {
     /// A link per pair, with its own rate and round trip.
     Matrix(Matrix),
     /// Transit routers, stub networks, hosts.
-    TransitStub(TransitStub),
+    TransitStub(Box<TransitStub>),
     /// One client with several interfaces, one server.
     Multihomed(Multihomed),
 }
