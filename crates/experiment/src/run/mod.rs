@@ -5,7 +5,7 @@ mod bench;
 mod capture;
 mod fault;
 mod fixture;
-mod installed;
+pub mod installed;
 mod network;
 mod output;
 mod pressure;
@@ -13,7 +13,7 @@ mod process;
 mod sampler;
 mod service;
 mod sockets;
-mod stop;
+pub mod stop;
 
 use crate::{
     error::{ExperimentError, Result},

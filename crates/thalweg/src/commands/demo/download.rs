@@ -1,16 +1,15 @@
 //! One download: a program in the client's host, watched until it ends.
 
-use super::interrupt::Interrupt;
 use super::network::CLIENT;
 use super::process::{Running, TICK};
 use super::scratch::{Scratch, Verdict};
 use super::servers::{Relay, Web};
 use super::watch::Bar;
 use anyhow::{Context, bail};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
 use thalweg_units::{ByteSize, Rate};
 
@@ -30,8 +29,8 @@ pub struct Outcome {
     pub took: Duration,
     /// Whether they are the right ones.
     pub verdict: Verdict,
-    /// The path that `get` chose.
-    pub chosen: Option<String>,
+    /// The paths that `get` chose, one after the other.
+    pub chosen: Vec<String>,
     /// Bytes present when the chosen relay was killed.
     pub killed_at: Option<u64>,
 }
@@ -54,8 +53,8 @@ pub struct Stage<'a> {
     pub web: &'a Web,
     /// Size of the served file, bytes.
     pub size: u64,
-    /// Ctrl-C.
-    pub interrupt: &'a Interrupt,
+    /// Set by Ctrl-C.
+    pub stop: &'a Stop,
 }
 
 impl<'a> Stage<'a> {
@@ -82,7 +81,7 @@ impl<'a> Stage<'a> {
         if code != 0 && code != CURL_TIMED_OUT {
             bail!("curl failed ({code}): {}", self.scratch.log_tail(watched.running.log()));
         }
-        watched.finish(None, None)
+        watched.finish(Vec::new(), None)
     }
 
     /// Downloads with `thalweg get` over the direct path and all relays; if `kill`, the
@@ -98,17 +97,21 @@ impl<'a> Stage<'a> {
         command.arg("get").arg(self.web.url()).args(["--via", &via.join(","), "--json"]);
         command.arg("--output").arg(&file);
         let mut watched = self.start(command, name, &file)?;
-        let (mut chosen, mut killed_at) = (None, None);
+        let (mut chosen, mut killed_at) = (Vec::new(), None);
         let code = loop {
             let ended = watched.step()?;
             while let Some(line) = watched.running.line() {
-                chosen = chosen_path(&line).or(chosen);
-                let victim = relays.iter_mut().find(|relay| relay.is(chosen.as_deref()));
-                if let (true, None, Some(relay)) = (kill, killed_at, victim) {
-                    relay.kill();
-                    killed_at = Some(watched.bytes());
-                    watched.bar.note(&format!("killed {}", relay.name()));
+                match serde_json::from_str(&line) {
+                    Ok(Event::Progress { done_bytes }) => watched.bytes = done_bytes,
+                    Ok(Event::Chosen { path }) => chosen.push(path),
+                    Ok(Event::Other) | Err(_) => {}
                 }
+            }
+            let victim = relays.iter_mut().find(|relay| chosen.first() == Some(&relay.address()));
+            if let (true, None, Some(relay)) = (kill, killed_at, victim) {
+                relay.kill();
+                killed_at = Some(watched.bytes);
+                watched.bar.note(&format!("killed {}", relay.name()));
             }
             if let Some(status) = ended {
                 break status;
@@ -125,7 +128,7 @@ impl<'a> Stage<'a> {
         let bar = Bar::new(name, self.size);
         let started = Instant::now();
         let running = Running::start(command, self.scratch, "download")?;
-        Ok(Watched { running, bar, started, file: file.to_owned(), stage: *self })
+        Ok(Watched { running, bar, started, file: file.to_owned(), bytes: 0, stage: *self })
     }
 }
 
@@ -135,32 +138,27 @@ struct Watched<'a> {
     bar: Bar,
     started: Instant,
     file: PathBuf,
+    /// Bytes present: of the file, or what `get` said last.
+    bytes: u64,
     stage: Stage<'a>,
 }
 
 impl Watched<'_> {
     /// Waits a moment; the program's exit code, once it has ended.
     fn step(&mut self) -> anyhow::Result<Option<i32>> {
-        self.stage.interrupt.check()?;
+        self.stage.stop.check()?;
         if let Some(status) = self.running.ended()? {
             return Ok(Some(status.code().unwrap_or(-1)));
         }
-        self.bar.set(self.bytes());
+        if let Ok(file) = std::fs::metadata(&self.file) {
+            self.bytes = file.len();
+        }
+        self.bar.set(self.bytes);
         std::thread::sleep(TICK);
         Ok(None)
     }
 
-    /// Bytes on disk: those of the file or, while `get` makes it, of its part.
-    fn bytes(&self) -> u64 {
-        use std::os::unix::fs::MetadataExt;
-        let mut part = OsString::from(self.file.as_os_str());
-        part.push(".thalweg-part");
-        let file = std::fs::metadata(&self.file).or_else(|_| std::fs::metadata(part));
-        // Blocks, not length: a part is as long as the file from the beginning.
-        file.map_or(0, |file| file.len().min(file.blocks() * 512))
-    }
-
-    fn finish(self, chosen: Option<String>, killed_at: Option<u64>) -> anyhow::Result<Outcome> {
+    fn finish(self, chosen: Vec<String>, killed_at: Option<u64>) -> anyhow::Result<Outcome> {
         let took = self.started.elapsed();
         let verdict = self.stage.scratch.verify(&self.file)?;
         let bytes = std::fs::metadata(&self.file)?.len();
@@ -169,8 +167,16 @@ impl Watched<'_> {
     }
 }
 
-/// The path named in one of the events of `get --json`, if it is the one of a choice.
-fn chosen_path(line: &str) -> Option<String> {
-    let event: serde_json::Value = serde_json::from_str(line).ok()?;
-    (event["event"] == "chosen").then(|| event["path"].as_str().map(str::to_owned))?
+/// What is of interest in the events of `get --json`.
+#[derive(serde::Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event {
+    Progress {
+        done_bytes: u64,
+    },
+    Chosen {
+        path: String,
+    },
+    #[serde(other)]
+    Other,
 }

@@ -5,7 +5,6 @@
 //! relay is killed. Nothing is installed and nothing stays behind.
 
 mod download;
-mod interrupt;
 mod network;
 mod process;
 mod report;
@@ -15,12 +14,13 @@ mod watch;
 
 use anyhow::Context;
 use download::{Outcome, Stage};
-use interrupt::{Interrupt, Interrupted};
 use network::RELAYS;
 use report::{Report, Row};
 use scratch::Scratch;
-use servers::{Relay, Web, installed};
+use servers::{Relay, Web};
 use std::process::ExitCode;
+use thalweg_experiment::run::installed;
+use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
 use thalweg_units::{ByteSize, Rate};
 
@@ -43,11 +43,11 @@ pub struct Args {
 /// # Errors
 /// When the lab cannot be started or a program in it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let interrupt = Interrupt::watch()?;
-    let report = match show(args.size.as_bytes(), &interrupt) {
+    let stop = Stop::on_signals()?;
+    let report = match show(args.size.as_bytes(), &stop) {
         // A signal also reaches the programs, whose failure may be seen first.
-        Err(_) if interrupt.check().is_err() => {
-            eprintln!("thalweg: {Interrupted}");
+        Err(_) if stop.check().is_err() => {
+            eprintln!("thalweg: interrupted; the network and the scratch directory are removed");
             return Ok(ExitCode::from(INTERRUPTED));
         }
         other => other?,
@@ -60,16 +60,16 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if report.right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show(size: u64, interrupt: &Interrupt) -> anyhow::Result<Report> {
+fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
     eprintln!("making a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
-    let scratch = Scratch::create(size, interrupt)?;
+    let scratch = Scratch::create(size, stop)?;
     let lab = Lab::start(&network::topology()?).context("cannot start the lab")?;
-    let web = Web::start(&lab, &scratch, interrupt)?;
+    let web = Web::start(&lab, &scratch, stop)?;
     let mut relays = RELAYS
         .iter()
-        .map(|host| Relay::start(&lab, &scratch, interrupt, host))
+        .map(|host| Relay::start(&lab, &scratch, stop, host))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let stage = Stage { lab: &lab, scratch: &scratch, web: &web, size, interrupt };
+    let stage = Stage { lab: &lab, scratch: &scratch, web: &web, size, stop };
     let mut rows = alone(&stage, &relays)?;
     let best = rows.iter().filter_map(|row| row.limit).max();
     for (name, kill) in [("get", false), ("get, relay killed", true)] {
@@ -86,7 +86,7 @@ fn alone(stage: &Stage<'_>, relays: &[Relay]) -> anyhow::Result<Vec<Row>> {
         .map(|relay| {
             let limit = network::physical_limit(network, relay.map(Relay::name));
             let name = relay.map_or("curl direct".into(), |r| format!("curl via {}", r.name()));
-            if installed("curl").is_none() {
+            if installed::find("curl").is_none() {
                 return Ok(row(&name, Err("curl is not installed".into()), limit));
             }
             Ok(row(&name, Ok(stage.curl(&name, relay)?), limit))

@@ -1,6 +1,5 @@
 //! A program in a host of the lab: ended with its value, its lines read as they come.
 
-use super::interrupt::Interrupt;
 use super::scratch::Scratch;
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -8,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
+use thalweg_experiment::run::stop::Stop;
 
 /// Lines that wait for their reader. `get` prints some tens in a second and is read every
 /// [`TICK`]; what nobody reads (a relay's later lines) is thrown away beyond this.
@@ -47,10 +47,10 @@ impl Running {
     ///
     /// # Errors
     /// When it ends or stays silent for ten seconds; its log says why. On Ctrl-C.
-    pub fn first_line(&self, scratch: &Scratch, interrupt: &Interrupt) -> anyhow::Result<String> {
+    pub fn first_line(&self, scratch: &Scratch, stop: &Stop) -> anyhow::Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline {
-            interrupt.check()?;
+            stop.check()?;
             match self.lines.recv_timeout(TICK) {
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Timeout) => {}

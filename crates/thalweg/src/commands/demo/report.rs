@@ -127,11 +127,12 @@ fn remark(outcome: &Outcome) -> String {
         Verdict::Beginning => format!("first {:.1} MB, right", outcome.bytes as f64 / 1e6),
         Verdict::Wrong => "WRONG".to_owned(),
     };
-    if let Some(chosen) = &outcome.chosen {
-        text += &format!("; chose {chosen}");
-    }
-    if let Some(bytes) = outcome.killed_at {
-        text += &format!(", killed at {:.1} MB", bytes as f64 / 1e6);
+    for (index, path) in outcome.chosen.iter().enumerate() {
+        text += if index == 0 { "; chose " } else { ", then " };
+        text += path;
+        if let (0, Some(bytes)) = (index, outcome.killed_at) {
+            text += &format!(", killed at {:.1} MB", bytes as f64 / 1e6);
+        }
     }
     text
 }

@@ -1,7 +1,6 @@
 //! The scratch directory: the file that is served, what was downloaded, logs.
 //! It is removed with the value.
 
-use super::interrupt::Interrupt;
 use anyhow::Context;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -10,6 +9,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
+use thalweg_experiment::run::stop::Stop;
 
 /// Bytes made, read and hashed at a time.
 const BLOCK: usize = 1 << 20;
@@ -39,7 +39,7 @@ impl Scratch {
     ///
     /// # Errors
     /// When the disk refuses, or on Ctrl-C.
-    pub fn create(size: u64, interrupt: &Interrupt) -> anyhow::Result<Self> {
+    pub fn create(size: u64, stop: &Stop) -> anyhow::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("thalweg-demo-")
             .tempdir()
@@ -47,7 +47,7 @@ impl Scratch {
         let scratch = Self { directory, size };
         std::fs::create_dir(scratch.www())?;
         let served = scratch.served();
-        write_random(&served, size, interrupt)
+        write_random(&served, size, stop)
             .with_context(|| format!("cannot write {size} bytes to {}", served.display()))?;
         Ok(scratch)
     }
@@ -90,13 +90,13 @@ impl Scratch {
     }
 }
 
-fn write_random(path: &Path, size: u64, interrupt: &Interrupt) -> anyhow::Result<()> {
+fn write_random(path: &Path, size: u64, stop: &Stop) -> anyhow::Result<()> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     let mut file = File::create(path)?;
     let mut block = vec![0; BLOCK];
     let mut left = size;
     while left > 0 {
-        interrupt.check()?;
+        stop.check()?;
         let part = left.min(BLOCK as u64);
         let bytes = &mut block[..usize::try_from(part).unwrap_or(BLOCK)];
         random.fill_bytes(bytes);

@@ -1,12 +1,12 @@
 //! What runs in the hosts: a web server and the relays.
 
-use super::interrupt::Interrupt;
 use super::network::SERVER;
 use super::process::{Running, TICK};
 use super::scratch::Scratch;
 use anyhow::{Context, bail};
-use std::path::Path;
 use std::time::{Duration, Instant};
+use thalweg_experiment::run::installed;
+use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
 
 /// The web server's port.
@@ -28,21 +28,21 @@ impl Web {
     ///
     /// # Errors
     /// When it does not come up; on Ctrl-C.
-    pub fn start(lab: &Lab, scratch: &Scratch, interrupt: &Interrupt) -> anyhow::Result<Self> {
-        if let Some(nginx) = installed("nginx") {
+    pub fn start(lab: &Lab, scratch: &Scratch, stop: &Stop) -> anyhow::Result<Self> {
+        if let Some(nginx) = installed::find("nginx") {
             let config = scratch.path("nginx.conf");
             std::fs::write(&config, nginx_config(scratch))?;
             let mut command = lab.command(SERVER, nginx);
             command.arg("-p").arg(scratch.path("")).arg("-c").arg(&config);
             let mut running = Running::start(command, scratch, "nginx")?;
-            wait_for_pid_file(&mut running, scratch, interrupt).context("nginx")?;
+            wait_for_pid_file(&mut running, scratch, stop).context("nginx")?;
             return Ok(Self { _running: running, program: "nginx" });
         }
         let www = scratch.www();
         let listen = format!("[::]:{WEB_PORT}");
         let command = lab.tool(SERVER, &["http", &www.to_string_lossy(), "--listen", &listen]);
         let running = Running::start(command, scratch, "http")?;
-        running.first_line(scratch, interrupt).context("thalweg-lab tool http")?;
+        running.first_line(scratch, stop).context("thalweg-lab tool http")?;
         Ok(Self { _running: running, program: "thalweg-lab tool http" })
     }
 
@@ -82,12 +82,7 @@ impl Relay {
     ///
     /// # Errors
     /// When it does not come up; on Ctrl-C.
-    pub fn start(
-        lab: &Lab,
-        scratch: &Scratch,
-        interrupt: &Interrupt,
-        host: &str,
-    ) -> anyhow::Result<Self> {
+    pub fn start(lab: &Lab, scratch: &Scratch, stop: &Stop, host: &str) -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("cannot find this program")?;
         let mut command = lab.command(host, own);
         let listen = format!("[::]:{RELAY_PORT}");
@@ -97,9 +92,7 @@ impl Relay {
         }
         command.args(["--allow-port", &WEB_PORT.to_string()]);
         let running = Running::start(command, scratch, host)?;
-        running
-            .first_line(scratch, interrupt)
-            .with_context(|| format!("thalweg relay in {host}"))?;
+        running.first_line(scratch, stop).with_context(|| format!("thalweg relay in {host}"))?;
         Ok(Self { running, name: host.to_owned() })
     }
 
@@ -113,42 +106,17 @@ impl Relay {
         format!("{}:{RELAY_PORT}", self.name)
     }
 
-    /// Whether a path that `get` names goes through this relay.
-    pub fn is(&self, path: Option<&str>) -> bool {
-        path == Some(self.address().as_str())
-    }
-
     /// Kills it.
     pub fn kill(&mut self) {
         self.running.kill();
     }
 }
 
-/// Where a program is installed; the system's directories are searched as well, since an
-/// ordinary user's PATH leaves them out.
-pub fn installed(program: &str) -> Option<std::path::PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let system = ["/usr/sbin", "/sbin"].map(Into::into);
-    std::env::split_paths(&path)
-        .chain(system)
-        .map(|directory| directory.join(program))
-        .find(|file| is_executable(file))
-}
-
-fn is_executable(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
 /// nginx writes its pid only after its sockets listen.
-fn wait_for_pid_file(
-    nginx: &mut Running,
-    scratch: &Scratch,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
+fn wait_for_pid_file(nginx: &mut Running, scratch: &Scratch, stop: &Stop) -> anyhow::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !scratch.path("nginx.pid").exists() {
-        interrupt.check()?;
+        stop.check()?;
         if nginx.ended()?.is_some() || Instant::now() > deadline {
             bail!("it did not come up: {}", scratch.log_tail(nginx.log()));
         }
