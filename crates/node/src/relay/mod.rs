@@ -23,6 +23,8 @@ mod liveness;
 mod log;
 mod pump;
 mod session;
+#[cfg(test)]
+mod tests;
 
 pub use address_class::Class;
 pub use config::{CidrError, ConfigError, RelayConfig, parse_cidr};
