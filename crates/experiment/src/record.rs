@@ -101,6 +101,11 @@ impl ArmRecord {
         }
     }
 
+    /// Whether it has a metric.
+    pub fn has(&self, metric: &str) -> bool {
+        self.metrics.contains_key(metric)
+    }
+
     /// Whether it was run, with whatever outcome.
     pub fn ran(&self) -> bool {
         !matches!(self.outcome, Outcome::Skipped(_))

@@ -3,7 +3,7 @@
 use crate::{
     error::{ExperimentError, Result},
     pattern,
-    plan::{Arm, AxisBy, Case, Plan, Scope, Seeds},
+    plan::{Arm, AxisBy, Case, Kind, Plan, Scope, Seeds},
     template::{Face, Values},
 };
 use rand_core::Rng;
@@ -221,6 +221,7 @@ fn arm_estimate(plan: &Plan, arm: &Arm, values: &Values) -> Result<Duration> {
     let text = values.render(&arm.expect, Face::Real)?;
     let expect =
         thalweg_units::parse_duration(&text).map_err(|e| ExperimentError::value(at(), e))?;
-    let network = if plan.network == Scope::Arm { NETWORK_START } else { Duration::ZERO };
+    let own_network = plan.network == Scope::Arm && plan.kind == Kind::Lab;
+    let network = if own_network { NETWORK_START } else { Duration::ZERO };
     Ok(expect + network + plan.settle)
 }

@@ -63,7 +63,8 @@ fn arm_rows(plan: &Plan, report: &Report) -> Vec<Vec<String>> {
 }
 
 fn value_cells(arm: &ArmReport, metric: &str, m: &MetricReport) -> Vec<String> {
-    let title = if m.unit.is_empty() { metric.to_owned() } else { format!("{metric}, {}", m.unit) };
+    let plain = matches!(m.unit.as_str(), "" | "1" | "ratio");
+    let title = if plain { metric.to_owned() } else { format!("{metric}, {}", m.unit) };
     let (median, min, max) = (figure(m.median), figure(m.min), figure(m.max));
     vec![arm.name.clone(), title, median, min, max, m.n.to_string()]
 }

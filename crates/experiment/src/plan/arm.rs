@@ -155,7 +155,7 @@ fn success() -> Vec<i32> {
 pub(super) fn expand(arms: Vec<Arm>) -> Result<Vec<Arm>> {
     let mut out = Vec::with_capacity(arms.len());
     for arm in arms {
-        for choice in combinations(&arm.each) {
+        for choice in super::combinations(&arm.each) {
             let mut copy = arm.clone();
             let mut values = Values::default();
             for (name, value) in &choice {
@@ -167,18 +167,4 @@ pub(super) fn expand(arms: Vec<Arm>) -> Result<Vec<Arm>> {
         }
     }
     Ok(out)
-}
-
-fn combinations(each: &BTreeMap<String, Vec<String>>) -> Vec<BTreeMap<String, String>> {
-    each.iter().fold(vec![BTreeMap::new()], |so_far, (name, values)| {
-        let extend = |c: &BTreeMap<String, String>| {
-            let with = |v: &String| {
-                let mut c = c.clone();
-                c.insert(name.clone(), v.clone());
-                c
-            };
-            values.iter().map(with).collect::<Vec<_>>()
-        };
-        so_far.iter().flat_map(extend).collect()
-    })
 }

@@ -1,7 +1,12 @@
 //! What must hold, and what is drawn.
 
 use super::OneOrMany;
+use crate::{
+    error::Result,
+    template::{Face, Values},
+};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,8 +149,11 @@ pub struct Condition {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Its name, as the results list it.
+    /// Its name, as the results list it; may hold the placeholders of `each`.
     pub name: String,
+    /// One check for every combination of these values.
+    #[serde(default)]
+    pub each: BTreeMap<String, Vec<String>>,
     /// The metric; a pattern matches several, each value counts.
     pub metric: String,
     /// Whose.
@@ -204,4 +212,41 @@ pub struct Plot {
     pub title: Option<String>,
     /// The unit on a series' vertical axis; absent: the metric's.
     pub unit: Option<String>,
+}
+
+/// Replaces every check with `each` by its copies, one for every combination.
+pub(super) fn expand(checks: Vec<Check>) -> Result<Vec<Check>> {
+    let mut out = Vec::with_capacity(checks.len());
+    for check in checks {
+        for choice in super::combinations(&check.each) {
+            let mut values = Values::default();
+            choice.iter().for_each(|(name, value)| values.set(name, value));
+            let mut copy = check.clone();
+            copy.name = values.render(&check.name, Face::Real)?;
+            copy.metric = values.render(&check.metric, Face::Real)?;
+            for selector in [Some(&mut copy.of), copy.over.as_mut()].into_iter().flatten() {
+                rename(selector, &choice);
+            }
+            out.push(copy);
+        }
+    }
+    Ok(out)
+}
+
+/// Replaces the values of `each` in a selector; other placeholders are labels and stay.
+fn rename(selector: &mut Selector, choice: &BTreeMap<String, String>) {
+    let texts: Vec<&mut String> = match selector {
+        Selector::Each(OneOrMany::One(one)) => vec![one],
+        Selector::Each(OneOrMany::Many(many)) => many.iter_mut().collect(),
+        Selector::Chosen(c) => {
+            let lists = [&mut c.best, &mut c.worst, &mut c.sum, &mut c.median];
+            let single = [&mut c.named, &mut c.by].into_iter().flatten();
+            lists.into_iter().flatten().flatten().chain(single).collect()
+        }
+    };
+    for text in texts {
+        for (name, value) in choice {
+            *text = text.replace(&format!("{{{name}}}"), value);
+        }
+    }
 }

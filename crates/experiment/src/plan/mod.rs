@@ -269,6 +269,8 @@ impl Plan {
         let fault = |why: String| ExperimentError::Plan { plan: origin.to_owned(), why };
         let mut plan: Self = toml::from_str(text).map_err(|e| fault(e.to_string()))?;
         plan.arm = arm::expand(std::mem::take(&mut plan.arm)).map_err(|e| fault(e.to_string()))?;
+        plan.check =
+            check::expand(std::mem::take(&mut plan.check)).map_err(|e| fault(e.to_string()))?;
         validate::plan(&plan).map_err(fault)?;
         Ok(plan)
     }
@@ -284,6 +286,21 @@ impl Plan {
         let time = matches!(unit, "s" | "ms" | "us" | "µs" | "min");
         told.unwrap_or(if time { Better::Lower } else { Better::Higher })
     }
+}
+
+/// Every combination of the values, the last name's fastest.
+fn combinations(each: &BTreeMap<String, Vec<String>>) -> Vec<BTreeMap<String, String>> {
+    each.iter().fold(vec![BTreeMap::new()], |so_far, (name, values)| {
+        let extend = |c: &BTreeMap<String, String>| {
+            let with = |v: &String| {
+                let mut c = c.clone();
+                c.insert(name.clone(), v.clone());
+                c
+            };
+            values.iter().map(with).collect::<Vec<_>>()
+        };
+        so_far.iter().flat_map(extend).collect()
+    })
 }
 
 fn one() -> u32 {

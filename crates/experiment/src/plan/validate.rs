@@ -38,9 +38,9 @@ fn names(plan: &Plan) -> Fault {
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Fault {
     let mut seen = BTreeSet::new();
     for name in names {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+ ×/@%".contains(c);
-        if name.is_empty() || !name.chars().all(plain) {
-            return Err(format!("`{name}` is no name for a {what}: letters, digits, -_.+/@% only"));
+        // `{}` is for placeholders, `|` for tables, `*` for patterns.
+        if name.is_empty() || name.contains(['{', '}', '|', '*', '\n']) {
+            return Err(format!("`{name}` is no name for a {what}: it is empty or has {{ }} | *"));
         }
         if !seen.insert(name) {
             return Err(format!("two of the {what}s are called `{name}`"));

@@ -86,6 +86,7 @@ pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRec
             Err(why) if arm.may_fail => Outcome::Unfinished(why),
             Err(why) => Outcome::Failed(why),
         };
+    own_conditions(&mut record);
     if let Some(lost) = bench.services.lost() {
         record.outcome = Outcome::Failed(lost);
     }
@@ -278,6 +279,15 @@ fn metrics(
     record.series.extend(printed.series);
     record.sockets.merge(&printed.sockets);
     Ok(metrics)
+}
+
+/// A tool that runs a lab itself reports its conditions: those of its own window count.
+fn own_conditions(record: &mut ArmRecord) {
+    let own = |name: &str, unit: &str| record.metrics.get(name).filter(|s| s.unit == unit);
+    let lateness = own("lateness_p99", "us").map(|s| s.value.ceil() as u64);
+    let pressure = own("cpu_pressure", "%").map(|s| s.value / 100.0);
+    record.lateness_p99_us = record.lateness_p99_us.or(lateness);
+    record.cpu_pressure = pressure.or(record.cpu_pressure);
 }
 
 /// The bytes are right, or nothing else counts.

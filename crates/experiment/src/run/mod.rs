@@ -279,6 +279,9 @@ impl<'a> Runner<'a> {
     }
 }
 
+/// Metrics in a line of progress: it is to stay a line.
+const SAID_MAX: usize = 3;
+
 /// One line of progress.
 fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
     use crate::record::Outcome::{Done, Failed, Skipped, Unfinished};
@@ -286,9 +289,11 @@ fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
         Done => {
             let shown =
                 plan.headline.list().iter().filter_map(|m| Some((m, record.metrics.get(m)?)));
-            let shown: Vec<String> = shown
-                .map(|(m, s)| format!("{m} {} {}", crate::table::figure(s.value), s.unit))
-                .collect();
+            let shown = shown.take(SAID_MAX).map(|(m, s)| {
+                let unit = if s.unit == "1" { "" } else { &s.unit };
+                format!("{m} {} {unit}", crate::table::figure(s.value)).trim_end().to_owned()
+            });
+            let shown: Vec<String> = shown.collect();
             if shown.is_empty() { "done".to_owned() } else { shown.join(", ") }
         }
         Failed(why) => format!("FAILED: {why}"),

@@ -19,6 +19,9 @@ const FIRST: Duration = Duration::from_millis(60);
 /// start; a look costs a process per host, and must not disturb a long run.
 const WIDER: u32 = 4;
 
+/// The most other namespaces that one look enters: each costs a process.
+const NAMESPACES_MAX: usize = 4;
+
 /// Samples until `stop` says so or closes.
 ///
 /// In the lab: the sockets of `hosts` that leave their host. On this machine:
@@ -57,7 +60,7 @@ fn of_processes(roots: &[u32]) -> Sockets {
     let mut seen = BTreeSet::new();
     for pid in &pids {
         let there = namespace(&pid.to_string());
-        if there.is_some() && there != own && seen.insert(there) {
+        if there.is_some() && there != own && seen.len() < NAMESPACES_MAX && seen.insert(there) {
             let mut enter = Command::new("nsenter");
             enter.args(["-t", &pid.to_string(), "-n", "ss", "-tinmH"]);
             sockets.merge(&look(&mut enter, leaves_host));

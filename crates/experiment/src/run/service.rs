@@ -120,12 +120,16 @@ impl Services {
     pub fn signal(&mut self, wanted: &str, signal: Signal) -> Result<()> {
         let mut any = false;
         for instance in self.0.iter_mut().filter(|i| pattern::matches(wanted, &i.id)) {
+            (any, instance.may_end) = (true, true);
+            if signal == Signal::KILL {
+                instance.process.kill();
+                continue;
+            }
             let gone = |e| ExperimentError::Service {
                 service: instance.id.clone(),
                 why: format!("cannot be signalled: {e}"),
             };
             instance.process.signal(signal).map_err(gone)?;
-            (any, instance.may_end) = (true, true);
         }
         let none =
             || ExperimentError::Other(format!("a fault names `{wanted}`, no such service runs"));
