@@ -77,7 +77,11 @@ impl LinkChange {
                 return Err(TopologyError::value(key, value, "write just `up` or `down`"));
             }
             "rate" => self.rate = Some(rate(value)?),
-            "queue" => self.queue = Some(of(key, value, value.parse())?),
+            "queue" => {
+                let queue: Queue = of(key, value, value.parse())?;
+                queue.check(key)?;
+                self.queue = Some(queue);
+            }
             "delay" => self.delay = Some(of(key, value, parse_duration(value))?),
             "loss" => self.loss = Some(Loss::from_word(value)?),
             "reorder" => self.reorder = Some(reorder(value)?),
@@ -147,6 +151,7 @@ mod tests {
         assert!(error("rate=5").contains("unit is missing"));
         assert!(error("rate=0bit/s").contains("down"));
         assert!(error("reorder=1%").contains("1%,5ms"));
+        assert!(error("queue=0B").contains("1500 B"));
         assert!(error("up=1").contains("just `up` or `down`"));
         assert!(LinkChange::parse::<&str>(&[]).is_err());
     }

@@ -94,6 +94,12 @@ pub enum CrossShape {
 /// The largest IP packet.
 const SIZE_MAX_BYTES: u64 = 65_535;
 const SIZE_DEFAULT: ByteSize = ByteSize::from_bytes(1000);
+/// Slower traffic is none; the time to the next packet stays below ten minutes.
+const RATE_MIN: Rate = Rate::from_bps(1000);
+/// More packets a second than this would take a processor by themselves.
+const PACKETS_PER_S_MAX: u64 = 1_000_000;
+/// Shorter bursts than this hold no packet and cost time all the same.
+const PERIOD_MIN: Duration = Duration::from_millis(1);
 
 impl CrossSpec {
     /// Traffic of this kind and mean rate on `link`, else default.
@@ -124,6 +130,7 @@ impl CrossSpec {
             return Err(TopologyError::value(format!("{at}.size"), size, why));
         }
         self.refuse_foreign_keys(at)?;
+        self.check_packets(at, size)?;
         Ok(CrossConfig {
             shape: self.shape_of(at)?,
             size: size.as_bytes() as u32,
@@ -152,10 +159,23 @@ impl CrossSpec {
 
     fn mean_rate(&self, at: &str) -> Result<Rate, TopologyError> {
         match self.rate {
-            Some(rate) if rate > Rate::ZERO => Ok(rate),
-            Some(rate) => Err(TopologyError::value(format!("{at}.rate"), rate, "must be above 0")),
+            Some(rate) if rate >= RATE_MIN => Ok(rate),
+            Some(rate) => {
+                let why = format!("must be at least {RATE_MIN}");
+                Err(TopologyError::value(format!("{at}.rate"), rate, why))
+            }
             None => Err(TopologyError::conflict(at, "`rate` is missing, like \"4 Mbit/s\"")),
         }
+    }
+
+    fn check_packets(&self, at: &str, size: ByteSize) -> Result<(), TopologyError> {
+        let rates = self.rate.into_iter().chain(self.steps.iter().map(|s| s.1));
+        let Some(peak) = rates.max() else { return Ok(()) };
+        if peak.as_bps() / size.as_bits() <= PACKETS_PER_S_MAX {
+            return Ok(());
+        }
+        let why = format!("makes over {PACKETS_PER_S_MAX} packets a second at {peak}; enlarge it");
+        Err(TopologyError::value(format!("{at}.size"), size, why))
     }
 
     fn tail(&self, at: &str) -> Result<f64, TopologyError> {
@@ -191,8 +211,11 @@ impl CrossSpec {
 
 fn period(value: Option<Duration>, at: &str, key: &str) -> Result<Duration, TopologyError> {
     match value {
-        Some(d) if !d.is_zero() => Ok(d),
-        Some(_) => Err(TopologyError::value(format!("{at}.{key}"), "0 s", "must be above 0")),
+        Some(d) if d >= PERIOD_MIN => Ok(d),
+        Some(d) => {
+            let value = text::exact_duration(d);
+            Err(TopologyError::value(format!("{at}.{key}"), value, "must be at least 1 ms"))
+        }
         None => Err(TopologyError::conflict(at, format!("`{key}` is missing, like \"500 ms\""))),
     }
 }
@@ -221,6 +244,9 @@ mod tests {
         refused(&|s| s.shape = Some(1.0), "shape");
         refused(&|s| s.rate = None, "rate");
         refused(&|s| s.size = Some(ByteSize::ZERO), "size");
+        refused(&|s| s.rate = Some(Rate::from_mbps(1e5)), "packets a second");
+        refused(&|s| s.on = Some(Duration::from_nanos(1)), "1 ms");
+        refused(&|s| s.rate = Some(Rate::from_bps(9)), "1 kbit/s");
         refused(&|s| s.kind = CrossKind::Cbr, "on");
         refused(&|s| s.every = Some(Duration::from_secs(1)), "every");
     }

@@ -95,13 +95,26 @@ pub struct LinkConfig {
     pub trace: Option<Steps>,
 }
 
+/// A full-size packet.
+const PACKET_BYTES: u64 = 1500;
 /// A queue below two full-size packets would drop every back-to-back pair.
-const QUEUE_MIN_BYTES: u64 = 2 * 1500;
+const QUEUE_MIN_BYTES: u64 = 2 * PACKET_BYTES;
 
 impl Queue {
     /// `times` bandwidth-delay products of a round trip of `rtt`.
     pub const fn bdp(times: f64, rtt: Duration) -> Self {
         Self::Bdp { times, rtt }
+    }
+
+    /// Refuses a queue that would drop every full-size packet; the one in service counts in it.
+    pub(super) fn check(&self, key: &str) -> Result<(), TopologyError> {
+        match self {
+            Self::Bytes(size) if size.as_bytes() < PACKET_BYTES => {
+                let why = "a queue below 1500 B drops every full-size packet";
+                Err(TopologyError::value(key, size, why))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The size in bytes at this rate. A BDP is at least two packets of 1500 bytes.
@@ -223,6 +236,9 @@ impl LinkSpec {
         }
         if let Some(trace) = &self.trace {
             trace.check(&format!("{key}.trace"))?;
+        }
+        if let Some(queue) = &self.queue {
+            queue.check(&format!("{key}.queue"))?;
         }
         Ok(LinkConfig {
             rate: self.rate,

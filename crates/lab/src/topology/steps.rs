@@ -21,6 +21,9 @@ pub struct Steps {
     pub every: Option<Duration>,
 }
 
+/// Shorter periods would be finer than any bin, and each change costs time.
+const EVERY_MIN: Duration = Duration::from_millis(1);
+
 impl Steps {
     /// The largest rate of any step.
     pub fn peak(&self) -> Option<Rate> {
@@ -37,6 +40,9 @@ impl Steps {
             return bad(text::exact_duration(pair[1].0), "each step starts after the one before");
         }
         match self.every {
+            Some(every) if every < EVERY_MIN => {
+                bad(text::exact_duration(every), "`every` is at least 1 ms")
+            }
             Some(every) if every <= last.0 => bad(
                 text::exact_duration(every),
                 "`every` must be longer than the last step's start",

@@ -1,9 +1,10 @@
 //! Reading and writing topology files.
 
 use super::{refused, resolved};
-use crate::topology::{CrossKind, Loss, Queue, Topology};
+use crate::topology::{CrossKind, Gilbert, LinkSpec, Loss, Probability, Queue, Reorder, Topology};
+use proptest::prelude::*;
 use std::time::Duration;
-use thalweg_units::Rate;
+use thalweg_units::{ByteSize, Rate};
 
 /// The first TOML block of docs/lab.md.
 fn example() -> String {
@@ -89,6 +90,54 @@ fn a_bad_value_is_shown_with_a_right_one() {
     ] {
         let e = refused(toml);
         assert!(e.contains(shown) && e.contains(example), "{toml}\n{e}");
+    }
+}
+
+proptest! {
+    /// Whatever is done to the text, it is accepted or refused, never a panic.
+    #[test]
+    fn a_damaged_file_is_refused_or_read(
+        at in 0..1000_usize,
+        len in 0..40_usize,
+        put in "[a-z0-9\"\\[\\] =.{}%]{0,12}",
+    ) {
+        let mut text: Vec<_> = example().chars().collect();
+        let from = at * text.len() / 1000;
+        let to = (from + len).min(text.len());
+        text.splice(from..to, put.chars());
+        let text: String = text.into_iter().collect();
+        if let Err(e) = Topology::from_toml(&text).and_then(|t| t.resolve()) {
+            prop_assert!(!e.to_string().is_empty());
+        }
+    }
+
+    /// A link built in code means the same after a file.
+    #[test]
+    fn any_link_survives_the_file(
+        kbps in 1..100_000_u64,
+        delay_ns in any::<u32>(),
+        queue in 1500..9_000_000_u64,
+        p in prop::collection::vec(0.0..1.0, 4),
+        up in any::<bool>(),
+        simplex in any::<bool>(),
+    ) {
+        let p: Vec<_> = p.into_iter().map(Probability::new).collect();
+        let delay = Duration::from_nanos(delay_ns.into());
+        let gilbert = Gilbert { good_to_bad: p[0], bad_to_good: p[1], in_bad: p[2], in_good: p[3] };
+        let link = LinkSpec {
+            queue: Some(Queue::Bytes(ByteSize::from_bytes(queue))),
+            loss: Some(Loss::Gilbert(gilbert)),
+            reorder: Some(Reorder { probability: p[1], by: delay }),
+            duplicate: Some(p[2]),
+            corrupt: Some(p[3]),
+            up: Some(up),
+            simplex,
+            rev: (!simplex).then(|| Box::new(LinkSpec { loss: Some(Loss::Random(p[0])), ..LinkSpec::default() })),
+            ..LinkSpec::new(Rate::from_bps(kbps * 1000), delay)
+        };
+        let topology = Topology::default().link("x", link);
+        let again = Topology::from_toml(&topology.to_toml().unwrap()).unwrap();
+        prop_assert_eq!(again.resolve().unwrap(), topology.resolve().unwrap());
     }
 }
 

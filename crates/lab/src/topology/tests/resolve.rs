@@ -118,6 +118,8 @@ fn contradictions_are_refused() {
         ("[host.a_b]\n", "hyphens"),
         ("[host.a]\ninterfaces = 0\n", "interfaces"),
         ("[link.\"x.fwd\"]\n", "halves"),
+        ("[link.x]\nqueue = \"100 B\"\n", "full-size"),
+        ("[link.x]\ntrace = { every = \"1 us\", steps = [[\"0 s\", \"1 Mbit/s\"]] }\n", "1 ms"),
         ("[link.x]\nsimplex = true\nrev = { rate = \"1 Mbit/s\" }\n", "simplex"),
         ("[link.x]\nrate = \"0 bit/s\"\n", "up = false"),
         ("[link.x]\ntrace = { steps = [] }\n", "at least one step"),
