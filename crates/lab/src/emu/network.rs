@@ -61,7 +61,7 @@ pub struct Delivery<P> {
     pub corrupt: Option<u64>,
 }
 
-/// A packet seen at the far end of a tapped link.
+/// A packet that entered a tapped link, dropped there or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tapped<P> {
     /// When, in logical time.
@@ -206,7 +206,7 @@ impl<P: Clone> Network<P> {
         self.links.iter().map(Link::in_flight).sum::<usize>() + self.ready.len()
     }
 
-    /// Starts or ends keeping copies of what arrives at the far end of a link.
+    /// Starts or ends keeping copies of what enters a link.
     pub fn tap(&mut self, link: usize, on: bool) {
         if let Some(tap) = self.taps.on.get_mut(link) {
             *tap = on;
@@ -245,7 +245,6 @@ impl<P: Clone> Network<P> {
             }
             self.scheduled[link] = Time::MAX;
             while let Some(arrival) = self.links[link].pop(at) {
-                self.taps.see(link, &arrival);
                 self.arrived(arrival);
             }
             self.schedule(link);
@@ -264,6 +263,7 @@ impl<P: Clone> Network<P> {
         match self.paths[transit.path as usize].get(transit.hop as usize) {
             Some(&link) => {
                 let link = link as usize;
+                self.taps.see(at, link, &transit.packet);
                 self.links[link].enter(at, transit.len, transit.class, transit);
                 self.schedule(link);
             }
@@ -292,13 +292,12 @@ impl<P: Clone> Network<P> {
 }
 
 impl<P: Clone> Taps<P> {
-    fn see(&mut self, link: usize, arrival: &Arrival<Transit<P>>) {
+    fn see(&mut self, at: Time, link: usize, packet: &P) {
         if !self.on[link] {
             return;
         }
         if self.seen.len() < TAPPED_MAX {
-            let packet = arrival.packet.packet.clone();
-            self.seen.push_back(Tapped { at: arrival.at, link, packet });
+            self.seen.push_back(Tapped { at, link, packet: packet.clone() });
         } else {
             self.missed += 1;
         }

@@ -136,7 +136,7 @@ fn packets_are_classed_and_counted_apart() {
 }
 
 #[test]
-fn a_tap_copies_what_passes_its_link() {
+fn a_tap_copies_what_enters_its_link_when_it_does() {
     let mut net = network(&shared());
     let core = 4;
     net.tap(core, true);
@@ -145,7 +145,7 @@ fn a_tap_copies_what_passes_its_link() {
     delivered(&mut net, ms(50));
     let (seen, missed) = net.take_tapped();
     let seen: Vec<_> = seen.iter().map(|t| (t.at, t.link, t.packet)).collect();
-    assert_eq!((seen, missed), (vec![(us(7_100), core, 1)], 0));
+    assert_eq!((seen, missed), (vec![(us(1_100), core, 1)], 0));
     net.tap(core, false);
     net.inject(ms(60), 0, 2, 1000, KIND, 3).unwrap();
     delivered(&mut net, ms(100));
