@@ -1,0 +1,274 @@
+//! Servers and relays that send something else than was asked for.
+
+use crate::{
+    LENGTH, Trial,
+    relay::{Directed, End},
+    server::{Server, Step, Version},
+    until,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::watch;
+
+#[tokio::test]
+async fn a_relay_that_speaks_of_another_length_is_dropped_and_named() {
+    let version = Version::new(1, LENGTH);
+    // The direct path pins first: the liar answers when a segment was asked for,
+    // and the segment comes when the liar was found out.
+    let (answer, may_answer) = watch::channel(false);
+    let (deliver, may_deliver) = watch::channel(false);
+    let server = Server::start(&version, move |ask, reply| {
+        reply.after = (!ask.is_probe()).then(|| may_deliver.clone());
+    })
+    .await;
+    let longer = Version::new(1, LENGTH + 1);
+    let liar = Server::start(&longer, move |_, reply| reply.after = Some(may_answer.clone())).await;
+    let relay = Directed::start(liar.address, End::Never).await;
+    let trial = Trial::new(&server, &[relay.address]);
+    let director = async {
+        until(|| !server.segments().is_empty()).await;
+        answer.send_replace(true);
+        until(|| trial.why_dropped(&relay.address.to_string()).is_some()).await;
+        deliver.send_replace(true);
+    };
+    tokio::join!(trial.gets(&version), director);
+    let why = trial.why_dropped(&relay.address.to_string()).unwrap();
+    assert!(why.contains("2000001"), "{why}");
+    assert!(liar.segments().is_empty(), "no byte of it was asked for");
+}
+
+#[tokio::test]
+async fn a_lying_relay_that_answers_first_is_found_out_before_publication() {
+    let version = Version::new(1, LENGTH);
+    let liar = Server::honest(&Version::new(2, LENGTH - 7)).await;
+    let relay = Directed::start(liar.address, End::Never).await;
+    // The direct path answers only after the liar has delivered everything.
+    let (open, gate) = watch::channel(false);
+    let server = Server::start(&version, move |ask, reply| {
+        if ask.is_probe() {
+            reply.after = Some(gate.clone());
+        }
+    })
+    .await;
+    let trial = Trial::new(&server, &[relay.address]);
+    let delivered = || liar.segments().iter().map(|r| r.end - r.start).sum::<u64>();
+    let director = async {
+        until(|| delivered() >= LENGTH as u64 - 7).await;
+        open.send_replace(true);
+    };
+    tokio::join!(trial.gets(&version), director);
+    assert_eq!(trial.restarts(), 1);
+    assert!(trial.why_dropped(&relay.address.to_string()).unwrap().contains("another file"));
+}
+
+#[tokio::test]
+async fn a_login_page_on_one_relay_is_dropped_and_named() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let portal = Server::start(&version, |_, reply| {
+        reply.whole(bytes::Bytes::from_static(b"<html>Please log in</html>"));
+        reply.unset("etag");
+        reply.set("content-type", "text/html");
+    })
+    .await;
+    let relay = Directed::start(portal.address, End::Never).await;
+    let trial = Trial::new(&server, &[relay.address]);
+    trial.gets(&version).await;
+    assert_eq!(trial.chosen(), ["direct"]);
+    // Alone, it is no file either.
+    let message = Trial::new(&server, &[relay.address]).only(relay.address).fails().await;
+    assert!(message.contains("login page"), "{message}");
+}
+
+#[tokio::test]
+async fn segments_that_are_not_what_was_asked_for_drop_the_path() {
+    let shift = |reply: &mut crate::server::Reply| reply.set("content-range", "bytes 5-14/2000000");
+    let code = |reply: &mut crate::server::Reply| reply.set("content-encoding", "gzip");
+    let whole = |reply: &mut crate::server::Reply| reply.whole(vec![7; LENGTH].into());
+    let busy = |reply: &mut crate::server::Reply| reply.status(503);
+    for spoil in [shift, code, whole, busy] {
+        let version = Version::new(1, LENGTH);
+        let server = Server::honest(&version).await;
+        let bad = Server::start(&version, move |ask, reply| {
+            if !ask.is_probe() {
+                spoil(reply);
+            }
+        })
+        .await;
+        let relay = Directed::start(bad.address, End::Never).await;
+        let trial = Trial::new(&server, &[relay.address]);
+        trial.gets(&version).await;
+        let message = Trial::new(&server, &[relay.address]).only(relay.address).fails().await;
+        assert!(!message.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_changes_midway_is_begun_anew_once() {
+    let (old, new) = (Version::new(1, LENGTH), Version::new(2, LENGTH + 100_000));
+    // The first segment breaks off; the rest is asked for after the change.
+    let server = Server::start(&old, |ask, reply| {
+        if ask.number == 1 {
+            reply.after_bytes(500_000, Step::Cut);
+        }
+    })
+    .await;
+    server.publish_at(2, new.clone());
+    let trial = Trial::new(&server, &[]);
+    trial.gets(&new).await;
+    assert_eq!(trial.restarts(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_never_rests_is_an_error_in_the_end() {
+    let server = Server::start(&Version::new(1, LENGTH), |ask, reply| {
+        if !ask.is_probe() {
+            reply.status(412);
+        }
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    let message = trial.fails().await;
+    assert!(message.contains("keeps changing"), "{message}");
+    assert_eq!(trial.restarts(), 1);
+    assert!(trial.files().is_empty(), "{:?}", trial.files());
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_early_is_continued() {
+    let version = Version::new(1, 4 * LENGTH);
+    let server = Server::start(&version, |_, reply| reply.after_bytes(1_500_000, Step::Cut)).await;
+    let trial = Trial::new(&server, &[]);
+    trial.gets(&version).await;
+    assert!(server.segments().len() >= 6, "{:?}", server.segments());
+}
+
+#[tokio::test]
+async fn a_server_that_closes_after_every_answer_is_no_failure() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::start(&version, |_, reply| reply.set("connection", "close")).await;
+    let trial = Trial::new(&server, &[]);
+    trial.gets(&version).await;
+    assert_eq!(trial.why_dropped("direct"), None);
+}
+
+#[tokio::test]
+async fn statuses_are_named() {
+    for status in [403, 404, 410, 429, 500, 503] {
+        let version = Version::new(1, LENGTH);
+        let server = Server::start(&version, move |_, reply| reply.status(status)).await;
+        let message = Trial::new(&server, &[]).fails().await;
+        assert!(message.contains(&status.to_string()), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_followed_ten_times_and_not_to_https() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::start(&version, |ask, reply| {
+        let hop: usize = ask.path.trim_start_matches("/hop").parse().unwrap_or(99);
+        if hop < 99 {
+            reply.status(302);
+            let to = if hop == 9 { "/dir/file.bin".into() } else { format!("/hop{}", hop + 1) };
+            reply.set("location", &to);
+        }
+    })
+    .await;
+    let hop = |n| format!("http://{}/hop{n}", server.address);
+    Trial::of(&hop(0), &[]).gets(&version).await;
+    let endless = Server::start(&version, |_, reply| {
+        reply.status(301);
+        reply.set("location", "/again");
+    })
+    .await;
+    assert!(Trial::new(&endless, &[]).fails().await.contains("more than 10"));
+    let secure = Server::start(&version, |_, reply| {
+        reply.status(301);
+        reply.set("location", "https://www.example/");
+    })
+    .await;
+    assert!(Trial::new(&secure, &[]).fails().await.contains("https is not supported yet"));
+}
+
+#[tokio::test]
+async fn the_users_fields_go_to_his_server_and_no_further() {
+    let version = Version::new(1, LENGTH);
+    let other = Server::honest(&version).await;
+    let to = other.url();
+    let server = Server::start(&version, move |_, reply| {
+        reply.status(307);
+        reply.set("location", &to);
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    thalweg_node::get::add_field(&mut trial.request.fields, "Authorization: secret").unwrap();
+    trial.gets(&version).await;
+    assert!(server.asks().iter().all(|a| a.fields["authorization"] == "secret"));
+    assert!(other.asks().iter().all(|a| !a.fields.contains_key("authorization")));
+}
+
+#[tokio::test]
+async fn without_a_validator_one_path_is_used() {
+    let version = Version::new(1, LENGTH).without_validator();
+    let server = Server::honest(&version).await;
+    let relay = Directed::start(server.address, End::Never).await;
+    let trial = Trial::new(&server, &[relay.address]);
+    trial.gets(&version).await;
+    assert_eq!(server.segments(), vec![0..LENGTH as u64], "in one piece");
+}
+
+#[tokio::test]
+async fn without_a_validator_a_break_starts_over() {
+    let version = Version::new(1, LENGTH).without_validator();
+    static BREAKS: AtomicUsize = AtomicUsize::new(0);
+    let server = Server::start(&version, |ask, reply| {
+        if !ask.is_probe() && BREAKS.fetch_add(1, Ordering::SeqCst) == 0 {
+            reply.after_bytes(500_000, Step::Cut);
+        }
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    trial.gets(&version).await;
+    assert_eq!(server.segments(), vec![0..LENGTH as u64, 0..LENGTH as u64]);
+    assert_eq!(trial.restarts(), 1);
+}
+
+#[tokio::test]
+async fn a_digest_makes_up_for_a_missing_validator() {
+    let version = Version::new(1, LENGTH).without_validator();
+    let server = Server::honest(&version).await;
+    let relay = Directed::start(server.address, End::Never).await;
+    let mut trial = Trial::new(&server, &[relay.address]);
+    let digest = format!("blake3:{}", blake3::hash(&version.bytes));
+    trial.request.digests = vec![digest.parse().unwrap()];
+    trial.gets(&version).await;
+    assert!(server.segments().len() > 1, "both paths were used");
+}
+
+#[tokio::test]
+async fn a_wrong_digest_leaves_no_file() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.digests = vec![format!("sha256:{}", "0".repeat(64)).parse().unwrap()];
+    let message = trial.fails().await;
+    assert!(message.contains("not what was expected"), "{message}");
+    assert!(trial.files().is_empty(), "{:?}", trial.files());
+}
+
+#[tokio::test]
+async fn an_empty_file_is_a_file() {
+    let version = Version::new(1, 0);
+    let server = Server::honest(&version).await;
+    Trial::new(&server, &[]).gets(&version).await;
+}
+
+#[tokio::test]
+async fn a_directory_that_takes_no_files_is_named() {
+    let server = Server::honest(&Version::new(1, LENGTH)).await;
+    for target in ["/proc/file.bin", "/nonexistent/file.bin"] {
+        let mut trial = Trial::new(&server, &[]);
+        trial.request.target = target.into();
+        let message = trial.fails().await;
+        assert!(message.contains("cannot create") && message.contains(&target[..6]), "{message}");
+    }
+}

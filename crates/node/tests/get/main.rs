@@ -1,0 +1,146 @@
+//! Downloads over real sockets on loopback, from honest and other servers.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod detours;
+mod faults;
+mod relay;
+mod server;
+mod sessions;
+mod wholes;
+
+use server::{Server, Version};
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tempfile::TempDir;
+use thalweg_net::{Dialer, Route};
+use thalweg_node::{
+    budget::Budget,
+    get::{Candidate, GetFailed, HttpUrl, Outcome, Request, Stop, get},
+    job::{Event, EventSink},
+    part::Batch,
+};
+use thalweg_plan::selection::Config;
+
+/// Large enough for several pieces per share, small enough to be quick.
+const LENGTH: usize = 2_000_000;
+
+/// Waits for what another task does, whenever that may be.
+async fn until(mut reached: impl FnMut() -> bool) {
+    while !reached() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[derive(Default)]
+struct Events(Mutex<Vec<Event>>);
+
+impl EventSink for Events {
+    fn event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+/// A download into a directory of its own.
+struct Trial {
+    dir: TempDir,
+    request: Request,
+    events: Events,
+}
+
+impl Trial {
+    /// Over the direct path and these relays, with sampling however small the file.
+    fn new(server: &Server, relays: &[SocketAddr]) -> Self {
+        Self::of(&server.url(), relays)
+    }
+
+    fn of(url: &str, relays: &[SocketAddr]) -> Self {
+        let dir = TempDir::new().unwrap();
+        let direct = Candidate { name: "direct".into(), route: Route::direct() };
+        let detour = |a: &SocketAddr| Candidate {
+            name: a.to_string(),
+            route: Route::through([a.to_string().parse().unwrap()]).unwrap(),
+        };
+        let request = Request {
+            url: HttpUrl::parse(url).unwrap(),
+            target: dir.path().join("file.bin"),
+            paths: std::iter::once(direct).chain(relays.iter().map(detour)).collect(),
+            fields: Default::default(),
+            digests: Vec::new(),
+            selection: Config { small: 0, ..Config::default() },
+            dialer: Dialer::default(),
+            batch: Batch::default(),
+            budget: Arc::new(Budget::new()),
+            patience: Duration::from_secs(20),
+        };
+        Self { dir, request, events: Events::default() }
+    }
+
+    /// Without the direct path.
+    fn only(mut self, relay: SocketAddr) -> Self {
+        self.request.paths.retain(|p| p.name == relay.to_string());
+        self
+    }
+
+    async fn run(&self) -> Result<Outcome, GetFailed> {
+        let (_wish, stop) = Stop::new();
+        get(self.request.clone(), &self.events, stop).await
+    }
+
+    /// Runs; the file must be `version`, and nothing else may be there.
+    async fn gets(&self, version: &Version) -> Outcome {
+        let outcome = self.run().await.unwrap_or_else(|e| panic!("{e}\n{:#?}", self.told()));
+        assert!(std::fs::read(self.target()).unwrap() == version.bytes, "wrong bytes");
+        assert_eq!(self.files(), ["file.bin"]);
+        outcome
+    }
+
+    /// Runs; it must fail, with no file under the final name. The message.
+    async fn fails(&self) -> String {
+        let failed = self.run().await.expect_err("it should fail");
+        assert!(!self.target().exists());
+        failed.to_string()
+    }
+
+    fn target(&self) -> PathBuf {
+        self.request.target.clone()
+    }
+
+    fn files(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.dir.path()).unwrap();
+        let mut names: Vec<_> =
+            names.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn told(&self) -> Vec<Event> {
+        let progress = |e: &Event| matches!(e, Event::Progress { .. });
+        self.events.0.lock().unwrap().iter().filter(|e| !progress(e)).cloned().collect()
+    }
+
+    /// The paths chosen, in order.
+    fn chosen(&self) -> Vec<String> {
+        let path = |e| match e {
+            Event::Chosen { path, .. } => Some(path),
+            _ => None,
+        };
+        self.told().into_iter().filter_map(path).collect()
+    }
+
+    /// Why `path` was dropped, if it was.
+    fn why_dropped(&self, path: &str) -> Option<String> {
+        self.told().into_iter().find_map(|e| match e {
+            Event::PathFailed { path: p, why } if p == path => Some(why),
+            _ => None,
+        })
+    }
+
+    fn restarts(&self) -> usize {
+        self.told().iter().filter(|e| matches!(e, Event::Restarted { .. })).count()
+    }
+}

@@ -1,0 +1,107 @@
+//! Relays: the real one, and one that a test directs and breaks.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use thalweg_node::relay::{EgressPolicy, Log, PortRange, Relay, RelayConfig, parse_cidr};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+/// Starts a real relay on loopback; returns its address. Stops with `tasks`.
+pub async fn real(server: SocketAddr, tasks: &mut JoinSet<()>) -> SocketAddr {
+    let mut config = RelayConfig::new("127.0.0.1:0".parse().unwrap());
+    let loopback = vec![parse_cidr("127.0.0.0/8").unwrap()];
+    config.egress = EgressPolicy::new(loopback, vec![PortRange::one(server.port())]);
+    let (log, _) = Log::to_queue();
+    let relay = Relay::bind(config, log).await.unwrap();
+    let address = relay.local_addr().unwrap();
+    tasks.spawn(async move { _ = relay.run(std::future::pending()).await });
+    address
+}
+
+/// What a directed relay does after so many bytes to its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Never,
+    /// All connections close and none is accepted any more.
+    Dies(u64),
+    /// Connections stay open in silence.
+    Stalls(u64),
+}
+
+/// Speaks SOCKS5 and connects to `to` whatever it is asked for.
+pub struct Directed {
+    pub address: SocketAddr,
+    _tasks: JoinSet<()>,
+}
+
+impl Directed {
+    pub async fn start(to: SocketAddr, end: End) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(serve(listener, to, end));
+        Self { address, _tasks: tasks }
+    }
+}
+
+async fn serve(listener: TcpListener, to: SocketAddr, end: End) {
+    let given = Arc::new(AtomicU64::new(0));
+    let mut sessions = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let given = Arc::clone(&given);
+                sessions.spawn(session(accepted.unwrap().0, to, end, given));
+            }
+            // Ending this drops the listener and every session.
+            Some(Ok(died)) = sessions.join_next() => if died { return },
+        }
+    }
+}
+
+/// Serves one client; true if the relay dies of it.
+async fn session(mut client: TcpStream, to: SocketAddr, end: End, given: Arc<AtomicU64>) -> bool {
+    let Ok(mut server) = connect(&mut client, to).await else { return false };
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let up = async { _ = tokio::io::copy(&mut from_client, &mut to_server).await };
+    let down = async {
+        let mut buffer = vec![0; 16 << 10];
+        loop {
+            let n = from_server.read(&mut buffer).await.unwrap_or(0);
+            if n == 0 || to_client.write_all(&buffer[..n]).await.is_err() {
+                return false;
+            }
+            let total = given.fetch_add(n as u64, Ordering::SeqCst) + n as u64;
+            match end {
+                End::Dies(limit) if total >= limit => return true,
+                End::Stalls(limit) if total >= limit => std::future::pending().await,
+                _ => {}
+            }
+        }
+    };
+    tokio::select! {
+        died = down => died,
+        () = up => false,
+    }
+}
+
+/// RFC 1928 with no authentication, for IPv4 destinations, which are ignored.
+async fn connect(client: &mut TcpStream, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let mut methods = [0; 2];
+    client.read_exact(&mut methods).await?;
+    client.read_exact(&mut vec![0; methods[1].into()]).await?;
+    client.write_all(&[5, 0]).await?;
+    client.read_exact(&mut [0; 10]).await?;
+    let server = TcpStream::connect(to).await?;
+    client.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await?;
+    Ok(server)
+}

@@ -1,0 +1,170 @@
+//! Downloads that end in the middle and are taken up again.
+
+use crate::{
+    LENGTH, Trial,
+    server::{Server, Step, Version},
+    until,
+};
+use std::ops::Range;
+use thalweg_node::{
+    get::{GetError, Stop, get},
+    job::Event,
+    part::{Batch, PartError},
+};
+use tokio::sync::watch;
+
+/// A server whose first segment ends after `n` bytes, in silence.
+async fn hangs_after(version: &Version, n: usize) -> Server {
+    Server::start(version, move |ask, reply| {
+        if ask.number == 1 {
+            reply.after_bytes(n, Step::Hang);
+        }
+    })
+    .await
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// Every write is journaled at once.
+fn eager(trial: &mut Trial) {
+    trial.request.batch = Batch { bytes: 1, ..Batch::default() };
+}
+
+/// Runs until `n` bytes are durable, then wishes it to stop.
+async fn interrupt_at(trial: &Trial, n: u64) -> thalweg_node::get::GetFailed {
+    let (wish, stop) = Stop::new();
+    let journal = trial.dir.path().join(".file.bin.thalweg-journal");
+    let watcher = async {
+        let end = |line: &str| {
+            let end = line.split_once("\"end\":")?.1;
+            end.split(',').next()?.parse::<u64>().ok()
+        };
+        let reached = || {
+            let text = std::fs::read_to_string(&journal).unwrap_or_default();
+            text.lines().filter_map(end).any(|e| e >= n)
+        };
+        until(reached).await;
+        wish.send_replace(true);
+        std::future::pending::<()>().await
+    };
+    tokio::select! {
+        result = get(trial.request.clone(), &trial.events, stop) => result.unwrap_err(),
+        () = watcher => unreachable!(),
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_download_goes_on_where_it_was() {
+    let version = Version::new(1, LENGTH);
+    let server = hangs_after(&version, 600_000).await;
+    let mut trial = Trial::new(&server, &[]);
+    eager(&mut trial);
+    let failed = interrupt_at(&trial, 600_000).await;
+    assert!(matches!(failed.error, GetError::Interrupted));
+    assert_eq!(failed.kept.as_bytes(), 600_000);
+    assert!(!trial.target().exists());
+    let before = server.segments().len();
+    let outcome = trial.gets(&version).await;
+    assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64 - 600_000);
+    let again: Vec<_> = server.segments().split_off(before);
+    assert!(again.iter().all(|r| !overlap(r, &(0..600_000))), "{again:?}");
+    let resumed = |e: &Event| matches!(e, Event::Resumed { bytes: 600_000 });
+    assert!(trial.told().iter().any(resumed));
+}
+
+#[tokio::test]
+async fn a_file_that_changed_between_two_sessions_is_begun_anew() {
+    let (old, new) = (Version::new(1, LENGTH), Version::new(2, LENGTH));
+    let server = hangs_after(&old, 600_000).await;
+    let mut trial = Trial::new(&server, &[]);
+    eager(&mut trial);
+    interrupt_at(&trial, 600_000).await;
+    server.publish(new.clone());
+    let outcome = trial.gets(&new).await;
+    assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64);
+}
+
+#[tokio::test]
+async fn bytes_altered_on_the_disk_are_fetched_again() {
+    let version = Version::new(1, LENGTH);
+    let server = hangs_after(&version, 600_000).await;
+    let mut trial = Trial::new(&server, &[]);
+    eager(&mut trial);
+    interrupt_at(&trial, 600_000).await;
+    let part = trial.dir.path().join(".file.bin.thalweg-part");
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[300_000] ^= 1;
+    std::fs::write(&part, bytes).unwrap();
+    trial.gets(&version).await;
+}
+
+#[tokio::test]
+async fn without_a_validator_the_next_session_starts_from_nothing() {
+    let version = Version::new(1, LENGTH).without_validator();
+    let server = hangs_after(&version, 600_000).await;
+    let mut trial = Trial::new(&server, &[]);
+    eager(&mut trial);
+    interrupt_at(&trial, 600_000).await;
+    let outcome = trial.gets(&version).await;
+    assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64);
+}
+
+#[tokio::test]
+async fn a_complete_part_that_could_not_be_renamed_is_kept() {
+    let version = Version::new(1, LENGTH);
+    let (deliver, may_deliver) = watch::channel(false);
+    let server = Server::start(&version, move |ask, reply| {
+        reply.after = (!ask.is_probe()).then(|| may_deliver.clone());
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    // Something gets in the way while the bytes come.
+    let meddler = async {
+        until(|| !server.segments().is_empty()).await;
+        std::fs::create_dir(trial.target()).unwrap();
+        deliver.send_replace(true);
+    };
+    let (result, ()) = tokio::join!(trial.run(), meddler);
+    let failed = result.unwrap_err();
+    assert!(failed.to_string().contains("cannot rename"), "{failed}");
+    std::fs::remove_dir(trial.target()).unwrap();
+    let outcome = trial.gets(&version).await;
+    assert_eq!(outcome.fetched.as_bytes(), 0);
+}
+
+#[tokio::test]
+async fn a_directory_in_the_place_of_the_file_is_refused_and_nothing_lost() {
+    let version = Version::new(1, LENGTH);
+    let server = hangs_after(&version, 600_000).await;
+    let mut trial = Trial::new(&server, &[]);
+    eager(&mut trial);
+    interrupt_at(&trial, 600_000).await;
+    std::fs::create_dir(trial.target()).unwrap();
+    let failed = trial.run().await.unwrap_err();
+    assert!(matches!(failed.error, GetError::Part(PartError::NotAFile { .. })), "{failed}");
+    std::fs::remove_dir(trial.target()).unwrap();
+    let outcome = trial.gets(&version).await;
+    assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64 - 600_000);
+}
+
+#[tokio::test]
+async fn two_downloads_to_one_file_are_not_both_let_in() {
+    let version = Version::new(1, LENGTH);
+    let server = hangs_after(&version, 600_000).await;
+    let mut trial = Trial::new(&server, &[]);
+    eager(&mut trial);
+    let second = async {
+        until(|| !server.segments().is_empty()).await;
+        trial.run().await.unwrap_err()
+    };
+    let (_wish, stop) = Stop::new();
+    let first = get(trial.request.clone(), &trial.events, stop);
+    let refused = tokio::select! {
+        _ = first => panic!("the server hangs: it cannot end"),
+        refused = second => refused,
+    };
+    assert!(matches!(refused.error, GetError::Part(PartError::Busy(_))), "{refused}");
+    assert!(refused.to_string().contains("another process"), "{refused}");
+}

@@ -1,0 +1,105 @@
+//! Servers that send the whole file whatever they are asked for.
+
+use crate::{
+    LENGTH, Trial,
+    relay::{Directed, End},
+    server::{Reply, Server, Step, Version},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+};
+
+async fn ignores_ranges(version: &Version, spoil: fn(&mut Reply)) -> Server {
+    let bytes = version.bytes.clone();
+    Server::start(version, move |_, reply| {
+        reply.whole(bytes.clone());
+        spoil(reply);
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_ranges_gives_one_stream_from_the_start() {
+    let version = Version::new(1, LENGTH);
+    let server = ignores_ranges(&version, |_| {}).await;
+    let relay = Directed::start(server.address, End::Never).await;
+    let trial = Trial::new(&server, &[relay.address]);
+    trial.gets(&version).await;
+    assert_eq!(trial.chosen(), ["direct"]);
+    assert!(server.asks().iter().all(|a| a.is_probe()), "its first answer was the file");
+}
+
+#[tokio::test]
+async fn chunks_without_a_length_end_where_the_framing_says() {
+    let version = Version::new(1, LENGTH);
+    let server = ignores_ranges(&version, |reply| reply.unset("content-length")).await;
+    Trial::new(&server, &[]).gets(&version).await;
+}
+
+#[tokio::test]
+async fn streams_that_break_off_leave_no_file() {
+    let version = Version::new(1, LENGTH);
+    let with_length = |reply: &mut Reply| reply.after_bytes(500_000, Step::Cut);
+    let chunked = |reply: &mut Reply| {
+        reply.unset("content-length");
+        reply.after_bytes(500_000, Step::Cut);
+    };
+    for spoil in [with_length, chunked] {
+        let server = ignores_ranges(&version, spoil).await;
+        let trial = Trial::new(&server, &[]);
+        trial.fails().await;
+        assert!(trial.files().is_empty(), "{:?}", trial.files());
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_stream_is_refused() {
+    let version = Version::new(1, LENGTH);
+    let server = ignores_ranges(&version, |reply| reply.set("content-encoding", "gzip")).await;
+    let message = Trial::new(&server, &[]).fails().await;
+    assert!(message.contains("compressed (gzip)"), "{message}");
+}
+
+#[tokio::test]
+async fn a_whole_file_from_one_relay_alone_needs_a_digest() {
+    let version = Version::new(1, LENGTH);
+    let server = ignores_ranges(&version, |_| {}).await;
+    let relay = Directed::start(server.address, End::Never).await;
+    let dead = Server::honest(&version).await.url();
+    let message = Trial::of(&dead, &[relay.address]).fails().await;
+    assert!(message.contains("nothing confirms"), "{message}");
+    let mut trial = Trial::of(&dead, &[relay.address]);
+    let digest = format!("blake3:{}", blake3::hash(&version.bytes));
+    trial.request.digests = vec![digest.parse().unwrap()];
+    trial.gets(&version).await;
+}
+
+/// Answers one connection with `answer` and closes it.
+async fn raw(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/file.bin", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            _ = tcp.read(&mut [0; 4096]).await;
+            _ = tcp.write_all(answer).await;
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn an_answer_without_an_end_mark_is_refused() {
+    let url = raw(b"HTTP/1.0 200 OK\r\n\r\nhalf a fi").await;
+    let message = Trial::of(&url, &[]).fails().await;
+    assert!(message.contains("does not mark its end"), "{message}");
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_an_error() {
+    for answer in
+        [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b"", b"HTTP/1.1 206 OK\r\ncontent-length: -4\r\n\r\n"]
+    {
+        Trial::of(&raw(answer).await, &[]).fails().await;
+    }
+}
