@@ -43,7 +43,7 @@ const MISTAKES: &[&str] = &[
     "lab run missing.toml -- true",
     "lab set core rate=fast",
     "lab check --fast",
-    "experiment run no-such-experiment",
+    "experiment",
     "demo --size 40",
 ];
 
@@ -99,6 +99,14 @@ fn experiment_list_shows_every_plan() {
     for name in names {
         assert!(listed.contains(&name), "{name} is not in:\n{listed}");
     }
+}
+
+#[test]
+fn an_unknown_experiment_is_answered_with_those_there_are() {
+    let output = thalweg(["experiment", "run", "get-detour"]);
+    assert!(!output.status.success());
+    let message = text(&output.stderr);
+    assert!(message.contains("`get-detour`") && message.contains("get-detour-thin"), "{message}");
 }
 
 #[test]

@@ -1,37 +1,46 @@
-//! Progress on standard error: a bar on a terminal, one line per finished step elsewhere.
+//! Progress of one download on standard error: a bar, where that is a terminal.
+//! Elsewhere the line that each finished step prints must do.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
+use thalweg_units::{ByteSize, Rate};
+
+/// The layout: fits into 80 columns, has no colours.
+const TEMPLATE: &str =
+    "{prefix:<17} {spinner} [{wide_bar}] {decimal_bytes:>9} of {decimal_total_bytes} {msg}";
 
 /// The progress of one download.
-pub struct Bar(ProgressBar);
+pub struct Bar {
+    bar: ProgressBar,
+    remark: String,
+}
 
 impl Bar {
-    /// An empty bar; drawn on a terminal alone, without colours.
+    /// An empty bar.
     pub fn new(name: &str, bytes: u64) -> Self {
-        let template =
-            "{prefix:>8} {spinner} [{bar:30}] {bytes:>10}/{total_bytes} {bytes_per_sec:>12} {msg}";
-        let style = ProgressStyle::with_template(template)
+        let style = ProgressStyle::with_template(TEMPLATE)
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
         let bar = ProgressBar::new(bytes).with_style(style).with_prefix(name.to_owned());
         bar.enable_steady_tick(Duration::from_millis(100));
-        Self(bar)
+        Self { bar, remark: String::new() }
     }
 
-    /// Bytes present now.
+    /// Bytes present now; their mean rate since the start is shown beside.
     pub fn set(&self, bytes: u64) {
-        self.0.set_position(bytes);
+        let rate = Rate::over(ByteSize::from_bytes(bytes), self.bar.elapsed());
+        self.bar.set_position(bytes);
+        self.bar.set_message(format!("{:5.1} Mbit/s{}", rate.as_mbps(), self.remark));
     }
 
-    /// A remark beside the bar.
-    pub fn note(&self, text: &str) {
-        self.0.set_message(text.to_owned());
+    /// A remark beside the rate, from now on.
+    pub fn note(&mut self, text: &str) {
+        self.remark = format!(", {text}");
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
