@@ -161,6 +161,29 @@ fn links_change_while_packets_flow() {
 }
 
 #[test]
+fn a_capture_holds_the_packets_that_entered_the_link() {
+    let Some(lab) = lab(PAIR) else { return };
+    let mut file = tempfile::tempfile().unwrap();
+    let capture = lab.pcap("core.fwd", &file).unwrap();
+    let script = "for i in 1 2 3; do echo captured > /dev/udp/10.1.0.2/9; done";
+    assert!(output(lab.command("a", "bash").args(["-c", script])).status.success());
+    let mut bytes = Vec::new();
+    until("three packets are in the file", || {
+        use std::io::{Read, Seek};
+        file.rewind().unwrap();
+        bytes.clear();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes.windows(9).filter(|w| *w == b"captured\n").count() == 3
+    });
+    drop(capture);
+    // Magic of nanoseconds, link type raw IP, then a record whose packet is IPv4 with UDP inside.
+    assert_eq!(bytes[..4], 0xa1b2_3c4d_u32.to_ne_bytes());
+    assert_eq!(bytes[20..24], 101_u32.to_ne_bytes());
+    assert_eq!((bytes[40], bytes[49]), (0x45, 17));
+    assert!(lab.pcap("no-link", &file).is_err());
+}
+
+#[test]
 fn run_gives_the_commands_exit_code_and_ends_all() {
     if !support::possible() {
         return;

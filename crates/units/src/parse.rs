@@ -91,13 +91,22 @@ pub(crate) fn scaled(
 
 /// Prints with the largest unit that keeps the number at 1 or more, at most three decimals.
 pub(crate) fn format_scaled(value: u64, units: &Units) -> String {
+    format_to(value, units, 3)
+}
+
+/// The same with every decimal that counts, so that reading gives the same value (to 2^53).
+pub(crate) fn format_exactly(value: u64, units: &Units) -> String {
+    format_to(value, units, 12)
+}
+
+fn format_to(value: u64, units: &Units, decimals: usize) -> String {
     let (name, factor) = units
         .iter()
         .find(|(_, factor)| value as f64 >= *factor)
         .or(units.last())
         .copied()
         .unwrap_or(("", 1.0));
-    let number = format!("{:.3}", value as f64 / factor);
+    let number = format!("{:.decimals$}", value as f64 / factor);
     format!("{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
@@ -109,9 +118,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     scaled("duration", text, &TIME_READ, "\"5 ms\"").map(Duration::from_nanos)
 }
 
-/// Prints a duration so that [`parse_duration`] reads it back (to 3 decimals of its unit).
+/// Prints a duration so that [`parse_duration`] reads the same back.
 pub fn format_duration(d: Duration) -> String {
-    format_scaled(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), &TIME_PRINT)
+    format_exactly(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), &TIME_PRINT)
 }
 
 /// Reads a probability: `"1 %"`, `"0.5%"`, or a plain number in 0..=1.
@@ -140,7 +149,12 @@ mod tests {
 
     #[test]
     fn durations_go_both_ways() {
-        for (text, ns) in [("5 ms", 5_000_000), ("1.5s", 1_500_000_000), ("50 us", 50_000)] {
+        for (text, ns) in [
+            ("1.234567891 s", 1_234_567_891),
+            ("5 ms", 5_000_000),
+            ("1.5s", 1_500_000_000),
+            ("50 us", 50_000),
+        ] {
             let d = parse_duration(text).unwrap();
             assert_eq!(d, Duration::from_nanos(ns), "{text}");
             assert_eq!(parse_duration(&format_duration(d)).unwrap(), d);

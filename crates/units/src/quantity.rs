@@ -144,10 +144,10 @@ impl FromStr for ByteSize {
 }
 
 macro_rules! serde_as_text {
-    ($t:ty) => {
+    ($t:ty, $units:expr) => {
         impl Serialize for $t {
             fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-                s.collect_str(self)
+                s.serialize_str(&parse::format_exactly(self.0, &$units))
             }
         }
         impl<'de> Deserialize<'de> for $t {
@@ -157,8 +157,8 @@ macro_rules! serde_as_text {
         }
     };
 }
-serde_as_text!(Rate);
-serde_as_text!(ByteSize);
+serde_as_text!(Rate, parse::RATE_PRINT);
+serde_as_text!(ByteSize, parse::SIZE_PRINT);
 
 #[cfg(test)]
 mod tests {
@@ -177,6 +177,14 @@ mod tests {
         }
         assert_eq!(Rate::from_bps(40_000_000).to_string(), "40 Mbit/s");
         assert_eq!(Rate::from_bps(1_234_567).to_string(), "1.235 Mbit/s");
+    }
+
+    #[test]
+    fn what_is_serialised_reads_back_exactly() {
+        for bps in [0, 1, 999, 1_234_567, 98_765_432_109, (1 << 53) - 1] {
+            let text = parse::format_exactly(bps, &parse::RATE_PRINT);
+            assert_eq!(text.parse::<Rate>().unwrap(), Rate::from_bps(bps), "{text}");
+        }
     }
 
     #[test]

@@ -4,7 +4,12 @@
 //! event, rounded up to [`QUANTUM`], so that close events share one wake-up;
 //! events carry logical time, so lateness never accumulates.
 
-use super::{lateness::Histogram, pcap, sys};
+use super::{
+    lateness::Histogram,
+    packet::{Header, flip_a_bit},
+    pcap, sys,
+    taps::Taps,
+};
 use rustix::{
     event::{EventfdFlags, Timespec, epoll, eventfd},
     io::{read, write},
@@ -51,8 +56,8 @@ pub type Packet = Rc<[u8]>;
 pub enum Order {
     /// Change links, and say so.
     Set(Vec<usize>, LinkChange, SyncSender<()>),
-    /// Report.
-    Report(SyncSender<Report>),
+    /// Report, with or without the links' history.
+    Report(bool, SyncSender<Report>),
     /// Start the lateness window anew.
     Reset,
     /// Send what enters this link to a capture.
@@ -114,7 +119,6 @@ pub fn start(network: &Resolved, devices: Vec<OwnedFd>) -> anyhow::Result<Handle
 
 struct Engine {
     network: Network<Packet>,
-    plan: Resolved,
     devices: Vec<OwnedFd>,
     by_address: HashMap<IpAddr, usize>,
     epoll: OwnedFd,
@@ -123,7 +127,7 @@ struct Engine {
     epoch: Instant,
     next_tick: Time,
     lateness: Histogram,
-    taps: HashMap<usize, SyncSender<pcap::Record>>,
+    taps: Taps,
     no_route: u64,
     refused: u64,
     realtime: bool,
@@ -146,7 +150,6 @@ impl Engine {
         };
         Ok(Self {
             network: Network::new(network, Time::ZERO),
-            plan: network.clone(),
             devices,
             by_address: network.interfaces.iter().enumerate().flat_map(both).collect(),
             epoll,
@@ -155,7 +158,7 @@ impl Engine {
             epoch: Instant::now(),
             next_tick: Time::ZERO,
             lateness: Histogram::new(),
-            taps: HashMap::new(),
+            taps: Taps::new(),
             no_route: 0,
             refused: 0,
             realtime: take_priority(),
@@ -206,6 +209,7 @@ impl Engine {
             let wall = Time::from_nanos(epoch.elapsed().as_nanos() as u64);
             lateness.record(wall.since(delivery.at));
         });
+        self.taps.pass_on(&mut self.network, self.epoch);
     }
 
     fn tick(&mut self) {
@@ -246,28 +250,9 @@ impl Engine {
         };
         let now = self.now();
         let class = self.network.classify(header.protocol, header.source_port, header.port);
-        if !self.taps.is_empty() {
-            self.tap(from, to, bytes);
-        }
         let length = bytes.len() as u32;
         if self.network.inject(now, from, to, length, class, Rc::from(bytes)).is_err() {
             self.no_route += 1;
-        }
-    }
-
-    /// Copies the packet to the captures of the links on its way.
-    fn tap(&mut self, from: usize, to: usize, bytes: &[u8]) {
-        let Some(links) = self.plan.path_links(from, to) else { return };
-        for link in links {
-            if let Some(sink) = self.taps.get(link) {
-                // A capture that cannot keep up misses packets; the network does not wait.
-                if let Err(std::sync::mpsc::TrySendError::Disconnected(_)) =
-                    sink.try_send(pcap::Record::now(bytes))
-                {
-                    self.taps.remove(link);
-                    return;
-                }
-            }
         }
     }
 
@@ -281,21 +266,22 @@ impl Engine {
                     self.network.set(now, &links, &change);
                     let _gone = done.send(());
                 }
-                Order::Report(reply) => {
-                    let report = self.report();
+                Order::Report(series, reply) => {
+                    let report = self.report(series);
                     let _gone = reply.send(report);
                 }
                 Order::Reset => self.lateness.clear(),
-                Order::Tap(link, sink) => drop(self.taps.insert(link, sink)),
+                Order::Tap(link, sink) => self.taps.add(&mut self.network, link, sink),
             }
         }
     }
 
-    fn report(&mut self) -> Report {
+    fn report(&mut self, series: bool) -> Report {
         let now = self.now();
+        let links = if series { self.network.truth(now) } else { self.network.totals(now) };
         Report {
             lateness: self.lateness.summary(),
-            links: self.network.truth(now),
+            links,
             cpu_s: sys::thread_cpu_seconds(),
             no_route: self.no_route,
             refused: self.refused,
@@ -312,73 +298,4 @@ fn take_priority() -> bool {
         let _older_kernel = sys::short_slice(SLICE_NS);
     }
     realtime
-}
-
-fn flip_a_bit(packet: &[u8], random: u64) -> Packet {
-    let mut copy = packet.to_vec();
-    let header = if packet[0] >> 4 == 6 { 40 } else { 20 };
-    let bits = copy.len().saturating_sub(header) as u64 * 8;
-    if let Some(bit) = random.checked_rem(bits) {
-        copy[header + (bit / 8) as usize] ^= 1 << (bit % 8);
-    }
-    copy.into()
-}
-
-/// What the emulator reads of a packet.
-#[derive(Debug, PartialEq)]
-struct Header {
-    destination: IpAddr,
-    protocol: u8,
-    source_port: u16,
-    port: u16,
-}
-
-impl Header {
-    /// Reads an IPv4 or IPv6 header and, if they follow, the ports; `None` for anything else.
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let (destination, protocol, ports) = match bytes.first()? >> 4 {
-            4 => {
-                let address: [u8; 4] = bytes.get(16..20)?.try_into().ok()?;
-                (IpAddr::from(address), bytes[9], usize::from(bytes[0] & 15) * 4)
-            }
-            6 => {
-                let address: [u8; 16] = bytes.get(24..40)?.try_into().ok()?;
-                (IpAddr::from(address), bytes[6], 40)
-            }
-            _ => return None,
-        };
-        let port =
-            |at: usize| bytes.get(at..at + 2).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
-        Some(Self { destination, protocol, source_port: port(ports), port: port(ports + 2) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_udp_header_is_read() {
-        let mut packet = [0; 28];
-        packet[0] = 0x45;
-        packet[9] = 17;
-        packet[16..20].copy_from_slice(&[10, 1, 0, 7]);
-        packet[20..24].copy_from_slice(&[0x12, 0x34, 0, 53]);
-        let header = Header::parse(&packet).unwrap();
-        assert_eq!(header.destination, "10.1.0.7".parse::<IpAddr>().unwrap());
-        assert_eq!((header.protocol, header.source_port, header.port), (17, 0x1234, 53));
-        assert_eq!(Header::parse(&packet[..10]), None);
-        assert_eq!(Header::parse(&[]), None);
-    }
-
-    #[test]
-    fn corruption_flips_one_bit_past_the_header() {
-        let packet = [0x45_u8; 60];
-        for random in [0, 319, 320, u64::MAX] {
-            let damaged = flip_a_bit(&packet, random);
-            let flipped: u32 = damaged.iter().zip(packet).map(|(a, b)| (a ^ b).count_ones()).sum();
-            assert_eq!(flipped, 1);
-            assert_eq!(damaged[..20], packet[..20]);
-        }
-    }
 }

@@ -23,9 +23,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// The packet, entering now.
-    pub fn now(bytes: &[u8]) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    /// The packet, which entered at `at`.
+    pub fn new(at: SystemTime, bytes: &[u8]) -> Self {
+        let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { at_ns: since.as_nanos() as u64, bytes: bytes.to_vec() }
     }
 

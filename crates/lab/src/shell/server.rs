@@ -106,19 +106,15 @@ impl Lab {
         names.join(", ")
     }
 
-    fn report(&self) -> Result<Report> {
+    fn report(&self, series: bool) -> Result<Report> {
         let (reply, answer) = sync_channel(1);
-        self.engine.send(Order::Report(reply))?;
+        self.engine.send(Order::Report(series, reply))?;
         answer.recv().context("the emulator has stopped")
     }
 
     fn stats(&self, series: bool) -> Result<Stats> {
-        let report = self.report()?;
+        let report = self.report(series)?;
         let pressure = self.pressure.lock().unwrap_or_else(PoisonError::into_inner).percent();
-        let mut links = report.links;
-        if !series {
-            links.iter_mut().for_each(|link| link.bins.clear());
-        }
         Ok(Stats {
             elapsed_s: self.began.elapsed().as_secs_f64(),
             setup_s: self.description.setup_s,
@@ -129,7 +125,7 @@ impl Lab {
             lateness: report.lateness,
             no_route: report.no_route,
             refused: report.refused,
-            links,
+            links: report.links,
         })
     }
 

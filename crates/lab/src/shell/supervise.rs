@@ -75,7 +75,7 @@ impl Standing {
     /// How late packets have been.
     pub fn lateness(&self) -> Option<Lateness> {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.engine.send(engine::Order::Report(reply)).ok()?;
+        self.engine.send(engine::Order::Report(false, reply)).ok()?;
         answer.recv().ok().map(|report| report.lateness)
     }
 
