@@ -105,6 +105,8 @@ fn names(code: &str, name: &str) -> bool {
     code.match_indices(name).any(|(at, _)| {
         let before = code[..at].chars().next_back();
         let after = code[at + name.len()..].chars().next();
-        !before.is_some_and(word) && !(after.is_some_and(word) && !name.ends_with(':'))
+        let begins = before.is_none_or(|c| !word(c));
+        let ends = name.ends_with(':') || after.is_none_or(|c| !word(c));
+        begins && ends
     })
 }
