@@ -113,8 +113,14 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// The default configuration, environment included, with no fewer cases than this.
+fn at_least(cases: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig { cases: default.cases.max(cases), ..default }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
+    #![proptest_config(at_least(4096))]
 
     #[test]
     fn arbitrary_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
