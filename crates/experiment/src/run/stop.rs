@@ -11,8 +11,8 @@ use std::sync::{
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// One that SIGINT, SIGTERM and SIGHUP set from now on; a second signal ends
-    /// the process at once.
+    /// One that SIGINT, SIGTERM and SIGHUP set from now on. A second signal changes
+    /// nothing: `timeout` sends two, and clearing away must not be cut short.
     ///
     /// # Errors
     /// When the system refuses a handler.
@@ -22,9 +22,6 @@ impl Stop {
             [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
         {
             let fault = |e| ExperimentError::Other(format!("no handler for signal {signal}: {e}"));
-            let at_once =
-                signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop.0));
-            at_once.map_err(fault)?;
             signal_hook::flag::register(signal, Arc::clone(&stop.0)).map_err(fault)?;
         }
         Ok(stop)
