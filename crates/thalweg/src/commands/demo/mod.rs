@@ -98,10 +98,10 @@ fn alone(stage: &Stage<'_>, relays: &[Relay]) -> anyhow::Result<Vec<Row>> {
 fn row(name: &str, outcome: Result<Outcome, String>, limit: Option<Rate>) -> Row {
     match &outcome {
         Ok(done) => eprintln!(
-            "{name}: {:.1} MB in {:.1} s, {}",
+            "{name}: {:.1} MB in {:.1} s, {:.1} Mbit/s",
             done.bytes as f64 / 1e6,
             done.took.as_secs_f64(),
-            done.rate()
+            done.rate().as_mbps()
         ),
         Err(reason) => eprintln!("{name}: skipped, {reason}"),
     }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use thalweg_lab::stats::Stats;
 use thalweg_units::Rate;
 
-/// Above this the emulator itself was late, and the figures are not the network's.
+/// Above this the machine is too busy: a tenth of the shortest round trip (44 ms).
 const LATENESS_BOUND_US: u64 = 5_000;
 
 /// One download, or why there was none.
@@ -57,7 +57,11 @@ impl Report {
             self.server,
             RELAY_LIMIT.as_secs(),
             self.stats.lateness.p99_us,
-            if self.on_time() { "" } else { ": too much, these figures say nothing" },
+            if self.on_time() {
+                ""
+            } else {
+                ": the rates may be this machine's, not the network's"
+            },
         );
         text
     }

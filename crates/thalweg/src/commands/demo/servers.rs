@@ -52,7 +52,8 @@ impl Web {
     }
 }
 
-/// One process in the foreground, all its files in the scratch directory.
+/// One process in the foreground, all its files in the scratch directory. Root is the
+/// only user that a lab of an ordinary user has.
 fn nginx_config(scratch: &Scratch) -> String {
     let www = scratch.www();
     let temp = scratch.path("nginx-temp");
@@ -62,7 +63,7 @@ fn nginx_config(scratch: &Scratch) -> String {
         .map(|kind| format!("  {kind}_temp_path {}-{kind};\n", temp.display()))
         .collect();
     format!(
-        "daemon off;\nmaster_process off;\nerror_log stderr;\npid {pid};\n\
+        "user root;\ndaemon off;\nmaster_process off;\nerror_log stderr;\npid {pid};\n\
          events {{ worker_connections 256; }}\n\
          http {{\n  access_log off;\n  sendfile on;\n{temps}\
          \x20 server {{ listen [::]:{WEB_PORT} ipv6only=off; root {www}; }}\n}}\n",
