@@ -120,11 +120,10 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         loop {
             ready!(self.tcp.poll_read_ready(cx))?;
-            match self.tcp.try_read(buf.initialize_unfilled()) {
-                Ok(n) => {
-                    buf.advance(n);
-                    return Poll::Ready(Ok(()));
-                }
+            // Not into `initialize_unfilled`: that would write zeros over the whole of
+            // a reader's large buffer before each read.
+            match self.tcp.try_read_buf(buf) {
+                Ok(_) => return Poll::Ready(Ok(())),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Poll::Ready(Err(e)),
             }
