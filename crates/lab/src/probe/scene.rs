@@ -89,7 +89,7 @@ pub fn add_truth(metrics: &mut Metrics, stats: &Stats) {
     let late = stats.lateness;
     metrics.add("lateness_p50", "us", late.p50_us as f64);
     metrics.add("lateness_p99", "us", late.p99_us as f64);
-    metrics.add("lateness_p99.9", "us", late.p999_us as f64);
+    metrics.add("lateness_p999", "us", late.p999_us as f64);
     metrics.add("lateness_max", "us", late.max_us as f64);
     if let Some(percent) = stats.cpu_pressure_percent {
         metrics.add("cpu_pressure", "%", percent);
