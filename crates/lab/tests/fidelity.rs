@@ -65,7 +65,7 @@ fn ping(lab: &Lab, echo: &Server) -> Value {
 }
 
 fn ping_every(lab: &Lab, echo: &Server, interval: &str) -> Value {
-    let args = ["udp-ping", "--count", "200", "--size", "1000", "--timeout", "500ms"];
+    let args = ["udp-ping", "--count", "200", "--size", "1000", "--timeout", "2s"];
     report(lab, echo, &[&args[..], &["--interval", interval]].concat())
 }
 
