@@ -176,8 +176,9 @@ fn unseen(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
     if plan.validity.congestion_control.is_none() {
         return vec![];
     }
+    let done = |a: &&ArmRecord| a.outcome == Outcome::Done;
     let never = |arm: &&Arm| {
-        let mut own = rounds.iter().filter_map(|r| r.arm(&arm.name)).filter(|a| a.ran()).peekable();
+        let mut own = rounds.iter().filter_map(|r| r.arm(&arm.name)).filter(done).peekable();
         own.peek().is_some() && own.all(|a| a.sockets.seen == 0)
     };
     let why =

@@ -357,3 +357,117 @@ fn the_projects_own_plans_keep_to_their_time() {
         assert!(!plan["checks"].as_array().unwrap().is_empty(), "{plan:#}");
     }
 }
+
+/// Why the lab cannot run here, if so.
+fn no_lab() -> Option<&'static str> {
+    let beside = Path::new(THALWEG).with_file_name("thalweg-lab");
+    let tun = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun");
+    if !beside.is_file() {
+        Some("thalweg-lab is not built: cargo build --workspace")
+    } else if tun.is_err() {
+        Some("/dev/net/tun cannot be opened: run as root, or chmod 0666 /dev/net/tun")
+    } else {
+        None
+    }
+}
+
+const LAB: &str = r#"
+name = "x"
+claim = "the runner runs in the lab"
+kind = "lab"
+headline = "goodput"
+[validity]
+congestion_control = "cubic"
+[params]
+rate = "20 Mbit/s"
+[[vary]]
+name = "link"
+[[vary.case]]
+label = "20"
+[[vary.case]]
+label = "40"
+set = { rate = "40 Mbit/s", "topology.link.a.delay" = "2 ms" }
+[topology]
+congestion = "cubic"
+[topology.host.client]
+[topology.host.server]
+[topology.link.a]
+rate = "{rate}"
+delay = "1 ms"
+[[topology.path]]
+from = "client"
+to = "server"
+links = ["a"]
+[limit]
+from = "server"
+to = "client"
+[[file]]
+name = "data"
+path = "www/data"
+size = "2 MB"
+[[service]]
+name = "web"
+host = "server"
+command = ["{thalweg-lab}", "tool", "http", "{scratch}/www", "--listen", "[::]:80"]
+ready = { port = 80 }
+[[arm]]
+name = "curl"
+role = "peer"
+host = "client"
+command = ["curl", "-sS", "-o", "{out}", "http://{ip.server}/data"]
+requires = ["curl"]
+timeout = "60 s"
+expect = "1 s"
+verify = "data"
+[[arm]]
+name = "cut"
+role = "ours"
+host = "client"
+command = ["curl", "-sS", "--max-time", "20", "-o", "{out}", "http://server/data"]
+requires = ["curl"]
+timeout = "60 s"
+expect = "1 s"
+verify = "data"
+may_fail = true
+when = { link = [20] }
+[[arm.fault]]
+when = { bytes = "100 kB" }
+kill = "web@server"
+[[check]]
+name = "no more than the link"
+metric = "goodput"
+of = "curl"
+aggregate = "max"
+op = "<="
+bound = 40
+[[check]]
+name = "a dead server serves nobody"
+metric = "goodput"
+of = "cut"
+aggregate = "fraction"
+condition = { op = ">", bound = 0 }
+op = "<="
+bound = 0
+"#;
+
+#[test]
+fn the_lab_carries_services_faults_cells_and_the_physical_limit() {
+    if let Some(why) = no_lab() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let place = Place::new(LAB);
+    let output = place.run(&["run", "x", "--json"]);
+    let json: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&output)));
+    assert_eq!(output.status.code(), Some(0), "{json:#} {}", said(&output));
+    let curl = &json["arms"][0];
+    assert_eq!(
+        (&curl["metrics"]["goodput"]["n"], &curl["congestion_control"]),
+        (&Value::from(2), &Value::from("cubic"))
+    );
+    let of_limit = curl["metrics"]["goodput / limit"]["max"].as_f64().unwrap();
+    assert!(of_limit > 0.0 && of_limit <= 0.965, "the headers' share cannot be had: {of_limit}");
+    assert!(curl["buffers"]["receive_bytes"].as_u64().unwrap() > 0);
+    assert_eq!(json["checks"][1]["value"], 0.0, "{}", said(&output));
+}

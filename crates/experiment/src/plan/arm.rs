@@ -41,6 +41,8 @@ pub enum Output {
 pub struct MetricSource {
     /// RFC 6901 pointer to a number.
     pub pointer: String,
+    /// In the last line whose `event` is this; absent: in the whole, or the last line.
+    pub event: Option<String>,
     /// The unit after scaling.
     pub unit: String,
     /// Factor to that unit.
@@ -50,6 +52,18 @@ pub struct MetricSource {
 
 fn unscaled() -> f64 {
     1.0
+}
+
+/// Where a text is found in an arm's JSON.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LabelSource {
+    /// RFC 6901 pointer to a text or number.
+    pub pointer: String,
+    /// As in [`MetricSource`].
+    pub event: Option<String>,
+    /// Only what stands before this: `:` cuts a port off.
+    pub until: Option<String>,
 }
 
 /// When a fault strikes.
@@ -130,9 +144,9 @@ pub struct Arm {
     /// Metrics to be read from it.
     #[serde(default)]
     pub metrics: BTreeMap<String, MetricSource>,
-    /// Texts to be read from it, by pointer: which path was chosen …
+    /// Texts to be read from it: which path was chosen …
     #[serde(default)]
-    pub labels: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, LabelSource>,
     /// Hosts whose sockets are sampled while it runs; absent: its own and the services'.
     pub sample: Option<Vec<String>>,
     /// What happens while it runs.

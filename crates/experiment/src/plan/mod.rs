@@ -8,7 +8,7 @@ mod check;
 mod matrix;
 mod validate;
 
-pub use arm::{Arm, Fault, MetricSource, Output, Role, Trigger};
+pub use arm::{Arm, Fault, LabelSource, MetricSource, Output, Role, Trigger};
 pub use check::{Aggregate, Check, Choice, Chosen, Condition, Op, Plot, PlotKind, Selector};
 pub(crate) use matrix::generator;
 pub use matrix::{Axis, AxisBy, Case, Draw, Headline, Matrix, Seeds};

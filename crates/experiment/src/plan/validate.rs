@@ -82,7 +82,8 @@ fn placeholders_known(plan: &Plan) -> Fault {
         let own: Vec<&str> =
             arm.each.keys().map(String::as_str).chain(["out", "host", "arm"]).collect();
         let faults = arm.fault.iter().flat_map(|f| f.run.iter().flatten());
-        for text in arm.command.iter().chain(arm.env.values()).chain(faults).chain([&arm.expect]) {
+        let texts = arm.command.iter().chain(arm.env.values()).chain(arm.sample.iter().flatten());
+        for text in texts.chain(faults).chain([&arm.expect]) {
             check(&format!("arm {}", arm.name), text, &own)?;
         }
     }

@@ -135,10 +135,10 @@ fn observe(
     context: &Context<'_>,
 ) -> Result<Observed> {
     let roots: Vec<u32> = processes.iter().map(Process::id).collect();
-    let hosts = sampled_hosts(arm, context.plan);
     let Some(first) = clients.first() else {
         return Err(ExperimentError::Other(format!("arm {} runs nowhere", arm.name)));
     };
+    let hosts = sampled_hosts(arm, context.plan, &first.values)?;
     let mut faults = Faults::of(arm, &first.values, &first.out)?;
     let (network, services) = (&bench.network, &mut bench.services);
     thread::scope(|scope| {
@@ -188,9 +188,9 @@ fn wait_all(
 }
 
 /// The hosts whose sockets say how an arm's data travelled.
-fn sampled_hosts(arm: &Arm, plan: &Plan) -> Vec<String> {
+fn sampled_hosts(arm: &Arm, plan: &Plan, values: &Values) -> Result<Vec<String>> {
     if let Some(hosts) = &arm.sample {
-        return hosts.clone();
+        return values.render_args(hosts, Face::Real);
     }
     let mut hosts = arm.host.list().to_vec();
     for host in service::hosts(plan, arm) {
@@ -198,7 +198,7 @@ fn sampled_hosts(arm: &Arm, plan: &Plan) -> Vec<String> {
             hosts.push(host);
         }
     }
-    hosts
+    Ok(hosts)
 }
 
 /// Takes the metrics of all clients into the record.

@@ -106,6 +106,7 @@ struct Runner<'a> {
     versions: BTreeMap<String, String>,
     topology: Option<toml::Table>,
     scratch: tempfile::TempDir,
+    programs: Programs,
     made: BTreeMap<String, Made>,
     stop: Stop,
 }
@@ -117,9 +118,20 @@ impl<'a> Runner<'a> {
         let stop = Stop::on_signals()?;
         let scratch = tempfile::Builder::new().prefix("thalweg-experiment-").tempdir();
         let scratch = scratch.map_err(ExperimentError::file("create", env::temp_dir()))?;
+        let programs = Programs::copy_to(scratch.path())?;
         let (made, versions) = (BTreeMap::new(), BTreeMap::new());
-        let mut runner =
-            Self { plan, directory, request, arms, versions, topology, scratch, made, stop };
+        let mut runner = Self {
+            plan,
+            directory,
+            request,
+            arms,
+            versions,
+            topology,
+            scratch,
+            programs,
+            made,
+            stop,
+        };
         let round = Round { index: 0, cell: schedule::Cell::default(), seed: 1, repeat: 0 };
         let values = runner.values(&round)?;
         runner.made = fixture::make_random(plan, runner.scratch.path(), &values)?;
@@ -137,8 +149,8 @@ impl<'a> Runner<'a> {
     fn values(&self, round: &Round) -> Result<Values> {
         let mut values = round.parameters(self.plan, self.request.options.quick)?;
         values.set_path("scratch", self.scratch.path(), "SCRATCH");
-        values.set_path("thalweg", &own_program()?, "thalweg");
-        values.set_path("thalweg-lab", &lab_program()?, "thalweg-lab");
+        values.set_path("thalweg", &self.programs.thalweg, "thalweg");
+        values.set_path("thalweg-lab", &self.programs.lab, "thalweg-lab");
         Ok(values)
     }
 
@@ -154,7 +166,7 @@ impl<'a> Runner<'a> {
         let identity = Identity {
             plan: blake3::hash(key.as_bytes()).to_hex().to_string(),
             commit,
-            programs: machine::programs_hash(&[&own_program()?, &lab_program()?]),
+            programs: machine::programs_hash(&[&self.programs.thalweg, &self.programs.lab]),
         };
         let file = self.base().join(if *quick { "quick.jsonl" } else { "rounds.jsonl" });
         let (journal, opened) = Journal::open(&file, &identity, self.request.fresh)?;
@@ -305,17 +317,31 @@ fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
     eprintln!("[{}/{of}] {cell}seed {}: {}: {what}", round.index + 1, round.seed, record.name);
 }
 
-/// This program: placeholders and hashes use it.
-fn own_program() -> Result<PathBuf> {
-    env::current_exe()
-        .map_err(|e| ExperimentError::Other(format!("cannot find this program's file: {e}")))
+/// Our own programs, as they were when the run began: a build beside a long
+/// run replaces the files it was started from.
+struct Programs {
+    thalweg: PathBuf,
+    lab: PathBuf,
 }
 
-/// The lab's program: beside this one, else by name in PATH.
-fn lab_program() -> Result<PathBuf> {
-    let own = own_program()?;
-    let beside = own.with_file_name("thalweg-lab");
-    Ok(if beside.is_file() { beside } else { PathBuf::from("thalweg-lab") })
+impl Programs {
+    fn copy_to(scratch: &Path) -> Result<Self> {
+        let bin = scratch.join("bin");
+        fs::create_dir_all(&bin).map_err(ExperimentError::file("create", &bin))?;
+        let copy = |from: &Path, name: &str| {
+            let to = bin.join(name);
+            fs::copy(from, &to).map_err(ExperimentError::file("copy", from))?;
+            Ok::<_, ExperimentError>(to)
+        };
+        let own = env::current_exe().map_err(ExperimentError::file("find", "/proc/self/exe"))?;
+        let thalweg = copy(Path::new("/proc/self/exe"), "thalweg")?;
+        // Without it the experiments on this machine still run, until one names it.
+        let lab = match installed::beside(&own, "thalweg-lab") {
+            Some(lab) => copy(&lab, "thalweg-lab")?,
+            None => PathBuf::from("thalweg-lab"),
+        };
+        Ok(Self { thalweg, lab })
+    }
 }
 
 /// How long something took, for a last line of progress.

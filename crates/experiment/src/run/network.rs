@@ -1,5 +1,6 @@
 //! Where programs run: hosts of a lab, or this machine.
 
+use super::installed;
 use crate::{
     error::{ExperimentError, Result},
     plan::{Kind, Limit, Plan},
@@ -117,6 +118,8 @@ impl Network {
     /// A command of `argv` on `host` (which the plan's check made sure of).
     pub fn command(&self, host: Option<&str>, argv: &[String]) -> Command {
         let (program, args) = argv.split_first().map_or(("", argv), |(p, rest)| (p.as_str(), rest));
+        // An ordinary user's PATH leaves servers out; records show the name as written.
+        let program = installed::find(program).unwrap_or_else(|| program.into());
         let mut command = match (self, host) {
             (Self::Lab(lab), Some(host)) => lab.command(host, program),
             _ => Command::new(program),

@@ -49,21 +49,37 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
         printed.sockets.seen = printed.sockets.congestion_control.len() as u64;
     }
     for (name, source) in &arm.metrics {
-        let number = value.pointer(&source.pointer).and_then(Value::as_f64);
+        let found = find(&value, text, source.event.as_deref(), &source.pointer);
         let lost = || format!("no number at {} for the metric {name}", source.pointer);
-        let value = number.ok_or_else(lost)? * source.scale;
-        printed.metrics.insert(name.clone(), Sample { unit: source.unit.clone(), value });
+        let number = found.and_then(|v| v.as_f64()).ok_or_else(lost)? * source.scale;
+        printed.metrics.insert(name.clone(), Sample { unit: source.unit.clone(), value: number });
     }
-    for (name, pointer) in &arm.labels {
-        let found = value.pointer(pointer);
-        let lost = || format!("nothing at {pointer} for the label {name}");
-        let text = found.map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
-        printed.labels.insert(name.clone(), text.ok_or_else(lost)?);
+    // A label may be missing: nothing was chosen because nothing was left to fetch.
+    for (name, source) in &arm.labels {
+        if let Some(found) = find(&value, text, source.event.as_deref(), &source.pointer) {
+            let label = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
+            printed.labels.insert(name.clone(), cut(label, source.until.as_deref()));
+        }
     }
     if let Some((name, _)) = printed.metrics.iter().find(|(_, s)| !s.value.is_finite()) {
         return Err(format!("its metric {name} is not a number"));
     }
     Ok(printed)
+}
+
+/// What `pointer` leads to, in the whole or in the last line of that `event`.
+fn find(whole: &Value, text: &str, event: Option<&str>, pointer: &str) -> Option<Value> {
+    let Some(event) = event else { return whole.pointer(pointer).cloned() };
+    let lines = text.lines().rev().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    lines.filter(|v| v["event"] == event).find_map(|v| v.pointer(pointer).cloned())
+}
+
+/// The part of a label before `until`.
+fn cut(label: String, until: Option<&str>) -> String {
+    match until.and_then(|u| label.split_once(u)) {
+        Some((before, _)) => before.to_owned(),
+        None => label,
+    }
 }
 
 /// One JSON value, or the last line of JSON lines.
@@ -87,15 +103,15 @@ mod tests {
 
     #[test]
     fn pointers_scale_and_labels_read() {
-        let arm = arm(
-            "output='json'\nlabels={path='/path'}\n[metrics.rate]\npointer='/a/0'\nunit='Mbit/s'\nscale=1e-6",
-        );
-        let text = "{\"event\":1}\n{\"a\":[2e6],\"path\":\"relay1\"}\n";
-        let printed = read(&arm, text).unwrap();
+        let plan = "output='json'\nlabels={path={pointer='/path',event='chosen',until=':'}}\n\
+                    [metrics.rate]\npointer='/a/0'\nunit='Mbit/s'\nscale=1e-6";
+        let text = "{\"event\":\"chosen\",\"path\":\"relay1:1080\"}\n{\"a\":[2e6]}\n";
+        let printed = read(&arm(plan), text).unwrap();
         assert_eq!(printed.metrics["rate"], Sample { unit: "Mbit/s".into(), value: 2.0 });
         assert_eq!(printed.labels["path"], "relay1");
-        assert!(read(&arm, "{}").unwrap_err().contains("/a/0"));
-        assert!(read(&arm, "no").unwrap_err().contains("no JSON"));
+        assert!(read(&arm(plan), "{}").unwrap_err().contains("/a/0"));
+        assert!(read(&arm(plan), "{\"a\":[1]}").unwrap().labels.is_empty());
+        assert!(read(&arm(plan), "no").unwrap_err().contains("no JSON"));
     }
 
     #[test]
