@@ -142,7 +142,8 @@ fn observe(
     let mut faults = Faults::of(arm, &first.values, &first.out)?;
     let (network, services) = (&bench.network, &mut bench.services);
     thread::scope(|scope| {
-        let (stop_sampling, stopped) = mpsc::channel();
+        // Nothing is ever sent: its end is the message.
+        let (stop_sampling, stopped) = mpsc::sync_channel(0);
         let sampling = scope.spawn(|| {
             let stopped = stopped;
             sampler::watch(network, &hosts, &roots, &stopped)
@@ -164,7 +165,8 @@ fn wait_all(
     stop: &Stop,
     strike: &mut dyn FnMut(Duration, &[Process]) -> Result<bool>,
 ) -> Result<Vec<Option<Instant>>> {
-    let (to, from) = mpsc::channel();
+    // One message of each process.
+    let (to, from) = mpsc::sync_channel(processes.len());
     for (i, process) in processes.iter().enumerate() {
         process.notify(i, to.clone());
     }

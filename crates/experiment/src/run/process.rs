@@ -83,7 +83,7 @@ impl Process {
     }
 
     /// Sends `(tag, when)` at the moment it ends.
-    pub fn notify(&self, tag: usize, to: mpsc::Sender<(usize, Instant)>) {
+    pub fn notify(&self, tag: usize, to: mpsc::SyncSender<(usize, Instant)>) {
         let pidfd = Arc::clone(&self.pidfd);
         thread::spawn(move || {
             let mut fds = [PollFd::new(&*pidfd, PollFlags::IN)];
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn finish(process: &mut Process) -> Ended {
-        let (to, from) = mpsc::channel();
+        let (to, from) = mpsc::sync_channel(1);
         process.notify(7, to);
         let (tag, when) = from.recv().unwrap();
         assert!(tag == 7 && when >= process.started);
