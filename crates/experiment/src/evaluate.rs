@@ -174,3 +174,104 @@ pub(crate) fn choose(
         Choice::Sum => (values.len() == ran.len()).then(|| values.iter().sum()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{ArmRecord, Outcome, Sample};
+    use std::collections::BTreeMap;
+
+    /// A plan with the arms a, b, c and one check; `rest` is the check's.
+    fn plan(rest: &str) -> Plan {
+        let arm = |name| {
+            format!(
+                "[[arm]]\nname='{name}'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n"
+            )
+        };
+        let head = "name='x'\nclaim='x'\nkind='host'\nheadline='v'\n[validity]\n";
+        let arms = ["a", "b", "c"].map(arm).concat();
+        Plan::parse(&format!("{head}{arms}[[check]]\nname='k'\nmetric='v'\n{rest}"), "x").unwrap()
+    }
+
+    /// A round of a cell: each arm's value, in points; `None` is an arm that did not finish.
+    fn round(cell: &str, values: [Option<f64>; 3]) -> RoundRecord {
+        let arm = |(name, value): (&str, Option<f64>)| {
+            let mut arm = ArmRecord::skipped(name, vec![], String::new());
+            arm.outcome = Outcome::Unfinished(String::new());
+            if let Some(value) = value {
+                arm.outcome = Outcome::Done;
+                arm.metrics.insert("v".into(), Sample { unit: "points".into(), value });
+            }
+            arm.labels.insert("best".into(), "c".into());
+            arm
+        };
+        let arms = ["a", "b", "c"].into_iter().zip(values).map(arm).collect();
+        let cases = BTreeMap::new();
+        RoundRecord { cell: cell.into(), cases, seed: 1, repeat: 0, limit: None, arms }
+    }
+
+    fn value(rest: &str, rounds: &[RoundRecord]) -> Option<f64> {
+        let plan = plan(rest);
+        check(&plan, &plan.check[0], rounds).value
+    }
+
+    fn two() -> [RoundRecord; 2] {
+        let all = |a, b, c| [Some(a), Some(b), Some(c)];
+        [round("x", all(10.0, 4.0, 5.0)), round("y", all(30.0, 10.0, 6.0))]
+    }
+
+    const OPS: &str = "\nop='>='\nbound=1";
+
+    #[test]
+    fn ratios_are_paired_within_a_round() {
+        let of = |over: &str| value(&format!("of='a'\nover={over}{OPS}"), &two());
+        // 10/5 and 30/10, not 20/7.5
+        assert_eq!(of("{best=['b','c']}"), Some(2.5));
+        assert_eq!(of("{worst=['b','c']}"), Some(3.75));
+        assert_eq!(of("{sum=['b','c']}"), Some((10.0 / 9.0 + 30.0 / 16.0) / 2.0));
+        assert_eq!(of("{median=['*']}"), Some((2.0 + 3.0) / 2.0));
+        assert_eq!(of("{named='{best}',by='a'}"), Some((2.0 + 5.0) / 2.0));
+    }
+
+    #[test]
+    fn the_best_of_a_time_is_the_smallest() {
+        let mut plan = plan(&format!("of='a'\nover={{best=['b','c']}}{OPS}"));
+        plan.metric.insert("v".into(), crate::plan::MetricInfo { better: Some(Better::Lower) });
+        assert_eq!(check(&plan, &plan.check[0], &two()).value, Some((2.5 + 5.0) / 2.0));
+    }
+
+    #[test]
+    fn the_worst_cell_decides_where_each_must_hold() {
+        assert_eq!(value(&format!("of='a'\nper_cell=true{OPS}"), &two()), Some(10.0));
+        let at_most = "of='a'\nper_cell=true\nop='<='\nbound=1";
+        assert_eq!(value(at_most, &two()), Some(30.0));
+        assert_eq!(value(&format!("of='a'\ncells=['y*']{OPS}"), &two()), Some(30.0));
+        assert_eq!(value(&format!("of='a'\ncells=['z']{OPS}"), &two()), None);
+    }
+
+    #[test]
+    fn a_round_without_value_fails_a_fraction_and_is_left_out_of_a_median() {
+        let rounds = [
+            round("", [Some(10.0), Some(4.0), None]),
+            round("", [None, Some(4.0), Some(1.0)]),
+            round("", [Some(2.0), Some(4.0), Some(1.0)]),
+        ];
+        let fraction = "of='a'\naggregate='fraction'\ncondition={op='>=',bound=2}";
+        assert_eq!(value(&format!("{fraction}{OPS}"), &rounds), Some(2.0 / 3.0));
+        assert_eq!(value(&format!("of='a'{OPS}"), &rounds), Some(6.0));
+        // A sum of which a part is missing is none.
+        assert_eq!(
+            value(&format!("of={{sum=['a','b']}}\naggregate='max'{OPS}"), &rounds),
+            Some(14.0)
+        );
+    }
+
+    #[test]
+    fn a_check_without_values_is_not_evaluated() {
+        let plan = plan(&format!("of='a'{OPS}"));
+        let nothing = check(&plan, &plan.check[0], &[round("", [None; 3])]);
+        assert_eq!((nothing.value, nothing.pass), (None, None));
+        let zero = format!("of='a'\nover='b'{OPS}");
+        assert_eq!(value(&zero, &[round("", [Some(1.0), Some(0.0), None])]), None, "division by 0");
+    }
+}

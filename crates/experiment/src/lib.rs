@@ -3,8 +3,8 @@
 //! A [`plan`] says what is compared and what must hold. [`run`] carries it out
 //! round by round, all arms in turn, under conditions that it measures itself,
 //! and keeps each finished round in a [`journal`]. [`report`] makes the one
-//! JSON object of it, [`evaluate`] judges the checks, [`table`] and [`plot`]
-//! show them. Only [`run`] touches the machine; the rest is plain data.
+//! JSON object of it, [`validity`] and [`evaluate`] judge it, [`table`] and
+//! [`plot`] show it. Only [`run`] touches the machine; the rest is plain data.
 //!
 //! docs/experiments.md is the reference of plans and results.
 
@@ -23,6 +23,7 @@ pub mod schedule;
 pub mod summary;
 pub mod table;
 pub mod template;
+pub mod validity;
 
 pub use error::{ExperimentError, Result};
 pub use library::run_embedded;

@@ -105,44 +105,44 @@ fn unit_of(plot: &Plot, rounds: &[RoundRecord]) -> String {
     format!("{}, {}", plot.metric, unit.unwrap_or_default())
 }
 
-/// Median and range of each arm.
+/// Median and range of each arm, one below the other so that long names fit.
 fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Result<()> {
-    let arms: Vec<(String, Vec<f64>)> = arms(plan, plot)
+    let mut arms: Vec<(String, Vec<f64>)> = arms(plan, plot)
         .into_iter()
         .map(|arm| (arm.clone(), values(&arm, plot, rounds)))
         .filter(|(_, values)| !values.is_empty())
         .collect();
+    arms.reverse();
     let top = arms.iter().flat_map(|(_, v)| v).fold(0.0, |a: f64, b| a.max(*b));
-    let y = 0.0..(if top > 0.0 { top * 1.05 } else { 1.0 });
-    let x = -0.5..arms.len() as f64 - 0.5;
-    let names: Vec<String> = arms.iter().map(|(arm, _)| arm.clone()).collect();
+    let x = 0.0..(if top > 0.0 { top * 1.05 } else { 1.0 });
+    let y = -0.5..(arms.len().max(1) as f64 - 0.5);
     let label = |at: &f64| {
         let near = at.round();
-        let name = names.get(near.max(0.0) as usize).filter(|_| (at - near).abs() < 1e-6);
-        name.cloned().unwrap_or_default()
+        let arm = arms.get(near.max(0.0) as usize).filter(|_| (at - near).abs() < 1e-6);
+        arm.map(|(name, _)| name.clone()).unwrap_or_default()
     };
     let mut chart = ChartBuilder::on(area)
         .caption(title(plan, plot), ("sans-serif", 18))
         .margin(12)
-        .x_label_area_size(60)
-        .y_label_area_size(70)
-        .build_cartesian_2d(if arms.is_empty() { 0.0..1.0 } else { x }, y)
+        .x_label_area_size(45)
+        .y_label_area_size(190)
+        .build_cartesian_2d(x, y)
         .map_err(refused)?;
     chart
         .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(arms.len() * 2 + 1)
-        .x_label_formatter(&label)
-        .y_desc(unit_of(plot, rounds))
+        .disable_y_mesh()
+        .y_labels(arms.len() * 2 + 1)
+        .y_label_formatter(&label)
+        .x_desc(unit_of(plot, rounds))
         .draw()
         .map_err(refused)?;
     for (nth, (_, values)) in arms.iter().enumerate() {
-        let (at, colour) = (nth as f64, COLOURS[nth % COLOURS.len()]);
+        let (at, colour) = (nth as f64, COLOURS[(arms.len() - 1 - nth) % COLOURS.len()]);
         let median = summary::median(values).unwrap_or(0.0);
         let (low, high) =
             (summary::min(values).unwrap_or(0.0), summary::max(values).unwrap_or(0.0));
-        let bar = Rectangle::new([(at - 0.3, 0.0), (at + 0.3, median)], colour.filled());
-        let range = PathElement::new([(at, low), (at, high)], BLACK.stroke_width(2));
+        let bar = Rectangle::new([(0.0, at - 0.3), (median, at + 0.3)], colour.filled());
+        let range = PathElement::new([(low, at), (high, at)], BLACK.stroke_width(2));
         chart.draw_series([bar]).map_err(refused)?;
         chart.draw_series([range]).map_err(refused)?;
     }
@@ -241,4 +241,63 @@ fn span(values: impl Iterator<Item = f64>) -> Range<f64> {
     let finite: Vec<f64> = values.filter(|v| v.is_finite()).collect();
     let (low, high) = (summary::min(&finite).unwrap_or(0.0), summary::max(&finite).unwrap_or(1.0));
     if high > low { low..high + (high - low) * 0.05 } else { low..low + 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{ArmRecord, Outcome, Sample};
+    use std::collections::BTreeMap;
+
+    const PLAN: &str = "name='x'\nclaim='x'\nkind='host'\nheadline='v'\n[validity]\n\
+        [quick]\ncells=['rtt=10 ms']\n[[vary]]\nname='rtt'\nvalues=['10 ms','100 ms']\n\
+        [[arm]]\nname='one'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n\
+        [[arm]]\nname='two'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n\
+        [[check]]\nname='k'\nmetric='v'\nof='one'\nop='>='\nbound=1\n";
+
+    fn plan() -> Plan {
+        let plot = |(kind, metric): (&str, &str)| {
+            format!("[[plot]]\nname='{kind}'\nkind='{kind}'\nmetric='{metric}'\nx='rtt'\n")
+        };
+        let kinds = [("bars", "v"), ("cdf", "v"), ("lines", "v"), ("series", "s")];
+        Plan::parse(&format!("{PLAN}{}", kinds.map(plot).concat()), "x").unwrap()
+    }
+
+    fn round(rtt: &str, values: [f64; 2]) -> RoundRecord {
+        let arm = |(name, value): (&str, f64)| {
+            let mut arm = ArmRecord::skipped(name, vec![], String::new());
+            arm.outcome = Outcome::Done;
+            arm.metrics.insert("v".into(), Sample { unit: "Mbit/s".into(), value });
+            arm.series.insert("s".into(), vec![[0.0, value], [1.0, value * 2.0]]);
+            arm
+        };
+        let arms = ["one", "two"].into_iter().zip(values).map(arm).collect();
+        let cases: BTreeMap<_, _> = [("rtt".to_owned(), rtt.to_owned())].into();
+        RoundRecord { cell: format!("rtt={rtt}"), cases, seed: 1, repeat: 0, limit: None, arms }
+    }
+
+    #[test]
+    fn every_kind_names_its_arms_and_survives_nothing() {
+        let plan = plan();
+        let rounds = [round("10 ms", [1.0, 2.0]), round("100 ms", [3.0, 4.0])];
+        for plot in &plan.plot {
+            let svg = draw(&plan, plot, &rounds).unwrap();
+            assert!(svg.contains("one") && svg.contains("two"), "{:?}: {svg}", plot.kind);
+            let empty = draw(&plan, plot, &[]).unwrap();
+            assert!(empty.trim_end().ends_with("</svg>"), "{:?}", plot.kind);
+        }
+    }
+
+    #[test]
+    fn curves_are_what_they_say() {
+        let plan = plan();
+        let mut rounds = vec![round("10 ms", [1.0, 2.0]), round("100 ms", [3.0, 4.0])];
+        let by_rtt = lines(&plan, &plan.plot[2], &rounds);
+        assert_eq!(by_rtt[1].points, [(10.0, 2.0), (100.0, 4.0)]);
+        rounds[0].arms[0].metrics.clear();
+        let steps = cdf(&plan, &plan.plot[1], &rounds);
+        assert_eq!(steps[0].points, [(3.0, 0.0), (3.0, 0.5)], "one of two never got there");
+        assert_eq!(leading_number("1.5 %"), Some(1.5));
+        assert_eq!(leading_number("fast"), None);
+    }
 }

@@ -6,7 +6,7 @@ use crate::{
     pattern,
     plan::{Arm, Choice, Plan, Role},
     record::{ArmRecord, Outcome, RoundRecord, Sample, Sockets},
-    summary,
+    summary, validity,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ pub fn build(
         name: plan.name.clone(),
         commit,
         machine: Machine::here(),
-        valid: faults(plan, rounds).is_empty(),
+        valid: validity::faults(plan, rounds).is_empty(),
         arms: arms.iter().map(|arm| arm_report(plan, arm, rounds)).collect(),
         checks: (0..plan.check.len()).map(judge).collect(),
     }
@@ -129,61 +129,6 @@ impl Report {
             (true, false) => Verdict::Short,
         }
     }
-}
-
-/// Why a run does not count; nothing if it does.
-pub fn faults(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
-    let mut faults = Vec::new();
-    for round in rounds {
-        for arm in &round.arms {
-            let place = || place(round, arm);
-            if let Outcome::Failed(why) = &arm.outcome {
-                faults.push(format!("{}: {why}", place()));
-            }
-            faults.extend(out_of_bounds(plan, arm).map(|why| format!("{}: {why}", place())));
-        }
-    }
-    faults.extend(unseen(plan, rounds));
-    faults
-}
-
-fn place(round: &RoundRecord, arm: &ArmRecord) -> String {
-    let cell = if round.cell.is_empty() { String::new() } else { format!("{}, ", round.cell) };
-    format!("{} ({cell}seed {}, repeat {})", arm.name, round.seed, round.repeat)
-}
-
-/// Which bound of validity an arm's run broke.
-pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
-    let bounds = &plan.validity;
-    if let (Some(late), Some(bound)) = (arm.lateness_p99_us, bounds.lateness_p99)
-        && u128::from(late) > bound.as_micros()
-    {
-        return Some(format!("packets were {late} µs late at p99, the bound is {bound:?}"));
-    }
-    if let (Some(pressure), Some(bound)) = (arm.cpu_pressure, bounds.cpu_pressure)
-        && pressure > bound
-    {
-        let (pressure, bound) = (pressure * 100.0, bound * 100.0);
-        return Some(format!("CPU pressure was {pressure:.0} %, the bound is {bound:.0} %"));
-    }
-    let wanted = bounds.congestion_control.as_ref()?;
-    let other = arm.sockets.congestion_control.iter().find(|c| *c != wanted)?;
-    Some(format!("a connection used {other}, the plan says {wanted}"))
-}
-
-/// Arms of which no connection was ever seen although the congestion control matters.
-fn unseen(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
-    if plan.validity.congestion_control.is_none() {
-        return vec![];
-    }
-    let done = |a: &&ArmRecord| a.outcome == Outcome::Done;
-    let never = |arm: &&Arm| {
-        let mut own = rounds.iter().filter_map(|r| r.arm(&arm.name)).filter(done).peekable();
-        own.peek().is_some() && own.all(|a| a.sockets.seen == 0)
-    };
-    let why =
-        |arm: &Arm| format!("{}: its congestion control is unknown, no socket seen", arm.name);
-    plan.arm.iter().filter(never).map(why).collect()
 }
 
 fn arm_report(plan: &Plan, arm: &Arm, rounds: &[RoundRecord]) -> ArmReport {
@@ -283,4 +228,48 @@ pub fn shell_words(words: &[String]) -> String {
 /// Whether any of `patterns` chooses less than the plan's arms.
 pub fn is_partial(plan: &Plan, patterns: &[String]) -> bool {
     !patterns.is_empty() && plan.arm.iter().any(|a| !pattern::any(patterns, &a.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run of one arm with this outcome and value; the check wants 1 at least.
+    fn report(outcome: Outcome, value: f64) -> Report {
+        let text = "name='x'\nclaim='x'\nkind='host'\nheadline='v'\n[validity]\n\
+            [[arm]]\nname='a'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n\
+            [[check]]\nname='k'\nmetric='v'\nof='a'\nop='>='\nbound=1\n";
+        let plan = Plan::parse(text, "x").unwrap();
+        let mut arm = ArmRecord::skipped("a", vec![], String::new());
+        arm.metrics.insert("v".into(), Sample { unit: "Mbit/s".into(), value });
+        arm.outcome = outcome;
+        let (cell, cases) = (String::new(), BTreeMap::new());
+        let round =
+            RoundRecord { cell, cases, seed: 1, repeat: 0, limit: Some(4.0), arms: vec![arm] };
+        build(&plan, &plan.arm.iter().collect::<Vec<_>>(), &[round], "c".into(), false)
+    }
+
+    #[test]
+    fn the_verdict_follows_validity_then_the_checks() {
+        let holds = report(Outcome::Done, 2.0);
+        assert_eq!(holds.verdict(false), Verdict::Holds);
+        assert_eq!(holds.arms[0].metrics["v / limit"].median, 0.5);
+        assert_eq!(report(Outcome::Done, 0.9).verdict(true), Verdict::Short);
+        assert_eq!(report(Outcome::Failed("x".into()), 2.0).verdict(true), Verdict::Invalid);
+    }
+
+    #[test]
+    fn an_unjudged_check_is_short_only_in_a_whole_run() {
+        let unjudged = report(Outcome::Skipped("not installed".into()), 2.0);
+        assert_eq!(unjudged.checks[0].pass, None);
+        assert_eq!(unjudged.arms[0].skipped.as_deref(), Some("not installed"));
+        let verdicts = (unjudged.verdict(true), unjudged.verdict(false));
+        assert_eq!(verdicts, (Verdict::Holds, Verdict::Short));
+    }
+
+    #[test]
+    fn commands_are_shown_as_one_would_type_them() {
+        let words = ["curl", "-o", "a b", "it's", "", "http://x:80/a,b"].map(String::from);
+        assert_eq!(shell_words(&words), r"curl -o 'a b' 'it'\''s' '' http://x:80/a,b");
+    }
 }

@@ -225,3 +225,97 @@ fn arm_estimate(plan: &Plan, arm: &Arm, values: &Values) -> Result<Duration> {
     let network = if own_network { NETWORK_START } else { Duration::ZERO };
     Ok(expect + network + plan.settle)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const ARM: &str = "[[arm]]\nname='a'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='2 s'\n\
+                       [[check]]\nname='k'\nmetric='v'\nof='a'\nop='>='\nbound=1\n";
+
+    fn plan(top: &str, rest: &str) -> Plan {
+        let head = "name='x'\nclaim='x'\nkind='host'\nheadline='v'\n";
+        Plan::parse(&format!("{head}{top}\n[validity]\n{rest}\n{ARM}"), "x").unwrap()
+    }
+
+    fn all(plan: &Plan, options: &Options) -> Vec<(String, u64, u32)> {
+        let rounds = rounds(plan, options).unwrap();
+        rounds.into_iter().map(|r| (r.cell.label, r.seed, r.repeat)).collect()
+    }
+
+    const CELLS: &str = "[quick]\nseeds=[9]\nrepeats=1\ncells=['p=1,*']\n\
+        [[vary]]\nname='p'\nvalues=[1,2]\n[[vary]]\nname='q'\nvalues=['u','v']";
+
+    #[test]
+    fn cells_are_every_combination_and_repeats_come_last() {
+        let plan = plan("seeds=[1,2]\nrepeats=2", CELLS);
+        let got = all(&plan, &Options::default());
+        assert_eq!(got.len(), 2 * 2 * 4);
+        let labels: Vec<_> = got[..4].iter().map(|r| r.0.as_str()).collect();
+        assert_eq!(labels, ["p=1,q=u", "p=1,q=v", "p=2,q=u", "p=2,q=v"]);
+        assert!(got[..8].iter().all(|r| r.2 == 0) && got[8..].iter().all(|r| r.2 == 1));
+        let quick = all(&plan, &Options { quick: true, ..Options::default() });
+        assert_eq!(quick, [("p=1,q=u".into(), 9, 0), ("p=1,q=v".into(), 9, 0)]);
+        let seeded = all(&plan, &Options { seeds: vec![77], ..Options::default() });
+        assert!(seeded.len() == 8 && seeded.iter().all(|r| r.1 == 77));
+    }
+
+    #[test]
+    fn a_sample_is_fixed_by_its_seed_and_holds_the_headline_cells() {
+        let values: Vec<String> = (0..30).map(|i| i.to_string()).collect();
+        let text = format!(
+            "[quick]\ncells=['p=0']\n[matrix]\nsample=5\nseed=3\nheadline={{cells=['p=29'],repeats=5}}\n\
+             [[vary]]\nname='p'\nvalues=[{}]",
+            values.join(",")
+        );
+        let plan = plan("", &text);
+        let got = all(&plan, &Options::default());
+        let cells: BTreeSet<_> = got.iter().map(|r| &r.0).collect();
+        assert!(cells.len() == 5 || cells.len() == 6, "{cells:?}");
+        assert_eq!(got.iter().filter(|r| r.0 == "p=29").count(), 5);
+        assert_eq!(got, all(&plan, &Options::default()));
+        let whole = all(&plan, &Options { all: true, ..Options::default() });
+        assert_eq!(whole.iter().map(|r| &r.0).collect::<BTreeSet<_>>().len(), 30);
+    }
+
+    #[test]
+    fn values_of_a_round_come_from_params_draws_and_cases() {
+        let text = "[quick]\nparams={size='1'}\n[params]\nsize='40'\nboth='{size}-{p}'\n\
+                    [draw]\nd={one_of=['only']}\n[[vary]]\nname='p'\nby='seed'\n\
+                    case=[{label='odd',set={extra='x'}},{label='even',set={extra='y',size='7'}}]";
+        let plan = plan("seeds=[1,2]", text);
+        let rounds = rounds(&plan, &Options::default()).unwrap();
+        let render = |round: &Round, quick| {
+            let values = round.parameters(&plan, quick).unwrap();
+            values.render("{both} {d} {extra} {seed}", Face::Real).unwrap()
+        };
+        assert_eq!(render(&rounds[0], false), "40-odd only x 1");
+        assert_eq!(render(&rounds[0], true), "1-odd only x 1");
+        assert_eq!(render(&rounds[1], false), "7-even only y 2");
+    }
+
+    #[test]
+    fn the_estimate_counts_only_arms_that_apply() {
+        let plan =
+            plan("seeds=[1,2,3]\nsettle='1 s'", "[[vary]]\nname='p'\nby='seed'\nvalues=[1,2]");
+        let mut narrow = plan.clone();
+        narrow.arm[0].when = [("p".to_owned(), vec![toml::Value::Integer(2)])].into();
+        let seconds = |plan: &Plan| {
+            let rounds = rounds(plan, &Options::default()).unwrap();
+            estimate(plan, &Options::default(), &rounds).unwrap().as_secs()
+        };
+        assert_eq!((seconds(&plan), seconds(&narrow)), (9, 3));
+    }
+
+    #[test]
+    fn every_arm_is_first_once_in_as_many_rounds() {
+        let plan = plan("", "");
+        let arms: Vec<Arm> = vec![plan.arm[0].clone(); 3];
+        let refs: Vec<&Arm> = arms.iter().collect();
+        let firsts: BTreeSet<*const Arm> =
+            (0..3).map(|n| std::ptr::from_ref(rotated(&refs, n)[0])).collect();
+        assert_eq!(firsts.len(), 3);
+        assert!(rotated(&[], 5).is_empty());
+    }
+}

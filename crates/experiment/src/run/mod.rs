@@ -25,6 +25,7 @@ use crate::{
     report::{self, Report, Verdict},
     schedule::{self, Options, Round},
     template::{Face, Values},
+    validity,
 };
 use arm::Context;
 use bench::{Bench, Blueprint};
@@ -253,7 +254,7 @@ impl<'a> Runner<'a> {
         loop {
             let mut record = self.once(arm, blueprint, shared)?;
             record.attempts = attempt;
-            match report::out_of_bounds(self.plan, &record).filter(|_| attempt < most) {
+            match validity::out_of_bounds(self.plan, &record).filter(|_| attempt < most) {
                 None => return Ok(record),
                 Some(why) => eprintln!("  {}: again, because {why}", arm.name),
             }
@@ -287,7 +288,7 @@ impl<'a> Runner<'a> {
         let partial = quick || report::is_partial(self.plan, &self.request.options.arms);
         let plots = plot::draw_all(self.plan, &records, &self.base())?;
         let verdict = report.verdict(partial);
-        Ok(Finished { verdict, faults: report::faults(self.plan, &records), report, plots })
+        Ok(Finished { verdict, faults: validity::faults(self.plan, &records), report, plots })
     }
 }
 

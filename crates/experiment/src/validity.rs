@@ -1,0 +1,111 @@
+//! Whether a run counts: what its own measurements of the conditions say.
+
+use crate::{
+    plan::{Arm, Plan},
+    record::{ArmRecord, Outcome, RoundRecord},
+};
+
+/// Why a run does not count; nothing if it does.
+pub fn faults(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for round in rounds {
+        for arm in &round.arms {
+            let place = || place(round, arm);
+            if let Outcome::Failed(why) = &arm.outcome {
+                faults.push(format!("{}: {why}", place()));
+            }
+            faults.extend(out_of_bounds(plan, arm).map(|why| format!("{}: {why}", place())));
+        }
+    }
+    faults.extend(unseen(plan, rounds));
+    faults
+}
+
+fn place(round: &RoundRecord, arm: &ArmRecord) -> String {
+    let cell = if round.cell.is_empty() { String::new() } else { format!("{}, ", round.cell) };
+    format!("{} ({cell}seed {}, repeat {})", arm.name, round.seed, round.repeat)
+}
+
+/// Which bound of validity an arm's run broke.
+pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
+    let bounds = &plan.validity;
+    if let (Some(late), Some(bound)) = (arm.lateness_p99_us, bounds.lateness_p99)
+        && u128::from(late) > bound.as_micros()
+    {
+        return Some(format!("packets were {late} µs late at p99, the bound is {bound:?}"));
+    }
+    if let (Some(pressure), Some(bound)) = (arm.cpu_pressure, bounds.cpu_pressure)
+        && pressure > bound
+    {
+        let (pressure, bound) = (pressure * 100.0, bound * 100.0);
+        return Some(format!("CPU pressure was {pressure:.0} %, the bound is {bound:.0} %"));
+    }
+    let wanted = bounds.congestion_control.as_ref()?;
+    let other = arm.sockets.congestion_control.iter().find(|c| *c != wanted)?;
+    Some(format!("a connection used {other}, the plan says {wanted}"))
+}
+
+/// Arms of which no connection was ever seen although the congestion control matters.
+fn unseen(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
+    if plan.validity.congestion_control.is_none() {
+        return vec![];
+    }
+    let done = |a: &&ArmRecord| a.outcome == Outcome::Done;
+    let never = |arm: &&Arm| {
+        let mut own = rounds.iter().filter_map(|r| r.arm(&arm.name)).filter(done).peekable();
+        own.peek().is_some() && own.all(|a| a.sockets.seen == 0)
+    };
+    let why =
+        |arm: &Arm| format!("{}: its congestion control is unknown, no socket seen", arm.name);
+    plan.arm.iter().filter(never).map(why).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Sockets;
+    use std::collections::BTreeMap;
+
+    fn plan() -> Plan {
+        let text = "name='x'\nclaim='x'\nkind='host'\nheadline='v'\n\
+            [validity]\nlateness_p99='2 ms'\ncpu_pressure='50 %'\ncongestion_control='cubic'\n\
+            [[arm]]\nname='a'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n\
+            [[check]]\nname='k'\nmetric='v'\nof='a'\nop='>='\nbound=1\n";
+        Plan::parse(text, "x").unwrap()
+    }
+
+    /// What is wrong with a run whose only arm is at every bound, but for a `change`.
+    fn faults_after(change: impl Fn(&mut ArmRecord)) -> Vec<String> {
+        let mut arm = ArmRecord::skipped("a", vec![], String::new());
+        arm.outcome = Outcome::Done;
+        arm.sockets.congestion_control.insert("cubic".into());
+        arm.sockets.seen = 1;
+        (arm.lateness_p99_us, arm.cpu_pressure) = (Some(2000), Some(0.5));
+        change(&mut arm);
+        let (cell, cases) = (String::new(), BTreeMap::new());
+        let round = RoundRecord { cell, cases, seed: 7, repeat: 0, limit: None, arms: vec![arm] };
+        faults(&plan(), &[round])
+    }
+
+    #[test]
+    fn a_run_within_all_bounds_has_no_fault() {
+        assert_eq!(faults_after(|_| ()), [""; 0]);
+        assert_eq!(faults_after(|a| a.outcome = Outcome::Unfinished("slow".into())), [""; 0]);
+    }
+
+    #[test]
+    fn each_bound_is_kept_and_the_place_is_named() {
+        type Change = fn(&mut ArmRecord);
+        let cases: [(Change, &str); 5] = [
+            (|a| a.lateness_p99_us = Some(2001), "a (seed 7, repeat 0): packets were 2001 µs late"),
+            (|a| a.cpu_pressure = Some(0.51), "CPU pressure was 51 %"),
+            (|a| a.sockets.congestion_control = ["bbr".to_owned()].into(), "used bbr"),
+            (|a| a.sockets = Sockets::default(), "congestion control is unknown"),
+            (|a| a.outcome = Outcome::Failed("WRONG BYTES".into()), "WRONG BYTES"),
+        ];
+        for (change, why) in cases {
+            let faults = faults_after(change);
+            assert!(faults.len() == 1 && faults[0].contains(why), "{why}: {faults:?}");
+        }
+    }
+}
