@@ -47,8 +47,13 @@ impl Scratch {
         let scratch = Self { directory, size };
         std::fs::create_dir(scratch.www())?;
         let served = scratch.served();
-        write_random(&served, size, stop)
-            .with_context(|| format!("cannot write {size} bytes to {}", served.display()))?;
+        write_random(&served, size, stop).with_context(|| {
+            format!(
+                "cannot write {size} bytes to {}; TMPDIR may name a directory with room \
+                     for twice as much",
+                served.display()
+            )
+        })?;
         Ok(scratch)
     }
 
