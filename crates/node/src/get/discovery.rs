@@ -108,7 +108,7 @@ impl Discovery {
                 Verdict::Failed(error)
             }
             // Nothing was ordered yet, and redirects are followed by the worker.
-            Report::Answered(Answer::Redirect(_), _) | Report::Sent | Report::Data(_) => return,
+            Report::Answered(Answer::Redirect(_), _) | Report::Sent | Report::Data(..) => return,
         };
         self.verdicts[path.0 as usize] = verdict;
         self.order.push(path);

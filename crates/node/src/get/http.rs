@@ -15,7 +15,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use std::ops::Range;
 use thalweg_net::{Dialer, Route};
-use thalweg_wire::content_range::{ByteRange, RequestRange};
+use thalweg_wire::content_range::ByteRange;
 use tokio::task::AbortHandle;
 
 /// What we call ourselves to servers.
@@ -63,8 +63,8 @@ impl Drop for Connection {
     }
 }
 
-/// A `GET` of some bytes of `url`, with the user's `extra` fields.
-fn range_request(url: &HttpUrl, range: Range<u64>, extra: &HeaderMap) -> Request<Empty<Bytes>> {
+/// A `GET` of some bytes of `url`, with the user's `extra` fields (RFC 9110 §14.2).
+fn range_request(url: &HttpUrl, ranges: &[Range<u64>], extra: &HeaderMap) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
     // A target in origin form always reads as a URI: it came out of one.
     *request.uri_mut() = url.target().parse().unwrap_or_default();
@@ -73,30 +73,32 @@ fn range_request(url: &HttpUrl, range: Range<u64>, extra: &HeaderMap) -> Request
     set(fields, header::USER_AGENT, USER_AGENT);
     set(fields, header::ACCEPT, "*/*");
     set(fields, header::ACCEPT_ENCODING, "identity");
-    if let Some(range) = ByteRange::from_half_open(range) {
-        set(fields, header::RANGE, &RequestRange::Bytes(range).to_string());
-    }
+    let ranges = ranges.iter().filter_map(|r| ByteRange::from_half_open(r.clone()));
+    let text: Vec<String> = ranges.map(|r| format!("{}-{}", r.first(), r.last())).collect();
+    set(fields, header::RANGE, &format!("bytes={}", text.join(",")));
     for (name, value) in extra {
         fields.insert(name, value.clone());
     }
     request
 }
 
+const FIRST_BYTE: Range<u64> = 0..1;
+
 /// The first request on a path: for one byte.
 pub(super) fn probe_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<Bytes>> {
-    range_request(url, 0..1, extra)
+    range_request(url, &[FIRST_BYTE], extra)
 }
 
-/// A request for `range` of exactly this version of the object.
+/// A request for `ranges` (at least one, none empty) of exactly this version of the object.
 ///
 /// `If-Match`, not `If-Range`: some servers answer the latter with 200 and
 /// another version, which had to be thrown away (RFC 9110 §13.1.1, §13.1.4).
 pub(super) fn segment_request(
     resource: &Resource,
-    range: Range<u64>,
+    ranges: &[Range<u64>],
     extra: &HeaderMap,
 ) -> Request<Empty<Bytes>> {
-    let mut request = range_request(&resource.url, range, extra);
+    let mut request = range_request(&resource.url, ranges, extra);
     match &resource.validator {
         Some(Validator::Etag(tag)) => set(request.headers_mut(), header::IF_MATCH, tag),
         Some(Validator::LastModified(date)) => {
@@ -149,17 +151,17 @@ mod tests {
         let url = HttpUrl::parse("http://www.example:81/a?b").unwrap();
         let mut resource =
             Resource { url, length: 100, validator: Some(Validator::Etag("\"1\"".into())) };
-        let request = segment_request(&resource, 5..10, &HeaderMap::new());
+        let request = segment_request(&resource, &[5..10, 20..21], &HeaderMap::new());
         let field = |r: &Request<_>, name: &str| {
             r.headers().get(name).map(|v| v.to_str().unwrap().to_owned())
         };
         assert_eq!(request.uri(), "/a?b");
         assert_eq!(field(&request, "host").unwrap(), "www.example:81");
-        assert_eq!(field(&request, "range").unwrap(), "bytes=5-9");
+        assert_eq!(field(&request, "range").unwrap(), "bytes=5-9,20-20");
         assert_eq!(field(&request, "if-match").unwrap(), "\"1\"");
         assert_eq!(field(&request, "accept-encoding").unwrap(), "identity");
         resource.validator = Some(Validator::LastModified("then".into()));
-        let request = segment_request(&resource, 5..10, &HeaderMap::new());
+        let request = segment_request(&resource, &[5..10, 20..21], &HeaderMap::new());
         assert_eq!(field(&request, "if-unmodified-since").unwrap(), "then");
         assert_eq!(field(&request, "if-match"), None);
     }

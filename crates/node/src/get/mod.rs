@@ -20,6 +20,7 @@ mod discovery;
 mod error;
 mod http;
 mod meter;
+mod multipart;
 mod paths;
 mod ranged;
 mod resource;
@@ -39,7 +40,11 @@ use crate::{
 use discovery::{Discovery, Found, Trust};
 use hyper::HeaderMap;
 use paths::Paths;
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 use thalweg_net::Dialer;
 use thalweg_plan::selection::Config;
 use thalweg_units::{ByteSize, Rate};
@@ -193,6 +198,7 @@ struct Run<'a> {
     request: &'a Request,
     sink: &'a dyn EventSink,
     started: Instant,
+    attempts: u32,
     /// Bytes that were there at the start.
     resumed: Option<u64>,
     fetched: u64,
@@ -207,6 +213,7 @@ impl<'a> Run<'a> {
             request,
             sink,
             started: Instant::now(),
+            attempts: 0,
             resumed: None,
             fetched: 0,
             kept: 0,
@@ -241,11 +248,13 @@ impl<'a> Run<'a> {
     }
 
     async fn attempt(&mut self, trust: Trust, stop: &mut Stop) -> Result<(), Halt> {
+        self.attempts += 1;
         let shared = Arc::new(Shared {
             dialer: self.request.dialer.clone(),
             url: self.request.url.clone(),
             fields: self.request.fields.clone(),
             patience: self.request.patience,
+            one_by_one: AtomicBool::new(false),
         });
         let mut paths = Paths::start(shared, &self.request.paths);
         let mut discovery = Discovery::new(&paths, trust, !self.request.digests.is_empty());
@@ -283,6 +292,11 @@ impl<'a> Run<'a> {
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
         if part.resumed() > 0 {
             self.sink.event(&Event::Resumed { bytes: part.resumed() });
+        }
+        // On a restart the user has been told already.
+        if part.discarded() && self.attempts == 1 {
+            let why = "what was there is not provably of this version of the file".to_owned();
+            self.sink.event(&Event::Restarted { why });
         }
     }
 

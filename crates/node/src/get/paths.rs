@@ -72,9 +72,9 @@ impl Paths {
         }
     }
 
-    /// Has a path fetch `range`, on its connection or, if it has none, on a new one.
-    pub(super) fn fetch(&mut self, path: PathId, range: Range<u64>, resource: &Arc<Resource>) {
-        let order = || Order { range: range.clone(), resource: Arc::clone(resource) };
+    /// Has a path fetch `ranges`, on its connection or, if it has none, on a new one.
+    pub(super) fn fetch(&mut self, path: PathId, ranges: &[Range<u64>], resource: &Arc<Resource>) {
+        let order = || Order { ranges: ranges.to_vec(), resource: Arc::clone(resource) };
         let Some(slot) = self.slots.get(path.0 as usize) else { return };
         if slot.task.as_ref().is_some_and(|(_, orders)| orders.try_send(order()).is_ok()) {
             return;
@@ -107,7 +107,7 @@ impl Paths {
             reports: self.sender.clone(),
             connection: None,
         };
-        // A path owes at most one range at a time.
+        // A path has at most one order at a time.
         let (sender, orders) = mpsc::channel(1);
         slot.task = Some((tokio::spawn(worker.run(probe, orders)).abort_handle(), sender));
     }

@@ -29,8 +29,6 @@ pub(super) struct Ranged<'a, 'r> {
     selection: Selection,
     writer: Writer,
     meter: Meter,
-    /// Where each path's next byte belongs.
-    at: Vec<u64>,
     failures: BTreeMap<PathId, PathError>,
     /// A relay pinned the object, and the direct path has not answered yet.
     direct_owes_word: bool,
@@ -86,7 +84,6 @@ impl<'a, 'r> Ranged<'a, 'r> {
         config.stall = config.stall.max(3 * first_answer);
         let selection = Selection::new(config, paths.len(), &part.missing(), Time::ZERO);
         let meter = Meter::new(&run.request.paths, part.resumed(), Some(resource.length));
-        let at = vec![0; paths.len() as usize];
         let writer = Writer::spawn(part).map_err(|e| Halt::Failed(GetError::System(e)))?;
         let (failures, resource) = (BTreeMap::new(), Arc::new(resource));
         Ok(Self {
@@ -96,7 +93,6 @@ impl<'a, 'r> Ranged<'a, 'r> {
             selection,
             writer,
             meter,
-            at,
             failures,
             direct_owes_word: false,
             complete: None,
@@ -174,10 +170,10 @@ impl<'a, 'r> Ranged<'a, 'r> {
     async fn hear(&mut self, message: Message, current: bool) -> Result<(), Halt> {
         let Message { path, report, .. } = message;
         match report {
-            Report::Data(data) if !current => self.meter.useless(path, data.len() as u64),
+            Report::Data(_, data) if !current => self.meter.useless(path, data.len() as u64),
             _ if !current => {}
             Report::Sent => self.selection.sent(path, self.now()),
-            Report::Data(data) => return self.take(path, data).await,
+            Report::Data(at, data) => return self.take(path, at, data).await,
             Report::Failed(error) => {
                 if self.paths.is_direct(path) {
                     self.direct_owes_word = false;
@@ -190,12 +186,9 @@ impl<'a, 'r> Ranged<'a, 'r> {
     }
 
     /// Writes bytes where they belong; a slow disk is blamed on no path.
-    async fn take(&mut self, path: PathId, data: Bytes) -> Result<(), Halt> {
+    async fn take(&mut self, path: PathId, at: u64, data: Bytes) -> Result<(), Halt> {
         let (n, before) = (data.len() as u64, Instant::now());
-        let at = &mut self.at[path.0 as usize];
-        let offset = *at;
-        *at += n;
-        if self.writer.write(offset, data).await.is_err() {
+        if self.writer.write(at, data).await.is_err() {
             // Its own error is told by `finish`.
             return Err(Halt::Failed(GetError::System(std::io::Error::other(
                 "the writer stopped",
@@ -260,9 +253,8 @@ impl<'a, 'r> Ranged<'a, 'r> {
     fn obey(&mut self) {
         while let Some(action) = self.selection.next_action() {
             match action {
-                Action::Fetch { path, range } => {
-                    self.at[path.0 as usize] = range.start;
-                    self.paths.fetch(path, range, &self.resource);
+                Action::Fetch { path, ranges } => {
+                    self.paths.fetch(path, &ranges, &self.resource);
                 }
                 Action::Stop { path, stalled } => {
                     self.paths.stop(path);

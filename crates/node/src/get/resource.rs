@@ -2,7 +2,7 @@
 //!
 //! Everything here looks at response heads alone; no I/O.
 
-use super::{HttpUrl, PathError};
+use super::{HttpUrl, PathError, multipart::Multipart};
 use crate::part::Validator;
 use hyper::{
     HeaderMap, StatusCode,
@@ -115,28 +115,68 @@ pub(super) fn check_segment(
 ) -> Result<(), PathError> {
     match head.status {
         StatusCode::PARTIAL_CONTENT => {}
-        StatusCode::PRECONDITION_FAILED => return Err(PathError::Changed("status 412")),
         StatusCode::RANGE_NOT_SATISFIABLE => return Err(PathError::Changed("it is shorter")),
         StatusCode::OK => return Err(PathError::NotPartial),
-        status => return Err(PathError::Status(status)),
+        status => return Err(other_status(status)),
     }
     refuse_coding(&head.headers)?;
-    let got = content_range(&head.headers)?;
+    check_range(content_range(&head.headers)?, asked.clone(), resource)?;
+    check_length(&head.headers, asked.end - asked.start)?;
+    check_validator(&head.headers, resource)
+}
+
+/// Whether several ranges, asked for at once, come as the parts of one answer.
+///
+/// `None` if the server declines: not a failure, ranges one by one may do.
+///
+/// # Errors
+/// As [`check_segment`].
+pub(super) fn check_joined(
+    head: &Parts,
+    resource: &Resource,
+) -> Result<Option<Multipart>, PathError> {
+    match head.status {
+        StatusCode::PARTIAL_CONTENT => {}
+        // Some servers know no lists and say either.
+        StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::OK => return Ok(None),
+        status => return Err(other_status(status)),
+    }
+    refuse_coding(&head.headers)?;
+    check_validator(&head.headers, resource)?;
+    Ok(one(&head.headers, &CONTENT_TYPE).and_then(Multipart::of))
+}
+
+fn other_status(status: StatusCode) -> PathError {
+    match status {
+        StatusCode::PRECONDITION_FAILED => PathError::Changed("status 412"),
+        status => PathError::Status(status),
+    }
+}
+
+/// Whether `got` is exactly `asked`, of an object of the pinned length.
+pub(super) fn check_range(
+    got: ContentRange,
+    asked: Range<u64>,
+    resource: &Resource,
+) -> Result<(), PathError> {
     match got {
         ContentRange::Bytes { complete: Some(n), .. } if n != resource.length => {
-            return Err(PathError::Changed("its length is another"));
+            Err(PathError::Changed("its length is another"))
         }
         ContentRange::Bytes { range, complete: Some(_) }
-            if Some(range) == ByteRange::from_half_open(asked.clone()) => {}
-        other => return Err(PathError::Range { asked, got: other.to_string() }),
+            if Some(range) == ByteRange::from_half_open(asked.clone()) =>
+        {
+            Ok(())
+        }
+        other => Err(PathError::Range { asked, got: other.to_string() }),
     }
-    check_length(&head.headers, asked.end - asked.start)?;
+}
+
+fn check_validator(headers: &HeaderMap, resource: &Resource) -> Result<(), PathError> {
     let same = match &resource.validator {
         None => true,
-        Some(Validator::Etag(tag)) => one(&head.headers, &ETAG) == Some(tag.as_str()),
-        Some(Validator::LastModified(date)) => {
-            one(&head.headers, &LAST_MODIFIED) == Some(date.as_str())
-        }
+        Some(Validator::Etag(tag)) => one(headers, &ETAG) == Some(tag.as_str()),
+        Some(Validator::LastModified(date)) => one(headers, &LAST_MODIFIED) == Some(date.as_str()),
     };
     if same { Ok(()) } else { Err(PathError::Changed("its validator is another")) }
 }
@@ -258,6 +298,24 @@ mod tests {
             let answer = read_answer(&head(200, &[field, TAG]), &url());
             assert!(matches!(answer, Ok(Answer::Whole(w)) if w.length == length));
         }
+    }
+
+    #[test]
+    fn lists_of_ranges_are_parts_or_declined() {
+        let pinned = resource(Some(Validator::Etag("\"1\"".into())));
+        let parts = ("content-type", "multipart/byteranges; boundary=x");
+        let check = |status, fields: &[(&str, &str)]| check_joined(&head(status, fields), &pinned);
+        assert!(check(206, &[parts, TAG]).unwrap().is_some());
+        for (status, fields) in
+            [(200, &[TAG][..]), (416, &[]), (206, &[TAG, ("content-range", "bytes 10-19/1000")])]
+        {
+            assert!(check(status, fields).unwrap().is_none(), "{status} {fields:?}");
+        }
+        assert!(matches!(check(206, &[parts]), Err(PathError::Changed(_))));
+        assert!(matches!(check(412, &[]), Err(PathError::Changed(_))));
+        assert!(matches!(check(503, &[]), Err(PathError::Status(_))));
+        let coded = check(206, &[parts, TAG, ("content-encoding", "gzip")]);
+        assert!(matches!(coded, Err(PathError::Compressed(_))));
     }
 
     #[test]

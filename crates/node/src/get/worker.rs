@@ -3,18 +3,38 @@
 use super::{
     HttpUrl, PathError,
     http::{Connection, probe_request, segment_request},
-    resource::{Answer, Resource, check_segment, read_answer},
+    multipart::{Multipart, Piece},
+    resource::{Answer, Resource, check_joined, check_range, check_segment, read_answer},
 };
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::{HeaderMap, body::Incoming};
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use thalweg_net::{Dialer, Route};
-use thalweg_units::PathId;
+use thalweg_units::{ByteSize, PathId};
 use tokio::{sync::mpsc, time::timeout};
 
 /// As many as curl's and browsers' habit allows or half of it; more is a loop.
 const MAX_REDIRECTS: usize = 10;
+
+/// The most ranges in one request. A download over 16 paths leaves 15 remainders;
+/// servers refuse long lists (RFC 9110 §17.15).
+const MAX_JOINED: usize = 16;
+
+/// What follows the last byte that is wanted is read away up to this, so that
+/// the connection can go on: a closing boundary, the page of a 416.
+const MAX_TAIL: usize = 64 << 10;
+
+/// And for this long; the next order waits meanwhile.
+const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What all paths of one download share.
 pub(super) struct Shared {
@@ -24,6 +44,8 @@ pub(super) struct Shared {
     pub(super) fields: HeaderMap,
     /// How long a path may take until its first answer, dialling and redirects included.
     pub(super) patience: Duration,
+    /// The server wants its ranges one by one.
+    pub(super) one_by_one: AtomicBool,
 }
 
 /// An answer's body, with the connection that it comes over.
@@ -38,8 +60,8 @@ pub(super) enum Report {
     Answered(Answer, Option<Body>),
     /// The request for the ordered range is on its way.
     Sent,
-    /// The next bytes of the range; never more than ordered.
-    Data(Bytes),
+    /// The next bytes that were ordered, and where they belong; never more.
+    Data(u64, Bytes),
     /// It is over; the task has ended.
     Failed(PathError),
 }
@@ -52,9 +74,9 @@ pub(super) struct Message {
     pub(super) report: Report,
 }
 
-/// Bytes to fetch.
+/// Bytes to fetch, in this order.
 pub(super) struct Order {
-    pub(super) range: Range<u64>,
+    pub(super) ranges: Vec<Range<u64>>,
     pub(super) resource: Arc<Resource>,
 }
 
@@ -122,8 +144,7 @@ impl Worker {
                     return Ok(());
                 }
                 answer @ Answer::Ranged(_) => {
-                    drain(body).await?;
-                    self.connection = Some(connection);
+                    self.connection = drain(body).await?.then_some(connection);
                     self.tell(Report::Answered(answer, None)).await;
                     return Ok(());
                 }
@@ -132,19 +153,112 @@ impl Worker {
         Err(PathError::TooManyRedirects(MAX_REDIRECTS))
     }
 
+    /// Fetches what is ordered: lists of ranges at once where the server can,
+    /// as in UKAIRO §3.2.1, because every request costs a round trip.
     async fn fetch(&mut self, order: Order) -> Result<(), PathError> {
-        let Order { range, resource } = order;
-        let (head, mut body) = self.ask(&resource, range.clone()).await?.into_parts();
-        check_segment(&head, range.clone(), &resource)?;
-        let mut owed = range.end - range.start;
-        while let Some(data) = next_bytes(&mut body).await? {
-            owed = owed.checked_sub(data.len() as u64).ok_or(PathError::TooLong)?;
-            self.tell(Report::Data(data)).await;
+        let mut ranges = VecDeque::from(order.ranges);
+        while let Some(first) = ranges.front().cloned() {
+            if ranges.len() > 1 && !self.shared.one_by_one.load(Ordering::Relaxed) {
+                self.fetch_joined(&mut ranges, &order.resource).await?;
+            } else {
+                self.fetch_one(first, &order.resource).await?;
+                ranges.pop_front();
+            }
         }
-        if owed == 0 {
-            return Ok(());
+        Ok(())
+    }
+
+    async fn fetch_one(&mut self, range: Range<u64>, resource: &Resource) -> Result<(), PathError> {
+        let asked = std::slice::from_ref(&range);
+        let (head, mut body) = self.ask(resource, asked).await?.into_parts();
+        check_segment(&head, range.clone(), resource)?;
+        let mut at = range.start;
+        while at < range.end {
+            let early = PathError::Early(ByteSize::from_bytes(range.end - at));
+            let data = next_bytes(&mut body).await?.ok_or(early)?;
+            let n = data.len() as u64;
+            if n > range.end - at {
+                return Err(PathError::TooLong);
+            }
+            self.tell(Report::Data(at, data)).await;
+            at += n;
         }
-        Err(PathError::Early(thalweg_units::ByteSize::from_bytes(owed)))
+        self.settle(body).await;
+        Ok(())
+    }
+
+    /// Fetches the first ranges in one answer of several parts, and takes those
+    /// that came off `ranges`. If the server declines, or does it otherwise than
+    /// asked, the rest is left for single requests on a new connection.
+    async fn fetch_joined(
+        &mut self,
+        ranges: &mut VecDeque<Range<u64>>,
+        resource: &Resource,
+    ) -> Result<(), PathError> {
+        let asked: Vec<_> = ranges.iter().take(MAX_JOINED).cloned().collect();
+        let (head, mut body) = self.ask(resource, &asked).await?.into_parts();
+        let mut keeps_to_it = false;
+        if let Some(mut parts) = check_joined(&head, resource)? {
+            let end = ranges.len() - asked.len();
+            keeps_to_it = self.read_parts(&mut body, &mut parts, ranges, end, resource).await?;
+        }
+        if keeps_to_it {
+            self.settle(body).await;
+        } else {
+            self.shared.one_by_one.store(true, Ordering::Relaxed);
+            self.connection = None;
+        }
+        Ok(())
+    }
+
+    /// All that was wanted of a body is there: the connection goes on if the
+    /// body ends soon. Whatever is wrong with the tail harms nothing.
+    async fn settle(&mut self, body: Incoming) {
+        if !matches!(timeout(TAIL_PATIENCE, drain(body)).await, Ok(Ok(true))) {
+            self.connection = None;
+        }
+    }
+
+    /// Reads parts until `ranges` is down to `end`; false if they are not the ones asked for.
+    async fn read_parts(
+        &mut self,
+        body: &mut Incoming,
+        parts: &mut Multipart,
+        ranges: &mut VecDeque<Range<u64>>,
+        end: usize,
+        resource: &Resource,
+    ) -> Result<bool, PathError> {
+        let (mut input, mut at, mut open) = (Bytes::new(), 0, None::<Range<u64>>);
+        while ranges.len() > end {
+            match parts.next(&mut input) {
+                Ok(Some(Piece::Part(got))) => {
+                    let Some(wanted) = ranges.front().cloned() else { return Ok(false) };
+                    match check_range(got, wanted.clone(), resource) {
+                        Err(PathError::Range { .. }) => return Ok(false),
+                        checked => checked?,
+                    }
+                    at = wanted.start;
+                    open = Some(wanted);
+                }
+                Ok(Some(Piece::Data(data))) => {
+                    let n = data.len() as u64;
+                    self.tell(Report::Data(at, data)).await;
+                    at += n;
+                    if open.take_if(|r| r.end == at).is_some() {
+                        ranges.pop_front();
+                    }
+                }
+                Ok(Some(Piece::End)) | Err(_) => return Ok(false),
+                Ok(None) => match next_bytes(body).await? {
+                    Some(data) => input = data,
+                    None => {
+                        let Some(r) = open else { return Ok(false) };
+                        return Err(PathError::Early(ByteSize::from_bytes(r.end - at)));
+                    }
+                },
+            }
+        }
+        Ok(true)
     }
 
     /// Asks on the connection there is, or on a new one. A server may close an
@@ -152,7 +266,7 @@ impl Worker {
     async fn ask(
         &mut self,
         resource: &Resource,
-        range: Range<u64>,
+        ranges: &[Range<u64>],
     ) -> Result<hyper::Response<Incoming>, PathError> {
         loop {
             let kept = self.connection.take().filter(Connection::is_open);
@@ -162,7 +276,7 @@ impl Worker {
                 None => Connection::open(&self.shared.dialer, &self.route, &resource.url).await?,
             };
             let fields = self.fields_for(&resource.url);
-            let request = segment_request(resource, range.clone(), &fields);
+            let request = segment_request(resource, ranges, &fields);
             self.tell(Report::Sent).await;
             match connection.ask(request).await {
                 Ok(response) => {
@@ -188,18 +302,16 @@ async fn next_bytes(body: &mut Incoming) -> Result<Option<Bytes>, PathError> {
     Ok(None)
 }
 
-/// Reads the one byte (or the page of an empty object's 416) away, so that the connection can go on.
-async fn drain(mut body: Incoming) -> Result<(), PathError> {
-    /// More is no single byte and no error page: not worth keeping the connection for.
-    const LIMIT: usize = 64 << 10;
+/// Reads the rest of a body away; false if there is too much of it.
+async fn drain(mut body: Incoming) -> Result<bool, PathError> {
     let mut read = 0;
     while let Some(data) = next_bytes(&mut body).await? {
         read += data.len();
-        if read > LIMIT {
-            return Err(PathError::TooLong);
+        if read > MAX_TAIL {
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 impl Body {

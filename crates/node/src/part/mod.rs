@@ -82,6 +82,7 @@ pub struct Part {
     /// All bytes written.
     present: Ranges,
     resumed: u64,
+    discarded: bool,
     sync_failed: bool,
 }
 
@@ -111,11 +112,15 @@ impl Part {
             durable: Ranges::default(),
             present: Ranges::default(),
             resumed: 0,
+            discarded: false,
             sync_failed: false,
         };
         match journal::read(&part.place.journal)? {
             Some(contents) if part.key.continues(&contents.key) => part.resume(contents)?,
-            _ => part.start_over()?,
+            other => {
+                part.discarded = other.is_some();
+                part.start_over()?;
+            }
         }
         part.make_room()?;
         Ok(part)
@@ -145,13 +150,8 @@ impl Part {
 
     /// Empties the part and drops its journal; the journal first, or it would claim bytes that are gone.
     fn start_over(&mut self) -> Result<(), PartError> {
-        self.journal = None;
         place::remove(&self.place.journal)?;
-        self.file.set_len(0).map_err(PartError::io("empty", &self.place.part))?;
-        self.runs.clear();
-        (self.unsynced, self.resumed) = (0, 0);
-        (self.durable, self.present) = Default::default();
-        Ok(())
+        self.file.set_len(0).map_err(PartError::io("empty", &self.place.part))
     }
 
     /// Gives the file its length, sparse, and says now rather than late if it cannot fit.
@@ -183,6 +183,12 @@ impl Part {
     /// Bytes taken over from an earlier session.
     pub fn resumed(&self) -> u64 {
         self.resumed
+    }
+
+    /// Whether an earlier session's bytes were thrown away: they are of another
+    /// version of the object, or nothing proves that they are not.
+    pub fn discarded(&self) -> bool {
+        self.discarded
     }
 
     /// Bytes that will survive a crash.

@@ -109,6 +109,9 @@ pub(super) fn remove(path: &Path) -> Result<(), PartError> {
 /// Makes the names in the directory of `path` durable.
 pub(super) fn sync_directory(path: &Path) -> Result<(), PartError> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = File::open(parent).and_then(|d| d.sync_all());
-    synced.map_err(PartError::io("sync the directory", parent))
+    match File::open(parent).and_then(|d| d.sync_all()) {
+        // What network filesystems say that have no such thing (fsync(2)).
+        Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        done => done.map_err(PartError::io("sync the directory", parent)),
+    }
 }

@@ -121,6 +121,7 @@ fn another_version_is_started_from_nothing() {
     part.close().unwrap();
     let other = open_key(dir.path(), key_of(LENGTH, "\"2\"", Vec::new())).unwrap();
     assert_eq!((other.resumed(), other.missing()), (0, vec![0..LENGTH]));
+    assert!(other.discarded());
 }
 
 #[test]

@@ -137,6 +137,79 @@ async fn a_pinned_relay_is_the_only_path() {
     assert_eq!((server.segments().len(), outcome.direct_estimate), (1, None));
 }
 
+/// Four paths of which the last wins: it gets the remainders of the other three.
+/// What its server makes of lists of ranges is up to `spoil`. Returns the slow
+/// servers, the winner, and the trial, which has got the file.
+async fn remainders(spoil: fn(&Version, &Ask, &mut Reply)) -> (Vec<Server>, Server, Trial) {
+    let version = Version::new(1, LENGTH);
+    let direct = Server::start(&version, slow_at_first).await;
+    let copy = version.clone();
+    let winner = Server::start(&version, move |ask, reply| {
+        if ask.ranges.len() > 1 {
+            spoil(&copy, ask, reply);
+        }
+    })
+    .await;
+    let mut relays = Vec::new();
+    let mut slow = Vec::new();
+    for _ in 0..2 {
+        slow.push(Server::start(&version, slow_at_first).await);
+        relays.push(Directed::start(slow[slow.len() - 1].address, End::Never).await);
+    }
+    relays.push(Directed::start(winner.address, End::Never).await);
+    let addresses: Vec<_> = relays.iter().map(|r| r.address).collect();
+    let trial = Trial::new(&direct, &addresses);
+    trial.gets(&version).await;
+    assert_eq!(trial.chosen()[0], addresses[2].to_string());
+    slow.push(direct);
+    (slow, winner, trial)
+}
+
+#[tokio::test]
+async fn all_remainders_come_in_one_answer() {
+    let (_, winner, _) = remainders(|_, _, _| {}).await;
+    let joined: Vec<_> = winner.asks().into_iter().filter(|a| a.ranges.len() > 1).collect();
+    assert_eq!(joined.len(), 1);
+    assert_eq!((joined[0].ranges.len(), winner.asks().len()), (3, 3));
+}
+
+#[tokio::test]
+async fn a_server_that_declines_lists_is_asked_one_by_one() {
+    let whole = |v: &Version, _: &Ask, reply: &mut Reply| reply.whole(v.bytes.clone());
+    let status = |_: &Version, _: &Ask, reply: &mut Reply| reply.status(416);
+    let joined = |v: &Version, ask: &Ask, reply: &mut Reply| {
+        let all = ask.ranges[0].start..ask.ranges[2].end;
+        reply.parts(v, &[all]);
+    };
+    let backwards = |v: &Version, ask: &Ask, reply: &mut Reply| {
+        reply.parts(v, &ask.ranges.iter().rev().cloned().collect::<Vec<_>>());
+    };
+    let fewer = |v: &Version, ask: &Ask, reply: &mut Reply| reply.parts(v, &ask.ranges[..2]);
+    let garbled = |v: &Version, ask: &Ask, reply: &mut Reply| {
+        reply.parts(v, &ask.ranges);
+        reply.set("content-type", "multipart/byteranges; boundary=other");
+    };
+    for spoil in [whole, status, joined, backwards, fewer, garbled] {
+        let (_, winner, trial) = remainders(spoil).await;
+        let asks = winner.asks();
+        assert_eq!(asks.iter().filter(|a| a.ranges.len() > 1).count(), 1, "asked again in vain");
+        assert!(trial.why_dropped(&trial.chosen()[0]).is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_breaks_off_is_continued_where_it_was() {
+    // The first of three remainders comes whole, and a part of the second.
+    let (slow, winner, trial) =
+        remainders(|_, _, reply| reply.after_bytes(700_000, Step::Cut)).await;
+    assert_eq!(trial.chosen().len(), 2);
+    let next = slow.iter().find(|s| s.asks().len() > 2).unwrap().asks();
+    let (asked, again) = (&winner.asks()[2].ranges, &next[2].ranges);
+    assert_eq!((asked.len(), again.len()), (3, 2));
+    assert!(asked[1].start < again[0].start && again[0].end == asked[1].end);
+    assert_eq!(asked[2], again[1]);
+}
+
 #[tokio::test]
 async fn small_files_come_over_one_path_in_one_piece() {
     let version = Version::new(1, 100_000);

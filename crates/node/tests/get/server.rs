@@ -63,15 +63,15 @@ pub struct Ask {
     /// Counts the server's requests, from 0.
     pub number: usize,
     pub path: String,
-    /// The bytes asked for, end exclusive, cut to the file.
-    pub range: Option<Range<u64>>,
+    /// The bytes asked for, ends exclusive, cut to the file; empty if none were named.
+    pub ranges: Vec<Range<u64>>,
     pub fields: HeaderMap,
 }
 
 impl Ask {
     /// Whether it is the first question of a path.
     pub fn is_probe(&self) -> bool {
-        self.range == Some(0..1)
+        matches!(&self.ranges[..], [r] if *r == (0..1))
     }
 }
 
@@ -105,6 +105,24 @@ impl Reply {
         self.unset("content-range");
         self.set("content-length", &bytes.len().to_string());
         self.body = VecDeque::from([Step::Data(bytes)]);
+    }
+
+    /// These ranges as the parts of one body.
+    pub fn parts(&mut self, version: &Version, ranges: &[Range<u64>]) {
+        let length = version.bytes.len();
+        let mut body = Vec::new();
+        for r in ranges {
+            let range = format!("bytes {}-{}/{length}", r.start, r.end - 1);
+            let head = format!("\r\n--boundary\r\nContent-Range: {range}\r\n\r\n");
+            body.extend_from_slice(head.as_bytes());
+            body.extend_from_slice(&version.bytes[r.start as usize..r.end as usize]);
+        }
+        body.extend_from_slice(b"\r\n--boundary--\r\n");
+        self.status = 206;
+        self.unset("content-range");
+        self.set("content-type", "multipart/byteranges; boundary=boundary");
+        self.set("content-length", &body.len().to_string());
+        self.body = VecDeque::from([Step::Data(body.into())]);
     }
 
     /// Only the first `n` bytes of the body, then `end`.
@@ -178,7 +196,7 @@ impl Server {
 
     /// The ranges that were asked for after the paths' first questions.
     pub fn segments(&self) -> Vec<Range<u64>> {
-        self.asks().into_iter().filter(|a| !a.is_probe()).filter_map(|a| a.range).collect()
+        self.asks().into_iter().filter(|a| !a.is_probe()).flat_map(|a| a.ranges).collect()
     }
 }
 
@@ -222,14 +240,16 @@ impl Site {
 
     fn note(&self, request: &Request<Incoming>, length: u64) -> Ask {
         let mut asks = self.asks.lock().unwrap();
-        let range = request.headers().get("range").map(|r| r.to_str().unwrap());
-        let range = range.and_then(|r| r.strip_prefix("bytes=")?.split_once('-')).map(|(a, b)| {
+        let text = request.headers().get("range").map(|r| r.to_str().unwrap());
+        let list = text.and_then(|r| r.strip_prefix("bytes=")).unwrap_or("");
+        let range = |(a, b): (&str, &str)| {
             a.parse().unwrap()..b.parse::<u64>().map_or(length, |b| (b + 1).min(length))
-        });
+        };
+        let ranges = list.split(',').filter_map(|r| r.split_once('-')).map(range).collect();
         let ask = Ask {
             number: asks.len(),
             path: request.uri().path().to_owned(),
-            range,
+            ranges,
             fields: request.headers().clone(),
         };
         asks.push(ask.clone());
@@ -250,20 +270,21 @@ fn honest_reply(version: &Version, ask: &Ask) -> Reply {
         reply.status(412);
         return reply;
     }
-    match ask.range.clone() {
-        Some(r) if r.start < length as u64 => {
+    match &ask.ranges[..] {
+        [] => reply.whole(version.bytes.clone()),
+        [r] if r.start < length as u64 => {
             reply.status = 206;
             let data = version.bytes.slice(r.start as usize..r.end as usize);
             reply.set("content-range", &format!("bytes {}-{}/{length}", r.start, r.end - 1));
             reply.set("content-length", &data.len().to_string());
             reply.body.push_back(Step::Data(data));
         }
-        Some(_) => {
+        [_] => {
             reply.status(416);
             reply.set("content-range", &format!("bytes */{length}"));
             return reply;
         }
-        None => reply.whole(version.bytes.clone()),
+        ranges => reply.parts(version, ranges),
     }
     if let Some(etag) = &version.etag {
         reply.set("etag", etag);

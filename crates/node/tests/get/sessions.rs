@@ -84,6 +84,7 @@ async fn a_file_that_changed_between_two_sessions_is_begun_anew() {
     server.publish(new.clone());
     let outcome = trial.gets(&new).await;
     assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64);
+    assert_eq!(trial.restarts(), 1, "the user is told");
 }
 
 #[tokio::test]

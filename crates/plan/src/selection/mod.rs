@@ -12,9 +12,10 @@
 //! [`Selection::next_action`] says. A byte belongs to at most one path at a time,
 //! and is given to another only after its path was stopped or failed.
 //!
+//! As in the paper, the remainders are asked for together, as a list of ranges:
+//! a request for each would cost a round trip for each.
+//!
 //! Differs from the paper:
-//! - The remainders come as single ranges, one after the other, not as one
-//!   multiple-range request; the caller may join them.
 //! - The winner's own request goes on when sampling ends: the same bytes on the
 //!   same path gain nothing from a new request.
 //! - Failures and stalls, on which the paper is silent, lead to the next best path.
@@ -95,12 +96,12 @@ impl Default for Config {
 /// What the caller must do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask for these bytes on this path; never empty, never while the path still owes some.
+    /// Ask for these bytes on this path, in this order; never while it still owes some.
     Fetch {
         /// The path to ask on.
         path: PathId,
-        /// The bytes wanted, end exclusive.
-        range: Range<u64>,
+        /// The bytes wanted: at least one range, none empty, disjoint, ascending, ends exclusive.
+        ranges: Vec<Range<u64>>,
     },
     /// Abandon what this path is fetching; bytes of it that were not reported
     /// to [`Selection::received`] belong to others from now on.
@@ -203,7 +204,7 @@ impl Selection {
         }
     }
 
-    /// The request for the path's last [`Action::Fetch`] has left: its clocks start.
+    /// A request for the path's last [`Action::Fetch`] has left: its clocks start.
     pub fn sent(&mut self, path: PathId, now: Time) {
         let sampling = self.phase == Phase::Sampling;
         if let Some(state) = self.paths.get_mut(path.0 as usize) {
@@ -211,7 +212,7 @@ impl Selection {
         }
     }
 
-    /// `n` further bytes of the path's range arrived and were kept.
+    /// `n` further bytes of the path's ranges, in their order, arrived and were kept.
     ///
     /// `n` is cut to what the path still owes; the caller rejects longer answers.
     pub fn received(&mut self, path: PathId, n: u64, now: Time) {
@@ -277,19 +278,17 @@ impl Selection {
         matches!(self.phase, Phase::Done | Phase::Failed)
     }
 
-    /// Gives an idle path its next range, if there is one for it.
+    /// Gives an idle path what is there for it: its share, or all that is left.
     fn feed(&mut self, path: PathId, now: Time) {
         let Some(state) = self.paths.get_mut(path.0 as usize) else { return };
-        let next = match self.phase {
-            Phase::Sampling => state.next_of_share(now),
-            Phase::Completing(Some(winner)) if winner == path && !self.pool.is_empty() => {
-                Some(self.pool.remove(0))
-            }
-            _ => None,
+        let ranges = match self.phase {
+            Phase::Sampling => state.open_share(now),
+            Phase::Completing(Some(winner)) if winner == path => std::mem::take(&mut self.pool),
+            _ => Vec::new(),
         };
-        if let Some(range) = next {
-            state.ask(range.clone());
-            self.actions.push_back(Action::Fetch { path, range });
+        if !ranges.is_empty() {
+            state.ask(ranges.clone());
+            self.actions.push_back(Action::Fetch { path, ranges });
         }
     }
 

@@ -26,9 +26,25 @@ enum Health {
 
 /// What a path was asked for and still owes.
 struct Owed {
-    range: Range<u64>,
+    ranges: Share,
     /// The last sign of life: request sent or bytes received. `None` until sent.
     heard: Option<Time>,
+}
+
+impl Owed {
+    /// Takes the first `n` bytes off; returns how many there were.
+    fn take(&mut self, n: u64) -> u64 {
+        let mut left = n;
+        while let (Some(front), true) = (self.ranges.front_mut(), left > 0) {
+            let cut = left.min(front.end - front.start);
+            front.start += cut;
+            left -= cut;
+            if front.is_empty() {
+                self.ranges.pop_front();
+            }
+        }
+        n - left
+    }
 }
 
 pub(super) struct PathState {
@@ -95,18 +111,17 @@ impl PathState {
         self.share_done
     }
 
-    /// The next range of its share; without one, its share is complete.
-    pub(super) fn next_of_share(&mut self, now: Time) -> Option<Range<u64>> {
-        let next = self.share.pop_front();
-        if next.is_none() {
+    /// All of its share; the second time none is left, and it is complete.
+    pub(super) fn open_share(&mut self, now: Time) -> Vec<Range<u64>> {
+        if self.share.is_empty() {
             self.share_done = true;
             self.sample.close(now);
         }
-        next
+        self.share.drain(..).collect()
     }
 
-    pub(super) fn ask(&mut self, range: Range<u64>) {
-        self.owed = Some(Owed { range, heard: None });
+    pub(super) fn ask(&mut self, ranges: Vec<Range<u64>>) {
+        self.owed = Some(Owed { ranges: ranges.into(), heard: None });
     }
 
     pub(super) fn sent(&mut self, sampling: bool, now: Time) {
@@ -121,10 +136,9 @@ impl PathState {
     /// Takes in up to `n` bytes; returns how many were owed.
     pub(super) fn receive(&mut self, n: u64, sampling: bool, forgive: u64, now: Time) -> u64 {
         let Some(owed) = &mut self.owed else { return 0 };
-        let n = n.min(owed.range.end - owed.range.start);
-        owed.range.start += n;
+        let n = owed.take(n);
         owed.heard = Some(now);
-        if owed.range.is_empty() {
+        if owed.ranges.is_empty() {
             self.owed = None;
         }
         if sampling {
@@ -149,7 +163,7 @@ impl PathState {
 
     /// All it has not delivered.
     pub(super) fn give_back(&mut self) -> Vec<Range<u64>> {
-        let owed = self.owed.take().map(|o| o.range);
+        let owed = self.owed.take().map(|o| o.ranges).unwrap_or_default();
         owed.into_iter().chain(self.share.drain(..)).collect()
     }
 

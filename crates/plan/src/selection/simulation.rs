@@ -46,7 +46,7 @@ pub struct Outcome {
 struct Model<'a> {
     scripts: &'a [Script],
     /// What each path is delivering, and from when.
-    owed: Vec<Option<(Range<u64>, Time)>>,
+    owed: Vec<Option<(Vec<Range<u64>>, Time)>>,
     dead: Vec<bool>,
     got: Vec<Range<u64>>,
     delivered: Vec<u64>,
@@ -107,15 +107,21 @@ impl Model<'_> {
     }
 
     fn deliver(&mut self, selection: &mut Selection, path: usize, now: Time) {
-        let Some((range, from)) = &mut self.owed[path] else { return };
+        let Some((ranges, from)) = &mut self.owed[path] else { return };
         if *from > now {
             return;
         }
-        let n = self.scripts[path].rate.bytes_in(STEP).as_bytes().min(range.end - range.start);
-        self.got.push(range.start..range.start + n);
+        let mut left = self.scripts[path].rate.bytes_in(STEP).as_bytes();
+        let mut n = 0;
+        while left > 0 && !ranges.is_empty() {
+            let cut = left.min(ranges[0].end - ranges[0].start);
+            self.got.push(ranges[0].start..ranges[0].start + cut);
+            ranges[0].start += cut;
+            (left, n) = (left - cut, n + cut);
+            ranges.retain(|r| !r.is_empty());
+        }
         self.delivered[path] += n;
-        range.start += n;
-        if range.is_empty() {
+        if ranges.is_empty() {
             self.owed[path] = None;
         }
         selection.received(PathId(path as u32), n, now);
@@ -125,12 +131,13 @@ impl Model<'_> {
     fn obey(&mut self, selection: &mut Selection, now: Time) {
         while let Some(action) = selection.next_action() {
             match &action {
-                Action::Fetch { path, range } => {
+                Action::Fetch { path, ranges } => {
                     let i = path.0 as usize;
                     assert!(!self.dead[i], "asked a dead path: {action:?}");
                     assert!(self.owed[i].is_none(), "asked a busy path: {action:?}");
-                    assert!(!range.is_empty());
-                    self.owed[i] = Some((range.clone(), now + self.scripts[i].rtt));
+                    assert!(!ranges.is_empty() && ranges.iter().all(|r| r.start < r.end));
+                    assert!(ranges.windows(2).all(|w| w[0].end <= w[1].start));
+                    self.owed[i] = Some((ranges.clone(), now + self.scripts[i].rtt));
                     selection.sent(*path, now);
                 }
                 Action::Stop { path, .. } => self.owed[path.0 as usize] = None,

@@ -71,6 +71,17 @@ fn the_winners_own_request_is_not_stopped() {
 }
 
 #[test]
+fn all_remainders_are_asked_for_together() {
+    let scripts = [Script::steady(4.0), Script::steady(40.0), Script::steady(8.0)];
+    let outcome = run(with(Ending::Early), &scripts, &[0..40 * MB]);
+    let asked = outcome.actions.iter().filter_map(|(_, a)| match a {
+        Action::Fetch { path: PathId(1), ranges } => Some(ranges.len()),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
 fn small_objects_come_over_the_first_path_to_answer() {
     let late = Script { joins: Some(Duration::from_millis(500)), ..Script::steady(100.0) };
     let outcome = run(Config::default(), &[late, Script::steady(1.0)], &[0..500_000]);

@@ -1,0 +1,240 @@
+//! Bodies of several ranges: `multipart/byteranges` (RFC 9110 §14.6, RFC 2046 §5.1).
+//!
+//! The reader goes by lengths: how long a part is says its Content-Range, so
+//! that bytes of the file that look like a boundary are bytes of the file. No
+//! I/O; bytes of the file pass through uncopied.
+
+use bytes::{Buf, Bytes};
+use thalweg_wire::content_range::ContentRange;
+
+/// The most bytes from the end of one part's data to the start of the next.
+/// Servers use about 200: a boundary and two fields.
+const MAX_HEAD: usize = 4096;
+
+/// What comes next in a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// A part begins.
+    Part(ContentRange),
+    /// Bytes of the part.
+    Data(Bytes),
+    /// The closing boundary.
+    End,
+}
+
+/// The body is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// Takes a body apart.
+pub(super) struct Multipart {
+    delimiter: Vec<u8>,
+    /// Bytes of the current part that are still to come.
+    left: u64,
+    /// What was read between two parts.
+    head: Vec<u8>,
+    ended: bool,
+}
+
+impl Multipart {
+    /// For a body with this `Content-Type`; `None` if it is another type or has no boundary.
+    pub(super) fn of(content_type: &str) -> Option<Self> {
+        let (kind, parameters) = content_type.split_once(';')?;
+        if !kind.trim().eq_ignore_ascii_case("multipart/byteranges") {
+            return None;
+        }
+        let boundary = parameters.split(';').find_map(|p| {
+            let (name, value) = p.split_once('=')?;
+            let value = value.trim().trim_matches('"');
+            name.trim().eq_ignore_ascii_case("boundary").then_some(value)
+        })?;
+        // RFC 2046 §5.1.1: 1 to 70 characters.
+        let delimiter = [b"--", boundary.as_bytes()].concat();
+        (1..=70).contains(&boundary.len()).then_some(Self {
+            delimiter,
+            left: 0,
+            head: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// Takes the next piece off `input`; `None` if more input is needed.
+    ///
+    /// # Errors
+    /// [`Malformed`], only ever between two parts.
+    pub(super) fn next(&mut self, input: &mut Bytes) -> Result<Option<Piece>, Malformed> {
+        if self.ended {
+            input.clear();
+        }
+        if input.is_empty() {
+            return Ok(None);
+        }
+        if self.left > 0 {
+            let n = self.left.min(input.len() as u64);
+            self.left -= n;
+            return Ok(Some(Piece::Data(input.split_to(n as usize))));
+        }
+        self.between(input)
+    }
+
+    /// Gathers what lies between two parts, until a part begins or the body is closed.
+    fn between(&mut self, input: &mut Bytes) -> Result<Option<Piece>, Malformed> {
+        let before = self.head.len();
+        let room = MAX_HEAD - before;
+        self.head.extend_from_slice(&input[..room.min(input.len())]);
+        let lead = self.head.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+        let closing = [&self.delimiter[..], b"--"].concat();
+        if self.head[lead..].starts_with(&closing) {
+            self.ended = true;
+            input.clear();
+            return Ok(Some(Piece::End));
+        }
+        let Some(end) = self.head[lead..].windows(4).position(|w| w == b"\r\n\r\n") else {
+            input.advance(self.head.len() - before);
+            return if self.head.len() < MAX_HEAD { Ok(None) } else { Err(Malformed) };
+        };
+        let end = lead + end;
+        input.advance(end + 4 - before);
+        let range = self.part_head(lead, end).ok_or(Malformed)?;
+        self.head.clear();
+        Ok(Some(Piece::Part(range)))
+    }
+
+    /// The Content-Range of the part whose boundary and fields are `head[from..to]`.
+    fn part_head(&mut self, from: usize, to: usize) -> Option<ContentRange> {
+        let text = std::str::from_utf8(&self.head[from..to]).ok()?;
+        let mut lines = text.split("\r\n");
+        if lines.next()?.trim_end().as_bytes() != self.delimiter {
+            return None;
+        }
+        let fields = lines.filter_map(|line| line.split_once(':'));
+        let mut values = fields.filter(|(name, _)| name.eq_ignore_ascii_case("content-range"));
+        let range: ContentRange = values.next()?.1.trim().parse().ok()?;
+        if values.next().is_some() {
+            return None;
+        }
+        match range {
+            ContentRange::Bytes { range, .. } => self.left = range.len(),
+            ContentRange::Unsatisfied { .. } => return None,
+        }
+        Some(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::ops::Range;
+
+    const TYPE: &str = "multipart/byteranges; boundary=THIS_STRING_SEPARATES";
+
+    /// The body that a server makes of these ranges of `file`.
+    fn encode(file: &[u8], ranges: &[Range<usize>]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for r in ranges {
+            let (a, b, n) = (r.start, r.end - 1, file.len());
+            body.extend_from_slice(
+                format!(
+                    "\r\n--THIS_STRING_SEPARATES\r\nContent-Type: application/pdf\r\n\
+                     Content-Range: bytes {a}-{b}/{n}\r\n\r\n"
+                )
+                .as_bytes(),
+            );
+            body.extend_from_slice(&file[r.clone()]);
+        }
+        body.extend_from_slice(b"\r\n--THIS_STRING_SEPARATES--\r\n");
+        body
+    }
+
+    /// Each part's Content-Range and data.
+    type Parts = Vec<(String, Vec<u8>)>;
+
+    /// The parts read when `body` comes in pieces of `step` bytes, and whether it was closed.
+    fn decode(body: &[u8], step: usize) -> Result<(Parts, bool), Malformed> {
+        let mut reader = Multipart::of(TYPE).unwrap();
+        let (mut parts, mut closed) = (Parts::new(), false);
+        for chunk in body.chunks(step) {
+            let mut input = Bytes::copy_from_slice(chunk);
+            while let Some(piece) = reader.next(&mut input)? {
+                match piece {
+                    Piece::Part(range) => parts.push((range.to_string(), Vec::new())),
+                    Piece::Data(data) => parts.last_mut().unwrap().1.extend_from_slice(&data),
+                    Piece::End => closed = true,
+                }
+            }
+        }
+        Ok((parts, closed))
+    }
+
+    #[test]
+    fn boundaries_are_found_in_the_type() {
+        for good in [
+            TYPE,
+            "Multipart/ByteRanges;boundary=\"x y\"",
+            "multipart/byteranges; charset=x; BOUNDARY=00000000000000000001",
+        ] {
+            assert!(Multipart::of(good).is_some(), "{good}");
+        }
+        for bad in [
+            "",
+            "text/html; boundary=x",
+            "multipart/byteranges",
+            "multipart/byteranges; boundary=",
+            "multipart/byteranges; x=y",
+        ] {
+            assert!(Multipart::of(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_looks_like_a_boundary_inside_a_part_is_data() {
+        let file = b"ab\r\n--THIS_STRING_SEPARATES--\r\ncd";
+        let (parts, closed) = decode(&encode(file, &[0..10, 12..file.len()]), 7).unwrap();
+        assert_eq!(parts[0].1, file[0..10]);
+        assert_eq!(parts[1].1, file[12..]);
+        assert!(closed);
+    }
+
+    #[test]
+    fn heads_that_say_nothing_or_too_much_are_malformed() {
+        let part = |fields: &str| format!("--THIS_STRING_SEPARATES\r\n{fields}\r\n\r\nabc");
+        for bad in [
+            part("Content-Type: a/b"),
+            part("Content-Range: bytes */9"),
+            part("Content-Range: bytes 0-2/9\r\nContent-Range: bytes 3-5/9"),
+            "--ANOTHER\r\nContent-Range: bytes 0-2/9\r\n\r\nabc".to_owned(),
+            part(&"x".repeat(5000)),
+        ] {
+            assert_eq!(decode(bad.as_bytes(), 100), Err(Malformed), "{bad:.80}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_come_out_as_they_went_in(
+            file in proptest::collection::vec(any::<u8>(), 40..400),
+            cuts in proptest::collection::vec(0usize..40, 2..8),
+            step in 1usize..60,
+        ) {
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            cuts.dedup();
+            let ranges: Vec<_> = cuts.chunks_exact(2).map(|c| c[0]..c[1]).collect();
+            let (parts, closed) = decode(&encode(&file, &ranges), step).unwrap();
+            prop_assert!(closed);
+            prop_assert_eq!(parts.len(), ranges.len());
+            for ((name, data), r) in parts.iter().zip(&ranges) {
+                prop_assert_eq!(data, &file[r.clone()]);
+                let range = format!("bytes {}-{}/", r.start, r.end - 1);
+                prop_assert!(name.starts_with(&range));
+            }
+        }
+
+        /// Any bytes at all: no panic, and no data without a part.
+        #[test]
+        fn noise_is_survived(noise in proptest::collection::vec(any::<u8>(), 0..600), step in 1usize..64) {
+            _ = decode(&noise, step);
+        }
+    }
+}
