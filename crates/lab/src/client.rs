@@ -238,7 +238,7 @@ pub struct Capture(UnixStream);
 impl Capture {
     /// Waits until the lab ends the capture by itself: the lab ended, or the file took no more.
     pub fn wait(&self) {
-        let _ended = protocol::receive::<Reply>(&self.0);
+        let _ended = protocol::receive::<Reply>(&self.0, protocol::MAX_REPLY);
     }
 }
 
@@ -259,7 +259,7 @@ fn converse(
     fds: &[BorrowedFd<'_>],
 ) -> Result<(Reply, Vec<OwnedFd>), LabError> {
     protocol::send(stream, request, fds)?;
-    match protocol::receive(stream)? {
+    match protocol::receive(stream, protocol::MAX_REPLY)? {
         (Reply::Error(message), _) => Err(LabError::Lab(message)),
         answer => Ok(answer),
     }

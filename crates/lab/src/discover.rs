@@ -97,7 +97,8 @@ pub fn name_of(socket: &Path) -> String {
     socket.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The lab's program: [`PROGRAM_VARIABLE`], else beside (or, for tests, above) the caller's.
+/// The lab's program: [`PROGRAM_VARIABLE`], else beside (or, for tests, above) the caller's,
+/// so that a checkout never runs an installed lab of another version; else in PATH.
 ///
 /// # Errors
 /// When it is not there.
@@ -106,9 +107,12 @@ pub fn program() -> Result<PathBuf, LabError> {
         return Ok(path.into());
     }
     let here = env::current_exe().map_err(|_| LabError::NoProgram)?;
+    let path = env::var_os("PATH").unwrap_or_default();
     here.ancestors()
         .skip(1)
         .take(2)
+        .map(Path::to_path_buf)
+        .chain(env::split_paths(&path))
         .map(|dir| dir.join("thalweg-lab"))
         .find(|path| path.is_file())
         .ok_or(LabError::NoProgram)

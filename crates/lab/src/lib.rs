@@ -8,6 +8,7 @@
 pub mod client;
 pub mod discover;
 pub mod emu;
+pub mod pressure;
 pub mod protocol;
 pub mod stats;
 pub mod topology;

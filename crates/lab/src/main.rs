@@ -28,7 +28,7 @@ enum Command {
     Up(commands::up::Args),
     /// End a running network
     Down(commands::down::Args),
-    /// List the running networks, or one's hosts and links
+    /// List the running networks with their hosts and links
     List(commands::list::Args),
     /// Run a command inside a host
     Exec(commands::exec::Args),

@@ -21,8 +21,10 @@ use std::{
 
 /// Most descriptors beside one message: five namespaces.
 const MAX_FDS: usize = 5;
-/// Longest message: the statistics of thousands of links with their series.
-const MAX_MESSAGE: usize = 1 << 30;
+/// Longest request, bytes: names and one change.
+pub const MAX_REQUEST: usize = 64 << 10;
+/// Longest reply, bytes: the statistics of thousands of links with their series.
+pub const MAX_REPLY: usize = 1 << 30;
 
 /// What a client asks of a lab.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -105,16 +107,19 @@ pub fn send<T: Serialize>(
     Ok(())
 }
 
-/// Receives one line and the descriptors beside it.
+/// Receives one line of at most `max` bytes and the descriptors beside it.
 ///
 /// # Errors
-/// When the connection ends within the line, or it is not a `T`.
-pub fn receive<T: DeserializeOwned>(stream: &UnixStream) -> io::Result<(T, Vec<OwnedFd>)> {
+/// When the connection ends within the line, or it is longer, or not a `T`.
+pub fn receive<T: DeserializeOwned>(
+    stream: &UnixStream,
+    max: usize,
+) -> io::Result<(T, Vec<OwnedFd>)> {
     let (mut line, mut fds) = (Vec::new(), Vec::new());
     let mut buffer = vec![0; 64 << 10];
     while line.last() != Some(&b'\n') {
         let n = receive_some(stream, &mut buffer, &mut fds)?;
-        if n == 0 || line.len() + n > MAX_MESSAGE {
+        if n == 0 || line.len() + n > max {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the lab hung up"));
         }
         line.extend_from_slice(&buffer[..n]);

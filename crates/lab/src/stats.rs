@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 
 /// How late packets were delivered: wall-clock delivery minus logical time.
 ///
+/// Logical time begins when the emulator reads a packet off its device; how long
+/// it lay there before (up to the emulator's 50 µs rhythm, longer on a busy
+/// machine) is not in here but in `cpu_pressure_percent`.
+///
 /// Microseconds over a window that [`reset`](crate::client::Lab::reset_stats)
 /// starts anew; values past 100 ms count as 100 ms. A run whose `p99_us`
 /// exceeds its bound is invalid.
@@ -44,6 +48,8 @@ pub struct Stats {
     pub no_route: u64,
     /// Packets that a host's kernel did not take.
     pub refused: u64,
+    /// Packets that captures missed because they were written too slowly.
+    pub capture_missed: u64,
     /// Each link's record.
     pub links: Vec<LinkTruth>,
 }

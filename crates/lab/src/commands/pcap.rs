@@ -1,6 +1,7 @@
 //! `thalweg lab pcap`: the packets that enter a link.
 
 use super::Which;
+use crate::shell::sys::{self, Signals};
 use anyhow::{Context, Result, bail};
 use std::{
     fs::File,
@@ -22,6 +23,19 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
+/// Waits for Ctrl-C or a request to end, or for the end of the lab or of the reader.
+fn until_interrupted(capture: thalweg_lab::client::Capture) -> Result<()> {
+    let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM])?;
+    std::thread::spawn(move || {
+        capture.wait();
+        if let Some(own) = rustix::process::Pid::from_raw(std::process::id().cast_signed()) {
+            sys::kill(own, libc::SIGTERM);
+        }
+    });
+    signals.next()?;
+    Ok(())
+}
+
 /// Captures until interrupted, or until the lab or the reader is gone.
 pub fn run(args: Args) -> Result<ExitCode> {
     let lab = args.which.attach()?;
@@ -37,6 +51,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let capture = lab.pcap(&args.link, &file)?;
     eprintln!("capturing {}; Ctrl-C ends it", args.link);
     drop(file);
-    capture.wait();
+    until_interrupted(capture)?;
+    let missed = lab.stats(false).map_or(0, |stats| stats.capture_missed);
+    if missed > 0 {
+        eprintln!("this lab's captures missed {missed} packets: the file took them too slowly");
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -41,7 +41,12 @@ fn print_path(network: &Resolved, from: usize, to: usize) {
         return;
     }
     let names: Vec<_> = links.iter().map(|l| network.links[*l].name.as_str()).collect();
-    println!("path {} -> {}  {}", label(network, from), label(network, to), names.join(" "));
+    let limit = network.physical_limit(from, to).map_or("no limit".to_owned(), |r| r.to_string());
+    let rtt = network.rtt(from, to).map_or("no way back".to_owned(), |rtt| {
+        format!("round trip {}", thalweg_units::format_duration(rtt))
+    });
+    let (from, to) = (label(network, from), label(network, to));
+    println!("path {from} -> {to}  {}  ({limit}, {rtt})", names.join(" "));
 }
 
 fn label(network: &Resolved, interface: usize) -> String {

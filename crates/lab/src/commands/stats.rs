@@ -48,17 +48,19 @@ fn print(stats: &Stats) {
         println!("processor pressure  {percent:.1} %");
     }
     println!(
-        "{:<20} {:>12} {:>14} {:>11} {:>11} {:>11}",
-        "link", "packets", "bytes", "queue drops", "lost", "max queue B"
+        "{:<20} {:>12} {:>14} {:>11} {:>9} {:>9} {:>9} {:>11}",
+        "link", "packets", "bytes", "queue drops", "lost", "held back", "down", "max queue B"
     );
     for link in &stats.links {
         println!(
-            "{:<20} {:>12} {:>14} {:>11} {:>11} {:>11}",
+            "{:<20} {:>12} {:>14} {:>11} {:>9} {:>9} {:>9} {:>11}",
             link.name,
             link.packets,
             link.bytes,
             link.queue_drops,
             link.random_losses,
+            link.reordered,
+            link.down_drops,
             link.queue_max_bytes
         );
     }

@@ -21,7 +21,7 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        mpsc::{Receiver, Sender, SyncSender, channel},
+        mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
     time::{Duration, Instant},
@@ -40,6 +40,8 @@ const QUANTUM: Duration = Duration::from_micros(50);
 const BUDGET: usize = 16;
 /// Every link's record is brought up to date this often, so that no later turn is long.
 const TICK: Duration = Duration::from_millis(100);
+/// Orders that wait; a client whose order does not fit waits itself, the loop never does.
+const ORDERS: usize = 64;
 /// Larger than any packet: the devices' MTU is 1,500.
 const PACKET_MAX: usize = 2_048;
 /// Real-time priority; above ordinary threads, below the kernel's own.
@@ -76,6 +78,8 @@ pub struct Report {
     pub no_route: u64,
     /// Packets that a host did not take.
     pub refused: u64,
+    /// Packets that captures missed.
+    pub capture_missed: u64,
     /// Whether real-time priority was granted.
     pub realtime: bool,
 }
@@ -83,7 +87,7 @@ pub struct Report {
 /// The way to a running engine.
 #[derive(Clone)]
 pub struct Handle {
-    orders: Sender<Order>,
+    orders: SyncSender<Order>,
     wake: Arc<OwnedFd>,
 }
 
@@ -98,12 +102,11 @@ impl Handle {
 
 /// Starts the engine's thread over the hosts' devices, in the order of the network's interfaces.
 pub fn start(network: &Resolved, devices: Vec<OwnedFd>) -> anyhow::Result<Handle> {
-    // Orders are few and each is answered before its client asks again.
-    let (orders, inbox) = channel();
+    let (orders, inbox) = sync_channel(ORDERS);
     let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
     let handle = Handle { orders, wake: Arc::clone(&wake) };
     let network = network.clone();
-    let (ready, started) = channel();
+    let (ready, started) = sync_channel(1);
     thread::Builder::new().name("emulator".into()).spawn(move || {
         let made = Engine::new(&network, devices, inbox, wake);
         let engine = match made {
@@ -285,6 +288,7 @@ impl Engine {
             cpu_s: sys::thread_cpu_seconds(),
             no_route: self.no_route,
             refused: self.refused,
+            capture_missed: self.taps.missed,
             realtime: self.realtime,
         }
     }

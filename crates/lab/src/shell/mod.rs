@@ -9,7 +9,6 @@ pub mod names;
 pub mod netlink;
 pub mod packet;
 pub mod pcap;
-pub mod pressure;
 pub mod server;
 pub mod supervise;
 pub mod sys;

@@ -39,7 +39,7 @@ impl Header {
 /// A copy with one bit past the IP header flipped, which `random` chooses.
 pub fn flip_a_bit(packet: &[u8], random: u64) -> Packet {
     let mut copy = packet.to_vec();
-    let header = if packet[0] >> 4 == 6 { 40 } else { 20 };
+    let header = if packet[0] >> 4 == 6 { 40 } else { usize::from(packet[0] & 15) * 4 };
     let bits = copy.len().saturating_sub(header) as u64 * 8;
     if let Some(bit) = random.checked_rem(bits) {
         copy[header + (bit / 8) as usize] ^= 1 << (bit % 8);

@@ -2,15 +2,13 @@
 
 use super::{
     engine::{Handle, Order, Report},
-    pcap,
-    pressure::Pressure,
-    supervise,
+    pcap, supervise,
 };
 use anyhow::{Context, Result, anyhow};
 use std::{
     fs::File,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::{UnixListener, UnixStream},
     },
     process,
@@ -20,9 +18,10 @@ use std::{
         mpsc::{Receiver, sync_channel},
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 use thalweg_lab::{
+    pressure::Pressure,
     protocol::{self, Description, Reply, Request},
     stats::Stats,
     topology::Resolved,
@@ -30,6 +29,9 @@ use thalweg_lab::{
 
 /// Connections at once: a thread each; beyond that a client is told to try again.
 const MAX_CLIENTS: usize = 256;
+
+/// A client that connects says what it wants at once.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the clients ask about.
 pub struct Lab {
@@ -67,38 +69,43 @@ impl Lab {
         }
     }
 
-    fn answer(&self, request: Request, stream: &UnixStream, fds: Vec<OwnedFd>) -> Result<Reply> {
-        match request {
-            Request::Describe => Ok(Reply::Description(self.description.clone())),
-            Request::Enter(host) => self.enter(&host, stream),
+    /// The reply, and the descriptors to send beside it.
+    fn answer(
+        &self,
+        request: Request,
+        stream: &UnixStream,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(Reply, Vec<BorrowedFd<'_>>)> {
+        let reply = match request {
+            Request::Describe => Reply::Description(self.description.clone()),
+            Request::Enter(host) => return Ok((Reply::Namespaces, self.namespaces(&host)?)),
             Request::Set { link, change } => {
                 let links = self.resolved.link_indices(&link)?;
                 let (done, changed) = sync_channel(1);
                 self.engine.send(Order::Set(links, change, done))?;
                 changed.recv().context("the emulator has stopped")?;
-                Ok(Reply::Done)
+                Reply::Done
             }
-            Request::Stats { series } => self.stats(series).map(|s| Reply::Stats(Box::new(s))),
+            Request::Stats { series } => Reply::Stats(Box::new(self.stats(series)?)),
             Request::ResetStats => {
                 self.engine.send(Order::Reset)?;
                 *self.pressure.lock().unwrap_or_else(PoisonError::into_inner) = Pressure::start();
-                Ok(Reply::Done)
+                Reply::Done
             }
-            Request::Pcap(link) => self.capture(&link, stream, fds),
-            Request::Stop => Ok(Reply::Done),
-        }
+            Request::Pcap(link) => self.capture(&link, stream, fds)?,
+            Request::Stop => Reply::Done,
+        };
+        Ok((reply, Vec::new()))
     }
 
-    /// Sends the namespaces of a host as user, pid, mount, net, UTS.
-    fn enter(&self, name: &str, stream: &UnixStream) -> Result<Reply> {
+    /// The namespaces of a host: user, pid, mount, net, UTS.
+    fn namespaces(&self, name: &str) -> Result<Vec<BorrowedFd<'_>>> {
         let (_, namespaces) = self
             .hosts
             .iter()
             .find(|(host, _)| host == name)
             .ok_or_else(|| anyhow!("no host `{name}`; there are: {}", self.host_names()))?;
-        let fds: Vec<_> = self.outer.iter().chain(namespaces).map(AsFd::as_fd).collect();
-        protocol::send(stream, &Reply::Namespaces, &fds)?;
-        Ok(Reply::Namespaces)
+        Ok(self.outer.iter().chain(namespaces).map(AsFd::as_fd).collect())
     }
 
     fn host_names(&self) -> String {
@@ -125,6 +132,7 @@ impl Lab {
             lateness: report.lateness,
             no_route: report.no_route,
             refused: report.refused,
+            capture_missed: report.capture_missed,
             links: report.links,
         })
     }
@@ -151,7 +159,7 @@ impl Lab {
     ) -> Result<()> {
         let (stop, stopped) = sync_channel::<()>(0);
         thread::spawn(move || {
-            let _hung_up = protocol::receive::<Request>(&client);
+            let _hung_up = protocol::receive::<Request>(&client, protocol::MAX_REQUEST);
             drop(stop);
         });
         pcap::write(File::from(file), &records, &stopped)?;
@@ -181,6 +189,13 @@ pub fn start(lab: Lab) -> Result<()> {
     let lab = Arc::new(lab);
     thread::Builder::new().name("clients".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
+            let others = lab.clients.fetch_add(1, Ordering::SeqCst);
+            if others >= MAX_CLIENTS {
+                lab.clients.fetch_sub(1, Ordering::SeqCst);
+                let busy = format!("the lab is busy with {others} clients; try again");
+                let _gone = protocol::send(&stream, &Reply::Error(busy), &[]);
+                continue;
+            }
             let lab = Arc::clone(&lab);
             thread::spawn(move || serve(&lab, &stream));
         }
@@ -189,13 +204,7 @@ pub fn start(lab: Lab) -> Result<()> {
 }
 
 fn serve(lab: &Lab, stream: &UnixStream) {
-    let others = lab.clients.fetch_add(1, Ordering::SeqCst);
-    let result = if others < MAX_CLIENTS {
-        converse(lab, stream)
-    } else {
-        Err(anyhow!("the lab is busy with {others} clients; try again"))
-    };
-    if let Err(e) = result {
+    if let Err(e) = converse(lab, stream) {
         // The client may be gone; then nobody needs the answer.
         let _gone = protocol::send(stream, &Reply::Error(format!("{e:#}")), &[]);
     }
@@ -203,12 +212,12 @@ fn serve(lab: &Lab, stream: &UnixStream) {
 }
 
 fn converse(lab: &Lab, stream: &UnixStream) -> Result<()> {
-    let (request, fds) = protocol::receive::<Request>(stream)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let (request, fds) = protocol::receive::<Request>(stream, protocol::MAX_REQUEST)?;
+    stream.set_read_timeout(None)?;
     let stop = matches!(request, Request::Stop);
-    match lab.answer(request, stream, fds)? {
-        Reply::Namespaces => {}
-        reply => protocol::send(stream, &reply, &[])?,
-    }
+    let (reply, beside) = lab.answer(request, stream, fds)?;
+    protocol::send(stream, &reply, &beside)?;
     if stop {
         process::exit(0);
     }

@@ -1,4 +1,6 @@
-//! System calls that no safe wrapper covers; the only unsafe code of the lab.
+//! System calls of namespaces, processes and signals that no safe wrapper covers.
+//!
+//! The lab's only other unsafe code is `tool/sys.rs`: what its tools ask of sockets.
 #![allow(unsafe_code)]
 
 use rustix::{process::Pid, thread::UnshareFlags};

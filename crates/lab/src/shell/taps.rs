@@ -9,13 +9,17 @@ use std::{
 use thalweg_lab::emu::Network;
 use thalweg_units::Time;
 
-/// The running captures, by link.
-pub struct Taps(HashMap<usize, Vec<SyncSender<pcap::Record>>>);
+/// The running captures.
+pub struct Taps {
+    by_link: HashMap<usize, Vec<SyncSender<pcap::Record>>>,
+    /// Packets that did not fit into a capture's backlog, since the lab's start.
+    pub missed: u64,
+}
 
 impl Taps {
     /// None.
     pub fn new() -> Self {
-        Self(HashMap::new())
+        Self { by_link: HashMap::new(), missed: 0 }
     }
 
     /// Starts one.
@@ -26,26 +30,29 @@ impl Taps {
         sink: SyncSender<pcap::Record>,
     ) {
         network.tap(link, true);
-        self.0.entry(link).or_default().push(sink);
+        self.by_link.entry(link).or_default().push(sink);
     }
 
     /// Passes on what entered since the last turn; `epoch` is the network's time zero.
     ///
-    /// A capture that cannot keep up misses packets: the network does not wait.
+    /// A capture that cannot keep up misses packets, which are counted: the network does not wait.
     pub fn pass_on(&mut self, network: &mut Network<Packet>, epoch: Instant) {
-        if self.0.is_empty() {
+        if self.by_link.is_empty() {
             return;
         }
         let zero = SystemTime::now() - epoch.elapsed();
-        for tapped in network.take_tapped().0 {
-            let Some(sinks) = self.0.get_mut(&tapped.link) else { continue };
+        let (seen, missed) = network.take_tapped();
+        self.missed += missed;
+        for tapped in seen {
+            let Some(sinks) = self.by_link.get_mut(&tapped.link) else { continue };
             let at = zero + tapped.at.since(Time::ZERO);
             sinks.retain(|sink| {
                 let sent = sink.try_send(pcap::Record::new(at, &tapped.packet));
+                self.missed += u64::from(matches!(sent, Err(TrySendError::Full(_))));
                 !matches!(sent, Err(TrySendError::Disconnected(_)))
             });
             if sinks.is_empty() {
-                self.0.remove(&tapped.link);
+                self.by_link.remove(&tapped.link);
                 network.tap(tapped.link, false);
             }
         }
