@@ -20,6 +20,10 @@ pub const RELAY_LIMIT: Duration = Duration::from_secs(12);
 /// Curl's exit code for "the time limit was reached".
 const CURL_TIMED_OUT: i32 = 28;
 
+/// What would make curl use another proxy.
+const PROXY_VARIABLES: [&str; 6] =
+    ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"];
+
 /// What came of a download.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -66,7 +70,11 @@ impl<'a> Stage<'a> {
     pub fn curl(&self, name: &str, relay: Option<&Relay>) -> anyhow::Result<Outcome> {
         let file = self.scratch.path("download.bin");
         let mut command = self.lab.command(CLIENT, "curl");
-        command.args(["--silent", "--show-error", "--fail", "--output"]).arg(&file);
+        // The user's own settings must not lead it elsewhere; --disable must come first.
+        command.args(["--disable", "--silent", "--show-error", "--fail", "--output"]).arg(&file);
+        for name in PROXY_VARIABLES {
+            command.env_remove(name);
+        }
         if let Some(relay) = relay {
             command.args(["--socks5-hostname", &relay.address()]);
             command.args(["--max-time", &RELAY_LIMIT.as_secs().to_string()]);
@@ -81,7 +89,7 @@ impl<'a> Stage<'a> {
         if code != 0 && code != CURL_TIMED_OUT {
             bail!("curl failed ({code}): {}", self.scratch.log_tail(watched.running.log()));
         }
-        watched.finish(Vec::new(), None)
+        watched.finish(code == 0, Vec::new(), None)
     }
 
     /// Downloads with `thalweg get` over the direct path and all relays; if `kill`, the
@@ -108,7 +116,7 @@ impl<'a> Stage<'a> {
                 }
             }
             let victim = relays.iter_mut().find(|relay| chosen.first() == Some(&relay.address()));
-            if let (true, None, Some(relay)) = (kill, killed_at, victim) {
+            if let (true, None, None, Some(relay)) = (kill, ended, killed_at, victim) {
                 relay.kill();
                 killed_at = Some(watched.bytes);
                 watched.bar.note(&format!("killed {}", relay.name()));
@@ -121,7 +129,7 @@ impl<'a> Stage<'a> {
             let log = self.scratch.log_tail(watched.running.log());
             bail!("thalweg get failed ({code}): {log}");
         }
-        watched.finish(chosen, killed_at)
+        watched.finish(true, chosen, killed_at)
     }
 
     fn start(&self, command: Command, name: &str, file: &Path) -> anyhow::Result<Watched<'a>> {
@@ -158,9 +166,22 @@ impl Watched<'_> {
         Ok(None)
     }
 
-    fn finish(self, chosen: Vec<String>, killed_at: Option<u64>) -> anyhow::Result<Outcome> {
+    /// `complete`: the program says that it has the whole file; less is wrong then.
+    fn finish(
+        self,
+        complete: bool,
+        chosen: Vec<String>,
+        killed_at: Option<u64>,
+    ) -> anyhow::Result<Outcome> {
         let took = self.started.elapsed();
-        let verdict = self.stage.scratch.verify(&self.file)?;
+        if !complete && !self.file.exists() {
+            // Stopped before the first byte.
+            std::fs::write(&self.file, [])?;
+        }
+        let verdict = match self.stage.scratch.verify(&self.file)? {
+            Verdict::Beginning if complete => Verdict::Wrong,
+            verdict => verdict,
+        };
         let bytes = std::fs::metadata(&self.file)?.len();
         std::fs::remove_file(&self.file)?;
         Ok(Outcome { bytes, took, verdict, chosen, killed_at })

@@ -124,3 +124,37 @@ fn hash(path: &Path, length: u64) -> anyhow::Result<[u8; 32]> {
         digest.update(&block[..read]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(scratch: &Scratch, bytes: &[u8]) -> Verdict {
+        let file = scratch.path("download.bin");
+        std::fs::write(&file, bytes).unwrap();
+        scratch.verify(&file).unwrap()
+    }
+
+    #[test]
+    fn only_the_right_bytes_are_right() {
+        let scratch = Scratch::create(3 * BLOCK as u64 + 7, &Stop::default()).unwrap();
+        let served = std::fs::read(scratch.served()).unwrap();
+        assert_eq!(verdict(&scratch, &served), Verdict::Whole);
+        assert_eq!(verdict(&scratch, &served[..BLOCK + 1]), Verdict::Beginning);
+        assert_eq!(verdict(&scratch, &[]), Verdict::Beginning);
+        let mut altered = served.clone();
+        altered[2 * BLOCK] ^= 1;
+        assert_eq!(verdict(&scratch, &altered), Verdict::Wrong);
+        assert_eq!(verdict(&scratch, &[&served[..], b"x"].concat()), Verdict::Wrong);
+        assert!(scratch.verify(&scratch.path("missing")).is_err());
+    }
+
+    #[test]
+    fn nothing_stays_behind() {
+        let scratch = Scratch::create(1, &Stop::default()).unwrap();
+        let path = scratch.path("");
+        assert!(path.exists());
+        drop(scratch);
+        assert!(!path.exists());
+    }
+}
