@@ -14,7 +14,13 @@ use std::process::ExitCode;
 
 /// An emulated Internet for real processes on one machine.
 #[derive(Parser)]
-#[command(name = "thalweg-lab", bin_name = "thalweg lab", version, max_term_width = 100)]
+#[command(
+    name = "thalweg-lab",
+    bin_name = "thalweg lab",
+    version,
+    max_term_width = 100,
+    after_help = "`thalweg lab check` measures the lab itself: is it truthful on this machine?"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
