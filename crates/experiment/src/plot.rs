@@ -131,6 +131,7 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
     chart
         .configure_mesh()
         .disable_y_mesh()
+        .max_light_lines(0)
         .y_labels(arms.len() * 2 + 1)
         .y_label_formatter(&label)
         .x_desc(unit_of(plot, rounds))
@@ -218,7 +219,13 @@ fn curves(
         .y_label_area_size(70)
         .build_cartesian_2d(x, y)
         .map_err(refused)?;
-    chart.configure_mesh().x_desc(x_desc).y_desc(y_desc).draw().map_err(refused)?;
+    chart
+        .configure_mesh()
+        .max_light_lines(0)
+        .x_desc(x_desc)
+        .y_desc(y_desc)
+        .draw()
+        .map_err(refused)?;
     for (nth, curve) in curves.iter().filter(|c| !c.points.is_empty()).enumerate() {
         let colour = COLOURS[nth % COLOURS.len()];
         let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));

@@ -9,8 +9,9 @@ use crate::{
 use rand_core::Rng;
 use std::{collections::BTreeMap, time::Duration};
 
-/// What a start of a network and its services is reckoned at, beside `settle`.
-const NETWORK_START: Duration = Duration::from_millis(500);
+/// What start and end of a network and its services are reckoned at, beside
+/// `settle`: the kernel takes about 1.5 s to take ten namespaces down.
+const NETWORK_COST: Duration = Duration::from_millis(1800);
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
@@ -204,7 +205,7 @@ pub fn estimate(plan: &Plan, options: &Options, rounds: &[Round]) -> Result<Dura
     for round in rounds {
         let values = round.parameters(plan, options.quick)?;
         if plan.network == Scope::Round {
-            total += NETWORK_START;
+            total += NETWORK_COST;
         }
         for arm in &arms {
             total += arm_estimate(plan, arm, &values)?;
@@ -222,7 +223,7 @@ fn arm_estimate(plan: &Plan, arm: &Arm, values: &Values) -> Result<Duration> {
     let expect =
         thalweg_units::parse_duration(&text).map_err(|e| ExperimentError::value(at(), e))?;
     let own_network = plan.network == Scope::Arm && plan.kind == Kind::Lab;
-    let network = if own_network { NETWORK_START } else { Duration::ZERO };
+    let network = if own_network { NETWORK_COST } else { Duration::ZERO };
     Ok(expect + network + plan.settle)
 }
 

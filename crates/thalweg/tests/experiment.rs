@@ -470,4 +470,13 @@ fn the_lab_carries_services_faults_cells_and_the_physical_limit() {
     assert!(of_limit > 0.0 && of_limit <= 0.965, "the headers' share cannot be had: {of_limit}");
     assert!(curl["buffers"]["receive_bytes"].as_u64().unwrap() > 0);
     assert_eq!(json["checks"][1]["value"], 0.0, "{}", said(&output));
+
+    let other = "congestion='cubic'\n[host.client]\n[host.server]\n[link.b]\nrate='5 Mbit/s'\ndelay='1 ms'\n\
+                 [[path]]\nfrom='client'\nto='server'\nlinks=['b']\n";
+    fs::write(place.path("other.toml"), other).unwrap();
+    let args = ["run", "x", "--json", "--arm", "curl", "--topology", "other.toml"];
+    let (code, json) = place.json(&args);
+    assert_eq!(code, 0, "{json:#}");
+    let goodput = json["arms"][0]["metrics"]["goodput"]["max"].as_f64().unwrap();
+    assert!(goodput > 0.0 && goodput < 5.0, "a link of 5 Mbit/s gave {goodput}");
 }

@@ -82,7 +82,7 @@ pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Resu
     let mut journal = runner.open_journal(text, commit.clone())?;
     for round in &rounds {
         if !journal.rounds().iter().any(|r| r.is_of(round)) {
-            journal.append(runner.round(round, rounds.len())?)?;
+            journal.append(runner.whole_round(round, rounds.len())?)?;
         }
     }
     journal.finish()?;
@@ -181,6 +181,14 @@ impl<'a> Runner<'a> {
             }
         }
         Ok(journal)
+    }
+
+    /// A round that nobody interrupted: Ctrl-C reaches the lab as well, whose
+    /// end may be seen first and must not pass for an arm's failure.
+    fn whole_round(&self, round: &Round, of: usize) -> Result<RoundRecord> {
+        let record = self.round(round, of);
+        self.stop.check()?;
+        record
     }
 
     fn round(&self, round: &Round, of: usize) -> Result<RoundRecord> {
