@@ -419,6 +419,8 @@ requires = ["curl"]
 timeout = "60 s"
 expect = "1 s"
 verify = "data"
+[arm.metrics]
+carried = { link = "a.rev", pointer = "/bytes", unit = "B" }
 [[arm]]
 name = "cut"
 role = "ours"
@@ -468,11 +470,12 @@ fn the_lab_carries_services_faults_cells_and_the_physical_limit() {
     );
     let of_limit = curl["metrics"]["goodput / limit"]["max"].as_f64().unwrap();
     assert!(of_limit > 0.0 && of_limit <= 0.965, "the headers' share cannot be had: {of_limit}");
+    assert!(curl["metrics"]["carried"]["min"].as_f64().unwrap() > 2e6, "payload and headers");
     assert!(curl["buffers"]["receive_bytes"].as_u64().unwrap() > 0);
     assert_eq!(json["checks"][1]["value"], 0.0, "{}", said(&output));
 
-    let other = "congestion='cubic'\n[host.client]\n[host.server]\n[link.b]\nrate='5 Mbit/s'\ndelay='1 ms'\n\
-                 [[path]]\nfrom='client'\nto='server'\nlinks=['b']\n";
+    let other = "congestion='cubic'\n[host.client]\n[host.server]\n[link.a]\nrate='5 Mbit/s'\ndelay='1 ms'\n\
+                 [[path]]\nfrom='client'\nto='server'\nlinks=['a']\n";
     fs::write(place.path("other.toml"), other).unwrap();
     let args = ["run", "x", "--json", "--arm", "curl", "--topology", "other.toml"];
     let (code, json) = place.json(&args);

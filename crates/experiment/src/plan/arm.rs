@@ -35,7 +35,7 @@ pub enum Output {
     Metrics,
 }
 
-/// Where a metric is found in an arm's JSON.
+/// Where a metric is found: in an arm's JSON, or in the lab's record of a link.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricSource {
@@ -43,6 +43,9 @@ pub struct MetricSource {
     pub pointer: String,
     /// In the last line whose `event` is this; absent: in the whole, or the last line.
     pub event: Option<String>,
+    /// In the lab's record of this half of a link (`core.fwd`) at the arm's end, since the
+    /// network's start; docs/lab.md has its fields.
+    pub link: Option<String>,
     /// The unit after scaling.
     pub unit: String,
     /// Factor to that unit.

@@ -5,6 +5,7 @@ use super::{
     capture::WHOLE_MAX,
     fault::Faults,
     fixture::{self, Made},
+    network::Network,
     output,
     pressure::Pressure,
     process::{Ended, Process, describe},
@@ -87,6 +88,7 @@ pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRec
             Err(why) => Outcome::Failed(why),
         };
     own_conditions(&mut record);
+    add_truth(arm, &bench.network, &mut record)?;
     if let Some(lost) = bench.services.lost() {
         record.outcome = Outcome::Failed(lost);
     }
@@ -290,6 +292,20 @@ fn own_conditions(record: &mut ArmRecord) {
     let pressure = own("cpu_pressure", "%").map(|s| s.value / 100.0);
     record.lateness_p99_us = record.lateness_p99_us.or(lateness);
     record.cpu_pressure = pressure.or(record.cpu_pressure);
+}
+
+/// Metrics that are the lab's record of a link.
+fn add_truth(arm: &Arm, network: &Network, record: &mut ArmRecord) -> Result<()> {
+    for (name, source) in &arm.metrics {
+        let Some(link) = &source.link else { continue };
+        let truth = network.truth(link)?;
+        let lost =
+            || ExperimentError::value(name, format!("no number at {} of {link}", source.pointer));
+        let number = truth.pointer(&source.pointer).and_then(|v| v.as_f64()).ok_or_else(lost)?;
+        let sample = Sample { unit: source.unit.clone(), value: number * source.scale };
+        record.metrics.insert(name.clone(), sample);
+    }
+    Ok(())
 }
 
 /// The bytes are right, or nothing else counts.

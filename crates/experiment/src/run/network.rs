@@ -180,6 +180,21 @@ impl Network {
         }
     }
 
+    /// The lab's record of one half of a link, as JSON.
+    ///
+    /// # Errors
+    /// No lab, or no such link.
+    pub fn truth(&self, link: &str) -> Result<serde_json::Value> {
+        let none = || {
+            ExperimentError::Other(format!(
+                "a metric names the link `{link}`, there is none in this topology"
+            ))
+        };
+        let Self::Lab(lab) = self else { return Err(none()) };
+        let stats = lab.stats(true).map_err(lab_fault)?;
+        serde_json::to_value(stats.link(link).ok_or_else(none)?).map_err(lab_fault)
+    }
+
     /// Whether a TCP listener on `port` is up on `host`.
     pub fn listens(&self, host: Option<&str>, port: u16) -> bool {
         let files = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];

@@ -48,7 +48,7 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
         printed.sockets.congestion_control.extend(own.congestion_control);
         printed.sockets.seen = printed.sockets.congestion_control.len() as u64;
     }
-    for (name, source) in &arm.metrics {
+    for (name, source) in arm.metrics.iter().filter(|(_, s)| s.link.is_none()) {
         let found = find(&value, text, source.event.as_deref(), &source.pointer);
         let lost = || format!("no number at {} for the metric {name}", source.pointer);
         let number = found.and_then(|v| v.as_f64()).ok_or_else(lost)? * source.scale;
