@@ -10,6 +10,8 @@ mod network;
 mod output;
 mod pressure;
 mod process;
+mod programs;
+mod progress;
 mod sampler;
 mod service;
 mod sockets;
@@ -30,11 +32,13 @@ use crate::{
 use arm::Context;
 use bench::{Bench, Blueprint};
 use fixture::Made;
+use programs::Programs;
+pub use progress::minutes;
+use progress::{announce, say};
 use std::{
     collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 use stop::Stop;
 use thalweg_lab::topology::Topology;
@@ -87,15 +91,6 @@ pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Resu
     }
     journal.finish()?;
     runner.finish(&journal, &rounds, commit)
-}
-
-fn announce(plan: &Plan, options: &Options, arms: &[&Arm], rounds: &[Round]) -> Result<()> {
-    let estimate = schedule::estimate(plan, options, rounds)?;
-    let (arms, seconds) = (arms.len(), estimate.as_secs());
-    let rounds = rounds.len();
-    eprintln!("{}: {}", plan.name, plan.claim);
-    eprintln!("{rounds} round(s) of {arms} arm(s), about {} min {} s", seconds / 60, seconds % 60);
-    Ok(())
 }
 
 /// What stays the same over all rounds.
@@ -298,63 +293,4 @@ impl<'a> Runner<'a> {
         let verdict = report.verdict(partial);
         Ok(Finished { verdict, faults: validity::faults(self.plan, &records), report, plots })
     }
-}
-
-/// Metrics in a line of progress: it is to stay a line.
-const SAID_MAX: usize = 3;
-
-/// One line of progress.
-fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
-    use crate::record::Outcome::{Done, Failed, Skipped, Unfinished};
-    let what = match &record.outcome {
-        Done => {
-            let shown =
-                plan.headline.list().iter().filter_map(|m| Some((m, record.metrics.get(m)?)));
-            let shown = shown.take(SAID_MAX).map(|(m, s)| {
-                let unit = if s.unit == "1" { "" } else { &s.unit };
-                format!("{m} {} {unit}", crate::table::figure(s.value)).trim_end().to_owned()
-            });
-            let shown: Vec<String> = shown.collect();
-            if shown.is_empty() { "done".to_owned() } else { shown.join(", ") }
-        }
-        Failed(why) => format!("FAILED: {why}"),
-        Unfinished(why) => format!("unfinished: {why}"),
-        Skipped(why) => format!("skipped: {why}"),
-    };
-    let cell =
-        if round.cell.label.is_empty() { String::new() } else { format!("{}, ", round.cell.label) };
-    eprintln!("[{}/{of}] {cell}seed {}: {}: {what}", round.index + 1, round.seed, record.name);
-}
-
-/// Our own programs, as they were when the run began: a build beside a long
-/// run replaces the files it was started from.
-struct Programs {
-    thalweg: PathBuf,
-    lab: PathBuf,
-}
-
-impl Programs {
-    fn copy_to(scratch: &Path) -> Result<Self> {
-        let bin = scratch.join("bin");
-        fs::create_dir_all(&bin).map_err(ExperimentError::file("create", &bin))?;
-        let copy = |from: &Path, name: &str| {
-            let to = bin.join(name);
-            fs::copy(from, &to).map_err(ExperimentError::file("copy", from))?;
-            Ok::<_, ExperimentError>(to)
-        };
-        let own = env::current_exe().map_err(ExperimentError::file("find", "/proc/self/exe"))?;
-        let thalweg = copy(Path::new("/proc/self/exe"), "thalweg")?;
-        // Without it the experiments on this machine still run, until one names it.
-        let lab = match installed::beside(&own, "thalweg-lab") {
-            Some(lab) => copy(&lab, "thalweg-lab")?,
-            None => PathBuf::from("thalweg-lab"),
-        };
-        Ok(Self { thalweg, lab })
-    }
-}
-
-/// How long something took, for a last line of progress.
-pub fn minutes(since: Instant) -> String {
-    let took: Duration = since.elapsed();
-    format!("{} min {} s", took.as_secs() / 60, took.as_secs() % 60)
 }

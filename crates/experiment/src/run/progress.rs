@@ -1,0 +1,57 @@
+//! What a run says while it goes on, on standard error.
+
+use crate::{
+    error::Result,
+    plan::{Arm, Plan},
+    record::{
+        ArmRecord,
+        Outcome::{Done, Failed, Skipped, Unfinished},
+    },
+    schedule::{self, Options, Round},
+    table,
+};
+use std::time::{Duration, Instant};
+
+/// What will be run, and how long it will take.
+///
+/// # Errors
+/// When an arm's `expect` is no duration.
+pub fn announce(plan: &Plan, options: &Options, arms: &[&Arm], rounds: &[Round]) -> Result<()> {
+    let estimate = schedule::estimate(plan, options, rounds)?;
+    let (arms, seconds) = (arms.len(), estimate.as_secs());
+    let rounds = rounds.len();
+    eprintln!("{}: {}", plan.name, plan.claim);
+    eprintln!("{rounds} round(s) of {arms} arm(s), about {} min {} s", seconds / 60, seconds % 60);
+    Ok(())
+}
+
+/// Metrics in a line of progress: it is to stay a line.
+const SAID_MAX: usize = 3;
+
+/// One line of progress.
+pub fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
+    let what = match &record.outcome {
+        Done => {
+            let shown =
+                plan.headline.list().iter().filter_map(|m| Some((m, record.metrics.get(m)?)));
+            let shown = shown.take(SAID_MAX).map(|(m, s)| {
+                let unit = if s.unit == "1" { "" } else { &s.unit };
+                format!("{m} {} {unit}", table::figure(s.value)).trim_end().to_owned()
+            });
+            let shown: Vec<String> = shown.collect();
+            if shown.is_empty() { "done".to_owned() } else { shown.join(", ") }
+        }
+        Failed(why) => format!("FAILED: {why}"),
+        Unfinished(why) => format!("unfinished: {why}"),
+        Skipped(why) => format!("skipped: {why}"),
+    };
+    let cell =
+        if round.cell.label.is_empty() { String::new() } else { format!("{}, ", round.cell.label) };
+    eprintln!("[{}/{of}] {cell}seed {}: {}: {what}", round.index + 1, round.seed, record.name);
+}
+
+/// How long something took, for a last line of progress.
+pub fn minutes(since: Instant) -> String {
+    let took: Duration = since.elapsed();
+    format!("{} min {} s", took.as_secs() / 60, took.as_secs() % 60)
+}
