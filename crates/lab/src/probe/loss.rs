@@ -12,13 +12,36 @@ use thalweg_units::{format_duration, parse_duration};
 
 /// 8000 packets of 250 bytes a second: many samples at little CPU.
 const BLAST: [&str; 4] = ["--rate", "16 Mbit/s", "--size", "250"];
+/// Between two of these packets.
+const GAP: Duration = Duration::from_micros(125);
+
+/// What `probe loss` prints.
+const METRICS: &str = "\
+Metrics, each for MODEL `random` and `gilbert`:
+  MODEL_packets                     packets sent
+  MODEL_loss                        share of them that did not arrive
+  MODEL_loss_expected               the chain's stationary share of losses
+  MODEL_loss_sigmas                 |loss - expected| in standard errors of so many packets,
+                                    the correlation within bursts counted
+  MODEL_bursts                      runs of consecutive losses
+  MODEL_mean_burst                  packets lost per run
+  MODEL_mean_burst_expected         1 / (step from bad to good)
+  MODEL_mean_burst_sigmas           |mean burst - expected| in standard errors of so many runs
+  MODEL_mean_burst_relative_error   |mean burst / expected - 1|
+To pool runs: weigh loss by packets, and mean burst by bursts.";
 
 /// Arguments of `probe loss`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = METRICS)]
 pub struct Args {
-    /// How long each model is sampled
-    #[arg(long = "for", value_name = "TIME", default_value = "10 s", value_parser = parse_duration)]
-    duration: Duration,
+    /// How many packets sample each model, 8000 a second
+    #[arg(long, default_value_t = 80_000,
+        value_parser = clap::value_parser!(u32).range(1000..=4_000_000))]
+    packets: u32,
+    /// The same as a time
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "packets",
+        value_parser = parse_duration)]
+    duration: Option<Duration>,
     /// Seed of the links' generators
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -61,6 +84,7 @@ fn topology(seed: u64) -> String {
     text
 }
 
+/// Sends over the path of `model` and compares.
 fn sample(
     scene: &Scene,
     args: &Args,
@@ -69,7 +93,7 @@ fn sample(
     metrics: &mut Metrics,
 ) -> anyhow::Result<()> {
     let sink = scene.serve(name, "train-sink")?;
-    let duration = format_duration(args.duration);
+    let duration = format_duration(args.duration.unwrap_or(GAP * args.packets));
     let blast = ["udp-blast", "--to", &sink.address, "--for", &duration];
     let report = scene.run("source", &[&blast[..], &BLAST[..]].concat())?;
     if number(&report, "/host_drops")? > 0.0 {
@@ -83,9 +107,11 @@ fn sample(
     add("loss", "1", loss);
     add("loss_expected", "1", model.mean());
     add("loss_sigmas", "1", (loss - model.mean()).abs() / model.standard_error(n));
+    add("bursts", "1", bursts);
     add("mean_burst", "packets", burst);
     add("mean_burst_expected", "packets", model.mean_burst());
     let error = model.burst_standard_error(bursts);
     add("mean_burst_sigmas", "1", (burst - model.mean_burst()).abs() / error);
+    add("mean_burst_relative_error", "1", (burst / model.mean_burst() - 1.0).abs());
     Ok(())
 }

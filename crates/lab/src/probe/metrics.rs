@@ -30,6 +30,12 @@ impl Metrics {
         Ok(())
     }
 
+    /// The value of `name`, if there is one.
+    #[cfg(test)]
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(n, ..)| n == name).map(|(.., value)| *value)
+    }
+
     /// All, as `{"metrics":{"NAME":{"unit":…,"value":…}}}`.
     fn to_json(&self) -> Value {
         let entry = |(name, unit, value): &(String, &str, f64)| {
@@ -57,6 +63,12 @@ impl Metrics {
     }
 }
 
+/// The nearest-rank percentile of `sorted`: the smallest value with at least
+/// `percent` (1..=100) of all at or below it; `None` if there is none.
+pub fn quantile(sorted: &[f64], percent: usize) -> Option<f64> {
+    sorted.get((sorted.len() * percent).div_ceil(100).checked_sub(1)?).copied()
+}
+
 /// The number at `pointer` of a tool's report.
 ///
 /// # Errors
@@ -66,4 +78,19 @@ pub fn number(report: &Value, pointer: &str) -> anyhow::Result<f64> {
         .pointer(pointer)
         .and_then(Value::as_f64)
         .with_context(|| format!("a tool in the lab reports no {pointer}: too little came through"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        let at = |p| quantile(&hundred, p);
+        assert_eq!((at(50), at(95), at(100)), (Some(50.0), Some(95.0), Some(100.0)));
+        assert_eq!(quantile(&[7.0], 1), Some(7.0));
+        assert_eq!(quantile(&[1.0, 2.0, 3.0], 50), Some(2.0));
+        assert_eq!(quantile(&[], 50), None);
+    }
 }

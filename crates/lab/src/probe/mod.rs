@@ -4,6 +4,7 @@
 //! Every probe also says how late the emulator was and how hard the machine
 //! was pressed meanwhile, so that a bad value can be told from a bad moment.
 
+mod fairness;
 mod lateness;
 mod loss;
 mod metrics;
@@ -16,8 +17,18 @@ mod train;
 
 use std::process::ExitCode;
 
+/// What every probe prints besides its own (`setup` does not).
+const METRICS: &str = "\
+Each probe's own metrics: `probe NAME --help`. All but `setup` add these, of the time of the
+measurement:
+  lateness_p50, _p99, _p999, _max   delivery of a packet later than its logical time, us
+  cpu_pressure                      share of the time in which some thread waited for a
+                                    processor, %, where the kernel says it
+  realtime                          1 if the emulator had real-time priority, else 0";
+
 /// `thalweg-lab probe …`
 #[derive(Debug, clap::Args)]
+#[command(after_help = METRICS)]
 pub struct Args {
     /// Print JSON: {"metrics":{"NAME":{"unit":…,"value":…}}}
     #[arg(long, global = true)]
@@ -31,7 +42,7 @@ enum Probe {
     /// One cubic flow over a link with a queue of 1 BDP: its share of the link
     Tcp(tcp::Args),
     /// Two cubic flows over one link: each one's share
-    Fairness(tcp::FairnessArgs),
+    Fairness(fairness::Args),
     /// Pings over a path: by how much they miss its round-trip time
     Rtt(rtt::Args),
     /// Packet trains through a bottleneck: by how much their dispersion misses its rate
@@ -51,7 +62,7 @@ enum Probe {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let metrics = match args.probe {
         Probe::Tcp(a) => tcp::run(&a),
-        Probe::Fairness(a) => tcp::run_fairness(&a),
+        Probe::Fairness(a) => fairness::run(&a),
         Probe::Rtt(a) => rtt::run(&a),
         Probe::Train(a) => train::run(&a),
         Probe::Loss(a) => loss::run(&a),

@@ -1,12 +1,29 @@
 //! By how much pings miss the round-trip time that the topology says.
 
-use super::{metrics::Metrics, scene::Scene};
+use super::{
+    metrics::{Metrics, quantile},
+    scene::Scene,
+};
 use anyhow::Context;
 use std::time::Duration;
 use thalweg_units::{format_duration, parse_duration};
 
+/// What `probe rtt` prints.
+const METRICS: &str = "\
+Metrics, ms; `udp_` by UDP pings, `icmp_` by the distribution's `ping` if it is installed:
+  *_error_mean   |mean of all round-trip times - theory|
+  *_error_p50    |their median - theory|
+  *_error_p99    |their 99th percentile (nearest rank) - theory|
+  *_error_max    |the longest - theory|: the worst packet of all
+  udp_lost       pings without an answer
+Theory is --rtt. No packet arrives early, so these are how late it was. UDP: from just before
+the send call to the kernel's receive stamp, less the time that the echo took between its own
+stamp and its send call. ICMP: as `ping` prints it, from 10 ms on in steps of 0.1 ms or so,
+its wake-up included.";
+
 /// Arguments of `probe rtt`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = METRICS)]
 pub struct Args {
     /// Round-trip time of the path
     #[arg(long, default_value = "40 ms", value_parser = parse_duration)]
@@ -59,10 +76,11 @@ fn icmp(scene: &Scene, args: &Args, theory_ms: f64, metrics: &mut Metrics) -> an
         .context("cannot run ping in the lab")?;
     let mut times = icmp_times(&String::from_utf8_lossy(&output.stdout));
     times.sort_by(f64::total_cmp);
-    let last = times.len().checked_sub(1).context("ping in the lab got no answer")?;
     let mean = times.iter().sum::<f64>() / times.len() as f64;
-    let p99 = times[(times.len() * 99).div_ceil(100) - 1];
-    for (key, found) in [("mean", mean), ("p99", p99), ("max", times[last])] {
+    let rank = |percent| quantile(&times, percent).context("ping in the lab got no answer");
+    for (key, found) in
+        [("mean", mean), ("p50", rank(50)?), ("p99", rank(99)?), ("max", rank(100)?)]
+    {
         metrics.add(&format!("icmp_error_{key}"), "ms", (found - theory_ms).abs());
     }
     Ok(())

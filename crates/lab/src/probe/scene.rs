@@ -1,6 +1,7 @@
 //! A lab of the probe's own, and the tools in its hosts.
 
 use super::metrics::Metrics;
+use crate::shell::sys;
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::{
@@ -13,6 +14,10 @@ use thalweg_lab::{client::Lab, stats::Stats, topology::Topology};
 
 /// Server tools are ended with the scene; should that fail, they end by themselves.
 const SERVER_LIFE: &str = "15min";
+
+/// Real-time priority of tools that must not be late themselves: less than the
+/// emulator's, more than whatever else the machine runs.
+const PROMPT: i32 = 5;
 
 /// A running lab.
 pub struct Scene {
@@ -37,13 +42,26 @@ impl Scene {
     /// When it ends before.
     pub fn serve(&self, host: &str, tool: &str) -> anyhow::Result<Server> {
         let args = [tool, "--listen", "0.0.0.0:0", "--max", SERVER_LIFE];
-        let mut running = Running::start(self.lab.tool(host, &args), tool)?;
+        self.ready(host, Running::start(self.lab.tool(host, &args), tool)?)
+    }
+
+    /// As [`Self::serve`], at real-time priority where that is allowed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn serve_promptly(&self, host: &str, tool: &str) -> anyhow::Result<Server> {
+        let args = [tool, "--listen", "0.0.0.0:0", "--max", SERVER_LIFE];
+        self.ready(host, Running::start_promptly(self.lab.tool(host, &args), tool)?)
+    }
+
+    /// Waits until a server tool listens.
+    fn ready(&self, host: &str, mut running: Running) -> anyhow::Result<Server> {
         let ready = running.line()?;
         let port = ready
             .pointer("/ready/address")
             .and_then(Value::as_str)
             .and_then(|a| a.rsplit_once(':'))
-            .with_context(|| format!("{tool} in {host} does not say where it listens"))?
+            .with_context(|| format!("{} in {host} does not say where it listens", running.name))?
             .1;
         Ok(Server { address: format!("{}:{port}", self.lab.address(host)), _running: running })
     }
@@ -62,6 +80,16 @@ impl Scene {
     /// When it fails.
     pub fn run(&self, host: &str, args: &[&str]) -> anyhow::Result<Value> {
         self.spawn(host, args)?.report()
+    }
+
+    /// As [`Self::run`], at real-time priority where that is allowed: what is
+    /// measured should be the emulator, and not how busy the machine is besides.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn run_promptly(&self, host: &str, args: &[&str]) -> anyhow::Result<Value> {
+        let name = args.first().unwrap_or(&"tool");
+        Running::start_promptly(self.lab.tool(host, args), name)?.report()
     }
 
     /// Adds how true the emulator was since the last reset of its statistics.
@@ -120,6 +148,17 @@ impl Running {
             .with_context(|| format!("cannot start {name}"))?;
         let stdout = child.stdout.take().context("no pipe from a tool")?;
         Ok(Self { child, stdout: BufReader::new(stdout), name: name.to_owned() })
+    }
+
+    /// Starts it from a thread of real-time priority, which it inherits (sched(7));
+    /// where that is not allowed, from an ordinary one.
+    fn start_promptly(command: Command, name: &str) -> anyhow::Result<Self> {
+        let name = name.to_owned();
+        let start = move || {
+            let _as_ordinary_thread = sys::realtime(PROMPT);
+            Self::start(command, &name)
+        };
+        thread::spawn(start).join().map_err(|_| anyhow::anyhow!("a probe's thread died"))?
     }
 
     /// The next line that it prints.

@@ -1,16 +1,36 @@
-//! How much of a link cubic gets, alone and against another.
+//! How much of a link one cubic flow gets.
 
 use super::{
     metrics::{Metrics, number},
     scene::Scene,
-    theory::TCP_SHARE_MAX,
+    theory::{TCP_SHARE_MAX, cubic_period},
 };
 use anyhow::bail;
 use std::time::Duration;
 use thalweg_units::{Rate, format_duration, parse_duration};
 
+/// The flow runs no shorter by default: slow start, and then some losses.
+const SHORTEST: Duration = Duration::from_secs(11);
+/// Nor longer, so that a plan with several rates stays short.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What `probe tcp` prints.
+const METRICS: &str = "\
+Metrics, of the time after --warmup:
+  goodput                    payload received, Mbit/s
+  utilisation                goodput / --rate; 0.965 at most: 1448 of a packet's 1500 bytes
+  utilisation_of_tcp_limit   the same as a share of that limit
+  retransmitted_segments     of the whole run
+  receive_window_limited, send_buffer_limited
+                             shares of the run in which the hosts and not the path were the limit
+  cubic_period               K, s: the time in which cubic regains the window of its last loss,
+                             the cube root of 0.3 W / 0.4 (RFC 9438, 4.2), W = 2 BDP in segments;
+                             13.6 s at 500 Mbit/s and 40 ms, 7.9 s at 100, 6.3 s at 50, 3.7 s at 10
+  duration                   --for, s";
+
 /// Arguments of `probe tcp`.
 #[derive(Debug, clap::Args)]
+#[command(after_help = METRICS)]
 pub struct Args {
     /// Rate of the link
     #[arg(long)]
@@ -18,38 +38,25 @@ pub struct Args {
     /// Round-trip time of the path
     #[arg(long, default_value = "40 ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// How long the flow runs
-    #[arg(long = "for", value_name = "TIME", default_value = "20 s", value_parser = parse_duration)]
-    duration: Duration,
+    /// How long the flow runs; by default two of cubic's periods, but 11 to 30 s
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
     /// How much of that is left out at its start, for slow start to end
     #[arg(long, value_name = "TIME", default_value = "5 s", value_parser = parse_duration)]
     warmup: Duration,
 }
 
-/// Arguments of `probe fairness`.
-///
-/// Cubic takes K = ∛(0.3·W/0.4) s to regain a window of W segments (RFC 9438
-/// §4.2). By default each flow has W = 17, K = 2.3 s, so that a minute holds
-/// enough congestion events for the shares to even out; at 50 Mbit/s and 40 ms
-/// it is 5 s, and 40 s were seen to end anywhere from 36:64 to 50:50.
-#[derive(Debug, clap::Args)]
-pub struct FairnessArgs {
-    /// Rate of the link
-    #[arg(long, default_value = "10 Mbit/s")]
-    rate: Rate,
-    /// Round-trip time of both paths
-    #[arg(long, default_value = "20 ms", value_parser = parse_duration)]
-    rtt: Duration,
-    /// How long the flows run
-    #[arg(long = "for", value_name = "TIME", default_value = "60 s", value_parser = parse_duration)]
-    duration: Duration,
-    /// How much of that is left out at its start, for the flows to converge
-    #[arg(long, value_name = "TIME", default_value = "10 s", value_parser = parse_duration)]
-    warmup: Duration,
+impl Args {
+    /// The second period of cubic may only begin after slow start's overshoot,
+    /// so two hold a whole one.
+    fn duration(&self) -> Duration {
+        let periods = 2 * cubic_period(self.rate, self.rtt);
+        self.duration.unwrap_or(periods.clamp(SHORTEST, LONGEST))
+    }
 }
 
 /// `pairs` pairs of hosts, a1–b1 …, over one link with a queue of 1 BDP.
-fn topology(pairs: usize, rate: Rate, rtt: Duration) -> String {
+pub fn topology(pairs: usize, rate: Rate, rtt: Duration) -> String {
     let (delay, rtt) = (format_duration(rtt / 2), format_duration(rtt));
     let link = format!("rate = \"{rate}\"\nqueue = \"1 BDP of {rtt}\"\ndelay = \"{delay}\"\n");
     let mut text = format!("congestion = \"cubic\"\n[link.bottleneck]\n{link}");
@@ -63,12 +70,14 @@ fn topology(pairs: usize, rate: Rate, rtt: Duration) -> String {
 }
 
 /// The arguments of a flow to `address`.
-fn flow<'a>(address: &'a str, duration: &'a str, warmup: &'a str) -> [&'a str; 9] {
+pub fn flow<'a>(address: &'a str, duration: &'a str, warmup: &'a str) -> [&'a str; 9] {
     let cubic = ["--congestion", "cubic"];
     ["tcp-source", "--to", address, "--for", duration, "--warmup", warmup, cubic[0], cubic[1]]
 }
 
-fn check(duration: Duration, warmup: Duration) -> anyhow::Result<()> {
+/// # Errors
+/// When nothing would be left to measure.
+pub fn check(duration: Duration, warmup: Duration) -> anyhow::Result<()> {
     if warmup.is_zero() || warmup + Duration::from_secs(1) > duration {
         bail!("--for must be longer than --warmup by a second at least, and --warmup not zero");
     }
@@ -80,10 +89,11 @@ fn check(duration: Duration, warmup: Duration) -> anyhow::Result<()> {
 /// # Errors
 /// When the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
-    check(args.duration, args.warmup)?;
+    let length = args.duration();
+    check(length, args.warmup)?;
     let scene = Scene::start(&topology(1, args.rate, args.rtt))?;
     let sink = scene.serve("b1", "tcp-sink")?;
-    let (duration, warmup) = (format_duration(args.duration), format_duration(args.warmup));
+    let (duration, warmup) = (format_duration(length), format_duration(args.warmup));
     let source = scene.spawn("a1", &flow(&sink.address, &duration, &warmup))?;
     scene.warm_up(args.warmup)?;
     let report = source.report()?;
@@ -97,38 +107,8 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let limited = "/flows/0/receive_window_limited";
     metrics.take("receive_window_limited", "1", &report, limited, 1.0)?;
     metrics.take("send_buffer_limited", "1", &report, "/flows/0/send_buffer_limited", 1.0)?;
-    scene.add_truth(&mut metrics)?;
-    Ok(metrics)
-}
-
-/// Two flows over the link, from hosts of their own.
-///
-/// # Errors
-/// When the lab or a tool in it fails.
-pub fn run_fairness(args: &FairnessArgs) -> anyhow::Result<Metrics> {
-    check(args.duration, args.warmup)?;
-    let scene = Scene::start(&topology(2, args.rate, args.rtt))?;
-    let sinks = [scene.serve("b1", "tcp-sink")?, scene.serve("b2", "tcp-sink")?];
-    let (duration, warmup) = (format_duration(args.duration), format_duration(args.warmup));
-    let start =
-        |(host, i): (&str, usize)| scene.spawn(host, &flow(&sinks[i].address, &duration, &warmup));
-    let flows = [start(("a1", 0))?, start(("a2", 1))?];
-    scene.warm_up(args.warmup)?;
-    let mut rates = Vec::new();
-    for flow in flows {
-        rates.push(number(&flow.report()?, "/goodput/value")?);
-    }
-    let (sum, squares) = (rates[0] + rates[1], rates[0].powi(2) + rates[1].powi(2));
-    if sum <= 0.0 {
-        bail!("neither flow got anything through");
-    }
-    let mut metrics = Metrics::default();
-    metrics.add("share_1", "1", rates[0] / sum);
-    metrics.add("share_2", "1", rates[1] / sum);
-    metrics.add("share_min", "1", rates[0].min(rates[1]) / sum);
-    // Jain, Chiu, Hawe 1984: (Σx)²/(n·Σx²).
-    metrics.add("jain_index", "1", sum * sum / (2.0 * squares));
-    metrics.add("utilisation", "1", sum / args.rate.as_bps() as f64);
+    metrics.add("cubic_period", "s", cubic_period(args.rate, args.rtt).as_secs_f64());
+    metrics.add("duration", "s", length.as_secs_f64());
     scene.add_truth(&mut metrics)?;
     Ok(metrics)
 }
@@ -137,6 +117,17 @@ pub fn run_fairness(args: &FairnessArgs) -> anyhow::Result<Metrics> {
 mod tests {
     use super::*;
     use thalweg_lab::topology::Topology;
+
+    #[test]
+    fn a_flow_runs_for_two_periods_of_cubic_within_bounds() {
+        let length = |mbps: f64, duration| {
+            let (rate, rtt) = (Rate::from_mbps(mbps), Duration::from_millis(40));
+            Args { rate, rtt, duration, warmup: Duration::from_secs(5) }.duration().as_secs_f64()
+        };
+        assert_eq!((length(10.0, None), length(1e4, None)), (11.0, 30.0));
+        assert!((length(500.0, None) - 27.144).abs() < 1e-3);
+        assert_eq!(length(500.0, Some(Duration::from_secs(6))), 6.0);
+    }
 
     #[test]
     fn the_network_is_what_the_probe_says() {
