@@ -12,6 +12,8 @@ mod stream;
 mod sys;
 mod tcp_info;
 
+pub mod socks5;
+
 pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect, resolve,
 };

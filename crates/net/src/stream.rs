@@ -1,11 +1,10 @@
 //! A connection that was dialled.
 
-use crate::{Route, TcpInfo, dial::SocketOptions};
-use rustix::net::sockopt;
+use crate::{Route, TcpInfo};
 use socket2::SockRef;
 use std::{
     fmt, io,
-    net::{Shutdown, SocketAddr},
+    net::Shutdown,
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
@@ -30,7 +29,8 @@ pub struct Stream {
 
 /// Looks at a [`Stream`]'s kernel counters from elsewhere, without keeping it open.
 ///
-/// For a stream that a library has swallowed (an HTTP client, a pump).
+/// For a stream that a library has swallowed (an HTTP client, a pump). Passive
+/// estimates, and a sampling phase that ends with slow start, will read it.
 #[derive(Clone, Debug)]
 pub struct Monitor(Weak<TcpStream>);
 
@@ -60,22 +60,6 @@ impl Stream {
         &self.destination
     }
 
-    /// The other end of our own leg: the first relay, or the destination itself.
-    ///
-    /// # Errors
-    /// If the connection has broken.
-    pub fn first_hop(&self) -> io::Result<SocketAddr> {
-        self.tcp.peer_addr()
-    }
-
-    /// Our own address on our own leg.
-    ///
-    /// # Errors
-    /// If the connection has broken.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.tcp.local_addr()
-    }
-
     /// The kernel's counters of our own leg (the first, if there are relays).
     ///
     /// # Errors
@@ -84,25 +68,9 @@ impl Stream {
         TcpInfo::of(&*self.tcp)
     }
 
-    /// The congestion control of our own leg, e.g. `cubic`.
-    ///
-    /// # Errors
-    /// If the kernel gives none; not expected on Linux.
-    pub fn congestion(&self) -> io::Result<String> {
-        Ok(sockopt::tcp_congestion(&*self.tcp)?)
-    }
-
     /// A look at the counters that outlives a move of the stream.
     pub fn monitor(&self) -> Monitor {
         Monitor(Arc::downgrade(&self.tcp))
-    }
-
-    /// Changes the options of our own leg's socket.
-    ///
-    /// # Errors
-    /// If the kernel refuses one, e.g. an unknown congestion control.
-    pub fn set_options(&self, options: &SocketOptions) -> io::Result<()> {
-        options.apply(SockRef::from(&*self.tcp))
     }
 }
 

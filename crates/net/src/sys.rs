@@ -11,6 +11,9 @@ use std::{
 pub const TCP_INFO_BYTES: usize = 256;
 
 /// The kernel's `struct tcp_info` for `socket`, and how many bytes of it the kernel knows.
+///
+/// # Errors
+/// If it is no TCP socket.
 pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_BYTES], usize)> {
     let mut info = [0u8; TCP_INFO_BYTES];
     let mut length = TCP_INFO_BYTES as libc::socklen_t;
@@ -29,6 +32,9 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_BYTES], usi
 }
 
 /// Binds `socket` to the interface with this index; needs no privilege since Linux 5.7.
+///
+/// # Errors
+/// The kernel's. An interface that does not exist shows only when connecting.
 pub fn bind_to_interface(socket: BorrowedFd<'_>, index: NonZeroU32) -> io::Result<()> {
     let value = index.get() as libc::c_int;
     // SAFETY: the descriptor is borrowed and so open; the kernel reads one

@@ -6,9 +6,13 @@ use thalweg_units::Rate;
 
 /// A reading of the kernel's counters of one connection (Linux `struct tcp_info`).
 ///
-/// Fields of a kernel older than 4.10 read as zero. Times are since the
-/// connection was made, and only grow; to judge an interval, subtract two
-/// readings.
+/// `retransmitted`, `acknowledged`, `received`, `busy` and the two limited times
+/// count from when the connection was made and never decrease: to judge an
+/// interval, subtract two readings. All others say how it is at this moment.
+/// Fields that the kernel does not know (before 4.10) read as zero.
+///
+/// The relay judges liveness by it. Passive estimates (`measure::LimitedTime`)
+/// will need `busy` and the limited times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
@@ -35,9 +39,9 @@ pub struct TcpInfo {
     pub acknowledged: u64,
     /// Bytes received in order.
     pub received: u64,
-    /// How long ago the peer last acknowledged anything.
+    /// How long ago the peer last acknowledged anything; back to zero each time it does.
     pub since_ack: Duration,
-    /// How long ago data last came.
+    /// How long ago data last came; back to zero each time it does.
     pub since_data: Duration,
     /// Time with data to send (including the next two).
     pub busy: Duration,
@@ -47,7 +51,9 @@ pub struct TcpInfo {
     pub send_buffer_limited: Duration,
 }
 
-/// A little-known fact of the layout: native-endian fields at fixed offsets, only ever appended to.
+/// The bytes of a `struct tcp_info`, read by offset; what lies past their end reads as zero.
+///
+/// The kernel's fields are native-endian at fixed offsets, and it only ever appends to them.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

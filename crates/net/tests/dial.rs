@@ -61,7 +61,6 @@ async fn a_direct_stream_carries_bytes_and_ends_one_direction_at_a_time() {
     let client = async {
         let mut stream = Dialer::default().dial(&Route::direct(), &at).await.unwrap();
         assert_eq!(stream.to_string(), format!("{at} direct"));
-        assert_eq!(stream.first_hop().unwrap(), at.address().unwrap());
         stream.write_all(b"it").await.unwrap();
         stream.shutdown().await.unwrap();
         let mut answer = String::new();
@@ -94,7 +93,8 @@ async fn a_refusal_names_the_relay_the_destination_and_the_reason() {
     let error = dial_by(&relay).await.unwrap_err();
     let text = format!("relay {relay} refused www.example:80: connection refused by destination");
     assert_eq!(error.to_string(), text);
-    assert_eq!((error.relay(), error.refusal()), (Some(&relay), Some(Reply::ConnectionRefused)));
+    assert_eq!(error.relay(), Some(&relay));
+    assert!(matches!(error.cause, Cause::Refused(Reply::ConnectionRefused)), "{error:?}");
 }
 
 #[tokio::test]
@@ -209,10 +209,12 @@ async fn ipv6_and_names_are_dialled() {
     };
     let at: Destination = listening.local_addr().unwrap().into();
     assert!(Dialer::default().dial(&Route::direct(), &at).await.is_ok());
-    let (_listening, at) = listener().await;
+    let (listening, at) = listener().await;
     let by_name = Destination::new("localhost", at.port).unwrap();
-    let stream = Dialer::default().dial(&Route::direct(), &by_name).await.unwrap();
-    assert_eq!(stream.first_hop().unwrap(), at.address().unwrap());
+    let dialer = Dialer::default();
+    let route = Route::direct();
+    let (dialled, accepted) = tokio::join!(dialer.dial(&route, &by_name), listening.accept());
+    assert!(dialled.is_ok() && accepted.is_ok());
 }
 
 #[tokio::test]
@@ -232,16 +234,12 @@ fn loopback_index() -> u32 {
 }
 
 #[tokio::test]
-async fn congestion_control_is_chosen_per_socket_or_refused_by_name() {
+async fn an_option_that_the_kernel_refuses_is_named() {
     let (_listening, at) = listener().await;
-    let dial = async |name: &str| {
-        let socket = SocketOptions { congestion: Some(name.into()), ..SocketOptions::default() };
-        let dialer = Dialer::new(DialOptions { socket, ..DialOptions::default() });
-        dialer.dial(&Route::direct(), &at).await
-    };
-    // Reno is in every kernel.
-    assert_eq!(dial("reno").await.unwrap().congestion().unwrap(), "reno");
-    let error = dial("no-such-control").await.unwrap_err().to_string();
+    let congestion = Some("no-such-control".into());
+    let socket = SocketOptions { congestion, ..SocketOptions::default() };
+    let dialer = Dialer::new(DialOptions { socket, ..DialOptions::default() });
+    let error = dialer.dial(&Route::direct(), &at).await.unwrap_err().to_string();
     assert!(error.contains("`no-such-control`") && error.contains("sysctl"), "{error}");
 }
 

@@ -1,5 +1,6 @@
 //! Why a connection could not be made, and which host is to blame.
 
+use crate::socks5::ReadError;
 use std::{fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 use thalweg_wire::{
     Destination,
@@ -97,6 +98,16 @@ fn connect_text(address: &SocketAddr, source: &io::Error) -> String {
     }
 }
 
+impl From<ReadError> for Cause {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NotSocks(e) => Self::NotSocks(e),
+            ReadError::Leg(e) if e.kind() == io::ErrorKind::UnexpectedEof => Self::Closed,
+            ReadError::Leg(e) => Self::Leg(e),
+        }
+    }
+}
+
 impl Step {
     pub(super) fn reach(host: &Destination, is_relay: bool) -> Self {
         Self::Reach { host: host.clone(), is_relay }
@@ -109,19 +120,13 @@ impl Step {
 
 impl DialError {
     /// The relay that failed or reported the failure; `None` on a direct leg.
+    ///
+    /// In a chain this is the hop to blame, whichever it is.
     pub fn relay(&self) -> Option<&Destination> {
         match &self.step {
             Step::Reach { host, is_relay: true } => Some(host),
             Step::Reach { .. } => None,
             Step::Ask { relay, .. } => Some(relay),
-        }
-    }
-
-    /// Whether the relay works and said no: another relay may, or may not, do better.
-    pub fn refusal(&self) -> Option<Reply> {
-        match self.cause {
-            Cause::Refused(reply) => Some(reply),
-            _ => None,
         }
     }
 }

@@ -7,7 +7,7 @@ mod socks;
 
 pub use error::{Cause, DialError, Step};
 pub use options::{DialOptions, SocketOptions};
-pub use race::connect;
+pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{Medium, Route, Stream};
 use std::{net::SocketAddr, num::NonZeroU32};
@@ -16,12 +16,6 @@ use tokio::{
     net::{TcpStream, lookup_host},
     time::{Instant, timeout_at},
 };
-
-/// The most addresses of one name that are tried.
-///
-/// At 250 ms apart, 16 take 4 s: less than half the default deadline, so that
-/// the last one still has time to answer.
-pub const MAX_ADDRESSES: usize = 16;
 
 /// Makes connections; cheap to clone, holds no connection.
 #[derive(Clone, Debug, Default)]
@@ -85,8 +79,7 @@ impl Dialer {
         host: &Destination,
         interface: Option<NonZeroU32>,
     ) -> Result<TcpStream, Cause> {
-        let mut addresses = resolve(host).await?;
-        addresses.truncate(MAX_ADDRESSES);
+        let addresses = resolve(host).await?;
         connect(&addresses, interface, &self.options).await
     }
 }

@@ -95,6 +95,20 @@ mod tests {
     use socket2::{Domain, Socket, Type};
 
     #[test]
+    fn congestion_control_is_set_or_refused_by_name() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let set = |name: &str| {
+            SocketOptions { congestion: Some(name.into()), ..SocketOptions::default() }
+                .apply(SockRef::from(&socket))
+        };
+        // Reno is in every kernel.
+        set("reno").unwrap();
+        assert_eq!(sockopt::tcp_congestion(&socket).unwrap(), "reno");
+        let error = set("no-such-control").unwrap_err().to_string();
+        assert!(error.contains("`no-such-control`") && error.contains("sysctl"), "{error}");
+    }
+
+    #[test]
     fn options_reach_the_socket() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         SocketOptions::default().apply(SockRef::from(&socket)).unwrap();

@@ -10,11 +10,18 @@ use tokio::{
     time::sleep,
 };
 
+/// The most addresses of one name that are tried.
+///
+/// At 250 ms apart, 16 take 4 s: less than half the default deadline, so that
+/// the last one still has time to answer.
+pub const MAX_ADDRESSES: usize = 16;
+
 /// Connects to whichever of `addresses` answers first (RFC 8305 §4–5).
 ///
-/// Families alternate, the first address's family first; the next attempt
-/// starts after [`DialOptions::stagger`], or at once when one fails. Losers
-/// are closed. There is no deadline here: the caller has one.
+/// Families alternate, the first address's family first, and of so many
+/// [`MAX_ADDRESSES`] are tried; the next attempt starts after
+/// [`DialOptions::stagger`], or at once when one fails. Losers are closed.
+/// There is no deadline here: the caller has one.
 ///
 /// # Errors
 /// The first failure (later ones are mostly of a family the host lacks), or
@@ -24,7 +31,7 @@ pub async fn connect(
     interface: Option<NonZeroU32>,
     options: &DialOptions,
 ) -> Result<TcpStream, Cause> {
-    let mut waiting = alternate(addresses).into_iter();
+    let mut waiting = turns(addresses).into_iter();
     let mut racing = JoinSet::new();
     let mut first_failure = None;
     loop {
@@ -47,8 +54,10 @@ pub async fn connect(
     }
 }
 
-/// The addresses with their families taking turns, each family in its order.
-fn alternate(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+/// The first [`MAX_ADDRESSES`] with their families taking turns, each family in its order.
+///
+/// Cut after the taking of turns: many addresses of one family do not push the other out.
+fn turns(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let Some(first) = addresses.first() else { return Vec::new() };
     let (mut lead, mut other): (Vec<SocketAddr>, Vec<SocketAddr>) =
         addresses.iter().copied().rev().partition(|a| a.is_ipv4() == first.is_ipv4());
@@ -57,6 +66,7 @@ fn alternate(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
         turns.extend(lead.pop());
         turns.extend(other.pop());
     }
+    turns.truncate(MAX_ADDRESSES);
     turns
 }
 
@@ -89,9 +99,17 @@ mod tests {
     fn families_take_turns() {
         let list = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<_>>();
         let given = list(&["[::1]:1", "[::2]:1", "[::3]:1", "0.0.0.1:1", "0.0.0.2:1"]);
-        let turns = list(&["[::1]:1", "0.0.0.1:1", "[::2]:1", "0.0.0.2:1", "[::3]:1"]);
-        assert_eq!(alternate(&given), turns);
-        assert_eq!(alternate(&given[3..]), given[3..]);
-        assert_eq!(alternate(&[]), []);
+        let taken = list(&["[::1]:1", "0.0.0.1:1", "[::2]:1", "0.0.0.2:1", "[::3]:1"]);
+        assert_eq!(turns(&given), taken);
+        assert_eq!(turns(&given[3..]), given[3..]);
+        assert_eq!(turns(&[]), []);
+    }
+
+    #[test]
+    fn a_name_with_very_many_addresses_keeps_both_families() {
+        let v6 = (1..=40).map(|i| SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, i], 1)));
+        let v4 = SocketAddr::from(([127, 0, 0, 1], 1));
+        let tried = turns(&v6.chain([v4]).collect::<Vec<_>>());
+        assert_eq!((tried.len(), tried[1]), (MAX_ADDRESSES, v4));
     }
 }

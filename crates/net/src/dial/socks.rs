@@ -1,18 +1,21 @@
 //! The client's side of SOCKS5 on a connection to a relay.
 
 use super::Cause;
-use std::io;
+use crate::socks5::read_message;
 use thalweg_wire::{
     Destination,
-    socks5::{self, Decoded, Reply, Socks5Error},
+    socks5::{self, Reply},
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 /// Has the relay at the other end of `leg` connect to `toward` (RFC 1928 §3–6).
 ///
 /// Not a byte beyond the reply is read, so `leg` then is the stream to
 /// `toward`. The request waits for the method: sending both at once would
 /// save a round trip, but some relays take what one read gives for one message.
+///
+/// # Errors
+/// [`Cause`]: a refusal, or that it is no relay we can talk to.
 pub async fn connect_through<S>(leg: &mut S, toward: &Destination) -> Result<(), Cause>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -27,29 +30,4 @@ where
         Reply::Succeeded => Ok(()),
         reply => Err(Cause::Refused(reply)),
     }
-}
-
-/// Reads one message, asking for no more bytes than the decoder needs.
-async fn read_message<S, T>(
-    leg: &mut S,
-    decode: impl Fn(&[u8]) -> Result<Decoded<T>, Socks5Error>,
-) -> Result<T, Cause>
-where
-    S: AsyncRead + Unpin,
-{
-    let mut message = [0; socks5::MAX_MESSAGE];
-    let mut have = 0;
-    loop {
-        match decode(&message[..have]).map_err(Cause::NotSocks)? {
-            Decoded::Message(value, _) => return Ok(value),
-            Decoded::Needs(n) => {
-                leg.read_exact(&mut message[have..have + n]).await.map_err(closed)?;
-                have += n;
-            }
-        }
-    }
-}
-
-fn closed(e: io::Error) -> Cause {
-    if e.kind() == io::ErrorKind::UnexpectedEof { Cause::Closed } else { Cause::Leg(e) }
 }

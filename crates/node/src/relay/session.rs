@@ -13,7 +13,7 @@ use std::{
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
-use thalweg_net::{Cause, DialOptions, MAX_ADDRESSES, SocketOptions};
+use thalweg_net::{Cause, DialOptions, SocketOptions};
 use thalweg_wire::{
     Destination,
     socks5::{self, Command, Decoded, Reply, Request, Socks5Error},
@@ -224,7 +224,6 @@ async fn second_leg(request: &Request, config: &RelayConfig) -> Result<Resetting
         Some(denial) => Ended::Denied(denial),
         None => Ended::NoLeg(Cause::NoAddress),
     })?;
-    addresses.truncate(MAX_ADDRESSES);
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let dialling = timeout_at(deadline, thalweg_net::connect(&addresses, None, &options)).await;
     dialling.map_err(|_| late())?.map(Resetting::new).map_err(Ended::NoLeg)
