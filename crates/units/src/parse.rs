@@ -70,6 +70,10 @@ fn split(text: &str) -> (&str, &str) {
 }
 
 /// Reads `text` with one of `units` as a whole number of the base unit.
+///
+/// # Errors
+/// [`ParseError`] when the number or the unit is missing or unknown, or the
+/// value is negative or above 9.2e18.
 pub(crate) fn scaled(
     what: &'static str,
     text: &str,
@@ -78,36 +82,59 @@ pub(crate) fn scaled(
 ) -> Result<u64, ParseError> {
     let fail = |why| ParseError { what, text: text.to_owned(), why, example };
     let (number, unit) = split(text);
-    let number: f64 = number.parse().map_err(|_| fail("no number"))?;
+    number.parse::<f64>().map_err(|_| fail("no number"))?;
     if unit.is_empty() {
         return Err(fail("the unit is missing"));
     }
     let (_, factor) =
         units.iter().find(|(name, _)| *name == unit).ok_or_else(|| fail("unknown unit"))?;
-    let value = (number * factor).round();
-    // 2^63: far beyond any link or disk, and exact sums stay possible in u64.
-    if !(0.0..=9.2e18).contains(&value) { Err(fail("out of range")) } else { Ok(value as u64) }
+    times(number, *factor).ok_or_else(|| fail("out of range"))
+}
+
+/// About 2^63: far beyond any link or disk, and exact sums stay possible in u64.
+const LARGEST: u64 = 9_200_000_000_000_000_000;
+
+/// `number` of a unit of `factor`, rounded; `None` if negative or above [`LARGEST`].
+///
+/// Whole numbers are exact: the detour by `f64` would cost those above 2^53 their last digits.
+fn times(number: &str, factor: f64) -> Option<u64> {
+    let value = match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(factor as u64),
+        Err(_) => {
+            let value = (number.parse::<f64>().ok()? * factor).round();
+            (0.0..=LARGEST as f64).contains(&value).then_some(value as u64)
+        }
+    };
+    value.filter(|v| *v <= LARGEST)
 }
 
 /// Prints with the largest unit that keeps the number at 1 or more, at most three decimals.
 pub(crate) fn format_scaled(value: u64, units: &Units) -> String {
-    format_to(value, units, 3)
+    let (name, factor) = largest_unit(value, units);
+    format!("{} {name}", decimal(value, factor, 3))
 }
 
-/// The same with every decimal that counts, so that reading gives the same value (to 2^53).
+/// The same with every decimal that counts, so that reading gives the same value.
+///
+/// In the smallest unit where decimals would not do (some values above 2^51).
 pub(crate) fn format_exactly(value: u64, units: &Units) -> String {
-    format_to(value, units, 12)
+    let (name, factor) = largest_unit(value, units);
+    let number = decimal(value, factor, 12);
+    match (times(&number, factor) == Some(value), units.last()) {
+        (false, Some((smallest, _))) => format!("{value} {smallest}"),
+        _ => format!("{number} {name}"),
+    }
 }
 
-fn format_to(value: u64, units: &Units, decimals: usize) -> String {
-    let (name, factor) = units
-        .iter()
-        .find(|(_, factor)| value as f64 >= *factor)
-        .or(units.last())
-        .copied()
-        .unwrap_or(("", 1.0));
+/// The largest unit that keeps the number at 1 or more; the smallest for 0.
+fn largest_unit(value: u64, units: &Units) -> (&'static str, f64) {
+    let fits = units.iter().find(|(_, factor)| value as f64 >= *factor);
+    fits.or(units.last()).copied().unwrap_or(("", 1.0))
+}
+
+fn decimal(value: u64, factor: f64, decimals: usize) -> String {
     let number = format!("{:.decimals$}", value as f64 / factor);
-    format!("{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
+    number.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Reads a duration with its unit (`ns`, `us`/`µs`, `ms`, `s`, `min`, `h`, `d`).
@@ -118,7 +145,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     scaled("duration", text, &TIME_READ, "\"5 ms\"").map(Duration::from_nanos)
 }
 
-/// Prints a duration so that [`parse_duration`] reads the same back.
+/// Prints a duration so that [`parse_duration`] reads the same back, to the nanosecond.
+///
+/// Above 9.2e18 ns (291 years) it prints what is not read back.
 pub fn format_duration(d: Duration) -> String {
     format_exactly(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX), &TIME_PRINT)
 }
@@ -146,6 +175,7 @@ pub fn parse_probability(text: &str) -> Result<f64, ParseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn durations_go_both_ways() {
@@ -160,6 +190,7 @@ mod tests {
             assert_eq!(parse_duration(&format_duration(d)).unwrap(), d);
         }
         assert!(parse_duration("5").is_err());
+        assert!(parse_duration("300000 d").is_err(), "out of range");
         assert!(parse_duration("-5 ms").is_err());
     }
 
@@ -169,5 +200,29 @@ mod tests {
         assert_eq!(parse_probability("0.25").unwrap(), 0.25);
         assert!(parse_probability("101 %").is_err());
         assert!(parse_probability("x").is_err());
+    }
+
+    proptest! {
+        /// Every magnitude is tried alike: the shift makes small values as likely as large ones.
+        #[test]
+        fn what_is_printed_exactly_reads_back_exactly(bits: u64, shift in 0..64u32) {
+            let value = (bits >> shift).min(LARGEST);
+            let d = Duration::from_nanos(value);
+            prop_assert_eq!(parse_duration(&format_duration(d)), Ok(d));
+            for (print, read) in [(&RATE_PRINT[..], &RATE_READ[..]), (&SIZE_PRINT, &SIZE_READ)] {
+                let text = format_exactly(value, print);
+                prop_assert_eq!(scaled("value", &text, read, ""), Ok(value), "{}", text);
+            }
+        }
+
+        /// Any text is read or refused; none panics.
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,40}", digits in "[-+_.0-9e]{0,30} ?[a-zA-Z/]{0,6}") {
+            for text in [text, digits] {
+                if let Ok(value) = scaled("value", &text, &TIME_READ, "") {
+                    prop_assert!(value <= LARGEST, "{text}");
+                }
+            }
+        }
     }
 }

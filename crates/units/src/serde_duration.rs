@@ -1,4 +1,7 @@
 //! `#[serde(with = "thalweg_units::serde_duration")]`: a duration as text with its unit.
+//!
+//! For an `Option<Duration>` use [`option`]. What is written reads back as the same,
+//! to the nanosecond.
 
 use crate::parse::{format_duration, parse_duration};
 use serde::{Deserialize, Deserializer, Serializer, de};
@@ -18,4 +21,72 @@ pub fn serialize<S: Serializer>(d: &Duration, s: S) -> Result<S::Ok, S::Error> {
 /// When the text has no number or no known unit.
 pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
     parse_duration(&String::deserialize(d)?).map_err(de::Error::custom)
+}
+
+/// `#[serde(default, with = "thalweg_units::serde_duration::option")]`: one that may be absent.
+///
+/// Without `default` serde insists on the key, even for an `Option`. Formats
+/// without a null (TOML) need `skip_serializing_if = "Option::is_none"` as well.
+pub mod option {
+    use super::*;
+
+    /// Writes `Some(d)` as text, e.g. `"5 ms"`, and `None` as the format's null.
+    ///
+    /// # Errors
+    /// Only the serializer's own.
+    pub fn serialize<S: Serializer>(d: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
+        match d {
+            Some(d) => s.serialize_some(&format_duration(*d)),
+            None => s.serialize_none(),
+        }
+    }
+
+    /// Reads a duration from text with a unit, or the format's null as `None`.
+    ///
+    /// # Errors
+    /// When there is text, without a number or a known unit.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+        let text = Option::<String>::deserialize(d)?;
+        text.map(|text| parse_duration(&text)).transpose().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Serialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Limits {
+        #[serde(with = "crate::serde_duration")]
+        idle: Duration,
+        #[serde(default, with = "option", skip_serializing_if = "Option::is_none")]
+        linger: Option<Duration>,
+    }
+
+    fn read(text: &str) -> Result<Limits, String> {
+        serde_json::from_str(text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn durations_are_text_with_their_unit_or_absent() {
+        let (idle, linger) = (Duration::from_millis(1500), Duration::from_nanos(7));
+        for (text, linger) in
+            [(r#"{"idle":"1.5 s","linger":"7 ns"}"#, Some(linger)), (r#"{"idle":"1.5 s"}"#, None)]
+        {
+            let limits = Limits { idle, linger };
+            assert_eq!(serde_json::to_string(&limits).unwrap(), text);
+            assert_eq!(read(text), Ok(limits));
+        }
+        assert_eq!(read(r#"{"idle":"1.5 s","linger":null}"#), Ok(Limits { idle, linger: None }));
+    }
+
+    #[test]
+    fn a_bare_number_is_refused_with_an_example() {
+        for text in [r#"{"idle":"5"}"#, r#"{"idle":"5 s","linger":"5"}"#] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains("the unit is missing") && error.contains("5 ms"), "{error}");
+        }
+        assert!(read(r#"{"idle":"5 s","linger":5}"#).is_err());
+    }
 }

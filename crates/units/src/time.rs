@@ -77,13 +77,9 @@ impl WallTime {
         Self(ns)
     }
 
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since 1970; for the canonical bytes of what is signed with an expiry
+    /// (the roster), and for databases.
     pub const fn as_unix_nanos(self) -> u64 {
         self.0
-    }
-
-    /// How long before `now` this was; zero if it lies in the future.
-    pub const fn age(self, now: Self) -> Duration {
-        Duration::from_nanos(now.0.saturating_sub(self.0))
     }
 }
