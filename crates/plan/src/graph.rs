@@ -98,12 +98,17 @@ impl Graph {
     /// The relay with the highest [`Graph::detour_gain`] (UKAIRO §2.1), the lowest index
     /// among equals; `None` if no relay is known to gain anything.
     ///
+    /// Differs: compared is [`Graph::detour_rate`]. The direct rate is the same for all
+    /// relays, so that it grows with the gain; and where nothing gets through directly
+    /// every gain is infinite, and only the rate tells the relays apart.
+    ///
     /// O(n).
     pub fn best_detour(&self, i: usize, j: usize) -> Option<Detour> {
-        let gaining = (0..self.nodes)
-            .filter_map(|via| Some(Detour { via, gain: self.detour_gain(i, via, j)? }))
-            .filter(|d| d.gain > 0.0);
-        gaining.reduce(|best, d| if d.gain > best.gain { d } else { best })
+        let gaining = (0..self.nodes).filter_map(|via| {
+            let gain = self.detour_gain(i, via, j).filter(|gain| *gain > 0.0)?;
+            Some((self.detour_rate(i, via, j)?, Detour { via, gain }))
+        });
+        gaining.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, d)| d)
     }
 }
 
@@ -192,6 +197,18 @@ mod tests {
         assert_eq!(g.best_detour(0, 1), Some(Detour { via: 2, gain: f64::INFINITY }));
         rows[2][1] = Some(Rate::ZERO);
         assert_eq!(Graph::from_matrix(&rows).detour_gain(0, 2, 1), Some(0.0));
+    }
+
+    #[test]
+    fn around_a_dead_direct_path_the_fastest_detour_wins() {
+        let mut rows = vec![vec![Some(Rate::from_mbps(2.0)); 5]; 5];
+        rows[0][1] = Some(Rate::ZERO);
+        rows[3][1] = Some(Rate::from_mbps(50.0));
+        // By 2: min(2, 2). By 3: min(9, 50) = 9. By 4: min(20, 2) = 2.
+        rows[0][3] = Some(Rate::from_mbps(9.0));
+        rows[0][4] = Some(Rate::from_mbps(20.0));
+        let best = Graph::from_matrix(&rows).best_detour(0, 1);
+        assert_eq!(best, Some(Detour { via: 3, gain: f64::INFINITY }));
     }
 
     #[test]

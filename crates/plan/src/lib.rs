@@ -2,3 +2,5 @@
 
 pub mod graph;
 pub mod selection;
+
+pub use graph::Graph;
