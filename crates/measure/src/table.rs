@@ -8,10 +8,16 @@ use std::{
 use thalweg_units::Time;
 use thiserror::Error;
 
-/// What tells entries apart: one is kept per subject, metric, bound, method and reporter.
+/// What an entry speaks of.
 ///
 /// The bound is part of it, so that a lower bound never wipes out an exact value.
-type Key = (Subject, Metric, Bound, Method, NodeIndex);
+type Topic = (Subject, Metric, Bound);
+
+/// What tells entries apart: one is kept per topic, method and reporter.
+///
+/// The second is `Some` in every entry; `None` sorts before them all, and so is
+/// where a search for a topic starts.
+type Key = (Topic, Option<(Method, NodeIndex)>);
 
 /// When a measurement ended, ns on this process's clock; negative: before its epoch.
 type Born = i128;
@@ -46,7 +52,10 @@ pub enum TableError {
 impl Table {
     /// An empty table for nodes `0..nodes` that keeps at most `capacity` estimates.
     ///
-    /// For full knowledge of all legs, `capacity` is about `nodes² · metrics · 2`.
+    /// For full knowledge of all legs, `capacity` is about
+    /// `nodes · (nodes − 1) · interfaces · k`, where k counts what is kept per leg: one
+    /// each per metric, bound, method and reporter in use. Throughput reported by the
+    /// sender alone has k = 3: a transfer is exact, a watched one exact or a lower bound.
     /// When it is full, the oldest goes.
     pub const fn new(nodes: u32, capacity: usize) -> Self {
         Self { nodes, capacity, entries: BTreeMap::new(), by_age: BTreeSet::new() }
@@ -81,7 +90,7 @@ impl Table {
             return Err(TableError::Node { node, nodes });
         }
         let e = &estimate;
-        let key = (e.subject, e.metric, e.bound, e.method, e.reporter);
+        let key = ((e.subject, e.metric, e.bound), Some((e.method, e.reporter)));
         let born = i128::from(now.as_nanos()) - nanos(e.age);
         match self.entries.get(&key) {
             Some((known, _)) if *known >= born => return Ok(false),
@@ -109,13 +118,11 @@ impl Table {
         bound: Bound,
         now: Time,
     ) -> Option<Estimate> {
-        // The least key of this subject, metric and bound.
-        let first = (subject, metric, bound, Method::Transfer, NodeIndex(0));
-        let same = |key: &Key| (key.0, key.1, key.2) == (subject, metric, bound);
+        let topic = (subject, metric, bound);
         let (born, e) = self
             .entries
-            .range(first..)
-            .take_while(|(key, _)| same(key))
+            .range((topic, None)..)
+            .take_while(|(key, _)| key.0 == topic)
             .map(|(_, entry)| entry)
             .max_by_key(|(born, _)| *born)?;
         Some(aged(*born, e, now))
