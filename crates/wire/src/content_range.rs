@@ -1,8 +1,9 @@
 //! The HTTP fields `Range` and `Content-Range`, in bytes (RFC 9110 §14.1–14.4).
 //!
-//! Only single ranges are spoken: one segment per request keeps the answer
-//! from being `multipart/byteranges`, which UKAIRO §3.2.1 asks for in its
-//! completion phase and which many servers and caches get wrong.
+//! These types read and write *one* range each. UKAIRO §3.2.1 asks for several in
+//! one request in its completion phase: whoever does joins the ranges in one
+//! `Range` field, and reads a [`ContentRange`] from each part of the
+//! `multipart/byteranges` answer. A `Range` field of several is refused here.
 
 use std::{fmt, ops, str::FromStr};
 use thiserror::Error;
