@@ -144,7 +144,7 @@ struct Bar {
 impl Bar {
     fn new() -> Self {
         let bar = ProgressBar::no_length();
-        if let Ok(style) = ProgressStyle::with_template("{bytes} {spinner} {wide_msg}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {decimal_bytes} {msg}") {
             bar.set_style(style);
         }
         Self { bar, chosen: "sampling".to_owned() }
@@ -157,9 +157,15 @@ impl Bar {
 
     fn take(&mut self, event: &Event) {
         match event {
-            Event::Progress { done_bytes, paths, .. } => {
+            Event::Progress { done_bytes, rate_bps, paths, .. } => {
                 self.bar.set_position(*done_bytes);
-                self.bar.set_message(self.message(paths));
+                self.bar.set_message(self.message(*rate_bps, paths));
+            }
+            Event::Resumed { bytes } => {
+                self.bar.set_position(*bytes);
+                // What was there already says nothing about the time to come.
+                self.bar.reset_eta();
+                self.say(event);
             }
             Event::Chosen { path, .. } => {
                 self.chosen = format!("over {path}");
@@ -167,7 +173,7 @@ impl Bar {
             }
             Event::Started { total_bytes: Some(total), .. } => {
                 self.bar.set_length(*total);
-                let bar = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}\n{msg}";
+                let bar = "{wide_bar} {decimal_bytes} of {decimal_total_bytes}, {eta} left\n{msg}";
                 if let Ok(style) = ProgressStyle::with_template(bar) {
                     self.bar.set_style(style);
                 }
@@ -177,10 +183,12 @@ impl Bar {
         }
     }
 
-    fn message(&self, paths: &[PathRate]) -> String {
+    /// The total, and a line for each path.
+    fn message(&self, rate_bps: u64, paths: &[PathRate]) -> String {
         let line = |p: &PathRate| format!("  {}: {}", p.path, Rate::from_bps(p.rate_bps));
         let lines: Vec<String> = paths.iter().map(line).collect();
-        format!("{}\n{}", self.chosen, lines.join("\n"))
+        let total = Rate::from_bps(rate_bps);
+        format!("{}: {total}\n{}", self.chosen, lines.join("\n"))
     }
 
     fn say(&self, event: &Event) {
