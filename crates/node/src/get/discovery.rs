@@ -195,7 +195,7 @@ pub(super) fn difference(pinned: &Resource, other: &Resource) -> Option<String> 
         return Some(format!("its length is {}, not {} bytes", other.length, pinned.length));
     }
     (pinned.validator != other.validator).then(|| {
-        let text = |r: &Resource| r.validator.as_ref().map_or("none".into(), |v| format!("{v:?}"));
-        format!("its validator is {}, not {}", text(other), text(pinned))
+        let text = |r: &Resource| r.validator.as_ref().map_or("none".into(), |v| v.to_string());
+        format!("its version is {}, not {}", text(other), text(pinned))
     })
 }

@@ -16,7 +16,7 @@ pub enum PathError {
     #[error(transparent)]
     Dial(#[from] DialError),
     /// The connection broke, or what came over it is not HTTP.
-    #[error("the connection broke: {0}")]
+    #[error("the connection broke: {}", chain(.0))]
     Http(#[source] hyper::Error),
     /// The answer ended before the bytes that it promised.
     #[error("the answer ended {0} early")]
@@ -116,6 +116,12 @@ pub enum GetError {
     /// A thread could not be started, or died.
     #[error("the system refused: {0}")]
     System(#[source] std::io::Error),
+}
+
+/// An error with its causes: hyper's own text is only the outermost.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |e| e.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 /// One line if all say the same, else a line per path.

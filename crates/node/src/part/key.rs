@@ -2,6 +2,7 @@
 
 use super::digest::Digest;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The identity of the bytes that a [`super::Part`] collects.
 ///
@@ -37,6 +38,15 @@ pub enum Validator {
     Etag(String),
     /// A modification date, as sent. Weaker: two changes within a second look alike.
     LastModified(String),
+}
+
+impl fmt::Display for Validator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Etag(tag) => write!(f, "entity tag {tag}"),
+            Self::LastModified(date) => write!(f, "date {date}"),
+        }
+    }
 }
 
 impl PartKey {

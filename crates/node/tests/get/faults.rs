@@ -37,6 +37,21 @@ async fn a_relay_that_speaks_of_another_length_is_dropped_and_named() {
 }
 
 #[tokio::test]
+async fn tags_that_differ_between_paths_leave_one_path() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let edge = Version { etag: Some("\"edge\"".into()), ..version.clone() };
+    let edge = Server::honest(&edge).await;
+    let relay = Directed::start(edge.address, End::Never).await;
+    let trial = Trial::new(&server, &[relay.address]);
+    trial.gets(&version).await;
+    // Whoever came first, the direct path's word counts.
+    let why = trial.why_dropped(&relay.address.to_string());
+    assert!(why.is_none_or(|w| w.contains("its version is entity tag \"edge\"")));
+    assert_eq!(trial.chosen().last().map(String::as_str), Some("direct"));
+}
+
+#[tokio::test]
 async fn a_lying_relay_that_answers_first_is_found_out_before_publication() {
     let version = Version::new(1, LENGTH);
     let liar = Server::honest(&Version::new(2, LENGTH - 7)).await;
