@@ -148,9 +148,9 @@ async fn refusals_say_why_to_the_client_and_in_the_log() {
     // Without exceptions: no private address, no other port, whatever the name.
     let mut strict = Relay::start(&[]);
     for (to, why) in [
-        (at.to_string(), "is not allowed (see --allow-port)"),
-        ("127.0.0.1:80".into(), "loopback address (see --allow-to)"),
-        ("localhost:80".into(), "loopback address (see --allow-to)"),
+        (at.to_string(), "is not among the allowed ports"),
+        ("127.0.0.1:80".into(), "loopback address and not in an allowed network"),
+        ("localhost:80".into(), "loopback address and not in an allowed network"),
         ("169.254.169.254:80".into(), "cloud metadata address"),
         ("[::ffff:127.0.0.1]:80".into(), "IPv4-mapped address"),
         ("8.8.8.8:25".into(), "port 25 is never relayed to"),

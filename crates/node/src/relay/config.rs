@@ -14,7 +14,7 @@ pub struct RelayConfig {
     pub allow_from: Vec<IpNet>,
     /// Where it connects to.
     pub egress: EgressPolicy,
-    /// Connections at a time, 4096 by default (two descriptors each); more wait unaccepted.
+    /// Connections at a time, [`RelayConfig::MAX_CONNECTIONS`] by default; more wait unaccepted.
     pub max_connections: usize,
     /// For a client's SOCKS5 messages: 10 s, five round trips of the slowest satellite path.
     pub handshake: Duration,
@@ -35,13 +35,10 @@ pub struct RelayConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// Anybody could use it.
-    #[error(
-        "{0} is reachable from other hosts: name the clients with --allow-from CIDR, \
-         or listen on 127.0.0.1"
-    )]
+    #[error("{0} is reachable from other hosts, and no clients are named")]
     OpenListener(SocketAddr),
     /// No connection could be served.
-    #[error("--max-connections must be at least 1")]
+    #[error("with no connection at a time nobody is served")]
     NoConnections,
 }
 
@@ -61,13 +58,17 @@ pub fn parse_cidr(text: &str) -> Result<IpNet, CidrError> {
 }
 
 impl RelayConfig {
+    /// The default of `max_connections`: two descriptors each make 8,192, and two
+    /// buffers of 64 KiB each, if all are in use at once, 512 MiB.
+    pub const MAX_CONNECTIONS: usize = 4096;
+
     /// The defaults, listening at `listen`.
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
             allow_from: Vec::new(),
             egress: EgressPolicy::new(Vec::new(), Vec::new()),
-            max_connections: 4096,
+            max_connections: Self::MAX_CONNECTIONS,
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
             idle: Duration::from_secs(600),

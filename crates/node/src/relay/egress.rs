@@ -82,10 +82,10 @@ pub enum Denial {
     #[error("port {SMTP} is never relayed to")]
     Smtp,
     /// A port that is not listed.
-    #[error("port {0} is not allowed (see --allow-port)")]
+    #[error("port {0} is not among the allowed ports")]
     Port(u16),
     /// Not a public address, and not listed.
-    #[error("{0} is a {1} address (see --allow-to)")]
+    #[error("{0} is a {1} address and not in an allowed network")]
     Address(IpAddr, Class),
 }
 
@@ -136,13 +136,12 @@ impl EgressPolicy {
     /// between check and dial (rebinding) so changes nothing.
     ///
     /// # Errors
-    /// The first denial, if nothing is left; `None` if there was no address.
-    pub fn admit(&self, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Option<Denial>> {
+    /// The first denial, if none of them may; no addresses give none.
+    pub fn admit(&self, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Denial> {
         let passed: Vec<_> = addresses.iter().copied().filter(|a| self.check(*a).is_ok()).collect();
         match addresses.first() {
-            _ if !passed.is_empty() => Ok(passed),
-            Some(first) => Err(self.check(*first).err()),
-            None => Err(None),
+            Some(first) if passed.is_empty() => self.check(*first).map(|()| passed),
+            _ => Ok(passed),
         }
     }
 }
@@ -233,8 +232,8 @@ mod tests {
         assert_eq!(default.admit(&mixed), Ok(list(&["8.8.8.8:80", "[2a00::1]:80"])));
         let denied = default.admit(&list(&["127.0.0.1:80", "[::1]:80"]));
         let loopback = Denial::Address("127.0.0.1".parse().unwrap(), Class::Loopback);
-        assert_eq!(denied, Err(Some(loopback)));
-        assert_eq!(default.admit(&[]), Err(None));
+        assert_eq!(denied, Err(loopback));
+        assert_eq!(default.admit(&[]), Ok(vec![]));
     }
 
     #[test]

@@ -17,8 +17,10 @@
 
 mod address_class;
 mod config;
+mod connections;
 mod descriptors;
 mod egress;
+mod handshake;
 mod liveness;
 mod log;
 mod pump;
@@ -33,22 +35,13 @@ pub use egress::{Denial, EgressPolicy, PortRange, PortRangeError, SMTP};
 pub use ipnet::IpNet;
 pub use log::{Event, Log};
 
-use socket2::SockRef;
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use connections::Connections;
+use std::{io, net::SocketAddr, sync::Arc};
 use thiserror::Error;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
-    task::JoinSet,
-    time::{Instant, sleep, timeout},
 };
-
-/// Wait after accept fails for want of descriptors or memory: short enough to
-/// use what frees up, long enough not to spin.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Log lines about one kind of trouble that strangers can cause: at most one in this time.
-const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// A relay that is bound to its address.
 #[derive(Debug)]
@@ -115,17 +108,19 @@ impl Relay {
         let Self { listener, config, log } = self;
         let places = config.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(places));
-        let mut house = House::new(config, log);
+        let mut connections = Connections::new(config, log);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                Some(_) = house.sessions.join_next() => {}
-                (permit, accepted) = next(&places, &listener) => house.take(permit, accepted).await,
+                () = connections.one_ended() => {}
+                (permit, accepted) = next(&places, &listener) => {
+                    connections.take(permit, accepted).await;
+                }
             }
         }
         drop(listener);
-        house.drain().await
+        connections.drain().await
     }
 }
 
@@ -137,106 +132,4 @@ async fn next(
     // It fails only when closed, which nobody does.
     let permit = Arc::clone(places).acquire_owned().await.ok();
     (permit, listener.accept().await)
-}
-
-/// The connections of a running relay.
-struct House {
-    config: Arc<RelayConfig>,
-    log: Log,
-    /// As many as there are places taken, and ended ones that are not yet reaped.
-    sessions: JoinSet<()>,
-    summary: Summary,
-    strangers_logged: Throttle,
-    accept_logged: Throttle,
-}
-
-impl House {
-    fn new(config: Arc<RelayConfig>, log: Log) -> Self {
-        Self {
-            config,
-            log,
-            sessions: JoinSet::new(),
-            summary: Summary::default(),
-            strangers_logged: Throttle::default(),
-            accept_logged: Throttle::default(),
-        }
-    }
-
-    async fn take(
-        &mut self,
-        permit: Option<OwnedSemaphorePermit>,
-        accepted: io::Result<(TcpStream, SocketAddr)>,
-    ) {
-        match accepted {
-            Ok((client, from)) if self.config.admits(from.ip()) => self.serve(permit, client, from),
-            Ok((_, from)) => self.stranger(from),
-            Err(e) => self.accept_failed(&e).await,
-        }
-    }
-
-    fn serve(&mut self, permit: Option<OwnedSemaphorePermit>, client: TcpStream, from: SocketAddr) {
-        self.summary.served += 1;
-        let (config, log) = (Arc::clone(&self.config), self.log.clone());
-        self.sessions.spawn(async move {
-            // A client that has left already makes this fail; its reads will tell.
-            _ = session::leg_options().apply(SockRef::from(&client));
-            log.put(session::serve(client, from, &config).await);
-            drop(permit);
-        });
-    }
-
-    fn stranger(&mut self, from: SocketAddr) {
-        self.summary.strangers += 1;
-        if let Some(more) = self.strangers_logged.pass(Instant::now()) {
-            self.log.put(Event::new("stranger").with("client", from).with("unlogged", more));
-        }
-    }
-
-    /// Most often EMFILE or ENFILE: a connection that ends gives two descriptors back.
-    async fn accept_failed(&mut self, e: &io::Error) {
-        let of_one_client = [io::ErrorKind::ConnectionAborted, io::ErrorKind::Interrupted];
-        if of_one_client.contains(&e.kind()) {
-            return;
-        }
-        if let Some(more) = self.accept_logged.pass(Instant::now()) {
-            let event = Event::new("accept_failed").with("why", e).with("unlogged", more);
-            self.log.put(event.with("live", self.sessions.len()));
-        }
-        sleep(ACCEPT_PAUSE).await;
-    }
-
-    async fn drain(mut self) -> Summary {
-        let live = self.sessions.len();
-        self.log.put(Event::new("draining").with("live", live));
-        let all_ended = async { while self.sessions.join_next().await.is_some() {} };
-        _ = timeout(self.config.drain, all_ended).await;
-        self.summary.cut = self.sessions.len() as u64;
-        self.sessions.shutdown().await;
-        self.log.put(
-            Event::new("stopped")
-                .with("served", self.summary.served)
-                .with("strangers", self.summary.strangers)
-                .with("cut", self.summary.cut),
-        );
-        self.summary
-    }
-}
-
-/// Lets one log line pass per [`LOG_PAUSE`], and counts the others.
-#[derive(Debug, Default)]
-struct Throttle {
-    last: Option<Instant>,
-    held_back: u64,
-}
-
-impl Throttle {
-    /// `Some(held back since the last)` if a line may pass now.
-    fn pass(&mut self, now: Instant) -> Option<u64> {
-        if self.last.is_some_and(|last| now.duration_since(last) < LOG_PAUSE) {
-            self.held_back += 1;
-            return None;
-        }
-        self.last = Some(now);
-        Some(std::mem::take(&mut self.held_back))
-    }
 }

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::TcpInfo;
+use thiserror::Error;
 use tokio::{
     net::TcpStream,
     time::{MissedTickBehavior, interval, sleep},
@@ -77,11 +78,13 @@ pub struct Moved {
 }
 
 /// Why a pump stopped before both directions had ended.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Stopped {
     /// A leg broke.
-    Broken(io::Error),
+    #[error("a leg broke: {0}")]
+    Broken(#[source] io::Error),
     /// A leg or both were given up.
+    #[error("given up: {0}")]
     GivenUp(Verdict),
 }
 

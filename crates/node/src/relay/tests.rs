@@ -1,13 +1,15 @@
 //! The relay on loopback: what reaches the other side, and when it lets go.
 
 use super::*;
-use std::sync::mpsc::Receiver;
-use thalweg_net::{Destination, DialError, Dialer, Route, Stream};
+use socket2::SockRef;
+use std::{sync::mpsc::Receiver, time::Duration};
+use thalweg_net::{Cause, Destination, DialError, Dialer, Route, Stream};
 use thalweg_wire::socks5::Reply;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::oneshot,
     task::JoinHandle,
+    time::sleep,
 };
 
 /// A running relay, its log, and the way to stop it.
@@ -218,7 +220,7 @@ async fn a_refused_destination_and_a_denied_name_are_told_in_words() {
     let strict = Running::with(|c| c.egress = EgressPolicy::new(vec![], vec![])).await;
     let local = "localhost:80".parse().unwrap();
     let error = strict.dial(&local).await.unwrap_err();
-    assert_eq!(error.refusal(), Some(Reply::NotAllowed));
+    assert!(matches!(error.cause, Cause::Refused(Reply::NotAllowed)), "{error:?}");
     let (_, lines) = strict.stop().await;
     let refused = logged(&lines, "refused");
     assert!(refused[0].contains("loopback address") && refused[0].contains("to=localhost:80"));
@@ -330,7 +332,7 @@ async fn an_address_in_use_and_an_open_listener_are_refused_at_start() {
     assert!(error.to_string().contains(&format!("cannot listen on {at}")), "{error}");
     let open = RelayConfig::new("0.0.0.0:0".parse().unwrap());
     let error = Relay::bind(open, log).await.unwrap_err();
-    assert!(error.to_string().contains("--allow-from CIDR"), "{error}");
+    assert!(error.to_string().contains("no clients are named"), "{error}");
 }
 
 #[tokio::test]
@@ -340,14 +342,4 @@ async fn a_dropped_relay_resets_its_connections() {
     relay.serving.abort();
     assert!(read_all(&mut client).await.is_err());
     assert_eq!(relay.log.try_iter().count(), 0, "it was cut without a word");
-}
-
-#[test]
-fn the_throttle_passes_one_line_a_second_and_counts_the_others() {
-    let start = Instant::now();
-    let at = |ms| start + Duration::from_millis(ms);
-    let mut throttle = Throttle::default();
-    assert_eq!(throttle.pass(at(0)), Some(0));
-    assert_eq!((throttle.pass(at(1)), throttle.pass(at(999))), (None, None));
-    assert_eq!(throttle.pass(at(1000)), Some(2));
 }

@@ -1,6 +1,7 @@
 //! `thalweg relay`.
 
-use anyhow::Context as _;
+use super::signals::Signals;
+use anyhow::{Context as _, anyhow};
 use serde_json::json;
 use std::{
     io::{self, Write as _},
@@ -8,9 +9,9 @@ use std::{
     process::ExitCode,
 };
 use thalweg_node::relay::{
-    EgressPolicy, IpNet, Log, PortRange, Relay, RelayConfig, parse_cidr, raise_descriptor_limit,
+    BindError, ConfigError, EgressPolicy, IpNet, Log, PortRange, Relay, RelayConfig, parse_cidr,
+    raise_descriptor_limit,
 };
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Descriptors for all but connections: standard streams, the runtime, name look-ups.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -31,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "N[-M]")]
     allow_port: Vec<PortRange>,
     /// Connections at a time; more wait
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = RelayConfig::MAX_CONNECTIONS)]
     max_connections: usize,
     /// Print the line that says "ready" as JSON
     #[arg(long)]
@@ -70,24 +71,32 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(args: &Args, log: Log) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot watch SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch SIGINT")?;
-    let mut stop = async || {
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-    };
+    let mut signals = Signals::watch()?;
     warn_of_few_descriptors(args.max_connections);
-    let relay = Relay::bind(args.config(), log).await?;
+    let relay = Relay::bind(args.config(), log).await.map_err(with_hint)?;
     print_ready(relay.local_addr().context("cannot tell the bound address")?, args.json)?;
 
     let (first, asked) = tokio::sync::oneshot::channel::<()>();
     let mut serving = std::pin::pin!(relay.run(async { _ = asked.await }));
     tokio::select! {
         _ = &mut serving => return Ok(()),
-        () = stop() => drop(first),
+        () = signals.next() => drop(first),
     }
     eprintln!("thalweg: draining; once more to stop at once");
-    tokio::select! { _ = &mut serving => {}, () = stop() => {} }
+    tokio::select! { _ = &mut serving => {}, () = signals.next() => {} }
     Ok(())
+}
+
+/// What to try, in this command's own options.
+fn with_hint(error: BindError) -> anyhow::Error {
+    let hint = match &error {
+        BindError::Config(ConfigError::OpenListener(_)) => {
+            "name them with --allow-from CIDR, or listen on 127.0.0.1"
+        }
+        BindError::Config(ConfigError::NoConnections) => "give --max-connections at least 1",
+        BindError::Listen { .. } => return error.into(),
+    };
+    anyhow!("{error}: {hint}")
 }
 
 fn warn_of_few_descriptors(connections: usize) {

@@ -5,6 +5,7 @@ mod display;
 
 pub use args::Args;
 
+use super::signals::INTERRUPTED;
 use display::Display;
 use std::{io, process::ExitCode};
 use thalweg_node::get::{GetError, GetFailed, Outcome, Request, Stop, get};
@@ -13,9 +14,6 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
 };
-
-/// Ended by Ctrl-C, as shells count it: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
 
 /// Runs the command.
 ///
