@@ -49,7 +49,8 @@ pub enum Ending {
     /// r₁ > r₂ … and equal shares of N/k, path 1 would idle from N/(k·r₁) to
     /// min(N/(k·r_k), window). What is given up is length of the sample: on a
     /// path so fast that its share ends within slow start the others may still
-    /// be growing.
+    /// be growing. And where all paths are alike, the paper's ending is faster: it
+    /// stays parallel until all shares are complete, at the cost of other flows.
     Early,
 }
 
