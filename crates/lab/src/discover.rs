@@ -1,9 +1,13 @@
 //! Where running labs and the lab's program are found.
 
 use crate::client::LabError;
+use rustix::fs::FlockOperation;
 use std::{
     env, fs, io,
-    os::unix::{fs::DirBuilderExt, net::UnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::DirBuilderExt, net::UnixStream},
+    },
     path::{Path, PathBuf},
 };
 
@@ -41,6 +45,20 @@ fn check_owner(dir: PathBuf, uid: u32) -> Result<PathBuf, LabError> {
     Err(fail(io::Error::new(io::ErrorKind::PermissionDenied, why)))
 }
 
+/// Holds off every other start and end of a lab of this user, until dropped or unlocked.
+///
+/// Between "no lab has this name" and "this lab has it" nobody else may look.
+///
+/// # Errors
+/// When the directory of sockets cannot be locked.
+pub fn lock() -> Result<OwnedFd, LabError> {
+    let dir = runtime_dir()?;
+    let fail = |e: io::Error| LabError::Directory(dir.clone(), e);
+    let fd = OwnedFd::from(fs::File::open(&dir).map_err(fail)?);
+    rustix::fs::flock(&fd, FlockOperation::LockExclusive).map_err(|e| fail(e.into()))?;
+    Ok(fd)
+}
+
 /// The sockets of all running labs of this user; those of dead ones are removed.
 ///
 /// # Errors
@@ -58,7 +76,8 @@ pub fn running() -> Result<Vec<PathBuf>, LabError> {
     Ok(sockets)
 }
 
-fn answers_or_removed(path: &Path) -> bool {
+/// Whether a lab answers there; the socket of a dead one is removed.
+pub fn answers_or_removed(path: &Path) -> bool {
     match UnixStream::connect(path) {
         Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
             let _gone = fs::remove_file(path);

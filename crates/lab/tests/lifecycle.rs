@@ -203,6 +203,50 @@ fn run_gives_the_commands_exit_code_and_ends_all() {
 }
 
 #[test]
+fn one_name_stands_for_one_lab_and_down_waits_for_its_end() {
+    if !support::possible() {
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let topology = scratch.path().join("pair.toml");
+    fs::write(&topology, PAIR).unwrap();
+    let name = format!("twin-{}", std::process::id());
+    let up = || {
+        let mut up = Command::new(PROGRAM);
+        up.arg("up").arg(&topology).args(["--name", &name]).stderr(Stdio::piped());
+        up.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let twins = [up(), up(), up()].map(|child| child.wait_with_output().unwrap());
+    let standing = twins.iter().filter(|out| out.status.success()).count();
+    assert_eq!(standing, 1, "{twins:?}");
+    let refused = twins.iter().find(|out| !out.status.success()).unwrap();
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(words.contains(&format!("thalweg lab down {name}")), "{words}");
+    assert!(output(Command::new(PROGRAM).args(["down", &name])).status.success());
+    assert!(processes_with(&format!("serve\0--name\0{name}")).is_empty());
+    assert!(!output(Command::new(PROGRAM).args(["down", &name])).status.success());
+}
+
+#[test]
+fn a_lab_runs_inside_a_host_of_a_lab() {
+    let Some(lab) = lab(PAIR) else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let topology = scratch.path().join("inner.toml");
+    fs::write(&topology, PAIR.replace("[host.a]", "[host.inner]").replace("\"a\"", "\"inner\""))
+        .unwrap();
+    let inner = lab
+        .command("a", PROGRAM)
+        .arg("run")
+        .arg(&topology)
+        .args(["--host", "inner", "--"])
+        .args(["sh", "-c", "hostname; getent ahostsv4 b"])
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&inner.stdout).into_owned();
+    assert!(words.starts_with("inner\n10.1.0.2"), "{inner:?}");
+}
+
+#[test]
 fn terminating_run_ends_its_command() {
     if !support::possible() {
         return;

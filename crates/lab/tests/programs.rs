@@ -32,7 +32,7 @@ const PAIR: &str = r#"
 /// The programs' lab, unless this machine lacks it or one of them; says so.
 fn lab_for(topology: &str, programs: &[&str]) -> Option<Lab> {
     if let Some(missing) = programs.iter().find(|p| find(p).is_none()) {
-        eprintln!("skipped: the program `{missing}` is not installed");
+        support::skip(&format!("the program `{missing}` is not installed"));
         return None;
     }
     lab(topology)
@@ -207,7 +207,7 @@ const MULTIHOMED: &str = r#"
 fn mptcpize_makes_iperf3_use_both_links_of_a_multihomed_client() {
     let Some(lab) = lab_for(MULTIHOMED, &["mptcpize", "iperf3", "ip", "ss"]) else { return };
     if !Path::new("/proc/sys/net/mptcp/enabled").exists() {
-        eprintln!("skipped: this kernel has no MPTCP");
+        support::skip("this kernel has no MPTCP");
         return;
     }
     let client = lab.resolved().hosts.iter().find(|h| h.name == "client").unwrap();
@@ -257,12 +257,12 @@ fn init_cluster(lab: &Lab, dir: &Path) {
 fn postgresql_serves_psql_in_another_host() {
     let programs = ["initdb", "postgres", "psql", "runuser"];
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: PostgreSQL needs a user of its own, and only root can change users");
+        support::skip("PostgreSQL needs a user of its own, and only root can change users");
         return;
     }
     let Some(lab) = lab_for(PAIR, &programs) else { return };
     if !output(Command::new("getent").args(["passwd", "postgres"])).status.success() {
-        eprintln!("skipped: there is no user `postgres`");
+        support::skip("there is no user `postgres`");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,15 @@
 //! `thalweg lab down`: the end of a running network.
 
 use anyhow::{Context, Result};
-use std::process::ExitCode;
+use std::{
+    path::Path,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 use thalweg_lab::{client::Lab, discover};
+
+/// The kernel takes about 30 ms a device to end a network of many hosts.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Arguments of `thalweg lab down`.
 #[derive(clap::Args)]
@@ -17,6 +24,22 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let name = discover::name_of(&socket);
     let lab = Lab::attach(&socket).with_context(|| format!("the lab `{name}`"))?;
     lab.stop()?;
+    anyhow::ensure!(
+        gone(&socket),
+        "{name} was told to end, but is still ending after {PATIENCE:?}; `thalweg lab list` shows when it is gone"
+    );
     println!("{name} is down");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the supervisor, which outlives every process of the lab, has removed the socket.
+fn gone(socket: &Path) -> bool {
+    let began = Instant::now();
+    while socket.exists() {
+        if began.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
 }

@@ -1,8 +1,10 @@
 //! Names inside the lab: /etc/hosts and /etc/resolv.conf, mounted over the machine's.
 
 use anyhow::{Context, Result};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
-use std::{fmt::Write, fs, net::IpAddr, path::Path, process};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
+};
+use std::{fmt::Write, fs, net::IpAddr, path::Path};
 use thalweg_lab::topology::Resolved;
 
 /// Where every host's resolver listens, inside the host.
@@ -42,16 +44,15 @@ fn hosts_file(names: &[(String, Vec<IpAddr>)]) -> String {
 
 /// Cuts this mount namespace off from the machine's and mounts the lab's names and processes.
 ///
-/// `scratch` holds the two files only until they are mounted.
+/// `scratch` holds an empty directory only until the names are mounted.
 pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("cannot make the lab's mounts private")?;
-    mount_over(scratch, "/etc/hosts", &hosts_file(names))?;
-    mount_over(
-        scratch,
-        "/etc/resolv.conf",
-        &format!("nameserver {RESOLVER}\noptions timeout:1\n"),
-    )?;
+    let directory = scratch.join(format!("names-{:?}", std::time::Instant::now()));
+    fs::create_dir(&directory).with_context(|| format!("making {}", directory.display()))?;
+    let mounted = mount_names(&directory, names);
+    fs::remove_dir(&directory)?;
+    mounted?;
     // Some containers forbid a fresh /proc: `ps` then shows the machine's processes; nothing else hangs on it.
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     if let Err(e) = mount("proc", "/proc", "proc", quiet, None) {
@@ -60,18 +61,28 @@ pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> 
     Ok(())
 }
 
-fn mount_over(scratch: &Path, target: &str, text: &str) -> Result<()> {
+/// Puts the two files on a file system in memory that lives as long as they are mounted.
+///
+/// Files that were merely unlinked would do, but nothing could be mounted over
+/// them: no lab could run inside a lab.
+fn mount_names(directory: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> {
+    let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("names", directory, "tmpfs", quiet, None).context("cannot mount a tmpfs")?;
+    let resolver = format!("nameserver {RESOLVER}\noptions timeout:1\n");
+    let mounted = mount_over(directory, "/etc/hosts", &hosts_file(names))
+        .and_then(|()| mount_over(directory, "/etc/resolv.conf", &resolver));
+    unmount(directory, UnmountFlags::DETACH)?;
+    mounted
+}
+
+fn mount_over(directory: &Path, target: &str, text: &str) -> Result<()> {
     if !Path::new(target).exists() {
         eprintln!(
-            "thalweg-lab: note: {target} is absent here, so programs that read it see no lab names"
+            "thalweg-lab: note: {target} is absent here: programs that read it see no lab names"
         );
         return Ok(());
     }
-    let leaf = target.rsplit('/').next().unwrap_or_default();
-    let file = scratch.join(format!("{leaf}.{}.{:?}", process::id(), std::time::Instant::now()));
+    let file = directory.join(target.rsplit('/').next().unwrap_or_default());
     fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
-    let mounted = mount_bind(&file, target).with_context(|| format!("mounting over {target}"));
-    // The mount keeps the file; without a name nothing is left behind even by kill -9.
-    fs::remove_file(&file)?;
-    mounted
+    mount_bind(&file, target).with_context(|| format!("mounting over {target}"))
 }

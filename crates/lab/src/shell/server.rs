@@ -49,17 +49,17 @@ pub struct Lab {
 impl Lab {
     /// A lab that stands: its user and PID namespaces, each host's mount, net and UTS namespaces.
     pub fn new(
-        order: supervise::Order,
+        order: &supervise::Order,
         setup_s: f64,
         outer: [OwnedFd; 2],
         hosts: Vec<(String, [OwnedFd; 3])>,
         engine: Handle,
     ) -> Self {
-        let description = describe(&order, setup_s);
+        let description = describe(order, setup_s);
         Self {
             description,
-            resolved: order.resolved,
-            socket: order.socket,
+            resolved: order.resolved.clone(),
+            socket: order.socket.clone(),
             began: order.began,
             outer,
             hosts,
@@ -182,10 +182,11 @@ fn describe(order: &supervise::Order, setup_s: f64) -> Description {
 }
 
 /// Starts to answer; a thread a connection.
-pub fn start(lab: Lab) -> Result<()> {
-    let _stale = std::fs::remove_file(&lab.socket);
+pub fn start(lab: Lab, lock: OwnedFd) -> Result<()> {
     let listener = UnixListener::bind(&lab.socket)
         .with_context(|| format!("cannot listen at {}", lab.socket.display()))?;
+    // The supervisor holds the same lock; closing ours alone would not open it.
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock)?;
     let lab = Arc::new(lab);
     thread::Builder::new().name("clients".into()).spawn(move || {
         for stream in listener.incoming().flatten() {

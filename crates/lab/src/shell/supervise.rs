@@ -41,6 +41,8 @@ pub struct Order {
     pub socket: PathBuf,
     /// When the program began.
     pub began: Instant,
+    /// Held until the socket is bound.
+    pub lock: OwnedFd,
 }
 
 impl Order {
@@ -54,11 +56,12 @@ impl Order {
         let name = name.map_or_else(|| format!("lab-{}", std::process::id()), str::to_owned);
         anyhow::ensure!(!name.is_empty() && !name.contains('/'), "`{name}` cannot name a lab");
         let socket = discover::runtime_dir()?.join(format!("{name}.sock"));
+        let lock = discover::lock()?;
         anyhow::ensure!(
-            !discover::running()?.contains(&socket),
+            !discover::answers_or_removed(&socket),
             "a lab named `{name}` is running; end it with `thalweg lab down {name}`"
         );
-        Ok(Self { topology: text.to_owned(), resolved, socket, began })
+        Ok(Self { topology: text.to_owned(), resolved, socket, began, lock })
     }
 }
 
@@ -124,11 +127,14 @@ pub fn supervise(
             std::process::exit(code.into())
         }
         sys::Fork::Parent(child) => {
-            drop(alive);
+            drop((alive, order));
             sys::kill_child_on_term(child, interrupt);
-            let code = wait_for(child)?;
-            let _absent = fs::remove_file(socket);
-            Ok(code)
+            let code = wait_for(child);
+            // A successor of the same name may have bound it meanwhile.
+            if let Ok(_lock) = discover::lock() {
+                discover::answers_or_removed(&socket);
+            }
+            code
         }
     }
 }
@@ -194,7 +200,8 @@ fn build(order: Order) -> Result<Standing> {
     let user = File::open("/proc/self/ns/user")?.into();
     let pid = File::open("/proc/self/ns/pid")?.into();
     let socket = order.socket.clone();
-    server::start(server::Lab::new(order, setup_s, [user, pid], hosts, engine.clone()))?;
+    let lab = server::Lab::new(&order, setup_s, [user, pid], hosts, engine.clone());
+    server::start(lab, order.lock)?;
     std::thread::Builder::new().name("reaper".into()).spawn(move || reap(&children))?;
     Ok(Standing { socket, setup_s, engine })
 }

@@ -209,8 +209,10 @@ fn check_host_name(
         return Err(TopologyError::value(key, name, why));
     }
     for name in std::iter::once(name).chain(spec.names.iter().map(String::as_str)) {
-        if name == "localhost" || !name.split('.').all(label) {
-            let why = "a name is labels of letters, digits and hyphens, joined by dots";
+        let an_address = name.parse::<std::net::IpAddr>().is_ok();
+        if an_address || name == "localhost" || !name.split('.').all(label) {
+            let why =
+                "a name is labels of letters, digits and hyphens, joined by dots, and no address";
             return Err(TopologyError::value(format!("{key}.names"), name, why));
         }
         if !taken.insert(name.to_ascii_lowercase()) {

@@ -115,6 +115,7 @@ fn contradictions_are_refused() {
         ("[host.a]\n[[path]]\nfrom = \"a\"\nto = \"a\"\nlinks = []\n", "itself"),
         ("[host.a]\nnames = [\"b\"]\n[host.b]\n", "another host"),
         ("[host.a]\nnames = [\"www.example\", \"localhost\"]\n", "labels"),
+        ("[host.a]\nnames = [\"127.0.0.1\"]\n", "no address"),
         ("[host.a_b]\n", "hyphens"),
         ("[host.a]\ninterfaces = 0\n", "interfaces"),
         ("[link.\"x.fwd\"]\n", "halves"),
