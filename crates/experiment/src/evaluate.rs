@@ -3,7 +3,7 @@
 use crate::{
     pattern,
     plan::{Aggregate, Better, Check, Choice, Chosen, Plan, Selector},
-    record::RoundRecord,
+    record::{ArmRecord, RoundRecord},
     summary,
     template::{Face, Values},
 };
@@ -153,6 +153,10 @@ fn named(plan: &Plan, chosen: &Chosen, metric: &str, round: &RoundRecord) -> Opt
 }
 
 /// One value out of those arms that have one; a sum only if all that ran have.
+///
+/// `None` unless every arm of the plan that is meant was run: the best of a few
+/// competitors is no yardstick where the plan names more. Arms that run only in
+/// some cells may be absent.
 pub(crate) fn choose(
     plan: &Plan,
     choice: Choice,
@@ -160,6 +164,10 @@ pub(crate) fn choose(
     metric: &str,
     round: &RoundRecord,
 ) -> Option<f64> {
+    let meant = plan.arm.iter().filter(|a| a.when.is_empty() && pattern::any(patterns, &a.name));
+    if meant.into_iter().any(|a| !round.arm(&a.name).is_some_and(ArmRecord::ran)) {
+        return None;
+    }
     let ran: Vec<_> =
         round.arms.iter().filter(|a| a.ran() && pattern::any(patterns, &a.name)).collect();
     let samples: Vec<_> = ran.iter().filter_map(|a| a.metrics.get(metric)).collect();
@@ -178,7 +186,7 @@ pub(crate) fn choose(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{ArmRecord, Outcome, Sample};
+    use crate::record::{Outcome, Sample};
     use std::collections::BTreeMap;
 
     /// A plan with the arms a, b, c and one check; `rest` is the check's.
@@ -231,6 +239,22 @@ mod tests {
         assert_eq!(of("{sum=['b','c']}"), Some((10.0 / 9.0 + 30.0 / 16.0) / 2.0));
         assert_eq!(of("{median=['*']}"), Some((2.0 + 3.0) / 2.0));
         assert_eq!(of("{named='{best}',by='a'}"), Some((2.0 + 5.0) / 2.0));
+    }
+
+    #[test]
+    fn the_best_of_arms_that_did_not_all_run_is_nothing() {
+        let best = format!("of='a'\nover={{best=['b','c']}}{OPS}");
+        let mut absent = two();
+        absent[0].arms.retain(|arm| arm.name != "c");
+        assert_eq!(value(&best, &absent[..1]), None);
+        let mut skipped = two();
+        skipped[0].arms[2].outcome = Outcome::Skipped("not installed".into());
+        assert_eq!(value(&best, &skipped[..1]), None);
+        // One that ran and came to nothing is beaten by those that did.
+        let mut failed = two();
+        failed[0].arms[2].outcome = Outcome::Unfinished(String::new());
+        failed[0].arms[2].metrics.clear();
+        assert_eq!(value(&best, &failed[..1]), Some(2.5));
     }
 
     #[test]
