@@ -1,7 +1,7 @@
 //! Whether a run counts: what its own measurements of the conditions say.
 
 use crate::{
-    plan::{Arm, Plan},
+    plan::{Arm, Plan, Validity},
     record::{ArmRecord, Outcome, RoundRecord},
 };
 
@@ -29,20 +29,26 @@ fn place(round: &RoundRecord, arm: &ArmRecord) -> String {
 /// Which bound of validity an arm's run broke.
 pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
     let bounds = &plan.validity;
-    if let (Some(late), Some(bound)) = (arm.lateness_p99_us, bounds.lateness_p99)
-        && u128::from(late) > bound.as_micros()
-    {
-        return Some(format!("packets were {late} µs late at p99, the bound is {bound:?}"));
-    }
-    if let (Some(pressure), Some(bound)) = (arm.cpu_pressure, bounds.cpu_pressure)
-        && pressure > bound
-    {
-        let (pressure, bound) = (pressure * 100.0, bound * 100.0);
-        return Some(format!("CPU pressure was {pressure:.0} %, the bound is {bound:.0} %"));
+    let exempt = plan.arm.iter().any(|a| a.name == arm.name && a.measures_conditions);
+    if !exempt && let Some(why) = late(bounds, arm).or_else(|| pressed(bounds, arm)) {
+        return Some(why);
     }
     let wanted = bounds.congestion_control.as_ref()?;
     let other = arm.sockets.congestion_control.iter().find(|c| *c != wanted)?;
     Some(format!("a connection used {other}, the plan says {wanted}"))
+}
+
+fn late(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
+    let (late, bound) = (arm.lateness_p99_us?, bounds.lateness_p99?);
+    let broken = u128::from(late) > bound.as_micros();
+    broken.then(|| format!("packets were {late} µs late at p99, the bound is {bound:?}"))
+}
+
+fn pressed(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
+    let (pressure, bound) = (arm.cpu_pressure?, bounds.cpu_pressure?);
+    let (percent, most) = (pressure * 100.0, bound * 100.0);
+    let broken = pressure > bound;
+    broken.then(|| format!("CPU pressure was {percent:.0} %, the bound is {most:.0} %"))
 }
 
 /// Arms of which no connection was ever seen although the congestion control matters.
@@ -76,6 +82,10 @@ mod tests {
 
     /// What is wrong with a run whose only arm is at every bound, but for a `change`.
     fn faults_after(change: impl Fn(&mut ArmRecord)) -> Vec<String> {
+        faults(&plan(), &[round(change)])
+    }
+
+    fn round(change: impl Fn(&mut ArmRecord)) -> RoundRecord {
         let mut arm = ArmRecord::skipped("a", vec![], String::new());
         arm.outcome = Outcome::Done;
         arm.sockets.congestion_control.insert("cubic".into());
@@ -83,8 +93,18 @@ mod tests {
         (arm.lateness_p99_us, arm.cpu_pressure) = (Some(2000), Some(0.5));
         change(&mut arm);
         let (cell, cases) = (String::new(), BTreeMap::new());
-        let round = RoundRecord { cell, cases, seed: 7, repeat: 0, limit: None, arms: vec![arm] };
-        faults(&plan(), &[round])
+        RoundRecord { cell, cases, seed: 7, repeat: 0, limit: None, arms: vec![arm] }
+    }
+
+    #[test]
+    fn an_arm_that_measures_the_conditions_is_not_judged_by_them() {
+        let mut plan = plan();
+        plan.arm[0].measures_conditions = true;
+        let busy =
+            |a: &mut ArmRecord| (a.lateness_p99_us, a.cpu_pressure) = (Some(9000), Some(1.0));
+        assert_eq!(faults(&plan, &[round(busy)]), [""; 0]);
+        let bbr = |a: &mut ArmRecord| a.sockets.congestion_control = ["bbr".to_owned()].into();
+        assert_eq!(faults(&plan, &[round(bbr)]).len(), 1);
     }
 
     #[test]
