@@ -115,7 +115,7 @@ pub enum Event {
         /// Each path alone.
         paths: Vec<PathRate>,
     },
-    /// A path is not used any more.
+    /// A path failed. It may be tried again later if it broke or stalled.
     PathFailed {
         /// The path's name.
         path: String,
@@ -130,7 +130,8 @@ pub enum Event {
         bytes: u64,
         /// Bytes fetched by this session.
         fetched_bytes: u64,
-        /// Bytes that were fetched and could not be used.
+        /// Fetched bytes beyond what was missing when this session started:
+        /// they came twice, too late, or of another version.
         duplicate_bytes: u64,
         /// The time of this session, from start to publication.
         seconds: f64,
@@ -139,9 +140,19 @@ pub enum Event {
         /// What the direct path reached in sampling; absent if it was not sampled.
         #[serde(skip_serializing_if = "Option::is_none")]
         direct_estimate_bps: Option<u64>,
-        /// `rate_bps / direct_estimate_bps`.
+        /// `rate_bps / direct_estimate_bps`. No fair gain: the direct path was
+        /// sampled in slow start, beside the other paths' flows.
         #[serde(skip_serializing_if = "Option::is_none")]
-        gain: Option<f64>,
+        ratio_to_sampled_direct: Option<f64>,
+        /// All paths' bytes over the wall time of sampling.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sampling_rate_bps: Option<u64>,
+        /// All bytes after sampling over the wall time until the last one came.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        completion_rate_bps: Option<u64>,
+        /// The path that was chosen last.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        completion_path: Option<String>,
     },
     /// The job ended without its file.
     Failed {

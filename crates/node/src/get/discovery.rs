@@ -53,6 +53,7 @@ pub(super) struct Discovery {
     /// A digest will judge, whoever delivers.
     verifiable: bool,
     started: Instant,
+    first_answer: Option<Duration>,
     deadline: Option<Instant>,
 }
 
@@ -60,7 +61,15 @@ impl Discovery {
     pub(super) fn new(paths: &Paths, trust: Trust, verifiable: bool) -> Self {
         let verdicts = (0..paths.len()).map(|_| Verdict::Pending).collect();
         let started = Instant::now();
-        Self { verdicts, order: Vec::new(), trust, verifiable, started, deadline: None }
+        Self {
+            verdicts,
+            order: Vec::new(),
+            trust,
+            verifiable,
+            started,
+            first_answer: None,
+            deadline: None,
+        }
     }
 
     /// Listens until the object is known. Cancel-safe between reports.
@@ -87,12 +96,33 @@ impl Discovery {
         }
     }
 
-    /// How long the first answer took.
-    pub(super) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+    /// How long the first answer took; zero if there is none.
+    pub(super) fn first_answer(&self) -> Duration {
+        self.first_answer.unwrap_or_default()
+    }
+
+    /// From now on only the direct path's word counts, unless it fails.
+    pub(super) fn insist(&mut self) {
+        self.trust = Trust::Direct;
+    }
+
+    /// Whether the direct path has not been heard yet.
+    pub(super) fn awaits_direct(&self, paths: &Paths) -> bool {
+        paths.is_direct(PathId::DIRECT) && matches!(self.verdicts[0], Verdict::Pending)
+    }
+
+    /// Whether `resource` may cost the user what is kept: the direct path, a
+    /// second path or a digest confirms it, or `by` is the only path there is.
+    pub(super) fn is_confirmed(&self, by: PathId, resource: &Resource, paths: &Paths) -> bool {
+        let same = |v: &&Verdict| matches!(v, Verdict::Ranged(r) if r == resource);
+        let twice = self.verdicts.iter().filter(same).count() > 1;
+        paths.is_direct(by) || self.verdicts.len() == 1 || self.verifiable || twice
     }
 
     fn hear(&mut self, path: PathId, report: Report, paths: &Paths, sink: &dyn EventSink) {
+        if matches!(report, Report::Answered(..)) {
+            self.first_answer.get_or_insert(self.started.elapsed());
+        }
         let verdict = match report {
             Report::Answered(Answer::Ranged(resource), _) => Verdict::Ranged(resource),
             Report::Answered(Answer::Whole(whole), body) => {
@@ -108,7 +138,11 @@ impl Discovery {
                 Verdict::Failed(error)
             }
             // Nothing was ordered yet, and redirects are followed by the worker.
-            Report::Answered(Answer::Redirect(_), _) | Report::Sent | Report::Data(..) => return,
+            Report::Answered(Answer::Redirect(_), _)
+            | Report::Sent
+            | Report::Data(..)
+            | Report::Held(_)
+            | Report::Verified(..) => return,
         };
         self.verdicts[path.0 as usize] = verdict;
         self.order.push(path);

@@ -9,7 +9,7 @@ use thalweg_plan::selection::Failure;
 use thalweg_units::{ByteSize, format_duration};
 use thiserror::Error;
 
-/// Why one path is not used any more.
+/// Why a path did not deliver. After a break or a stall it may be tried again.
 #[derive(Debug, Error)]
 pub enum PathError {
     /// No connection.
@@ -110,6 +110,12 @@ pub enum GetError {
     /// It changed again after the one restart.
     #[error("the file on the server keeps changing ({0}); try again when it is at rest")]
     KeepsChanging(String),
+    /// It would cost what an earlier session kept, or does not fit on the disk,
+    /// and one relay alone is no reason to believe it.
+    #[error(
+        "only the relay {0} answered, and what it says of the file would discard what is kept or does not fit on the disk; try again when the direct path works"
+    )]
+    OneRelay(String),
     /// The caller's wish.
     #[error("interrupted")]
     Interrupted,

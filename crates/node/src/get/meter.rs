@@ -28,6 +28,10 @@ struct Lane {
     scope: Scope,
     useful: u64,
     useless: u64,
+    /// Came, and may yet turn out useful or useless.
+    held: u64,
+    /// All that came since it was told.
+    came: u64,
 }
 
 impl Meter {
@@ -38,6 +42,8 @@ impl Meter {
             scope: Scope { interface: path.route.interface(), ..Scope::ALL },
             useful: 0,
             useless: 0,
+            held: 0,
+            came: 0,
         };
         let lanes = paths.iter().map(lane).collect();
         Self { lanes, since: Instant::now(), done, total, fetched: 0 }
@@ -49,6 +55,32 @@ impl Meter {
         self.fetched += n;
         if let Some(lane) = self.lanes.get_mut(path.0 as usize) {
             lane.useful += n;
+            lane.came += n;
+        }
+    }
+
+    /// `n` bytes that may be of the file.
+    pub(super) fn held(&mut self, path: PathId, n: u64) {
+        self.fetched += n;
+        if let Some(lane) = self.lanes.get_mut(path.0 as usize) {
+            lane.held += n;
+            lane.came += n;
+        }
+    }
+
+    /// `n` bytes that were held are of the file.
+    pub(super) fn verified(&mut self, path: PathId, n: u64) {
+        self.done += n;
+        if let Some(lane) = self.lanes.get_mut(path.0 as usize) {
+            lane.held = lane.held.saturating_sub(n);
+            lane.useful += n;
+        }
+    }
+
+    /// What is still held of this path is lost.
+    pub(super) fn lost(&mut self, path: PathId) {
+        if let Some(lane) = self.lanes.get_mut(path.0 as usize) {
+            lane.useless += std::mem::take(&mut lane.held);
         }
     }
 
@@ -65,13 +97,14 @@ impl Meter {
         let took = self.since.elapsed();
         self.since = Instant::now();
         let bps = |n: u64| Rate::over(ByteSize::from_bytes(n), took).as_bps();
-        let rate = |l: &Lane| PathRate { path: l.name.clone(), rate_bps: bps(l.useful) };
+        let rate = |l: &Lane| PathRate { path: l.name.clone(), rate_bps: bps(l.came) };
         sink.event(&Event::Progress {
             done_bytes: self.done,
             total_bytes: self.total,
-            rate_bps: bps(self.lanes.iter().map(|l| l.useful).sum()),
+            rate_bps: bps(self.lanes.iter().map(|l| l.came).sum()),
             paths: self.lanes.iter().map(rate).collect(),
         });
+        self.lanes.iter_mut().for_each(|l| l.came = 0);
         self.charge(budget);
     }
 

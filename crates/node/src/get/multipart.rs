@@ -1,8 +1,10 @@
 //! Bodies of several ranges: `multipart/byteranges` (RFC 9110 §14.6, RFC 2046 §5.1).
 //!
 //! The reader goes by lengths: how long a part is says its Content-Range, so
-//! that bytes of the file that look like a boundary are bytes of the file. No
-//! I/O; bytes of the file pass through uncopied.
+//! that bytes of the file that look like a boundary are bytes of the file. What
+//! follows a part must be the delimiter, or the part has not the length it said:
+//! whoever reads holds a part's bytes back until the next piece has come.
+//! No I/O; bytes of the file pass through uncopied.
 
 use bytes::{Buf, Bytes};
 use thalweg_wire::content_range::ContentRange;
@@ -33,6 +35,8 @@ pub(super) struct Multipart {
     left: u64,
     /// What was read between two parts.
     head: Vec<u8>,
+    /// A part has just ended: CRLF and the delimiter must follow at once.
+    after_part: bool,
     ended: bool,
 }
 
@@ -54,6 +58,7 @@ impl Multipart {
             delimiter,
             left: 0,
             head: Vec::new(),
+            after_part: false,
             ended: false,
         })
     }
@@ -61,7 +66,8 @@ impl Multipart {
     /// Takes the next piece off `input`; `None` if more input is needed.
     ///
     /// # Errors
-    /// [`Malformed`], only ever between two parts.
+    /// [`Malformed`], only ever between two parts. The part before it then has
+    /// another length than it said, and none of its bytes can be trusted.
     pub(super) fn next(&mut self, input: &mut Bytes) -> Result<Option<Piece>, Malformed> {
         if self.ended {
             input.clear();
@@ -72,6 +78,7 @@ impl Multipart {
         if self.left > 0 {
             let n = self.left.min(input.len() as u64);
             self.left -= n;
+            self.after_part = self.left == 0;
             return Ok(Some(Piece::Data(input.split_to(n as usize))));
         }
         self.between(input)
@@ -83,6 +90,9 @@ impl Multipart {
         let room = MAX_HEAD - before;
         self.head.extend_from_slice(&input[..room.min(input.len())]);
         let lead = self.head.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+        if self.after_part && !self.may_be_delimiter() {
+            return Err(Malformed);
+        }
         let closing = [&self.delimiter[..], b"--"].concat();
         if self.head[lead..].starts_with(&closing) {
             self.ended = true;
@@ -97,7 +107,14 @@ impl Multipart {
         input.advance(end + 4 - before);
         let range = self.part_head(lead, end).ok_or(Malformed)?;
         self.head.clear();
+        self.after_part = false;
         Ok(Some(Piece::Part(range)))
+    }
+
+    /// Whether the head, as far as it is there, is CRLF and the delimiter (RFC 2046 §5.1.1).
+    fn may_be_delimiter(&self) -> bool {
+        let expected = b"\r\n".iter().chain(&self.delimiter);
+        self.head.iter().zip(expected).all(|(got, wanted)| got == wanted)
     }
 
     /// The Content-Range of the part whose boundary and fields are `head[from..to]`.
@@ -208,6 +225,21 @@ mod tests {
         ] {
             assert_eq!(decode(bad.as_bytes(), 100), Err(Malformed), "{bad:.80}");
         }
+    }
+
+    #[test]
+    fn a_part_of_another_length_than_it_says_is_malformed() {
+        for (from, to) in [("0-2/", "0-3/"), ("0-2/", "0-1/"), ("4-6/", "4-5/")] {
+            let body = String::from_utf8(encode(b"abcdefghi", &[0..3, 4..7])).unwrap();
+            let body = body.replace(from, to);
+            for step in [1, 1000] {
+                assert_eq!(decode(body.as_bytes(), step), Err(Malformed), "{from} {to}");
+            }
+        }
+        // The last part takes from the closing delimiter: it is never closed.
+        let body = String::from_utf8(encode(b"abcdefghi", &[0..3])).unwrap();
+        let decoded = decode(body.replace("0-2/", "0-4/").as_bytes(), 7);
+        assert!(!matches!(decoded, Ok((_, true))));
     }
 
     proptest! {

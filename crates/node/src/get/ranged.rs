@@ -10,12 +10,12 @@ use super::{
 };
 use crate::{
     job::Event,
-    part::{Part, PartKey, Writer},
+    part::{Part, PartError, Writer},
 };
 use bytes::Bytes;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_plan::selection::{Action, Failure, Phase, Reason, Selection};
-use thalweg_units::{PathId, Rate, Time};
+use thalweg_units::{ByteSize, PathId, Rate, Time};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// A wait for the disk shorter than this does not move the paths' clocks.
@@ -34,6 +34,8 @@ pub(super) struct Ranged<'a, 'r> {
     direct_owes_word: bool,
     /// When the last byte came.
     complete: Option<Instant>,
+    /// When sampling gave way to completion, and the bytes fetched until then.
+    turns: Option<(Time, u64)>,
     epoch: Instant,
 }
 
@@ -46,24 +48,27 @@ pub(super) async fn download(
     discovery: Discovery,
     stop: &mut Stop,
 ) -> Result<(), Halt> {
-    let key = PartKey::Url {
-        url: resource.url.to_string(),
-        length: Some(resource.length),
-        validator: resource.validator.clone(),
-        digests: run.request.digests.clone(),
-    };
+    let key = run.key(&resource);
     let part = run.open_part(key).await?;
     run.started(&part, resource.url.to_string(), Some(resource.length));
-    let mut ranged = Ranged::new(run, paths, resource, part, discovery.elapsed())?;
+    let mut ranged = Ranged::new(run, paths, resource, part, discovery.first_answer())?;
     ranged.settle(by, discovery.verdicts);
     let done = ranged.drive(stop).await;
-    let Ranged { run, paths, resource, writer, mut meter, .. } = ranged;
+    ranged.close_phases();
+    let Ranged { run, paths, resource, writer, mut meter, direct_owes_word, .. } = ranged;
+    (0..paths.len()).for_each(|i| meter.lost(PathId(i)));
     meter.charge(&run.request.budget);
     drop(paths);
     run.fetched += meter.fetched;
     let part = run.finish(writer).await?;
     match done {
-        Ok(()) => run.publish(part, resource.length).await,
+        Ok(()) => match run.publish(part, resource.length).await {
+            // A digest tells that it was the relay who lied, not what the file is.
+            Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
+                Err(Halt::TrustDirect)
+            }
+            published => published,
+        },
         Err(halt) => {
             run.close(part).await?;
             Err(halt)
@@ -96,6 +101,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             failures,
             direct_owes_word: false,
             complete: None,
+            turns: None,
             epoch: Instant::now(),
         })
     }
@@ -104,9 +110,24 @@ impl<'a, 'r> Ranged<'a, 'r> {
         Time::ZERO + self.epoch.elapsed()
     }
 
+    /// Notes the rates of the two phases. The time from the part's opening on
+    /// counts, as the wall clock has it; a failover counts as completion.
+    fn close_phases(&mut self) {
+        let end = match self.complete {
+            Some(t) => Time::ZERO + t.duration_since(self.epoch),
+            None => self.now(),
+        };
+        let (turn, sampled) = self.turns.unwrap_or((end, self.meter.fetched));
+        let rate = |n, took: Duration| {
+            (!took.is_zero() && n > 0).then(|| Rate::over(ByteSize::from_bytes(n), took))
+        };
+        self.run.phases.sampling = rate(sampled, turn.since(Time::ZERO));
+        self.run.phases.completion = rate(self.meter.fetched - sampled, end.since(turn));
+    }
+
     /// Enters what discovery learnt: failures first, so that a path that is left alone knows it.
     fn settle(&mut self, by: PathId, verdicts: Vec<Verdict>) {
-        let alone = self.resource.validator.is_none() && self.run.request.digests.is_empty();
+        let alone = self.nothing_proves_versions();
         let mut joining = Vec::new();
         for (path, verdict) in (0u32..).map(PathId).zip(verdicts) {
             match verdict {
@@ -154,26 +175,51 @@ impl<'a, 'r> Ranged<'a, 'r> {
     /// When something is due though nothing is heard.
     fn deadline(&self) -> Instant {
         let selection = self.selection.deadline().map(|t| self.epoch + t.since(Time::ZERO));
-        let word = self.complete.map(|t| t + self.run.request.selection.stall);
+        let word = self.complete.map(|t| t + self.wait_for_word());
         let a_day = self.epoch + Duration::from_secs(86_400);
         selection.into_iter().chain(word).min().unwrap_or(a_day)
     }
 
     /// All bytes are there. What a relay said of the object is confirmed by the
-    /// direct path before anything is published, unless that one stays silent
-    /// for the time that counts as a stall.
+    /// direct path before anything is published, or that path fails.
     fn nothing_to_wait_for(&mut self) -> bool {
         let complete = *self.complete.get_or_insert_with(Instant::now);
-        !self.direct_owes_word || complete.elapsed() >= self.run.request.selection.stall
+        !self.direct_owes_word || complete.elapsed() >= self.wait_for_word()
+    }
+
+    /// How long the complete file waits for the direct path's word. That path
+    /// fails by itself within its patience; a digest says more than its word, so
+    /// then the time that counts as a stall is enough.
+    fn wait_for_word(&self) -> Duration {
+        let request = self.run.request;
+        if request.digests.is_empty() { request.patience } else { request.selection.stall }
+    }
+
+    /// Nothing would tell bytes of two versions of the object apart.
+    fn nothing_proves_versions(&self) -> bool {
+        self.resource.validator.is_none() && self.run.request.digests.is_empty()
     }
 
     async fn hear(&mut self, message: Message, current: bool) -> Result<(), Halt> {
         let Message { path, report, .. } = message;
         match report {
             Report::Data(_, data) if !current => self.meter.useless(path, data.len() as u64),
+            Report::Held(n) if !current => self.meter.useless(path, n),
             _ if !current => {}
             Report::Sent => self.selection.sent(path, self.now()),
-            Report::Data(at, data) => return self.take(path, at, data).await,
+            Report::Data(at, data) => {
+                self.meter.useful(path, data.len() as u64);
+                return self.take(path, at, data).await;
+            }
+            Report::Held(n) => {
+                self.meter.held(path, n);
+                // A sign of life, and nothing that the path owes less.
+                self.selection.received(path, 0, self.now());
+            }
+            Report::Verified(at, data) => {
+                self.meter.verified(path, data.len() as u64);
+                return self.take(path, at, data).await;
+            }
             Report::Failed(error) => {
                 if self.paths.is_direct(path) {
                     self.direct_owes_word = false;
@@ -198,7 +244,6 @@ impl<'a, 'r> Ranged<'a, 'r> {
         if waited > NO_PAUSE {
             self.selection.paused(waited);
         }
-        self.meter.useful(path, n);
         let now = self.now();
         self.selection.received(path, n, now);
         Ok(())
@@ -239,14 +284,19 @@ impl<'a, 'r> Ranged<'a, 'r> {
     }
 
     fn fail_quietly(&mut self, path: PathId, error: PathError) {
-        self.paths.stop(path);
+        self.stop(path);
         let mut failure = error.failure();
-        if self.resource.validator.is_none() && self.run.request.digests.is_empty() {
+        if self.nothing_proves_versions() {
             // The rest might be another version's: nothing could tell.
             failure = Failure::Refused;
         }
         self.failures.insert(path, error);
         self.selection.failed(path, failure, self.now());
+    }
+
+    fn stop(&mut self, path: PathId) {
+        self.paths.stop(path);
+        self.meter.lost(path);
     }
 
     /// Does what the selection says.
@@ -257,7 +307,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
                     self.paths.fetch(path, &ranges, &self.resource);
                 }
                 Action::Stop { path, stalled } => {
-                    self.paths.stop(path);
+                    self.stop(path);
                     if stalled {
                         self.note_stall(path);
                     }
@@ -276,6 +326,8 @@ impl<'a, 'r> Ranged<'a, 'r> {
 
     fn chosen(&mut self, path: PathId, reason: Reason) {
         let now = self.now();
+        self.turns.get_or_insert((now, self.meter.fetched));
+        self.run.phases.completion_path = Some(self.paths.name(path).to_owned());
         let rates: Vec<(String, Rate)> = (0..self.paths.len())
             .filter_map(|i| {
                 let rate = self.selection.rate(PathId(i), now).filter(|r| *r > Rate::ZERO)?;
@@ -293,7 +345,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             }
         }
         let path = self.paths.name(path).to_owned();
-        let reason = explain(reason, &rates);
+        let reason = explain(reason, &path, &rates);
         self.run.sink.event(&Event::Chosen { path, reason });
     }
 
@@ -304,7 +356,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
         if let Some(error) = changed {
             return Halt::Changed(error.to_string());
         }
-        let alone = self.resource.validator.is_none() && self.run.request.digests.is_empty();
+        let alone = self.nothing_proves_versions();
         let broke = |e: &PathError| e.failure() != Failure::Refused;
         if let Some(error) = failures.values().find(|e| alone && broke(e)) {
             return Halt::Changed(format!(
@@ -316,14 +368,26 @@ impl<'a, 'r> Ranged<'a, 'r> {
     }
 }
 
+/// Whether no path has a higher rate; paths that failed in sampling count, too.
+fn is_fastest(path: &str, rates: &[(String, Rate)]) -> bool {
+    let own = rates.iter().find(|(name, _)| name == path).map_or(Rate::ZERO, |(_, rate)| *rate);
+    rates.iter().all(|(_, rate)| *rate <= own)
+}
+
 /// The reason in words, with the rates that led to it.
-fn explain(reason: Reason, rates: &[(String, Rate)]) -> String {
+fn explain(reason: Reason, chosen: &str, rates: &[(String, Rate)]) -> String {
     let list = || {
         let mut rates = rates.to_vec();
         rates.sort_by_key(|(_, rate)| std::cmp::Reverse(*rate));
         rates.iter().map(|(n, r)| format!("{n} {r}")).collect::<Vec<_>>().join(", ")
     };
     match reason {
+        Reason::DirectNotBeaten if !is_fastest(chosen, rates) => {
+            format!("faster detours failed before: {}", list())
+        }
+        Reason::Fastest if !is_fastest(chosen, rates) => {
+            format!("the fastest that did not fail before, of {}", list())
+        }
         Reason::Fastest => format!("the fastest of {}", list()),
         Reason::DirectNotBeaten => format!("no detour is faster: {}", list()),
         Reason::Small => "a small file: the first path to answer".to_owned(),

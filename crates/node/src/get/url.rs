@@ -37,7 +37,7 @@ pub enum UrlError {
     #[error("`{0}` names no usable host")]
     Host(String),
     /// The last segment of the path is no file name.
-    #[error("`{0}` does not end in a file name; give one with -o")]
+    #[error("`{0}` does not end in a file name; a target must be named")]
     NoName(String),
 }
 

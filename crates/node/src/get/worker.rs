@@ -8,7 +8,10 @@ use super::{
 };
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::{HeaderMap, body::Incoming};
+use hyper::{
+    HeaderMap,
+    body::{Body as _, Incoming},
+};
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -22,12 +25,17 @@ use thalweg_net::{Dialer, Route};
 use thalweg_units::{ByteSize, PathId};
 use tokio::{sync::mpsc, time::timeout};
 
-/// As many as curl's and browsers' habit allows or half of it; more is a loop.
+/// Browsers follow 20, RFC 2068 §10.3 once said 5; more than this is a loop.
 const MAX_REDIRECTS: usize = 10;
 
 /// The most ranges in one request. A download over 16 paths leaves 15 remainders;
 /// servers refuse long lists (RFC 9110 §17.15).
 const MAX_JOINED: usize = 16;
+
+/// The longest range that is asked for in a list. A part's bytes are held in
+/// memory until the delimiter behind it has come, and are lost if the
+/// connection breaks; above this size the round trip that a list saves is small.
+const MAX_PART: u64 = 16 << 20;
 
 /// What follows the last byte that is wanted is read away up to this, so that
 /// the connection can go on: a closing boundary, the page of a 416.
@@ -62,6 +70,10 @@ pub(super) enum Report {
     Sent,
     /// The next bytes that were ordered, and where they belong; never more.
     Data(u64, Bytes),
+    /// So many bytes came in a list's part, and are not to be believed yet.
+    Held(u64),
+    /// As `Data`, of bytes that were held.
+    Verified(u64, Bytes),
     /// It is over; the task has ended.
     Failed(PathError),
 }
@@ -158,8 +170,10 @@ impl Worker {
     async fn fetch(&mut self, order: Order) -> Result<(), PathError> {
         let mut ranges = VecDeque::from(order.ranges);
         while let Some(first) = ranges.front().cloned() {
-            if ranges.len() > 1 && !self.shared.one_by_one.load(Ordering::Relaxed) {
-                self.fetch_joined(&mut ranges, &order.resource).await?;
+            let short = |r: &&Range<u64>| r.end - r.start <= MAX_PART;
+            let list = ranges.iter().take(MAX_JOINED).take_while(short).count();
+            if list > 1 && !self.shared.one_by_one.load(Ordering::Relaxed) {
+                self.fetch_joined(&mut ranges, list, &order.resource).await?;
             } else {
                 self.fetch_one(first, &order.resource).await?;
                 ranges.pop_front();
@@ -172,30 +186,36 @@ impl Worker {
         let asked = std::slice::from_ref(&range);
         let (head, mut body) = self.ask(resource, asked).await?.into_parts();
         check_segment(&head, range.clone(), resource)?;
+        // A chunked answer may go on behind the range: then its last piece counts for nothing.
+        let framed = body.size_hint().exact().is_some();
         let mut at = range.start;
         while at < range.end {
             let early = PathError::Early(ByteSize::from_bytes(range.end - at));
             let data = next_bytes(&mut body).await?.ok_or(early)?;
-            let n = data.len() as u64;
-            if n > range.end - at {
+            let end = at + data.len() as u64;
+            if end > range.end {
+                return Err(PathError::TooLong);
+            }
+            if end == range.end && !framed && next_bytes(&mut body).await?.is_some() {
                 return Err(PathError::TooLong);
             }
             self.tell(Report::Data(at, data)).await;
-            at += n;
+            at = end;
         }
         self.settle(body).await;
         Ok(())
     }
 
-    /// Fetches the first ranges in one answer of several parts, and takes those
-    /// that came off `ranges`. If the server declines, or does it otherwise than
+    /// Fetches the first `list` ranges in one answer of several parts, and takes
+    /// those that came off `ranges`. If the server declines, or does it otherwise than
     /// asked, the rest is left for single requests on a new connection.
     async fn fetch_joined(
         &mut self,
         ranges: &mut VecDeque<Range<u64>>,
+        list: usize,
         resource: &Resource,
     ) -> Result<(), PathError> {
-        let asked: Vec<_> = ranges.iter().take(MAX_JOINED).cloned().collect();
+        let asked: Vec<_> = ranges.iter().take(list).cloned().collect();
         let (head, mut body) = self.ask(resource, &asked).await?.into_parts();
         let mut keeps_to_it = false;
         if let Some(mut parts) = check_joined(&head, resource)? {
@@ -219,7 +239,9 @@ impl Worker {
         }
     }
 
-    /// Reads parts until `ranges` is down to `end`; false if they are not the ones asked for.
+    /// Reads parts until `ranges` is down to `end`; false if they are not the ones
+    /// asked for. A part counts once the delimiter behind it has come: one that is
+    /// shorter than it says ends in a piece of the delimiter.
     async fn read_parts(
         &mut self,
         body: &mut Incoming,
@@ -228,37 +250,52 @@ impl Worker {
         end: usize,
         resource: &Resource,
     ) -> Result<bool, PathError> {
-        let (mut input, mut at, mut open) = (Bytes::new(), 0, None::<Range<u64>>);
+        let (mut input, mut held) = (Bytes::new(), Vec::new());
+        let mut open = None::<Range<u64>>;
         while ranges.len() > end {
-            match parts.next(&mut input) {
-                Ok(Some(Piece::Part(got))) => {
-                    let Some(wanted) = ranges.front().cloned() else { return Ok(false) };
-                    match check_range(got, wanted.clone(), resource) {
-                        Err(PathError::Range { .. }) => return Ok(false),
-                        checked => checked?,
-                    }
-                    at = wanted.start;
-                    open = Some(wanted);
-                }
-                Ok(Some(Piece::Data(data))) => {
-                    let n = data.len() as u64;
-                    self.tell(Report::Data(at, data)).await;
-                    at += n;
-                    if open.take_if(|r| r.end == at).is_some() {
-                        ranges.pop_front();
-                    }
-                }
-                Ok(Some(Piece::End)) | Err(_) => return Ok(false),
+            let piece = match parts.next(&mut input) {
+                Ok(Some(piece)) => piece,
+                Err(_) => return Ok(false),
                 Ok(None) => match next_bytes(body).await? {
-                    Some(data) => input = data,
-                    None => {
-                        let Some(r) = open else { return Ok(false) };
-                        return Err(PathError::Early(ByteSize::from_bytes(r.end - at)));
+                    Some(data) => {
+                        input = data;
+                        continue;
                     }
+                    // All came that was sent, and no delimiter behind it.
+                    None => return Ok(false),
                 },
+            };
+            if let Piece::Data(data) = piece {
+                self.tell(Report::Held(data.len() as u64)).await;
+                held.push(data);
+                continue;
             }
+            if let Some(done) = open.take() {
+                self.release(done.start, std::mem::take(&mut held)).await;
+                ranges.pop_front();
+                if ranges.len() == end {
+                    return Ok(piece == Piece::End);
+                }
+            }
+            let (Piece::Part(got), Some(wanted)) = (piece, ranges.front().cloned()) else {
+                return Ok(false);
+            };
+            match check_range(got, wanted.clone(), resource) {
+                Err(PathError::Range { .. }) => return Ok(false),
+                checked => checked?,
+            }
+            open = Some(wanted);
         }
         Ok(true)
+    }
+
+    /// Hands over a part's bytes, from `at` on.
+    async fn release(&self, mut at: u64, held: Vec<Bytes>) {
+        for data in held {
+            let n = data.len() as u64;
+            self.tell(Report::Verified(at, data)).await;
+            at += n;
+        }
     }
 
     /// Asks on the connection there is, or on a new one. A server may close an

@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum PartError {
     /// Another process is at work on the same target.
-    #[error("another process is already writing {}; wait for it or choose another name with -o", .0.display())]
+    #[error("another process is already writing {}; wait for it or choose another target", .0.display())]
     Busy(PathBuf),
     /// The target exists and is no regular file.
     #[error("{} is {what}, not a file that can be replaced", .path.display())]

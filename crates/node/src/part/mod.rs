@@ -83,7 +83,8 @@ pub struct Part {
     present: Ranges,
     resumed: u64,
     discarded: bool,
-    sync_failed: bool,
+    /// A sync or a record failed: what is on the disk is not known any more.
+    poisoned: bool,
 }
 
 impl Part {
@@ -113,7 +114,7 @@ impl Part {
             present: Ranges::default(),
             resumed: 0,
             discarded: false,
-            sync_failed: false,
+            poisoned: false,
         };
         match journal::read(&part.place.journal)? {
             Some(contents) if part.key.continues(&contents.key) => part.resume(contents)?,
@@ -124,6 +125,27 @@ impl Part {
         }
         part.make_room()?;
         Ok(part)
+    }
+
+    /// Whether [`open`](Self::open) with this key would discard nothing and find
+    /// room. A look from outside: it takes no lock and changes nothing.
+    ///
+    /// # Errors
+    /// [`PartError::NotAFile`], or a journal that cannot be read.
+    pub fn is_harmless(target: &Path, key: &PartKey) -> Result<bool, PartError> {
+        let place = Place::of(target)?;
+        let kept = match journal::read(&place.journal)? {
+            Some(contents) if !key.continues(&contents.key) => {
+                return Ok(contents.records.is_empty());
+            }
+            Some(contents) => {
+                let lengths = contents.records.iter().map(|r| r.range.end - r.range.start);
+                lengths.fold(0u64, u64::saturating_add)
+            }
+            None => 0,
+        };
+        let needed = key.length().unwrap_or(0).saturating_sub(kept);
+        Ok(place.free().is_none_or(|free| free >= needed))
     }
 
     /// Takes over the records whose bytes are still as they were.
@@ -256,12 +278,12 @@ impl Part {
     }
 
     fn sync(&mut self, how: fn(&File) -> std::io::Result<()>) -> Result<(), PartError> {
-        if self.sync_failed {
+        if self.poisoned {
             return Err(PartError::Unsynced(self.place.target.clone()));
         }
-        self.sync_failed = true;
+        self.poisoned = true;
         how(&self.file).map_err(PartError::io("sync", &self.place.part))?;
-        self.sync_failed = false;
+        self.poisoned = false;
         Ok(())
     }
 
@@ -271,7 +293,7 @@ impl Part {
             |run: &Run| Record { range: run.range.clone(), blake3: run.hasher.finalize().into() };
         let records: Vec<Record> = self.runs.iter().map(record).collect();
         // A record cut short by a failure would hide all later ones.
-        self.sync_failed = true;
+        self.poisoned = true;
         match &mut self.journal {
             Some(journal) => journal.append(&records)?,
             None => {
@@ -279,7 +301,7 @@ impl Part {
                 self.journal = Some(Journal::create(path, &self.job, &self.key, &records)?);
             }
         }
-        self.sync_failed = false;
+        self.poisoned = false;
         records.into_iter().for_each(|r| self.durable.insert(r.range));
         self.runs.clear();
         self.unsynced = 0;

@@ -86,7 +86,8 @@ impl Place {
 
     /// Bytes free for us on the filesystem; `None` if it does not say.
     pub(super) fn free(&self) -> Option<u64> {
-        let s = rustix::fs::statvfs(&self.part).ok()?;
+        let parent = self.part.parent().filter(|p| !p.as_os_str().is_empty());
+        let s = rustix::fs::statvfs(parent.unwrap_or(Path::new("."))).ok()?;
         let blocks = if rustix::process::geteuid().is_root() { s.f_bfree } else { s.f_bavail };
         blocks.checked_mul(s.f_frsize)
     }

@@ -7,6 +7,8 @@ use crate::{
     until,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use thalweg_node::job::Event;
 use tokio::sync::watch;
 
 #[tokio::test]
@@ -73,6 +75,127 @@ async fn a_lying_relay_that_answers_first_is_found_out_before_publication() {
     tokio::join!(trial.gets(&version), director);
     assert_eq!(trial.restarts(), 1);
     assert!(trial.why_dropped(&relay.address.to_string()).unwrap().contains("another file"));
+}
+
+/// A server that answers nothing until told so.
+async fn gated(version: &Version) -> (Server, watch::Sender<bool>) {
+    let (open, gate) = watch::channel(false);
+    let server = Server::start(version, move |_, reply| reply.after = Some(gate.clone())).await;
+    (server, open)
+}
+
+#[tokio::test]
+async fn a_relay_that_says_the_file_is_empty_replaces_nothing() {
+    let version = Version::new(1, LENGTH);
+    let liar = Server::honest(&Version::new(2, 0)).await;
+    let relay = Directed::start(liar.address, End::Never).await;
+    let (server, open) = gated(&version).await;
+    let mut trial = Trial::new(&server, &[relay.address]);
+    trial.request.selection.stall = Duration::from_millis(1);
+    std::fs::write(trial.target(), "good").unwrap();
+    let director = async {
+        // By then, more than the time of a stall has passed in silence.
+        until(|| trial.progress() > 1).await;
+        assert_eq!(std::fs::read(trial.target()).unwrap(), b"good");
+        open.send_replace(true);
+    };
+    tokio::join!(trial.gets(&version), director);
+    assert_eq!(trial.restarts(), 1);
+}
+
+#[tokio::test]
+async fn a_digest_finds_the_relay_out_while_the_direct_path_is_silent() {
+    let version = Version::new(1, LENGTH);
+    let liar = Server::honest(&Version::new(2, LENGTH)).await;
+    let relay = Directed::start(liar.address, End::Never).await;
+    let (server, open) = gated(&version).await;
+    let mut trial = Trial::new(&server, &[relay.address]);
+    trial.request.selection.stall = Duration::from_millis(1);
+    let digest = format!("blake3:{}", blake3::hash(&version.bytes));
+    trial.request.digests = vec![digest.parse().unwrap()];
+    let director = async {
+        until(|| trial.restarts() > 0).await;
+        open.send_replace(true);
+    };
+    tokio::join!(trial.gets(&version), director);
+}
+
+#[tokio::test]
+async fn a_relay_alone_neither_fills_the_disk_nor_discards_what_is_kept() {
+    let version = Version::new(1, LENGTH);
+    for (etag, length) in [("\"v2\"", None), ("\"v1\"", Some(u64::MAX / 4))] {
+        let first = Server::start(&version, |ask, reply| {
+            if !ask.is_probe() {
+                reply.after_bytes(500_000, Step::Hang);
+            }
+        })
+        .await;
+        let other = Version { etag: Some(etag.to_owned()), ..version.clone() };
+        let liar = Server::start(&other, move |_, reply| {
+            if let Some(length) = length {
+                reply.set("content-range", &format!("bytes 0-0/{length}"));
+            }
+        })
+        .await;
+        let relay = Directed::start(liar.address, End::Never).await;
+        let mut trial = Trial::new(&first, &[]);
+        // Something is kept of a first session.
+        let (wish, stop) = thalweg_node::get::Stop::new();
+        let cut = async {
+            until(|| trial.arrived() >= 500_000).await;
+            wish.send_replace(true);
+        };
+        let run = thalweg_node::get::get(trial.request.clone(), &trial.events, stop);
+        assert_eq!(tokio::join!(run, cut).0.unwrap_err().kept.as_bytes(), 500_000);
+        // The same server later, behind the same URL, and slow.
+        let (open, gate) = watch::channel(false);
+        first.respoil(move |_, reply| reply.after = Some(gate.clone()));
+        trial.request.paths = Trial::new(&first, &[relay.address]).request.paths;
+        let director = async {
+            until(|| !liar.asks().is_empty()).await;
+            open.send_replace(true);
+        };
+        let outcome = tokio::join!(trial.gets(&version), director).0;
+        assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64 - 500_000, "{:#?}", trial.told());
+        assert!(!trial.told().iter().any(|e| matches!(e, Event::Restarted { .. })));
+        assert!(trial.why_dropped(&relay.address.to_string()).is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_relay_with_a_file_for_no_disk_waits_for_the_direct_path() {
+    let version = Version::new(1, LENGTH);
+    let liar = Server::start(&version, |_, reply| {
+        reply.set("content-range", &format!("bytes 0-0/{}", u64::MAX / 4));
+    })
+    .await;
+    let relay = Directed::start(liar.address, End::Never).await;
+    let (server, open) = gated(&version).await;
+    let trial = Trial::new(&server, &[relay.address]);
+    let director = async {
+        until(|| !liar.asks().is_empty()).await;
+        open.send_replace(true);
+    };
+    tokio::join!(trial.gets(&version), director);
+    let message = Trial::new(&server, &[relay.address]).only(relay.address).fails().await;
+    assert!(message.contains("disk is full"), "{message}");
+}
+
+#[tokio::test]
+async fn a_chunked_segment_with_more_bytes_than_it_says_drops_the_path() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let bad = Server::start(&version, |ask, reply| {
+        if !ask.is_probe() {
+            reply.unset("content-length");
+            reply.body.push_back(Step::Data(bytes::Bytes::from_static(b"more")));
+        }
+    })
+    .await;
+    let relay = Directed::start(bad.address, End::Never).await;
+    Trial::new(&server, &[relay.address]).gets(&version).await;
+    let message = Trial::new(&server, &[relay.address]).only(relay.address).fails().await;
+    assert!(message.contains("longer than it said"), "{message}");
 }
 
 #[tokio::test]

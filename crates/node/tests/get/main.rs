@@ -123,6 +123,21 @@ impl Trial {
         self.events.0.lock().unwrap().iter().filter(|e| !progress(e)).cloned().collect()
     }
 
+    /// How many progress events there were.
+    fn progress(&self) -> usize {
+        let progress = |e: &&Event| matches!(e, Event::Progress { .. });
+        self.events.0.lock().unwrap().iter().filter(progress).count()
+    }
+
+    /// The bytes that are there, as the last progress event says.
+    fn arrived(&self) -> u64 {
+        let done = |e: &Event| match e {
+            Event::Progress { done_bytes, .. } => Some(*done_bytes),
+            _ => None,
+        };
+        self.events.0.lock().unwrap().iter().rev().find_map(done).unwrap_or(0)
+    }
+
     /// The paths chosen, in order.
     fn chosen(&self) -> Vec<String> {
         let path = |e| match e {

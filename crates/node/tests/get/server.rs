@@ -144,7 +144,7 @@ struct Site {
     /// From this request on, another version.
     next: Mutex<Option<(usize, Version)>>,
     asks: Mutex<Vec<Ask>>,
-    spoil: Box<Spoil>,
+    spoil: Mutex<Box<Spoil>>,
 }
 
 /// The server; stops when dropped.
@@ -168,7 +168,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let version = Mutex::new(version.clone());
-        let (next, asks, spoil) = (Mutex::default(), Mutex::default(), Box::new(spoil));
+        let (next, asks) = (Mutex::default(), Mutex::default());
+        let spoil = Mutex::new(Box::new(spoil) as Box<Spoil>);
         let site = Arc::new(Site { version, next, asks, spoil });
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, Arc::clone(&site)));
@@ -177,6 +178,11 @@ impl Server {
 
     pub fn url(&self) -> String {
         format!("http://{}/dir/file.bin", self.address)
+    }
+
+    /// From now on replies go through this instead.
+    pub fn respoil(&self, spoil: impl Fn(&Ask, &mut Reply) + Send + Sync + 'static) {
+        *self.site.spoil.lock().unwrap() = Box::new(spoil);
     }
 
     /// Replaces the file.
@@ -218,7 +224,7 @@ async fn answer(site: &Site, request: Request<Incoming>) -> Result<Response<Step
     let version = site.version.lock().unwrap().clone();
     let ask = site.note(&request, version.bytes.len() as u64);
     let mut reply = honest_reply(&version, &ask);
-    (site.spoil)(&ask, &mut reply);
+    (site.spoil.lock().unwrap())(&ask, &mut reply);
     _ = request.into_body().collect().await;
     if let Some(mut gate) = reply.after.take() {
         _ = gate.wait_for(|open| *open).await;

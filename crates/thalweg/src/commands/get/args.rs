@@ -17,6 +17,10 @@ Downloads over the direct path and every relay at once for a moment, then over
 the fastest of them alone. The file appears under its name when it is complete.
 An interrupted download is continued by the same command.
 
+Over plain HTTP a relay, like anybody on the way, can read and alter the file.
+--sha256 or --blake3, with a hash from a source you trust, protects against
+alteration: a file that does not match never appears under its name.
+
 Exit codes: 0 the file is there; 1 it is not; 2 wrong usage; 130 interrupted.";
 
 /// Arguments of `thalweg get`.

@@ -5,15 +5,11 @@ mod display;
 
 pub use args::Args;
 
-use super::signals::INTERRUPTED;
+use super::signals::{INTERRUPTED, Signals};
 use display::Display;
-use std::{io, process::ExitCode};
+use std::process::ExitCode;
 use thalweg_node::get::{GetError, GetFailed, Outcome, Request, Stop, get};
-use tokio::{
-    runtime::Runtime,
-    signal::unix::{SignalKind, signal},
-    sync::watch,
-};
+use tokio::{runtime::Runtime, sync::watch};
 
 /// Runs the command.
 ///
@@ -42,30 +38,28 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn download(request: Request, display: &Display) -> io::Result<Result<Outcome, GetFailed>> {
+async fn download(
+    request: Request,
+    display: &Display,
+) -> anyhow::Result<Result<Outcome, GetFailed>> {
     let (wish, stop) = Stop::new();
-    let signals = tokio::spawn(listen(wish));
+    let signals = tokio::spawn(listen(Signals::watch()?, wish));
     let result = get(request, display, stop).await;
     signals.abort();
     Ok(result)
 }
 
 /// The first Ctrl-C or SIGTERM ends the download in order, the second one at once.
-async fn listen(wish: watch::Sender<bool>) -> io::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+async fn listen(mut signals: Signals, wish: watch::Sender<bool>) {
     loop {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
+        signals.next().await;
         if wish.send_replace(true) {
             std::process::exit(INTERRUPTED.into());
         }
     }
 }
 
-/// Bytes, time, rate, the direct path's estimate and the gain.
+/// Bytes, time, rate, and how many times the direct path's sampled rate that is.
 fn last_line(outcome: &Outcome) -> String {
     let Outcome { target, length, fetched, took, direct_estimate, .. } = outcome;
     let seconds = took.as_secs_f64();
@@ -73,8 +67,8 @@ fn last_line(outcome: &Outcome) -> String {
     if fetched < length {
         line += &format!(", of which {fetched} now and the rest earlier");
     }
-    if let (Some(direct), Some(gain)) = (direct_estimate, outcome.gain()) {
-        line += &format!("; direct path about {direct}, gain {gain:.2}");
+    if let (Some(direct), Some(ratio)) = (direct_estimate, outcome.ratio_to_sampled_direct()) {
+        line += &format!("; {ratio:.2}× the direct path's sampled rate ({direct})");
     }
     line
 }
