@@ -88,13 +88,19 @@ impl Values {
     /// As [`render`](Self::render).
     pub fn render_args(&self, args: &[String], face: Face) -> Result<Vec<String>> {
         let mut out = Vec::with_capacity(args.len());
+        self.splice(args, face, 0, &mut out)?;
+        Ok(out)
+    }
+
+    fn splice(&self, args: &[String], face: Face, depth: u32, out: &mut Vec<String>) -> Result<()> {
         for arg in args {
             match lone(arg).and_then(|name| self.0.get(name)) {
-                Some(Value::List(list)) => out.extend(self.render_args(list, face)?),
-                _ => out.push(self.render(arg, face)?),
+                Some(Value::List(_)) if depth == DEPTH_MAX => return Err(circle(arg)),
+                Some(Value::List(list)) => self.splice(list, face, depth + 1, out)?,
+                _ => out.push(self.expand(arg, face, depth)?),
             }
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Every text within `value`, rendered in place.
@@ -115,7 +121,7 @@ impl Values {
 
     fn expand(&self, text: &str, face: Face, depth: u32) -> Result<String> {
         if depth > DEPTH_MAX {
-            return Err(ExperimentError::value(text, "its placeholders refer in a circle"));
+            return Err(circle(text));
         }
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -146,6 +152,10 @@ impl Values {
             )),
         }
     }
+}
+
+fn circle(text: &str) -> ExperimentError {
+    ExperimentError::value(text, "its placeholders refer in a circle")
 }
 
 fn scalar(value: &toml::Value) -> Option<String> {
@@ -242,5 +252,12 @@ mod tests {
         v.set("a", "{b}");
         v.set("b", "{a}");
         assert!(v.render("{a}", Face::Real).unwrap_err().to_string().contains("circle"));
+        v.set_list("l", vec!["{m}".into()]);
+        v.set_list("m", vec!["x".into(), "{l}".into()]);
+        v.set_list("self", vec!["{self}".into()]);
+        for name in ["{l}", "{self}"] {
+            let error = v.render_args(&[name.into()], Face::Real).unwrap_err().to_string();
+            assert!(error.contains("circle"), "{error}");
+        }
     }
 }
