@@ -8,6 +8,7 @@ use crate::{
     template::Values,
 };
 use std::{
+    collections::BTreeSet,
     net::TcpListener,
     path::Path,
     process::{Command, Stdio},
@@ -215,8 +216,9 @@ fn has_listener(table: &str, port: u16) -> bool {
     })
 }
 
-/// The most that one flow can get in Mbit/s: over the direct path or through
-/// one of the relays, whichever has more; `None` where nothing limits it.
+/// The most that the direct path and those through the relays can carry
+/// together, in Mbit/s: the sum of their slowest links, but no more than any
+/// link that all of them use; `None` where nothing limits it.
 ///
 /// # Errors
 /// When a host is unknown.
@@ -224,13 +226,29 @@ pub fn limit(resolved: &Resolved, limit: &Limit) -> Result<Option<f64>> {
     let interface =
         |name: &str| resolved.interface_named(name).map_err(|e| ExperimentError::value("limit", e));
     let (from, to) = (interface(&limit.from)?, interface(&limit.to)?);
-    let leg = |a, b| resolved.physical_limit(a, b).unwrap_or(Rate::from_bps(u64::MAX));
-    let mut best = leg(from, to);
+    let mut paths = vec![vec![(from, to)]];
     for relay in &limit.via {
         let relay = interface(relay)?;
-        best = best.max(leg(from, relay).min(leg(relay, to)));
+        paths.push(vec![(from, relay), (relay, to)]);
     }
-    Ok((best.as_bps() < u64::MAX).then(|| best.as_mbps()))
+    let unlimited = Rate::from_bps(u64::MAX);
+    let leg = |(a, b): &(usize, usize)| resolved.physical_limit(*a, *b).unwrap_or(unlimited);
+    let path = |legs: &Vec<(usize, usize)>| legs.iter().map(leg).min().unwrap_or(unlimited);
+    let sum: Rate = paths.iter().map(path).sum();
+    let shared = shared_links(resolved, &paths);
+    let shared = shared.into_iter().filter_map(|link| resolved.links[link].config.rate);
+    let most = shared.min().unwrap_or(unlimited).min(sum);
+    Ok((most < unlimited).then(|| most.as_mbps()))
+}
+
+/// The links that every path uses.
+fn shared_links(resolved: &Resolved, paths: &[Vec<(usize, usize)>]) -> BTreeSet<usize> {
+    let links = |legs: &Vec<(usize, usize)>| -> BTreeSet<usize> {
+        let of = legs.iter().filter_map(|(a, b)| resolved.path_links(*a, *b));
+        of.flatten().copied().collect()
+    };
+    let all = paths.iter().map(links);
+    all.reduce(|a, b| a.intersection(&b).copied().collect()).unwrap_or_default()
 }
 
 /// A TCP port that is free now.
@@ -258,6 +276,25 @@ mod tests {
         assert_eq!(table["cross"][0]["rate"].as_str(), Some("3 Mbit/s"));
         assert!(set_at(&mut table, "cross.1.rate", &"3 Mbit/s".into()).is_err());
         assert!(set_at(&mut table, "link.a.rate.x", &"3 Mbit/s".into()).is_err());
+    }
+
+    #[test]
+    fn the_limit_is_the_sum_of_the_paths_but_no_more_than_they_share() {
+        let limit_with = |access: &str| {
+            let text = format!(
+                "[host.c]\n[host.s]\n[host.r]\n[link.access]\nrate='{access}'\n\
+                 [link.direct]\nrate='10 Mbit/s'\n[link.near]\nrate='40 Mbit/s'\n\
+                 [link.far]\nrate='25 Mbit/s'\n\
+                 [[path]]\nfrom='c'\nto='s'\nlinks=['access','direct']\n\
+                 [[path]]\nfrom='c'\nto='r'\nlinks=['access','near']\n\
+                 [[path]]\nfrom='r'\nto='s'\nlinks=['far']\n"
+            );
+            let resolved = Topology::from_toml(&text).unwrap().resolve().unwrap();
+            let named = Limit { from: "s".into(), to: "c".into(), via: vec!["r".into()] };
+            limit(&resolved, &named).unwrap()
+        };
+        assert_eq!(limit_with("100 Mbit/s"), Some(35.0));
+        assert_eq!(limit_with("30 Mbit/s"), Some(30.0));
     }
 
     #[test]
