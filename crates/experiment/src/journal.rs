@@ -1,4 +1,10 @@
 //! The file of finished rounds, from which an interrupted run goes on.
+//!
+//! Lines of text, `CHECK JSON`. `CHECK` is 16 hexadecimal digits: the first 8
+//! bytes of BLAKE3(previous check ‖ JSON). The chain makes an altered, a lost
+//! and an inserted line alike: nothing from there on is believed, the rounds
+//! run again, and the caller is told. It guards against accidents and careless
+//! edits; who may write the file can compute the checks as well.
 
 use crate::{
     error::{ExperimentError, Result},
@@ -23,6 +29,9 @@ pub struct Identity {
     pub programs: String,
 }
 
+/// A line's check; the one before the first is zero.
+type Check = [u8; 8];
+
 /// One line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -39,6 +48,9 @@ pub enum Opened {
     New,
     /// So many rounds were found.
     Resumed(usize),
+    /// So many rounds were found before a line that is torn or was altered: it
+    /// and all after it are dropped, and their rounds run again.
+    Cut(usize),
     /// An unfinished run of something else was put aside, because …
     PutAside(&'static str),
 }
@@ -48,6 +60,7 @@ pub enum Opened {
 pub struct Journal {
     path: PathBuf,
     file: File,
+    check: Check,
     rounds: Vec<RoundRecord>,
 }
 
@@ -61,27 +74,29 @@ impl Journal {
     pub fn open(path: &Path, identity: &Identity, fresh: bool) -> Result<(Self, Opened)> {
         let found = read(path)?;
         let opened = match &found {
-            None => Opened::New,
-            Some(old) if old.finished => Opened::New,
-            Some(_) if fresh => Opened::PutAside("a fresh run was asked for"),
-            Some(old) => match difference(&old.identity, identity) {
-                None => Opened::Resumed(old.rounds.len()),
-                Some(why) => Opened::PutAside(why),
+            Found::Nothing => Opened::New,
+            Found::Strange => Opened::PutAside("the old file is not what this version wrote"),
+            Found::Run(old) if old.finished => Opened::New,
+            Found::Run(_) if fresh => Opened::PutAside("a fresh run was asked for"),
+            Found::Run(old) => match (difference(&old.identity, identity), old.sound) {
+                (Some(why), _) => Opened::PutAside(why),
+                (None, true) => Opened::Resumed(old.rounds.len()),
+                (None, false) => Opened::Cut(old.rounds.len()),
             },
         };
         let journal = match (found, &opened) {
-            (Some(old), Opened::Resumed(_)) => Self::append_to(path, old)?,
-            (found, _) => Self::begin(path, identity, found.is_some())?,
+            (Found::Run(old), Opened::Resumed(_) | Opened::Cut(_)) => Self::append_to(path, old)?,
+            (found, _) => Self::begin(path, identity, !matches!(found, Found::Nothing))?,
         };
         Ok((journal, opened))
     }
 
-    fn append_to(path: &Path, old: Found) -> Result<Self> {
+    fn append_to(path: &Path, old: OldRun) -> Result<Self> {
         let file = OpenOptions::new().append(true).open(path);
         let file = file.map_err(ExperimentError::file("open", path))?;
-        // A line that a crash cut short is lost; the next must not be glued to it.
-        file.set_len(old.whole).map_err(ExperimentError::file("truncate", path))?;
-        Ok(Self { path: path.to_owned(), file, rounds: old.rounds })
+        // What does not fit is lost; the next line must not be glued to it.
+        file.set_len(old.good).map_err(ExperimentError::file("truncate", path))?;
+        Ok(Self { path: path.to_owned(), file, check: old.check, rounds: old.rounds })
     }
 
     fn begin(path: &Path, identity: &Identity, exists: bool) -> Result<Self> {
@@ -94,7 +109,8 @@ impl Journal {
         }
         let file = OpenOptions::new().create_new(true).append(true).open(path);
         let file = file.map_err(ExperimentError::file("create", path))?;
-        let mut journal = Self { path: path.to_owned(), file, rounds: vec![] };
+        let check = Check::default();
+        let mut journal = Self { path: path.to_owned(), file, check, rounds: vec![] };
         journal.write(&Line::Begun(identity.clone()))?;
         Ok(journal)
     }
@@ -123,9 +139,10 @@ impl Journal {
     }
 
     fn write(&mut self, line: &Line) -> Result<()> {
-        let mut text = serde_json::to_string(line)
+        let json = serde_json::to_string(line)
             .map_err(|e| ExperimentError::Other(format!("a round cannot be recorded: {e}")))?;
-        text.push('\n');
+        self.check = chain(self.check, &json);
+        let text = format!("{} {json}\n", digits(self.check));
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
         written.map_err(ExperimentError::file("write", &self.path))
     }
@@ -143,35 +160,79 @@ fn difference(old: &Identity, new: &Identity) -> Option<&'static str> {
     }
 }
 
-/// What a journal holds.
-struct Found {
+fn chain(previous: Check, json: &str) -> Check {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&previous).update(json.as_bytes());
+    let mut check = Check::default();
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
+    check
+}
+
+fn digits(check: Check) -> String {
+    format!("{:016x}", u64::from_be_bytes(check))
+}
+
+/// What is at a journal's path.
+enum Found {
+    /// No file.
+    Nothing,
+    /// A file whose first line is not a journal's.
+    Strange,
+    /// A journal.
+    Run(OldRun),
+}
+
+/// What a journal holds up to the last line that fits.
+struct OldRun {
     identity: Identity,
     rounds: Vec<RoundRecord>,
     finished: bool,
-    /// Bytes up to the end of the last whole line.
-    whole: u64,
+    /// Whether every line fits.
+    sound: bool,
+    /// Bytes up to the end of the last line that fits.
+    good: u64,
+    check: Check,
 }
 
-/// Reads a journal; `None` if there is none or its first line is not one's.
-fn read(path: &Path) -> Result<Option<Found>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(ExperimentError::file("read", path)(e)),
-    };
-    let unreadable =
-        Identity { plan: String::new(), commit: String::new(), programs: String::new() };
-    let mut found = Found { identity: unreadable, rounds: vec![], finished: false, whole: 0 };
-    for line in text.split_inclusive('\n').take_while(|l| l.ends_with('\n')) {
-        match serde_json::from_str(line) {
-            Ok(Line::Begun(identity)) => found.identity = identity,
-            Ok(Line::Round(round)) => found.rounds.push(*round),
-            Ok(Line::Finished) => found.finished = true,
-            Err(_) => break,
-        }
-        found.whole += line.len() as u64;
+/// Reads a journal up to the first line that does not fit.
+fn read(path: &Path) -> Result<Found> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(parse(&bytes).map_or(Found::Strange, Found::Run)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Found::Nothing),
+        Err(e) => Err(ExperimentError::file("read", path)(e)),
     }
-    Ok(Some(found))
+}
+
+fn parse(bytes: &[u8]) -> Option<OldRun> {
+    let mut lines = bytes.split_inclusive(|b| *b == b'\n');
+    let first = lines.next()?;
+    let (check, Line::Begun(identity)) = good_line(first, Check::default())? else { return None };
+    let (rounds, good) = (vec![], first.len() as u64);
+    let mut run = OldRun { identity, rounds, finished: false, sound: true, good, check };
+    for line in lines {
+        match good_line(line, run.check) {
+            Some((check, Line::Round(round))) => {
+                run.rounds.push(*round);
+                run.check = check;
+            }
+            Some((check, Line::Finished)) => (run.finished, run.check) = (true, check),
+            Some((_, Line::Begun(_))) | None => {
+                run.sound = false;
+                break;
+            }
+        }
+        run.good += line.len() as u64;
+    }
+    Some(run)
+}
+
+/// What a complete line says whose check fits.
+fn good_line(line: &[u8], previous: Check) -> Option<(Check, Line)> {
+    let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
+    let (said, json) = text.split_once(' ')?;
+    let check = chain(previous, json);
+    (digits(check) == said).then_some(())?;
+    Some((check, serde_json::from_str(json).ok()?))
 }
 
 #[cfg(test)]
@@ -200,7 +261,7 @@ mod tests {
         fs::write(&path, &text[..text.len() - 3]).unwrap();
 
         let (mut journal, opened) = Journal::open(&path, &identity("c"), false).unwrap();
-        assert_eq!(opened, Opened::Resumed(1));
+        assert_eq!(opened, Opened::Cut(1));
         journal.append(round(3)).unwrap();
         let (journal, opened) = Journal::open(&path, &identity("c"), false).unwrap();
         assert_eq!(opened, Opened::Resumed(2));
@@ -227,11 +288,36 @@ mod tests {
     }
 
     #[test]
+    fn an_altered_a_lost_and_a_moved_line_end_what_is_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rounds.jsonl");
+        let (mut journal, _) = Journal::open(&path, &identity("c"), false).unwrap();
+        (1..=3).for_each(|seed| journal.append(round(seed)).unwrap());
+        journal.finish().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        let altered = text.replace("\"seed\":2", "\"seed\":9");
+        assert_ne!(altered, text);
+        let lost = [lines[0], lines[1], lines[3], lines[4]].concat();
+        let moved = [lines[0], lines[1], lines[3], lines[2], lines[4]].concat();
+        for bad in [altered, lost, moved] {
+            fs::write(&path, bad).unwrap();
+            let (journal, opened) = Journal::open(&path, &identity("c"), false).unwrap();
+            assert_eq!(opened, Opened::Cut(1));
+            assert_eq!(journal.rounds(), [round(1)]);
+            assert_eq!(fs::read_to_string(&path).unwrap(), lines[..2].concat());
+        }
+    }
+
+    #[test]
     fn a_strange_file_is_put_aside() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rounds.jsonl");
-        fs::write(&path, "no json\n").unwrap();
-        let (_, opened) = Journal::open(&path, &identity("c"), false).unwrap();
-        assert!(matches!(opened, Opened::PutAside(_)));
+        for strange in [&b""[..], b"no json\n", b"\xff\xfe", b"{\"finished\":null}\n"] {
+            fs::write(&path, strange).unwrap();
+            let (_, opened) = Journal::open(&path, &identity("c"), false).unwrap();
+            assert!(matches!(opened, Opened::PutAside(_)), "{opened:?}");
+            assert_eq!(fs::read(path.with_extension("jsonl.old")).unwrap(), strange);
+        }
     }
 }

@@ -171,6 +171,11 @@ impl<'a> Runner<'a> {
             Opened::Resumed(n) => {
                 eprintln!("going on after {n} finished round(s) in {}", file.display())
             }
+            Opened::Cut(n) => eprintln!(
+                "going on after {n} finished round(s) in {}: what follows them there is torn or \
+                 was altered, those rounds run again",
+                file.display()
+            ),
             Opened::PutAside(why) => {
                 eprintln!("starting fresh, because {why}; the old rounds are kept beside")
             }
