@@ -66,7 +66,7 @@ impl Drop for Connection {
 /// A `GET` of some bytes of `url`, with the user's `extra` fields (RFC 9110 §14.2).
 fn range_request(url: &HttpUrl, ranges: &[Range<u64>], extra: &HeaderMap) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
-    // A target in origin form always reads as a URI: it came out of one.
+    // `HttpUrl` has tried this: it always reads.
     *request.uri_mut() = url.target().parse().unwrap_or_default();
     let fields = request.headers_mut();
     set(fields, header::HOST, &url.host_field());

@@ -39,7 +39,7 @@ pub(super) struct Whole {
 pub(super) enum Answer {
     /// Ranges can be had.
     Ranged(Resource),
-    /// Ranges are ignored (case 1); the body of this very answer is the object.
+    /// Ranges are ignored; the body of this very answer is the object.
     Whole(Whole),
     /// To be asked elsewhere.
     Redirect(HttpUrl),
@@ -49,8 +49,8 @@ pub(super) enum Answer {
 ///
 /// # Errors
 /// [`PathError`] for everything that is no usable answer: other statuses, a
-/// coding we did not ask for (case 9), lengths that disagree (case 5), a web
-/// page where something else was promised (case 8), a body without an end mark.
+/// coding we did not ask for, lengths that disagree, a web page where something
+/// else was promised, a body without an end mark.
 pub(super) fn read_answer(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
     if head.status.is_redirection() && head.status != StatusCode::NOT_MODIFIED {
         return redirect(head, url);

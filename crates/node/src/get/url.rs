@@ -1,6 +1,9 @@
 //! The URLs that `get` understands.
 
-use fluent_uri::{Uri, UriRef};
+use fluent_uri::{
+    Uri, UriRef,
+    pct_enc::{EStr, encoder::Path},
+};
 use std::fmt;
 use thalweg_net::{Destination, Host};
 use thiserror::Error;
@@ -8,6 +11,10 @@ use thiserror::Error;
 /// The longest file name taken from a URL, in bytes: of the 255 that file systems
 /// allow, the temporary names beside it need 22.
 const MAX_NAME: usize = 200;
+
+/// The longest path and query, in bytes: as hyper's URIs. RFC 9110 §4.1 asks for
+/// 8000 at least, and servers take little more.
+const MAX_TARGET: usize = 65_534;
 
 /// An absolute `http` URL, without its fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +43,11 @@ pub enum UrlError {
     /// No host, or one that is no name and no address.
     #[error("`{0}` names no usable host")]
     Host(String),
+    /// More than an HTTP request can carry here.
+    #[error(
+        "the URL is too long: {0} bytes of path and query; at most {MAX_TARGET} can be asked for"
+    )]
+    TooLong(usize),
     /// The last segment of the path is no file name.
     #[error("`{0}` does not end in a file name; a target must be named")]
     NoName(String),
@@ -79,7 +91,14 @@ impl HttpUrl {
         if port == 0 {
             return Err(UrlError::Host(text()));
         }
-        Ok(Self { destination: Destination { host, port }, uri })
+        let url = Self { destination: Destination { host, port }, uri };
+        let target = url.target();
+        if target.len() > MAX_TARGET {
+            return Err(UrlError::TooLong(target.len()));
+        }
+        // What a request is made of later.
+        let readable = target.parse::<hyper::Uri>().is_ok();
+        if readable { Ok(url) } else { Err(UrlError::Syntax(target)) }
     }
 
     /// The server.
@@ -108,14 +127,15 @@ impl HttpUrl {
         self.destination == other.destination
     }
 
-    fn last_segment(&self) -> &str {
-        self.uri.path().as_str().rsplit('/').next().unwrap_or("")
+    fn last_segment(&self) -> &EStr<Path> {
+        let path = self.uri.path();
+        path.rsplit_once('/').map_or(path, |(_, last)| last)
     }
 
     /// Whether the name promises something else than a web page: it has an
     /// extension, and not one that pages have.
     pub(super) fn promises_no_page(&self) -> bool {
-        let name = self.last_segment().to_ascii_lowercase();
+        let name = self.last_segment().as_str().to_ascii_lowercase();
         let extension = name.rsplit_once('.').map_or("", |(_, e)| e);
         const PAGES: [&str; 11] =
             ["", "html", "htm", "xhtml", "shtml", "php", "asp", "aspx", "jsp", "do", "cgi"];
@@ -132,8 +152,7 @@ impl HttpUrl {
     /// # Errors
     /// [`UrlError::NoName`] if nothing is left.
     pub fn file_name(&self) -> Result<String, UrlError> {
-        let bytes = percent_decode(self.last_segment());
-        let text = String::from_utf8_lossy(&bytes);
+        let text = self.last_segment().decode().to_string_lossy();
         let bad = |c: char| c.is_control() || matches!(c, '/' | '\\' | char::REPLACEMENT_CHARACTER);
         let mut name: String = text.chars().map(|c| if bad(c) { '_' } else { c }).collect();
         if name.starts_with(['.', '-']) {
@@ -147,25 +166,6 @@ impl HttpUrl {
         }
         Ok(name)
     }
-}
-
-fn percent_decode(text: &str) -> Vec<u8> {
-    let mut rest = text.as_bytes();
-    let mut bytes = Vec::with_capacity(rest.len());
-    while let Some((first, tail)) = rest.split_first() {
-        let pair = tail.get(..2).and_then(|p| std::str::from_utf8(p).ok());
-        match pair.and_then(|p| u8::from_str_radix(p, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    bytes
 }
 
 impl fmt::Display for HttpUrl {
@@ -204,6 +204,14 @@ mod tests {
         assert!(matches!(error("http://a:0/b"), UrlError::Host(_)));
         assert!(matches!(error("http://a:99999/b"), UrlError::Host(_)));
         assert_eq!(error("http://u:p@a/b"), UrlError::Credentials);
+    }
+
+    #[test]
+    fn a_url_that_no_request_can_carry_is_refused() {
+        let long = |n: usize| format!("http://a/{}", "b".repeat(n - 1));
+        assert!(HttpUrl::parse(&long(MAX_TARGET)).is_ok());
+        assert_eq!(HttpUrl::parse(&long(MAX_TARGET + 1)), Err(UrlError::TooLong(MAX_TARGET + 1)));
+        assert!(matches!(url("http://b/").join(&long(70_000)), Err(UrlError::TooLong(70_000))));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! An object that comes in one piece (cases 1 and 10).
+//! An object that comes in one piece: the server ignores ranges, or does not say the length.
 
 use super::{
     Candidate, GetError, Halt, PathError, Run, Stop,

@@ -92,7 +92,7 @@ pub(super) fn blake3_of(file: &File, range: Range<u64>) -> std::io::Result<[u8; 
     Ok(hasher.finalize().into())
 }
 
-/// The 64 digits of a hash.
+/// Two lowercase hexadecimal digits for each byte.
 pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

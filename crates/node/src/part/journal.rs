@@ -14,10 +14,11 @@ use super::{
     digest::{parse_hex, to_hex},
 };
 use crate::job::Job;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     ops::Range,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -25,6 +26,12 @@ use std::{
 
 const FORMAT: &str = "thalweg-part";
 const VERSION: u32 = 1;
+/// The most that is read of a journal: over a million records, ten days of one a
+/// second. What lies behind is treated as a torn tail.
+const MAX_SIZE: u64 = 256 << 20;
+/// No link is followed, as whoever planted it chose where it leads; and a pipe
+/// in the journal's place is opened at once, to be refused.
+const NO_TRICKS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK);
 /// The check before the first line.
 const ROOT: [u8; 8] = [0; 8];
 
@@ -80,8 +87,9 @@ impl Journal {
     ) -> Result<Self, PartError> {
         let new = new_name(path);
         // The header may hold a signed URL: for the owner alone.
+        super::place::remove(&new)?;
         let mut options = OpenOptions::new();
-        options.create(true).write(true).truncate(true).mode(0o600);
+        options.create_new(true).write(true).mode(0o600);
         let file = options.open(&new).map_err(PartError::write(&new, 0))?;
         let mut journal = Self { file, path: new.clone(), check: ROOT };
         let header =
@@ -97,8 +105,7 @@ impl Journal {
 
     /// Goes on with the journal that was read as `contents`, which must be whole.
     pub(super) fn append_to(path: &Path, contents: &Contents) -> Result<Self, PartError> {
-        let file =
-            OpenOptions::new().append(true).open(path).map_err(PartError::io("open", path))?;
+        let file = open(path, OpenOptions::new().append(true))?;
         Ok(Self { file, path: path.to_owned(), check: contents.check })
     }
 
@@ -146,13 +153,30 @@ fn chain(previous: [u8; 8], json: &str) -> [u8; 8] {
 /// The good lines of the journal at `path`; `None` if there is none, or not even a good header.
 ///
 /// # Errors
-/// If it exists and cannot be read.
+/// If it exists and cannot be read, or is no regular file.
 pub(super) fn read(path: &Path) -> Result<Option<Contents>, PartError> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(parse(&bytes)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(PartError::io("read", path)(e)),
+    let file = match open(path, OpenOptions::new().read(true)) {
+        Err(PartError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        opened => opened?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_SIZE).read_to_end(&mut bytes).map_err(PartError::io("read", path))?;
+    Ok(parse(&bytes))
+}
+
+fn open(path: &Path, options: &mut OpenOptions) -> Result<File, PartError> {
+    options.custom_flags(NO_TRICKS.bits() as i32);
+    let file = options.open(path).map_err(PartError::io("open", path))?;
+    let kind = file.metadata().map_err(PartError::io("look at", path))?;
+    if !kind.is_file() {
+        return Err(PartError::NotAFile {
+            path: path.to_owned(),
+            what: "a device, pipe or directory",
+        });
     }
+    Ok(file)
 }
 
 fn parse(bytes: &[u8]) -> Option<Contents> {
