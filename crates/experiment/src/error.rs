@@ -56,11 +56,12 @@ pub enum ExperimentError {
     Interrupted,
     /// A result may be committed only from the sources that produced it.
     #[error(
-        "the tree at {commit} is dirty: commit or stash first, then run again \
-         (a committed result must come from committed sources)"
+        "a committed result must come from committed sources, not from `{commit}`: commit or stash \
+         what makes the tree dirty, and run the program in the checkout's own target directory \
+         on a plan of that checkout"
     )]
-    DirtyTree {
-        /// As measured, with its `-dirty`.
+    Uncommitted {
+        /// As found, with its `-dirty` or `-foreign`, or `unknown`.
         commit: String,
     },
     /// Anything else, in full words.

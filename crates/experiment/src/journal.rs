@@ -23,7 +23,7 @@ use std::{
 pub struct Identity {
     /// BLAKE3 of the plan, the topology and the options that change a round.
     pub plan: String,
-    /// The commit, with `-dirty` where the tree is.
+    /// The sources, as [`machine::sources`](crate::machine::sources) says.
     pub commit: String,
     /// BLAKE3 of our programs: a dirty tree may change between two runs.
     pub programs: String,

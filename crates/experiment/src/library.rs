@@ -2,6 +2,7 @@
 
 use crate::{
     error::{ExperimentError, Result},
+    machine,
     plan::Plan,
     report::Verdict,
     run::{self, Finished, Request},
@@ -26,8 +27,16 @@ pub struct Found {
     pub plan: Plan,
     /// Its text.
     pub text: String,
-    /// Files it names are beside it; its checkout is the result's commit.
+    /// Files it names are beside it.
     pub directory: PathBuf,
+}
+
+/// From which sources a run of this plan is: see [`machine::sources`].
+///
+/// A plan equal to one that is built in is of the program's own sources.
+pub fn sources(text: &str, directory: &Path) -> String {
+    let built_in = BUILT_IN.iter().any(|(_, own)| *own == text);
+    machine::sources((!built_in).then_some(directory))
 }
 
 /// The directory `experiments` of the working directory or the nearest one above.

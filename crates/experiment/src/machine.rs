@@ -3,7 +3,7 @@
 use crate::error::{ExperimentError, Result};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs,
+    env, fs,
     path::Path,
     process::{Command, Stdio},
 };
@@ -49,8 +49,26 @@ fn field(file: &str, name: &str) -> Option<String> {
     Some(value.trim().to_owned())
 }
 
-/// What stands for the commit outside a checkout.
+/// What stands for the commit where the sources are not known.
 pub const UNKNOWN_COMMIT: &str = "unknown";
+
+/// From which sources the program that runs was built: the [`commit`] of the
+/// checkout whose `target` directory holds it, [`UNKNOWN_COMMIT`] for a program
+/// anywhere else. `-foreign` is appended where `plan` (the directory of a plan
+/// that is not built in) is not in that checkout: the commit says nothing of it.
+pub fn sources(plan: Option<&Path>) -> String {
+    env::current_exe().map_or_else(|_| UNKNOWN_COMMIT.into(), |own| sources_of(&own, plan))
+}
+
+fn sources_of(program: &Path, plan: Option<&Path>) -> String {
+    let is_target = |d: &&Path| d.file_name().is_some_and(|name| name == "target");
+    let checkout = program.ancestors().find(is_target).and_then(Path::parent);
+    let commit = checkout.map_or_else(|| UNKNOWN_COMMIT.into(), commit);
+    let root = |of: &Path| git(of, &["rev-parse", "--show-toplevel"]);
+    let foreign = |plan: &Path| root(plan) != checkout.and_then(root);
+    let known = commit != UNKNOWN_COMMIT;
+    if known && plan.is_some_and(foreign) { format!("{commit}-foreign") } else { commit }
+}
 
 /// The commit of the checkout that holds `directory`, with `-dirty` where
 /// anything in the tree differs; [`UNKNOWN_COMMIT`] outside a checkout.
@@ -68,13 +86,13 @@ fn git(directory: &Path, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Refuses a commit that is dirty or unknown.
+/// Refuses a commit that is dirty, foreign or unknown.
 ///
 /// # Errors
-/// [`ExperimentError::DirtyTree`].
+/// [`ExperimentError::Uncommitted`].
 pub fn require_clean(commit: &str) -> Result<()> {
-    if commit == UNKNOWN_COMMIT || commit.ends_with("-dirty") {
-        return Err(ExperimentError::DirtyTree { commit: commit.to_owned() });
+    if commit == UNKNOWN_COMMIT || commit.contains('-') {
+        return Err(ExperimentError::Uncommitted { commit: commit.to_owned() });
     }
     Ok(())
 }
@@ -113,5 +131,15 @@ mod tests {
         fs::write(dir.path().join("b"), "").unwrap();
         let dirty = commit(dir.path());
         assert!(dirty.ends_with("-dirty") && require_clean(&dirty).is_err(), "{dirty}");
+
+        fs::remove_file(dir.path().join("b")).unwrap();
+        let (own, elsewhere) = (dir.path().join("target/debug/x"), tempfile::tempdir().unwrap());
+        assert_eq!(sources_of(&own, None), clean);
+        assert_eq!(sources_of(&own, Some(dir.path())), clean);
+        let foreign = sources_of(&own, Some(elsewhere.path()));
+        assert!(foreign == format!("{clean}-foreign") && require_clean(&foreign).is_err());
+        for copied in [dir.path().join("bin/x"), elsewhere.path().join("target/x")] {
+            assert_eq!(sources_of(&copied, Some(dir.path())), UNKNOWN_COMMIT);
+        }
     }
 }

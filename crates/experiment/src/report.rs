@@ -60,7 +60,7 @@ pub struct ArmReport {
 pub struct Report {
     /// The experiment.
     pub name: String,
-    /// The sources, with `-dirty` where they differ from the commit.
+    /// The sources of the program that ran, as [`machine::sources`](crate::machine::sources) says.
     pub commit: String,
     /// Where.
     pub machine: Machine,

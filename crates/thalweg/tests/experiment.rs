@@ -27,8 +27,15 @@ impl Place {
         self.0.path().join(below)
     }
 
+    /// As if the program had been built in this place's checkout.
+    fn built_here(&self) {
+        fs::create_dir(self.path("target")).unwrap();
+        fs::copy(THALWEG, self.path("target/thalweg")).unwrap();
+    }
+
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(THALWEG);
+        let own = self.path("target/thalweg");
+        let mut command = if own.exists() { Command::new(own) } else { Command::new(THALWEG) };
         command.arg("experiment").args(args).current_dir(self.0.path());
         // The plans' shell commands find the place by this.
         command.env("PLACE", self.0.path()).env("TMPDIR", self.path("tmp"));
@@ -281,7 +288,8 @@ fn only_clean_trees_give_a_committed_result_and_documents_follow_it() {
     let plan =
         [HEAD, &arm("a", "ours", &score("2")), &check("c", "of='a'\nop='>='\nbound=1")].concat();
     let place = Place::new(&plan);
-    fs::write(place.path(".gitignore"), "results/\n!experiments/results/\ntmp/\n").unwrap();
+    fs::write(place.path(".gitignore"), "results/\n!experiments/results/\ntmp/\ntarget/\n")
+        .unwrap();
     let readme = "# x\n<!-- experiment: x -->\n<!-- /experiment -->\nend\n";
     fs::write(place.path("README.md"), readme).unwrap();
     git(&place, &["init", "-q"]);
@@ -289,6 +297,9 @@ fn only_clean_trees_give_a_committed_result_and_documents_follow_it() {
     let output = place.run(&["run", "x", "--commit-result"]);
     assert!(output.status.code() == Some(1) && !place.path("experiments/results/x.json").exists());
     git(&place, &["commit", "-qm", "x"]);
+    let output = place.run(&["run", "x", "--commit-result"]);
+    assert_eq!(output.status.code(), Some(1), "the program is of other sources");
+    place.built_here();
     let output = place.run(&["run", "x", "--commit-result"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(place.run(&["table", "x", "--check"]).status.code(), Some(1), "README is stale");

@@ -20,7 +20,7 @@ pub mod stop;
 use crate::{
     error::{ExperimentError, Result},
     journal::{Identity, Journal, Opened},
-    machine,
+    library, machine,
     plan::{Arm, Plan, Scope},
     plot,
     record::{ArmRecord, RoundRecord},
@@ -76,7 +76,7 @@ pub struct Finished {
 /// # Errors
 /// When it cannot be run at all; finished rounds are kept and the next run goes on from them.
 pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Result<Finished> {
-    let commit = machine::commit(directory);
+    let commit = library::sources(text, directory);
     if request.for_commit {
         machine::require_clean(&commit)?;
     }

@@ -164,7 +164,7 @@ fn result_file(found: &Found) -> PathBuf {
 /// Writes a result and its pictures to where they are committed.
 fn keep(found: &Found, finished: &Finished) -> anyhow::Result<()> {
     // The tree may have changed during the run.
-    machine::require_clean(&machine::commit(&found.directory))?;
+    machine::require_clean(&library::sources(&found.text, &found.directory))?;
     anyhow::ensure!(finished.report.valid, "an invalid result is not committed");
     let file = result_file(found);
     let directory = file.parent().unwrap_or(Path::new("."));
