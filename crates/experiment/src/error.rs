@@ -31,7 +31,7 @@ pub enum ExperimentError {
         why: String,
     },
     /// A file.
-    #[error("cannot {verb} {}: {source}", .path.display())]
+    #[error("cannot {verb} {}", .path.display())]
     File {
         /// What was tried: `read`, `write` …
         verb: &'static str,

@@ -2,6 +2,7 @@
 
 use crate::{
     error::{ExperimentError, Result},
+    evaluate::CheckResult,
     machine,
     plan::Plan,
     report::Verdict,
@@ -110,7 +111,19 @@ pub fn find(name: &str) -> Result<Found> {
     }
 }
 
-/// Runs a plan given as text and prints its result: one JSON object, or tables.
+/// Runs a plan and prints its result: the report on standard output, as one JSON
+/// object or as tables, and what is to be said of it on standard error.
+///
+/// # Errors
+/// When it cannot be run; finished rounds are kept and the next run goes on from them.
+pub fn run_printed(found: &Found, request: &Request, json: bool) -> Result<Finished> {
+    let finished = run::run(&found.plan, &found.text, &found.directory, request)?;
+    println!("{}", printed(&found.plan, &finished, json)?);
+    explain(&finished);
+    Ok(finished)
+}
+
+/// Runs a plan given as text and prints its result, as [`run_printed`] does.
 /// Returns the exit code: 0 holds, 1 invalid, 2 short.
 ///
 /// Finished rounds are kept in a temporary directory: such a run is not resumed.
@@ -118,23 +131,19 @@ pub fn find(name: &str) -> Result<Found> {
 /// # Errors
 /// When it cannot be run.
 pub fn run_embedded(text: &str, quick: bool, json: bool) -> Result<u8> {
-    let plan = Plan::parse(text, "built in")?;
-    let directory = env::current_dir().map_err(ExperimentError::file("find", "."))?;
+    let found = built_in("built in", text)?;
     let kept = tempfile::tempdir().map_err(ExperimentError::file("create", env::temp_dir()))?;
     let options = Options { quick, ..Options::default() };
     let results = kept.path().to_owned();
     let request = Request { options, results, ..Request::default() };
-    let finished = run::run(&plan, text, &directory, &request)?;
-    println!("{}", printed(&plan, &finished, json)?);
-    explain(&finished);
-    Ok(finished.verdict.code())
+    Ok(run_printed(&found, &request, json)?.verdict.code())
 }
 
 /// What goes to standard output.
 ///
 /// # Errors
 /// When the report is no JSON, which would be a defect.
-pub fn printed(plan: &Plan, finished: &Finished, json: bool) -> Result<String> {
+fn printed(plan: &Plan, finished: &Finished, json: bool) -> Result<String> {
     if json {
         let text = serde_json::to_string_pretty(&finished.report);
         return text.map_err(|e| ExperimentError::Other(format!("the report: {e}")));
@@ -143,7 +152,7 @@ pub fn printed(plan: &Plan, finished: &Finished, json: bool) -> Result<String> {
 }
 
 /// What goes to standard error at the end: why a run does not count or falls short.
-pub fn explain(finished: &Finished) {
+fn explain(finished: &Finished) {
     for fault in &finished.faults {
         eprintln!("invalid: {fault}");
     }
@@ -151,12 +160,48 @@ pub fn explain(finished: &Finished) {
     for check in open {
         eprintln!("not evaluated: {}", check.name);
     }
-    eprintln!(
-        "{}",
-        match finished.verdict {
-            Verdict::Holds => "valid, and every check that was evaluated holds",
-            Verdict::Invalid => "invalid: the numbers do not count",
-            Verdict::Short => "valid, but not every check holds",
+    eprintln!("{}", conclusion(&finished.report.checks, finished.verdict));
+}
+
+fn conclusion(checks: &[CheckResult], verdict: Verdict) -> &'static str {
+    let judged = checks.iter().any(|c| c.pass.is_some());
+    match verdict {
+        Verdict::Invalid => "invalid: the numbers do not count",
+        Verdict::Short if judged => "valid, but not every check holds",
+        Verdict::Holds if judged => "valid, and every check that was evaluated holds",
+        _ => "valid, but no check was evaluated: this only shows that it runs",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_of_the_checkout_is_built_in_and_is_sound() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let mut files = plan_files(&directory);
+        files.sort();
+        let names: Vec<_> = files.iter().filter_map(|f| f.file_stem()?.to_str()).collect();
+        assert_eq!(names, BUILT_IN.map(|(name, _)| name));
+        for (name, text) in BUILT_IN {
+            assert_eq!(Plan::parse(text, name).unwrap().name, name);
         }
-    );
+    }
+
+    #[test]
+    fn a_run_without_a_judged_check_is_not_said_to_hold() {
+        let check = |pass| CheckResult {
+            name: "c".into(),
+            value: None,
+            op: ">=".into(),
+            bound: 1.0,
+            pass,
+            paper: None,
+        };
+        let said = conclusion(&[check(None)], Verdict::Holds);
+        assert!(said.contains("no check was evaluated: this only shows that it runs"));
+        let said = conclusion(&[check(None), check(Some(true))], Verdict::Holds);
+        assert!(said.contains("every check that was evaluated holds"));
+    }
 }

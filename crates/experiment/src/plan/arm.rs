@@ -152,9 +152,9 @@ pub struct Arm {
     pub labels: BTreeMap<String, LabelSource>,
     /// Hosts whose sockets are sampled while it runs; absent: its own and the services'.
     pub sample: Option<Vec<String>>,
-    /// Lateness and CPU pressure are what it measures: they do not decide validity here.
+    /// Lateness is what it measures: it does not decide validity here.
     #[serde(default)]
-    pub measures_conditions: bool,
+    pub measures_lateness: bool,
     /// What happens while it runs.
     #[serde(default)]
     pub fault: Vec<Fault>,
