@@ -43,7 +43,7 @@ pub enum LabError {
     #[error("no lab `{0}` is running; `thalweg lab list` shows those that are")]
     NotRunning(String),
     /// Which of them?
-    #[error("several labs are running ({}); choose one with --lab", .0.join(", "))]
+    #[error("several labs are running ({}); name one of them", .0.join(", "))]
     Several(Vec<String>),
     /// The directory of sockets.
     #[error("cannot use {path}: {why}", path = .0.display(), why = .1)]
@@ -236,9 +236,15 @@ pub enum Started {
 pub struct Capture(UnixStream);
 
 impl Capture {
-    /// Waits until the lab ends the capture by itself: the lab ended, or the file took no more.
-    pub fn wait(&self) {
-        let _ended = protocol::receive::<Reply>(&self.0, protocol::MAX_REPLY);
+    /// Waits until the lab ends the capture by itself.
+    ///
+    /// # Errors
+    /// Why it did: the lab ended, or the file took no more.
+    pub fn wait(&self) -> Result<(), LabError> {
+        match protocol::receive::<Reply>(&self.0, protocol::MAX_REPLY)?.0 {
+            Reply::Error(why) => Err(LabError::Lab(why)),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -16,6 +16,25 @@ pub const LAB_VARIABLE: &str = "THALWEG_LAB";
 /// The variable that names the lab's program, where it is not beside the caller's.
 pub const PROGRAM_VARIABLE: &str = "THALWEG_LAB_PROGRAM";
 
+/// Ending of the socket of a lab that `thalweg lab up` started, for whoever comes.
+const SHARED: &str = "sock";
+/// Ending of the socket of a lab that belongs to one program: it must be named to be used.
+const PRIVATE: &str = "private";
+
+/// Where the lab of this name is to be asked; without a name, a place for a private one.
+///
+/// # Errors
+/// When the directory of sockets cannot be used.
+pub fn socket(name: Option<&str>) -> Result<PathBuf, LabError> {
+    let own = format!("lab-{}.{PRIVATE}", std::process::id());
+    Ok(runtime_dir()?.join(name.map_or(own, |name| format!("{name}.{SHARED}"))))
+}
+
+/// Whether the lab belongs to one program.
+pub fn is_private(socket: &Path) -> bool {
+    socket.extension().is_some_and(|e| e == PRIVATE)
+}
+
 /// The directory of this user's lab sockets; made, for the owner alone, if absent.
 ///
 /// # Errors
@@ -69,7 +88,7 @@ pub fn running() -> Result<Vec<PathBuf>, LabError> {
     let mut sockets: Vec<_> = entries
         .flatten()
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
+        .filter(|path| path.extension().is_some_and(|e| e == SHARED || e == PRIVATE))
         .filter(|path| answers_or_removed(path))
         .collect();
     sockets.sort();
@@ -87,28 +106,33 @@ pub fn answers_or_removed(path: &Path) -> bool {
     }
 }
 
-/// The lab that is meant: by name or socket path, else by [`LAB_VARIABLE`], else the only one.
+/// The lab that is meant: by name or socket path, else by [`LAB_VARIABLE`], else the only one
+/// that `thalweg lab up` started.
 ///
 /// # Errors
 /// When there is none, or several and none was named.
 pub fn find(named: Option<&str>) -> Result<PathBuf, LabError> {
-    if let Some(name) = named {
-        let path = if name.contains('/') {
-            PathBuf::from(name)
-        } else {
-            runtime_dir()?.join(format!("{name}.sock"))
-        };
-        return if path.exists() { Ok(path) } else { Err(LabError::NotRunning(name.to_owned())) };
+    let variable = env::var(LAB_VARIABLE).ok();
+    if let Some(name) = named.or(variable.as_deref()) {
+        return by_name(name);
     }
-    if let Some(path) = env::var_os(LAB_VARIABLE) {
-        return Ok(path.into());
-    }
-    let mut all = running()?;
+    let mut all: Vec<_> = running()?.into_iter().filter(|socket| !is_private(socket)).collect();
     match all.len() {
         1 => Ok(all.remove(0)),
         0 => Err(LabError::NoneRunning),
         _ => Err(LabError::Several(all.iter().map(|p| name_of(p)).collect())),
     }
+}
+
+fn by_name(name: &str) -> Result<PathBuf, LabError> {
+    let candidates = if name.contains('/') {
+        vec![PathBuf::from(name)]
+    } else {
+        let dir = runtime_dir()?;
+        [SHARED, PRIVATE].map(|ending| dir.join(format!("{name}.{ending}"))).into()
+    };
+    let running = candidates.into_iter().find(|path| answers_or_removed(path));
+    running.ok_or_else(|| LabError::NotRunning(name.to_owned()))
 }
 
 /// A lab's name: its socket's without the ending.

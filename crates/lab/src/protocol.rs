@@ -7,7 +7,7 @@
 use crate::{stats::Stats, topology::LinkChange};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
@@ -127,11 +127,25 @@ pub fn receive<T: DeserializeOwned>(
     Ok((serde_json::from_slice(&line)?, fds))
 }
 
+/// How many of the bytes that wait belong to this line: the next is for the next call.
+fn end_of_line(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<usize> {
+    let waiting = loop {
+        match recv(stream, &mut *buffer, RecvFlags::PEEK) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => break done?.0,
+        }
+    };
+    let newline = buffer[..waiting].iter().position(|byte| *byte == b'\n');
+    Ok(newline.map_or(waiting, |at| at + 1))
+}
+
 fn receive_some(
     stream: &UnixStream,
     buffer: &mut [u8],
     fds: &mut Vec<OwnedFd>,
 ) -> io::Result<usize> {
+    let end = end_of_line(stream, buffer)?;
+    let buffer = &mut buffer[..end];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let message = loop {

@@ -224,7 +224,32 @@ fn one_name_stands_for_one_lab_and_down_waits_for_its_end() {
     assert!(words.contains(&format!("thalweg lab down {name}")), "{words}");
     assert!(output(Command::new(PROGRAM).args(["down", &name])).status.success());
     assert!(processes_with(&format!("serve\0--name\0{name}")).is_empty());
-    assert!(!output(Command::new(PROGRAM).args(["down", &name])).status.success());
+    let again = output(Command::new(PROGRAM).args(["down", &name]));
+    let words = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(words.contains(&format!("no lab `{name}` is running")), "{words}");
+}
+
+#[test]
+fn a_programs_own_lab_is_nobody_elses_unless_named() {
+    let Some(lab) = lab(PAIR) else { return };
+    let name = lab.socket().file_stem().unwrap().to_string_lossy().into_owned();
+    let mut exec = Command::new(PROGRAM);
+    exec.env_remove("THALWEG_LAB").args(["exec", "--lab", &name, "a", "--", "hostname"]);
+    assert_eq!(text(&mut exec), "a");
+    let listed = text(Command::new(PROGRAM).args(["list", "--json"]));
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    assert_eq!(listed["labs"][&name]["private"], true, "{listed}");
+}
+
+#[test]
+fn a_capture_that_cannot_be_written_says_so() {
+    let Some(lab) = lab(PAIR) else { return };
+    let mut pcap = Command::new(PROGRAM);
+    pcap.arg("pcap").arg("--lab").arg(lab.socket()).args(["core", "-o", "/dev/full"]);
+    let out = output(&mut pcap);
+    let words = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(1), "{words}");
+    assert!(words.contains("No space left"), "{words}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Arguments of `thalweg lab down`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The lab's name; may be left out if only one runs
+    /// The lab's name; may be left out if `lab up` started only one
     name: Option<String>,
 }
 

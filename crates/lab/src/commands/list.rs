@@ -16,12 +16,17 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let labs: Vec<_> = discover::running()?
         .into_iter()
-        .filter_map(|socket| Some((discover::name_of(&socket), client::describe(&socket).ok()?)))
+        .filter_map(|socket| Some((socket.clone(), client::describe(&socket).ok()?)))
         .collect();
     if args.json {
         let labs: serde_json::Map<_, _> = labs
             .into_iter()
-            .map(|(name, lab)| (name, serde_json::json!({"hosts": lab.hosts, "links": lab.links})))
+            .map(|(socket, lab)| {
+                let private = discover::is_private(&socket);
+                let (hosts, links) = (lab.hosts, lab.links);
+                let lab = serde_json::json!({"private": private, "hosts": hosts, "links": links});
+                (discover::name_of(&socket), lab)
+            })
             .collect();
         println!("{}", serde_json::json!({"labs": labs}));
         return Ok(ExitCode::SUCCESS);
@@ -29,8 +34,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if labs.is_empty() {
         eprintln!("no lab is running; start one with `thalweg lab up TOPO.toml`");
     }
-    for (name, lab) in labs {
-        println!("{name}");
+    for (socket, lab) in labs {
+        let owner = if discover::is_private(&socket) { "  (belongs to a program)" } else { "" };
+        println!("{}{owner}", discover::name_of(&socket));
         for (host, addresses) in &lab.hosts {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             println!("  host {host:<16} {}", addresses.join(" "));

@@ -31,7 +31,7 @@ fn read_topology(path: &Path) -> Result<String> {
 /// Which lab is meant.
 #[derive(clap::Args)]
 pub struct Which {
-    /// The lab's name or socket; else $THALWEG_LAB, else the only one running
+    /// The lab's name or socket; else $THALWEG_LAB, else the only one that `lab up` started
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
 }

@@ -26,14 +26,18 @@ pub struct Args {
 /// Waits for Ctrl-C or a request to end, or for the end of the lab or of the reader.
 fn until_interrupted(capture: thalweg_lab::client::Capture) -> Result<()> {
     let signals = Signals::block(&[libc::SIGINT, libc::SIGTERM])?;
+    let (ended, why) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
-        capture.wait();
+        let _received = ended.send(capture.wait());
         if let Some(own) = rustix::process::Pid::from_raw(std::process::id().cast_signed()) {
             sys::kill(own, libc::SIGTERM);
         }
     });
     signals.next()?;
-    Ok(())
+    match why.try_recv() {
+        Ok(Err(error)) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Captures until interrupted, or until the lab or the reader is gone.

@@ -48,13 +48,24 @@ fn print(stats: &Stats) {
         println!("processor pressure  {percent:.1} %");
     }
     println!(
-        "{:<20} {:>12} {:>14} {:>11} {:>9} {:>9} {:>9} {:>11}",
-        "link", "packets", "bytes", "queue drops", "lost", "held back", "down", "max queue B"
+        "{:<20} {:>13} {:>5} {:>12} {:>14} {:>11} {:>9} {:>9} {:>9} {:>11}",
+        "link",
+        "rate",
+        "state",
+        "packets",
+        "bytes",
+        "queue drops",
+        "lost",
+        "held back",
+        "down",
+        "max queue B"
     );
     for link in &stats.links {
         println!(
-            "{:<20} {:>12} {:>14} {:>11} {:>9} {:>9} {:>9} {:>11}",
+            "{:<20} {:>13} {:>5} {:>12} {:>14} {:>11} {:>9} {:>9} {:>9} {:>11}",
             link.name,
+            link.rate.map_or("no limit".to_owned(), |rate| rate.to_string()),
+            if link.up { "up" } else { "down" },
             link.packets,
             link.bytes,
             link.queue_drops,

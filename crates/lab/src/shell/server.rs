@@ -162,7 +162,7 @@ impl Lab {
             let _hung_up = protocol::receive::<Request>(&client, protocol::MAX_REQUEST);
             drop(stop);
         });
-        pcap::write(File::from(file), &records, &stopped)?;
+        pcap::write(File::from(file), &records, &stopped).context("the capture was cut short")?;
         Ok(())
     }
 }

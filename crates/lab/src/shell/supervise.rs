@@ -53,13 +53,14 @@ impl Order {
     pub fn new(text: &str, name: Option<&str>) -> Result<Self> {
         let began = Instant::now();
         let resolved = Topology::from_toml(text)?.resolve()?;
-        let name = name.map_or_else(|| format!("lab-{}", std::process::id()), str::to_owned);
-        anyhow::ensure!(!name.is_empty() && !name.contains('/'), "`{name}` cannot name a lab");
-        let socket = discover::runtime_dir()?.join(format!("{name}.sock"));
+        let fit = |name: &str| !name.is_empty() && !name.contains('/');
+        let named = name.unwrap_or("lab");
+        anyhow::ensure!(fit(named), "`{named}` cannot name a lab");
+        let socket = discover::socket(name)?;
         let lock = discover::lock()?;
         anyhow::ensure!(
             !discover::answers_or_removed(&socket),
-            "a lab named `{name}` is running; end it with `thalweg lab down {name}`"
+            "a lab named `{named}` is running; end it with `thalweg lab down {named}`"
         );
         Ok(Self { topology: text.to_owned(), resolved, socket, began, lock })
     }

@@ -2,7 +2,7 @@
 
 use super::{Loss, Probability, Queue, Reorder, TopologyError, text};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 use thalweg_units::{ParseError, Rate, parse_duration};
 
 /// A change of a link at run time; absent parts stay as they are.
@@ -59,8 +59,13 @@ impl LinkChange {
     /// No word at all, an unknown key (with the nearest one), a value that is none.
     pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<Self, TopologyError> {
         let mut change = Self::default();
-        for word in words {
-            change.read(word.as_ref())?;
+        let mut seen = BTreeSet::new();
+        for word in words.iter().map(AsRef::as_ref) {
+            change.read(word)?;
+            let key = word.split_once('=').map_or("up or down", |(key, _)| key);
+            if !seen.insert(key) {
+                return Err(TopologyError::conflict("change", "the same is said twice"));
+            }
         }
         if words.is_empty() {
             let why = "say what changes: rate=20Mbit/s, delay=10ms, loss=1%, queue=100kB, up, down";
@@ -142,6 +147,12 @@ mod tests {
         assert_eq!(change.reorder.unwrap().by, Duration::from_millis(5));
         let json = serde_json::to_string(&change).unwrap();
         assert_eq!(serde_json::from_str::<LinkChange>(&json).unwrap(), change);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        assert!(LinkChange::parse(&["up", "down"]).is_err());
+        assert!(LinkChange::parse(&["rate=1Mbit/s", "rate=2Mbit/s"]).is_err());
     }
 
     #[test]
