@@ -23,6 +23,7 @@ Metrics, each for MODEL `random` and `gilbert`:
   MODEL_loss_expected               the chain's stationary share of losses
   MODEL_loss_sigmas                 |loss - expected| in standard errors of so many packets,
                                     the correlation within bursts counted
+  MODEL_lost_elsewhere              losses that the link's own record does not have: must be 0
   MODEL_bursts                      runs of consecutive losses
   MODEL_mean_burst                  packets lost per run
   MODEL_mean_burst_expected         1 / (step from bad to good)
@@ -107,6 +108,9 @@ fn sample(
     add("loss", "1", loss);
     add("loss_expected", "1", model.mean());
     add("loss_sigmas", "1", (loss - model.mean()).abs() / model.standard_error(n));
+    // The link's record also has the few lost packets of the tools' control connection.
+    let recorded = scene.lab.stats(false)?.link(name).map_or(0, |l| l.random_losses) as f64;
+    add("lost_elsewhere", "packets", (number(&report, "/lost")? - recorded).max(0.0));
     add("bursts", "1", bursts);
     add("mean_burst", "packets", burst);
     add("mean_burst_expected", "packets", model.mean_burst());

@@ -24,16 +24,16 @@ all its packets came in order, and no other has an error:
   error_median, _p95, _max of the complete ones
   *_without_first          the same without the first packet, as pathload reckons:
                            8L(n-2)/(t_n - t_2); to tell a late first packet from a wrong rate
-  sent_rate_min            the slowest train at its source, Mbit/s; below the link's rate it is
-                           the sender that was late
-  queue_max_bytes          the bottleneck's longest queue; a full train's but one or two, if the
-                           sender was not interrupted in every train
+  sent_rate_min            the slowest complete train by the source's own stamps, Mbit/s; near the
+                           link's rate or below, the sender was held up and tore the train
 Metrics of trains at half the rate:
   gap_error_p50, _p99      |gap between neighbours received - gap sent|, us
 Of both:
   host_drops               packets that the receiving socket dropped
 Sender and receiver run at real-time priority below the emulator's where that is allowed, so
-that what else the machine does neither tears a train nor fills the receiver's buffer.";
+that what else the machine does neither tears a train nor fills the receiver's buffer. What is
+left is the emulator's own: a first packet some 100 us late after an idle processor, and when the
+machine is busy a pause of milliseconds now and then, which lateness_max shows.";
 
 /// Arguments of `probe train`.
 #[derive(Debug, clap::Args)]
@@ -84,8 +84,6 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let without_first = errors(&burst, "rate_without_first", rate);
     add_errors(&mut metrics, "_without_first", without_first, trains);
     add_rest(&mut metrics, &burst, &paced)?;
-    let queue = scene.lab.stats(false)?.link("there").map_or(0, |l| l.queue_max_bytes);
-    metrics.add("queue_max_bytes", "B", queue as f64);
     scene.add_truth(&mut metrics)?;
     Ok(metrics)
 }
