@@ -9,6 +9,7 @@ use std::{
     time::Instant,
 };
 use thalweg_experiment::{
+    ExperimentError,
     library::{self, Found},
     machine,
     plan::Plan,
@@ -33,7 +34,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Run an experiment; exit code 0: valid and all checks hold, 1: invalid, 2: valid but short
+    /// Run an experiment; exit code 0: valid and all checks hold, 1: invalid, 2: valid but short,
+    /// 130: interrupted
     Run(RunArgs),
     /// Put an experiment's committed result into README.md and docs/*.md, between its markers
     Table {
@@ -86,8 +88,22 @@ struct RunArgs {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::List { json } => list(json),
-        Command::Run(args) => run_one(&args),
+        Command::Run(args) => run_one(&args).or_else(interrupted),
         Command::Table { name, check } => update_documents(&name, check),
+    }
+}
+
+/// What a shell reports of a program that Ctrl-C ended: 128 + SIGINT.
+const INTERRUPTED: u8 = 130;
+
+/// A wish to stop is no verdict: the exit code tells it from an invalid run.
+fn interrupted(error: anyhow::Error) -> anyhow::Result<ExitCode> {
+    match error.downcast_ref() {
+        Some(ExperimentError::Interrupted) => {
+            eprintln!("thalweg: {error:#}");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        _ => Err(error),
     }
 }
 
@@ -145,9 +161,7 @@ fn run_one(args: &RunArgs) -> anyhow::Result<ExitCode> {
         fresh: args.fresh,
         for_commit: args.commit_result,
     };
-    let finished = run::run(&found.plan, &found.text, &found.directory, &request)?;
-    println!("{}", library::printed(&found.plan, &finished, args.json)?);
-    library::explain(&finished);
+    let finished = library::run_printed(&found, &request, args.json)?;
     eprintln!("took {}", run::minutes(begun));
     finished.plots.iter().for_each(|plot| eprintln!("plot: {}", plot.display()));
     if args.commit_result {
