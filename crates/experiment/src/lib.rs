@@ -4,7 +4,9 @@
 //! round by round, all arms in turn, under conditions that it measures itself,
 //! and keeps each finished round in a [`journal`]. [`report`] makes the one
 //! JSON object of it, [`validity`] and [`evaluate`] judge it, [`table`] and
-//! [`plot`] show it. Only [`run`] touches the machine; the rest is plain data.
+//! [`plot`] show it. Only [`run`] starts programs that are measured; [`library`] reads
+//! plans, [`machine`] looks at the machine and the checkout, and [`journal`], [`table`]
+//! and [`plot`] read or write the files of results. The rest is plain data.
 //!
 //! docs/experiments.md is the reference of plans and results.
 

@@ -272,8 +272,7 @@ mod tests {
 
     fn round(rtt: &str, values: [f64; 2]) -> RoundRecord {
         let arm = |(name, value): (&str, f64)| {
-            let mut arm = ArmRecord::skipped(name, vec![], String::new());
-            arm.outcome = Outcome::Done;
+            let mut arm = ArmRecord::new(name, vec![], Outcome::Done);
             arm.metrics.insert("v".into(), Sample { unit: "Mbit/s".into(), value });
             arm.series.insert("s".into(), vec![[0.0, value], [1.0, value * 2.0]]);
             arm

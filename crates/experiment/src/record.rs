@@ -84,13 +84,13 @@ pub struct ArmRecord {
 }
 
 impl ArmRecord {
-    /// A record of an arm that was not run.
-    pub fn skipped(name: &str, command: Vec<String>, reason: String) -> Self {
+    /// A record without measurements of an arm that came to this.
+    pub fn new(name: &str, command: Vec<String>, outcome: Outcome) -> Self {
         Self {
             name: name.to_owned(),
             command,
             version: None,
-            outcome: Outcome::Skipped(reason),
+            outcome,
             metrics: BTreeMap::new(),
             labels: BTreeMap::new(),
             series: BTreeMap::new(),

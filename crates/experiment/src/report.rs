@@ -94,8 +94,8 @@ impl Verdict {
     }
 }
 
-/// Builds the report. `partial` runs (quick, or some arms only) leave unjudged
-/// the checks that the plan says quick cannot judge, and those without values.
+/// Builds the report. A `quick` run leaves unjudged the checks that the plan says
+/// it cannot judge; in every run those without values are.
 pub fn build(
     plan: &Plan,
     arms: &[&Arm],
@@ -240,7 +240,7 @@ mod tests {
             [[arm]]\nname='a'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n\
             [[check]]\nname='k'\nmetric='v'\nof='a'\nop='>='\nbound=1\n";
         let plan = Plan::parse(text, "x").unwrap();
-        let mut arm = ArmRecord::skipped("a", vec![], String::new());
+        let mut arm = ArmRecord::new("a", vec![], Outcome::Done);
         arm.metrics.insert("v".into(), Sample { unit: "Mbit/s".into(), value });
         arm.outcome = outcome;
         let (cell, cases) = (String::new(), BTreeMap::new());

@@ -87,8 +87,7 @@ mod tests {
     }
 
     fn round(change: impl Fn(&mut ArmRecord)) -> RoundRecord {
-        let mut arm = ArmRecord::skipped("a", vec![], String::new());
-        arm.outcome = Outcome::Done;
+        let mut arm = ArmRecord::new("a", vec![], Outcome::Done);
         arm.sockets.congestion_control.insert("cubic".into());
         arm.sockets.seen = 1;
         (arm.lateness_p99_us, arm.cpu_pressure) = (Some(2000), Some(0.5));

@@ -83,6 +83,25 @@ pub struct Trigger {
     pub watch: Option<String>,
 }
 
+/// The signal of a fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultSignal {
+    /// SIGKILL.
+    #[default]
+    Kill,
+    /// SIGTERM.
+    Term,
+    /// SIGSTOP.
+    Stop,
+    /// SIGCONT.
+    Cont,
+    /// SIGINT.
+    Int,
+    /// SIGHUP.
+    Hup,
+}
+
 /// Something that happens while an arm runs.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,8 +110,9 @@ pub struct Fault {
     pub when: Trigger,
     /// A service's instances to kill (`relay@relay1`; a pattern may match several).
     pub kill: Option<String>,
-    /// With this signal: `kill` (default), `term`, `stop`, `cont`, `int`, `hup`.
-    pub signal: Option<String>,
+    /// With this signal.
+    #[serde(default)]
+    pub signal: FaultSignal,
     /// A link to change, and how: the keys of a link in docs/lab.md.
     pub link: Option<String>,
     /// The change of that link.

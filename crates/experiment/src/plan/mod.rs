@@ -8,7 +8,7 @@ mod check;
 mod matrix;
 mod validate;
 
-pub use arm::{Arm, Fault, LabelSource, MetricSource, Output, Role, Trigger};
+pub use arm::{Arm, Fault, FaultSignal, LabelSource, MetricSource, Output, Role, Trigger};
 pub use check::{Aggregate, Check, Choice, Chosen, Condition, Op, Plot, PlotKind, Selector};
 pub(crate) use matrix::generator;
 pub use matrix::{Axis, AxisBy, Case, Draw, Headline, Matrix, Seeds};
@@ -44,7 +44,7 @@ pub enum Scope {
 #[serde(deny_unknown_fields)]
 pub struct Validity {
     /// Largest 99th percentile of packets' lateness in the lab; absent: not judged.
-    #[serde(default, with = "optional_duration")]
+    #[serde(default, with = "thalweg_units::serde_duration::option")]
     pub lateness_p99: Option<Duration>,
     /// Largest share of an arm's time in which some task waited for a CPU, 0..=1.
     #[serde(default, with = "optional_share")]
@@ -309,17 +309,6 @@ fn one() -> u32 {
 
 fn twenty_minutes() -> Duration {
     Duration::from_secs(20 * 60)
-}
-
-/// An optional duration with its unit.
-mod optional_duration {
-    use serde::{Deserialize, Deserializer, de};
-    use std::time::Duration;
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
-        let text = Option::<String>::deserialize(d)?;
-        text.map(|t| thalweg_units::parse_duration(&t).map_err(de::Error::custom)).transpose()
-    }
 }
 
 /// An optional share, as a percentage with its sign.

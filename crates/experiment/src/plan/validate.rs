@@ -11,10 +11,11 @@ use std::{collections::BTreeSet, time::Duration};
 /// A quick run's longest estimate.
 const QUICK_MAX: Duration = Duration::from_secs(60);
 
-type Fault = Result<(), String>;
+/// Nothing, or a fault of sense in words.
+type Checked = Result<(), String>;
 
 /// Every fault of sense; the first found is told.
-pub(super) fn plan(plan: &Plan) -> Fault {
+pub(super) fn plan(plan: &Plan) -> Checked {
     names(plan)?;
     places(plan)?;
     placeholders_known(plan)?;
@@ -26,7 +27,7 @@ pub(super) fn plan(plan: &Plan) -> Fault {
     estimates(plan)
 }
 
-fn names(plan: &Plan) -> Fault {
+fn names(plan: &Plan) -> Checked {
     unique("arm", plan.arm.iter().map(|a| a.name.as_str()))?;
     unique("check", plan.check.iter().map(|c| c.name.as_str()))?;
     unique("service", plan.service.iter().map(|s| s.name.as_str()))?;
@@ -35,7 +36,7 @@ fn names(plan: &Plan) -> Fault {
     if plan.arm.is_empty() { Err("it has no arm".into()) } else { Ok(()) }
 }
 
-fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Fault {
+fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Checked {
     let mut seen = BTreeSet::new();
     for name in names {
         // `{}` is for placeholders, `|` for tables, `*` for patterns.
@@ -50,7 +51,7 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Fault {
 }
 
 /// Lab plans need a topology and hosts, host plans neither.
-fn places(plan: &Plan) -> Fault {
+fn places(plan: &Plan) -> Checked {
     let lab = plan.kind == Kind::Lab;
     if lab != plan.topology.is_some() {
         return Err("`topology` belongs to kind = \"lab\", and is needed there".into());
@@ -64,7 +65,7 @@ fn places(plan: &Plan) -> Fault {
     }
 }
 
-fn placeholders_known(plan: &Plan) -> Fault {
+fn placeholders_known(plan: &Plan) -> Checked {
     let known = known_names(plan);
     let check = |at: &str, text: &str, own: &[&str]| {
         let strange = |n: &&str| {
@@ -114,7 +115,7 @@ fn known_names(plan: &Plan) -> BTreeSet<String> {
     known
 }
 
-fn arm(plan: &Plan, arm: &Arm) -> Fault {
+fn arm(plan: &Plan, arm: &Arm) -> Checked {
     let fault = |why: String| Err(format!("arm {}: {why}", arm.name));
     if arm.command.is_empty() {
         return fault("its command is empty".into());
@@ -131,10 +132,6 @@ fn arm(plan: &Plan, arm: &Arm) -> Fault {
         if whens != 1 || acts.iter().filter(|a| **a).count() != 1 {
             return fault("a fault has one of at, line, bytes and one of kill, link, run".into());
         }
-        let signals = ["kill", "term", "stop", "cont", "int", "hup"];
-        if let Some(s) = f.signal.as_deref().filter(|s| !signals.contains(s)) {
-            return fault(format!("unknown signal `{s}`; there are {}", signals.join(", ")));
-        }
         if plan.network == Scope::Round {
             return fault("faults need network = \"arm\", or they would meet the next arm".into());
         }
@@ -142,7 +139,7 @@ fn arm(plan: &Plan, arm: &Arm) -> Fault {
     Ok(())
 }
 
-fn service(plan: &Plan, service: &Service) -> Fault {
+fn service(plan: &Plan, service: &Service) -> Checked {
     if service.command.is_empty() {
         return Err(format!("service {}: its command is empty", service.name));
     }
@@ -152,7 +149,7 @@ fn service(plan: &Plan, service: &Service) -> Fault {
     Ok(())
 }
 
-fn check(plan: &Plan, check: &Check) -> Fault {
+fn check(plan: &Plan, check: &Check) -> Checked {
     let fault = |why: String| Err(format!("check {}: {why}", check.name));
     if (check.aggregate == Aggregate::Fraction) != check.condition.is_some() {
         return fault(
@@ -192,7 +189,7 @@ fn selector_patterns(selector: &Selector) -> Result<Vec<String>, String> {
     }
 }
 
-fn quick(plan: &Plan) -> Fault {
+fn quick(plan: &Plan) -> Checked {
     let unknown = |n: &&String| !plan.check.iter().any(|c| c.name == **n);
     if let Some(lost) = plan.quick.not_evaluated.iter().find(unknown) {
         return Err(format!("quick.not_evaluated: there is no check `{lost}`"));
@@ -208,7 +205,7 @@ fn quick(plan: &Plan) -> Fault {
     Ok(())
 }
 
-fn plots(plan: &Plan) -> Fault {
+fn plots(plan: &Plan) -> Checked {
     for plot in plan.plot.iter().filter(|p| p.kind == PlotKind::Lines) {
         if !plan.vary.iter().any(|axis| Some(&axis.name) == plot.x.as_ref()) {
             return Err(format!("plot {}: `x` must name an axis of [[vary]]", plot.name));
@@ -217,7 +214,7 @@ fn plots(plan: &Plan) -> Fault {
     Ok(())
 }
 
-fn estimates(plan: &Plan) -> Fault {
+fn estimates(plan: &Plan) -> Checked {
     for (quick, most) in [(false, plan.budget), (true, QUICK_MAX)] {
         let options = Options { quick, ..Options::default() };
         let rounds = schedule::rounds(plan, &options).map_err(|e| e.to_string())?;

@@ -7,7 +7,6 @@ use super::{
     fixture::{self, Made},
     network::Network,
     output,
-    pressure::Pressure,
     process::{Ended, Process, describe},
     sampler, service,
     stop::Stop,
@@ -27,6 +26,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use thalweg_lab::pressure::Pressure;
 
 /// How often faults that wait for a line or a size, and the wish to stop, are looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -71,11 +71,11 @@ pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRec
     let shown =
         clients.first().map_or(Ok(vec![]), |c| c.values.render_args(&arm.command, Face::Shown))?;
     bench.network.reset()?;
-    let pressure = Pressure::begin();
+    let pressure = Pressure::start();
     let mut processes = spawn_all(arm, &clients, bench)?;
     let observed = observe(arm, &clients, &mut processes, bench, context)?;
-    let cpu_pressure = pressure.share();
-    let mut record = ArmRecord::skipped(&arm.name, shown, String::new());
+    let cpu_pressure = pressure.percent().map(|p| p / 100.0);
+    let mut record = ArmRecord::new(&arm.name, shown, Outcome::Done);
     record.version.clone_from(&context.version);
     record.sockets = observed.sockets;
     record.cpu_pressure = cpu_pressure;

@@ -4,7 +4,7 @@ use super::{network::Network, process::Process, service::Services};
 use crate::{
     error::{ExperimentError, Result},
     pattern,
-    plan::{Arm, Fault},
+    plan::{Arm, Fault, FaultSignal},
     template::{Face, Values},
 };
 use rustix::process::Signal;
@@ -111,7 +111,7 @@ fn largest(file: &Path) -> u64 {
 fn act(fault: &Fault, network: &Network, services: &mut Services, values: &Values) -> Result<()> {
     if let Some(wanted) = &fault.kill {
         let wanted = values.render(wanted, Face::Real)?;
-        return services.signal(&wanted, signal(fault.signal.as_deref()));
+        return services.signal(&wanted, signal(fault.signal));
     }
     if let Some(link) = &fault.link {
         let mut change = toml::Value::Table(fault.set.clone());
@@ -133,14 +133,14 @@ fn act(fault: &Fault, network: &Network, services: &mut Services, values: &Value
     }
 }
 
-fn signal(name: Option<&str>) -> Signal {
-    match name {
-        Some("term") => Signal::TERM,
-        Some("stop") => Signal::STOP,
-        Some("cont") => Signal::CONT,
-        Some("int") => Signal::INT,
-        Some("hup") => Signal::HUP,
-        _ => Signal::KILL,
+fn signal(named: FaultSignal) -> Signal {
+    match named {
+        FaultSignal::Kill => Signal::KILL,
+        FaultSignal::Term => Signal::TERM,
+        FaultSignal::Stop => Signal::STOP,
+        FaultSignal::Cont => Signal::CONT,
+        FaultSignal::Int => Signal::INT,
+        FaultSignal::Hup => Signal::HUP,
     }
 }
 
@@ -156,5 +156,16 @@ mod tests {
         fs::write(dir.path().join("c"), [0; 30]).unwrap();
         assert_eq!(largest(&dir.path().join("*.part")), 20);
         assert_eq!(largest(&dir.path().join("none")), 0);
+    }
+
+    #[test]
+    fn an_unknown_signal_is_refused_and_none_means_kill() {
+        let fault = |rest: &str| {
+            toml::from_str::<Fault>(&format!("when = {{ at = '1 s' }}\nkill = 'x'\n{rest}"))
+        };
+        assert_eq!(signal(fault("").unwrap().signal), Signal::KILL);
+        assert_eq!(signal(fault("signal = 'hup'").unwrap().signal), Signal::HUP);
+        let error = fault("signal = 'hop'").unwrap_err().to_string();
+        assert!(error.contains("`hop`") && error.contains("`term`"), "{error}");
     }
 }

@@ -20,11 +20,6 @@ pub fn find(program: &str) -> Option<PathBuf> {
     directories.map(|d| d.join(program)).find(|p| executable(p))
 }
 
-/// The program called `name` beside the file `own`, else in PATH.
-pub fn beside(own: &Path, name: &str) -> Option<PathBuf> {
-    Some(own.with_file_name(name)).filter(|p| executable(p)).or_else(|| find(name))
-}
-
 fn executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }

@@ -8,7 +8,6 @@ mod fixture;
 pub mod installed;
 mod network;
 mod output;
-mod pressure;
 mod process;
 mod programs;
 mod progress;
@@ -23,7 +22,7 @@ use crate::{
     library, machine,
     plan::{Arm, Plan, Scope},
     plot,
-    record::{ArmRecord, RoundRecord},
+    record::{ArmRecord, Outcome, RoundRecord},
     report::{self, Report, Verdict},
     schedule::{self, Options, Round},
     template::{Face, Values},
@@ -241,7 +240,9 @@ impl<'a> Runner<'a> {
             let record = match installed::missing(&arm.requires)
                 .or_else(|| service::missing(self.plan, arm))
             {
-                Some(reason) => ArmRecord::skipped(&arm.name, arm.command.clone(), reason),
+                Some(reason) => {
+                    ArmRecord::new(&arm.name, arm.command.clone(), Outcome::Skipped(reason))
+                }
                 None => self.attempts(arm, blueprint, &mut shared)?,
             };
             say(self.plan, round, of, &record);

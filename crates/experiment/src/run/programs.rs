@@ -1,11 +1,11 @@
 //! Our own programs, as a run uses them.
 
-use super::installed;
 use crate::error::{ExperimentError, Result};
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
+use thalweg_lab::discover;
 
 /// Our own programs, as they were when the run began: a build beside a long
 /// run replaces the files it was started from.
@@ -29,12 +29,11 @@ impl Programs {
             fs::copy(from, &to).map_err(ExperimentError::file("copy", from))?;
             Ok::<_, ExperimentError>(to)
         };
-        let own = env::current_exe().map_err(ExperimentError::file("find", "/proc/self/exe"))?;
         let thalweg = copy(Path::new("/proc/self/exe"), "thalweg")?;
         // Without it the experiments on this machine still run, until one names it.
-        let lab = match installed::beside(&own, "thalweg-lab") {
-            Some(lab) => copy(&lab, "thalweg-lab")?,
-            None => PathBuf::from("thalweg-lab"),
+        let lab = match discover::program() {
+            Ok(lab) => copy(&lab, "thalweg-lab")?,
+            Err(_) => PathBuf::from("thalweg-lab"),
         };
         Ok(Self { thalweg, lab })
     }

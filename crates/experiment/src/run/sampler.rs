@@ -15,7 +15,7 @@ use std::{
 
 /// The first look: a short arm must be seen too.
 const FIRST: Duration = Duration::from_millis(60);
-/// Each wait is so much longer than the last: 0.06, 0.3, 1.3, 6, 31 s after the
+/// Each wait is so much longer than the last: 0.06, 0.3, 1.3, 5.1, 20.5 s after the
 /// start; a look costs a process per host, and must not disturb a long run.
 const WIDER: u32 = 4;
 
