@@ -5,9 +5,14 @@ use crate::{
     pattern,
     plan::{Plan, Plot, PlotKind},
     record::RoundRecord,
-    summary,
+    schedule, summary, table,
+    template::{Face, Values},
 };
-use plotters::{coord::Shift, prelude::*};
+use plotters::{
+    coord::Shift,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
 use std::{
     fmt::Display,
     fs,
@@ -39,13 +44,19 @@ struct Curve {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn draw_all(plan: &Plan, rounds: &[RoundRecord], directory: &Path) -> Result<Vec<PathBuf>> {
+pub fn draw_all(
+    plan: &Plan,
+    quick: bool,
+    rounds: &[RoundRecord],
+    directory: &Path,
+) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(directory).map_err(ExperimentError::file("create", directory))?;
     plan.plot
         .iter()
         .map(|plot| {
             let file = directory.join(format!("{}-{}.svg", plan.name, plot.name));
-            let svg = draw(plan, plot, rounds)?;
+            let plot = Plot { title: Some(title(plan, plot, quick)?), ..plot.clone() };
+            let svg = draw(plan, &plot, rounds)?;
             fs::write(&file, svg).map_err(ExperimentError::file("write", &file))?;
             Ok(file)
         })
@@ -85,7 +96,18 @@ fn refused(error: impl Display) -> ExperimentError {
     ExperimentError::Other(format!("the plot cannot be drawn: {error}"))
 }
 
-fn title<'a>(plan: &'a Plan, plot: &'a Plot) -> &'a str {
+/// The heading with the values of the plan's parameters; the claim where there is none.
+///
+/// # Errors
+/// On a placeholder that is no parameter: one picture shows all rounds, seeds and cells.
+pub(crate) fn title(plan: &Plan, plot: &Plot, quick: bool) -> Result<String> {
+    let Some(title) = &plot.title else { return Ok(plan.claim.clone()) };
+    let mut values = Values::default();
+    schedule::set_params(plan, quick, &mut values)?;
+    values.render(title, Face::Real)
+}
+
+fn heading<'a>(plan: &'a Plan, plot: &'a Plot) -> &'a str {
     plot.title.as_deref().unwrap_or(&plan.claim)
 }
 
@@ -98,11 +120,11 @@ fn values(arm: &str, plot: &Plot, rounds: &[RoundRecord]) -> Vec<f64> {
     rounds.iter().filter_map(|r| r.value(arm, &plot.metric)).collect()
 }
 
-/// `metric, unit`, the unit as the first arm has it.
+/// The metric with its unit, as the first arm has it.
 fn unit_of(plot: &Plot, rounds: &[RoundRecord]) -> String {
     let mut units = rounds.iter().flat_map(|r| &r.arms).filter_map(|a| a.metrics.get(&plot.metric));
     let unit = plot.unit.clone().or_else(|| units.next().map(|s| s.unit.clone()));
-    format!("{}, {}", plot.metric, unit.unwrap_or_default())
+    table::with_unit(&plot.metric, &unit.unwrap_or_default())
 }
 
 /// Median and range of each arm, one below the other so that long names fit.
@@ -114,7 +136,7 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
         .collect();
     arms.reverse();
     let top = arms.iter().flat_map(|(_, v)| v).fold(0.0, |a: f64, b| a.max(*b));
-    let x = 0.0..(if top > 0.0 { top * 1.05 } else { 1.0 });
+    let x = 0.0..(if top > 0.0 { top * 1.12 } else { 1.0 });
     let y = -0.5..(arms.len().max(1) as f64 - 0.5);
     let label = |at: &f64| {
         let near = at.round();
@@ -122,7 +144,7 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
         arm.map(|(name, _)| name.clone()).unwrap_or_default()
     };
     let mut chart = ChartBuilder::on(area)
-        .caption(title(plan, plot), ("sans-serif", 18))
+        .caption(heading(plan, plot), ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(45)
         .y_label_area_size(190)
@@ -134,6 +156,8 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
         .max_light_lines(0)
         .y_labels(arms.len() * 2 + 1)
         .y_label_formatter(&label)
+        // Those between the bars would have no name.
+        .set_tick_mark_size(LabelAreaPosition::Left, 0)
         .x_desc(unit_of(plot, rounds))
         .draw()
         .map_err(refused)?;
@@ -145,7 +169,13 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
         let bar = Rectangle::new([(0.0, at - 0.3), (median, at + 0.3)], colour.filled());
         let range = PathElement::new([(low, at), (high, at)], BLACK.stroke_width(2));
         chart.draw_series([bar]).map_err(refused)?;
+        let style = ("sans-serif", 14).into_text_style(area);
+        let style = style.pos(Pos::new(HPos::Left, VPos::Center));
+        // Beside the range's end, so that nothing is drawn over it.
+        let value = EmptyElement::at((high.max(median), at))
+            + Text::new(table::figure(median), (6, 0), style);
         chart.draw_series([range]).map_err(refused)?;
+        chart.draw_series([value]).map_err(refused)?;
     }
     Ok(())
 }
@@ -213,7 +243,7 @@ fn curves(
     let all = || curves.iter().flat_map(|c| &c.points);
     let (x, y) = (span(all().map(|p| p.0)), span(all().map(|p| p.1).chain([0.0])));
     let mut chart = ChartBuilder::on(area)
-        .caption(title(plan, plot), ("sans-serif", 18))
+        .caption(heading(plan, plot), ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(45)
         .y_label_area_size(70)
@@ -292,6 +322,25 @@ mod tests {
             let empty = draw(&plan, plot, &[]).unwrap();
             assert!(empty.trim_end().ends_with("</svg>"), "{:?}", plot.kind);
         }
+    }
+
+    #[test]
+    fn bars_tell_their_values_and_titles_their_parameters() {
+        let more = "[params]\nsize='40 MB'\n[quick.params]\nsize='4 MB'\n[[plot]]\nname='t'\n\
+            kind='bars'\nmetric='v'\ntitle='of {size}'\n";
+        let plan = Plan::parse(&format!("{PLAN}{more}"), "x").unwrap();
+        let mut rounds = vec![round("10 ms", [1.25, 2.0])];
+        let one = &mut rounds[0].arms[0].metrics;
+        one.insert("v".into(), Sample { unit: "1".into(), value: 1.25 });
+        let dir = tempfile::tempdir().unwrap();
+        for (quick, heading) in [(false, "of 40 MB"), (true, "of 4 MB")] {
+            let files = draw_all(&plan, quick, &rounds, dir.path()).unwrap();
+            let svg = fs::read_to_string(&files[0]).unwrap();
+            assert!(svg.contains(heading) && svg.contains("\n1.25\n"), "{svg}");
+            assert!(!svg.contains("v, 1"), "{svg}");
+        }
+        let unknown = PLAN.to_owned() + &more.replace("of {size}", "of {seed}");
+        assert!(Plan::parse(&unknown, "x").unwrap_err().to_string().contains("{seed}"));
     }
 
     #[test]

@@ -140,10 +140,7 @@ impl Round {
         for (name, draw) in &plan.draw {
             values.set(name, draw.value(name, self.seed)?);
         }
-        let replaced = quick.then_some(&plan.quick.params).into_iter().flatten();
-        for (name, value) in plan.params.iter().chain(replaced) {
-            values.set_toml(name, value)?;
-        }
+        set_params(plan, quick, &mut values)?;
         for (axis, case) in self.cases(plan) {
             values.set(axis, &case.label);
             for (name, value) in case.set.iter().filter(|(k, _)| !k.starts_with("topology.")) {
@@ -154,6 +151,15 @@ impl Round {
         values.set("repeat", self.repeat.to_string());
         Ok(values)
     }
+}
+
+/// Sets the plan's parameters, in a quick run with its replacements.
+///
+/// # Errors
+/// When one is neither a text, a number nor a list of them.
+pub fn set_params(plan: &Plan, quick: bool, values: &mut Values) -> Result<()> {
+    let replaced = quick.then_some(&plan.quick.params).into_iter().flatten();
+    plan.params.iter().chain(replaced).try_for_each(|(name, value)| values.set_toml(name, value))
 }
 
 /// Whether each parameter that `when` names has one of its values in this round.

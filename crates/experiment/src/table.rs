@@ -62,9 +62,14 @@ fn arm_rows(plan: &Plan, report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
+/// `metric, unit`; a bare number's unit is not shown.
+pub(crate) fn with_unit(metric: &str, unit: &str) -> String {
+    let plain = matches!(unit, "" | "1" | "ratio");
+    if plain { metric.to_owned() } else { format!("{metric}, {unit}") }
+}
+
 fn value_cells(arm: &ArmReport, metric: &str, m: &MetricReport) -> Vec<String> {
-    let plain = matches!(m.unit.as_str(), "" | "1" | "ratio");
-    let title = if plain { metric.to_owned() } else { format!("{metric}, {}", m.unit) };
+    let title = with_unit(metric, &m.unit);
     let (median, min, max) = (figure(m.median), figure(m.min), figure(m.max));
     vec![arm.name.clone(), title, median, min, max, m.n.to_string()]
 }

@@ -208,7 +208,7 @@ pub struct Plot {
     pub arms: Option<Vec<String>>,
     /// The axis, for `lines`.
     pub x: Option<String>,
-    /// The heading; absent: the claim.
+    /// The heading, with placeholders of `[params]`; absent: the claim.
     pub title: Option<String>,
     /// The unit on a series' vertical axis; absent: the metric's.
     pub unit: Option<String>,

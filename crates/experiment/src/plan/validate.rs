@@ -211,6 +211,12 @@ fn plots(plan: &Plan) -> Checked {
             return Err(format!("plot {}: `x` must name an axis of [[vary]]", plot.name));
         }
     }
+    for plot in &plan.plot {
+        for quick in [false, true] {
+            let title = crate::plot::title(plan, plot, quick);
+            title.map_err(|e| format!("plot {}: title: {e}", plot.name))?;
+        }
+    }
     Ok(())
 }
 

@@ -295,7 +295,7 @@ impl<'a> Runner<'a> {
         let quick = self.request.options.quick;
         let report = report::build(self.plan, &self.arms, &records, commit, quick);
         let partial = quick || report::is_partial(self.plan, &self.request.options.arms);
-        let plots = plot::draw_all(self.plan, &records, &self.base())?;
+        let plots = plot::draw_all(self.plan, quick, &records, &self.base())?;
         let verdict = report.verdict(partial);
         Ok(Finished { verdict, faults: validity::faults(self.plan, &records), report, plots })
     }
