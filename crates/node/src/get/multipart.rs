@@ -237,8 +237,8 @@ mod tests {
             }
         }
         // The last part takes from the closing delimiter: it is never closed.
-        let body = String::from_utf8(encode(b"abcdefghi", &[0..3])).unwrap();
-        let decoded = decode(body.replace("0-2/", "0-4/").as_bytes(), 7);
+        let body = String::from_utf8(encode(b"abcdefghi", &[0..3, 4..7])).unwrap();
+        let decoded = decode(body.replace("4-6/", "4-8/").as_bytes(), 7);
         assert!(!matches!(decoded, Ok((_, true))));
     }
 

@@ -49,7 +49,7 @@ pub enum UrlError {
     )]
     TooLong(usize),
     /// The last segment of the path is no file name.
-    #[error("`{0}` does not end in a file name; a target must be named")]
+    #[error("`{0}` does not end in a file name")]
     NoName(String),
 }
 

@@ -105,7 +105,9 @@ impl Args {
         let url = HttpUrl::parse(&self.url)?;
         let target = match &self.output {
             Some(file) => file.clone(),
-            None => PathBuf::from(url.file_name()?),
+            None => PathBuf::from(
+                url.file_name().map_err(|e| anyhow::anyhow!("{e}; give one with -o"))?,
+            ),
         };
         let mut fields = Default::default();
         let added: Result<(), GetError> =

@@ -1,20 +1,21 @@
 //! Shows a download's events: as a bar, as lines, or as JSON.
 //!
 //! A thread of its own does it, because terminals and pipes may be slow and a
-//! download must not wait for them.
+//! download must not wait for them: what is not shown in time is left out.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
+    collections::VecDeque,
     io::{self, Write},
-    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 use thalweg_node::job::{Event, EventSink, PathRate};
 use thalweg_units::{ByteSize, Rate};
 
-/// Events that wait to be shown. Progress is dropped when it is full; of the
-/// others there are a few per path, so these always fit.
+/// Events that wait to be shown. There are a few per path, and one for each
+/// failure: this many wait only if nobody reads any more. Then the oldest go.
 const QUEUE: usize = 1024;
 
 /// Between two lines where there is no terminal.
@@ -35,61 +36,113 @@ pub(super) enum Style {
 
 /// The sink of `thalweg get`.
 pub(super) struct Display {
-    queue: SyncSender<Event>,
+    queue: Arc<Queue>,
     thread: JoinHandle<()>,
+}
+
+/// What waits to be shown, in the order in which it happened.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+/// At most [`QUEUE`] events, of which at most one is progress: the latest.
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    lost: u64,
+    closed: bool,
 }
 
 impl Display {
     /// Starts the thread.
     pub(super) fn start(style: Style) -> io::Result<Self> {
-        let (queue, events) = sync_channel(QUEUE);
+        let queue = Arc::new(Queue::default());
+        let events = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name("display".into());
-        Ok(Self { queue, thread: thread.spawn(move || show(style, &events))? })
+        let thread = thread.spawn(move || show(style, &mut std::iter::from_fn(|| events.next())));
+        Ok(Self { queue, thread: thread? })
     }
 
     /// Waits until all is shown.
     pub(super) fn finish(self) {
-        drop(self.queue);
+        self.queue.close();
         // If it panicked, that was printed.
         _ = self.thread.join();
+        let lost = self.queue.lock().lost;
+        if lost > 0 {
+            _ = writeln!(io::stderr(), "{lost} events were not shown: the reader was too slow");
+        }
     }
 }
 
 impl EventSink for Display {
     fn event(&self, event: &Event) {
-        match self.queue.try_send(event.clone()) {
-            Err(TrySendError::Full(event)) if !matches!(event, Event::Progress { .. }) => {
-                _ = self.queue.send(event);
-            }
-            _ => {}
-        }
+        self.queue.push(event.clone());
     }
 }
 
-fn show(style: Style, events: &Receiver<Event>) {
+impl Queue {
+    fn push(&self, event: Event) {
+        let mut waiting = self.lock();
+        if is_progress(&event) {
+            waiting.events.retain(|e| !is_progress(e));
+        }
+        if waiting.events.len() >= QUEUE {
+            waiting.events.pop_front();
+            waiting.lost += 1;
+        }
+        waiting.events.push_back(event);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next event; `None` after the last one.
+    fn next(&self) -> Option<Event> {
+        let nothing = |w: &mut Waiting| w.events.is_empty() && !w.closed;
+        let waiting = self.changed.wait_while(self.lock(), nothing);
+        waiting.unwrap_or_else(PoisonError::into_inner).events.pop_front()
+    }
+
+    fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// Held for a few instructions only; a panic cannot leave it half changed.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_progress(event: &Event) -> bool {
+    matches!(event, Event::Progress { .. })
+}
+
+fn show(style: Style, events: &mut dyn Iterator<Item = Event>) {
     match style {
         Style::Bar => Bar::new().run(events),
         Style::Lines => lines(events),
         Style::Json => json(events),
-        Style::Quiet => events.iter().for_each(drop),
+        Style::Quiet => events.for_each(drop),
     }
 }
 
 /// A closed standard output ends the printing, not the download.
-fn json(events: &Receiver<Event>) {
-    for event in events {
+fn json(events: &mut dyn Iterator<Item = Event>) {
+    while let Some(event) = events.next() {
         let Ok(line) = serde_json::to_string(&event) else { continue };
         let mut out = io::stdout().lock();
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
-            return events.iter().for_each(drop);
+            return events.for_each(drop);
         }
     }
 }
 
-fn lines(events: &Receiver<Event>) {
+fn lines(events: &mut dyn Iterator<Item = Event>) {
     let mut last = Instant::now();
     for event in events {
-        let progress = matches!(event, Event::Progress { .. });
+        let progress = is_progress(&event);
         if progress && last.elapsed() < LINE_EVERY {
             continue;
         }
@@ -150,8 +203,8 @@ impl Bar {
         Self { bar, chosen: "sampling".to_owned() }
     }
 
-    fn run(mut self, events: &Receiver<Event>) {
-        events.iter().for_each(|event| self.take(&event));
+    fn run(mut self, events: &mut dyn Iterator<Item = Event>) {
+        events.for_each(|event| self.take(&event));
         self.bar.finish_and_clear();
     }
 
@@ -201,6 +254,25 @@ impl Bar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_who_reads_costs_old_events_and_never_the_last_one() {
+        let progress = |done_bytes| Event::Progress {
+            done_bytes,
+            total_bytes: None,
+            rate_bps: 0,
+            paths: Vec::new(),
+        };
+        let queue = Queue::default();
+        (0..5_000).for_each(|n| queue.push(progress(n)));
+        assert_eq!(queue.lock().events.len(), 1);
+        assert_eq!(queue.lock().lost, 0);
+        (0..3_000).for_each(|bytes| queue.push(Event::Resumed { bytes }));
+        queue.close();
+        let shown: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!((shown.len(), queue.lock().lost), (QUEUE, 3_001 - QUEUE as u64));
+        assert_eq!(shown.last(), Some(&Event::Resumed { bytes: 2_999 }));
+    }
 
     #[test]
     fn progress_names_the_paths_that_carry_something() {

@@ -8,7 +8,10 @@ pub use args::Args;
 use super::signals::{INTERRUPTED, Signals};
 use display::Display;
 use std::process::ExitCode;
-use thalweg_node::get::{GetError, GetFailed, Outcome, Request, Stop, get};
+use thalweg_node::{
+    get::{GetError, GetFailed, Outcome, Request, Stop, get},
+    part::PartError,
+};
 use tokio::{runtime::Runtime, sync::watch};
 
 /// Runs the command.
@@ -77,6 +80,9 @@ fn complain(failed: &GetFailed) -> ExitCode {
     eprintln!("thalweg get: {failed}");
     if failed.kept.as_bytes() > 0 {
         eprintln!("hint: {} are kept; the same command goes on from there", failed.kept);
+    }
+    if let GetError::Part(PartError::Busy(_)) = failed.error {
+        eprintln!("hint: another file can be named with -o");
     }
     match failed.error {
         GetError::Interrupted => ExitCode::from(INTERRUPTED),
