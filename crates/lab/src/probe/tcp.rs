@@ -10,7 +10,7 @@ use std::time::Duration;
 use thalweg_units::{Rate, format_duration, parse_duration};
 
 /// The flow runs no shorter by default: slow start, and then some losses.
-const SHORTEST: Duration = Duration::from_secs(11);
+const SHORTEST: Duration = Duration::from_secs(15);
 /// Nor longer, so that a plan with several rates stays short.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -38,7 +38,7 @@ pub struct Args {
     /// Round-trip time of the path
     #[arg(long, default_value = "40 ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// How long the flow runs; by default two of cubic's periods, but 11 to 30 s
+    /// How long the flow runs; by default two of cubic's periods, but 15 to 30 s
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
     /// How much of that is left out at its start, for slow start to end
@@ -124,7 +124,7 @@ mod tests {
             let (rate, rtt) = (Rate::from_mbps(mbps), Duration::from_millis(40));
             Args { rate, rtt, duration, warmup: Duration::from_secs(5) }.duration().as_secs_f64()
         };
-        assert_eq!((length(10.0, None), length(1e4, None)), (11.0, 30.0));
+        assert_eq!((length(10.0, None), length(1e4, None)), (15.0, 30.0));
         assert!((length(500.0, None) - 27.144).abs() < 1e-3);
         assert_eq!(length(500.0, Some(Duration::from_secs(6))), 6.0);
     }
