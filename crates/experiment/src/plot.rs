@@ -138,11 +138,6 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
     let top = arms.iter().flat_map(|(_, v)| v).fold(0.0, |a: f64, b| a.max(*b));
     let x = 0.0..(if top > 0.0 { top * 1.12 } else { 1.0 });
     let y = -0.5..(arms.len().max(1) as f64 - 0.5);
-    let label = |at: &f64| {
-        let near = at.round();
-        let arm = arms.get(near.max(0.0) as usize).filter(|_| (at - near).abs() < 1e-6);
-        arm.map(|(name, _)| name.clone()).unwrap_or_default()
-    };
     let mut chart = ChartBuilder::on(area)
         .caption(heading(plan, plot), ("sans-serif", 18))
         .margin(12)
@@ -154,14 +149,12 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
         .configure_mesh()
         .disable_y_mesh()
         .max_light_lines(0)
-        .y_labels(arms.len() * 2 + 1)
-        .y_label_formatter(&label)
-        // Those between the bars would have no name.
-        .set_tick_mark_size(LabelAreaPosition::Left, 0)
+        // The names stand at the bars themselves.
+        .y_labels(0)
         .x_desc(unit_of(plot, rounds))
         .draw()
         .map_err(refused)?;
-    for (nth, (_, values)) in arms.iter().enumerate() {
+    for (nth, (arm, values)) in arms.iter().enumerate() {
         let (at, colour) = (nth as f64, COLOURS[(arms.len() - 1 - nth) % COLOURS.len()]);
         let median = summary::median(values).unwrap_or(0.0);
         let (low, high) =
@@ -169,11 +162,16 @@ fn bars(area: &Area<'_>, plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Re
         let bar = Rectangle::new([(0.0, at - 0.3), (median, at + 0.3)], colour.filled());
         let range = PathElement::new([(low, at), (high, at)], BLACK.stroke_width(2));
         chart.draw_series([bar]).map_err(refused)?;
-        let style = ("sans-serif", 14).into_text_style(area);
-        let style = style.pos(Pos::new(HPos::Left, VPos::Center));
+        let text = |side, size: i32| {
+            let style = ("sans-serif", size).into_text_style(area);
+            style.pos(Pos::new(side, VPos::Center))
+        };
+        let name =
+            EmptyElement::at((0.0, at)) + Text::new(arm.clone(), (-8, 0), text(HPos::Right, 13));
         // Beside the range's end, so that nothing is drawn over it.
         let value = EmptyElement::at((high.max(median), at))
-            + Text::new(table::figure(median), (6, 0), style);
+            + Text::new(table::figure(median), (6, 0), text(HPos::Left, 14));
+        chart.draw_series([name]).map_err(refused)?;
         chart.draw_series([range]).map_err(refused)?;
         chart.draw_series([value]).map_err(refused)?;
     }
