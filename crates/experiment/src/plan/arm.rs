@@ -51,6 +51,9 @@ pub struct MetricSource {
     /// Factor to that unit.
     #[serde(default = "unscaled")]
     pub scale: f64,
+    /// It may be missing: a download that sampling finished has no completion phase.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 fn unscaled() -> f64 {

@@ -50,9 +50,14 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
     }
     for (name, source) in arm.metrics.iter().filter(|(_, s)| s.link.is_none()) {
         let found = find(&value, text, source.event.as_deref(), &source.pointer);
-        let lost = || format!("no number at {} for the metric {name}", source.pointer);
-        let number = found.and_then(|v| v.as_f64()).ok_or_else(lost)? * source.scale;
-        printed.metrics.insert(name.clone(), Sample { unit: source.unit.clone(), value: number });
+        match found.and_then(|v| v.as_f64()) {
+            Some(number) => {
+                let sample = Sample { unit: source.unit.clone(), value: number * source.scale };
+                printed.metrics.insert(name.clone(), sample);
+            }
+            None if source.optional => {}
+            None => return Err(format!("no number at {} for the metric {name}", source.pointer)),
+        }
     }
     // A label may be missing: nothing was chosen because nothing was left to fetch.
     for (name, source) in &arm.labels {
@@ -111,6 +116,8 @@ mod tests {
         assert_eq!(printed.labels["path"], "relay1");
         assert!(read(&arm(plan), "{}").unwrap_err().contains("/a/0"));
         assert!(read(&arm(plan), "{\"a\":[1]}").unwrap().labels.is_empty());
+        let optional = plan.replace("scale=1e-6", "optional=true");
+        assert!(read(&arm(&optional), "{}").unwrap().metrics.is_empty());
         assert!(read(&arm(plan), "no").unwrap_err().contains("no JSON"));
     }
 
