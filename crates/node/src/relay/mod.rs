@@ -69,7 +69,7 @@ pub enum BindError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The address.
-    #[error("cannot listen on {address}: {source} (is another program using it?)")]
+    #[error("cannot listen on {address}")]
     Listen {
         /// The address asked for.
         address: SocketAddr,

@@ -9,8 +9,8 @@ use std::{
     process::ExitCode,
 };
 use thalweg_node::relay::{
-    BindError, ConfigError, EgressPolicy, IpNet, Log, PortRange, Relay, RelayConfig, parse_cidr,
-    raise_descriptor_limit,
+    BindError, ConfigError, EgressPolicy, IpNet, Log, PortRange, PortRangeError, Relay,
+    RelayConfig, SMTP, parse_cidr, raise_descriptor_limit,
 };
 
 /// Descriptors for all but connections: standard streams, the runtime, name look-ups.
@@ -20,7 +20,7 @@ const OTHER_DESCRIPTORS: u64 = 64;
 #[derive(clap::Args)]
 pub struct Args {
     /// Address and port to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080", value_parser = parse_listen)]
     listen: SocketAddr,
     /// Clients to serve; needed to listen beyond this host. Others get no byte
     #[arg(long, value_name = "CIDR", value_parser = parse_cidr)]
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "CIDR", value_parser = parse_cidr)]
     allow_to: Vec<IpNet>,
     /// Connect to these ports [default: 80 and 443]; never to 25
-    #[arg(long, value_name = "N[-M]")]
+    #[arg(long, value_name = "N[-M]", value_parser = parse_ports)]
     allow_port: Vec<PortRange>,
     /// Connections at a time; more wait
     #[arg(long, value_name = "N", default_value_t = RelayConfig::MAX_CONNECTIONS)]
@@ -37,6 +37,21 @@ pub struct Args {
     /// Print the line that says "ready" as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Reads `--listen`: an address and a port, no name, so that nobody listens by a resolver's word.
+fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write ADDR:PORT, e.g. 127.0.0.1:1080 or [::1]:1080".to_owned())
+}
+
+/// Reads `--allow-port`. The policy leaves [`SMTP`] out of any range; alone it would allow nothing.
+fn parse_ports(text: &str) -> Result<PortRange, String> {
+    match text.parse() {
+        Ok(range) if range == PortRange::one(SMTP) => {
+            Err(format!("port {SMTP} is never relayed to, so that no relay sends unwanted mail"))
+        }
+        other => other.map_err(|error: PortRangeError| error.to_string()),
+    }
 }
 
 impl Args {
@@ -94,9 +109,17 @@ fn with_hint(error: BindError) -> anyhow::Error {
             "name them with --allow-from CIDR, or listen on 127.0.0.1"
         }
         BindError::Config(ConfigError::NoConnections) => "give --max-connections at least 1",
-        BindError::Listen { .. } => return error.into(),
+        BindError::Listen { source, .. } => match source.kind() {
+            io::ErrorKind::AddrInUse => "is another program using it?",
+            io::ErrorKind::AddrNotAvailable => {
+                "this host has no such address; `ip address` lists its own"
+            }
+            io::ErrorKind::PermissionDenied => "ports below 1024 are for root; take a higher one",
+            _ => return error.into(),
+        },
     };
-    anyhow!("{error}: {hint}")
+    // With the cause, once: the hint comes last.
+    anyhow!("{:#}: {hint}", anyhow::Error::from(error))
 }
 
 fn warn_of_few_descriptors(connections: usize) {
