@@ -7,11 +7,7 @@
 use anyhow::Context;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-
-/// The program that every subcommand but `check` is handed to.
-const LAB_PROGRAM: &str = "thalweg-lab";
 
 /// The experiment that measures the lab.
 const FIDELITY: &str = "lab-fidelity";
@@ -20,8 +16,9 @@ const FIDELITY: &str = "lab-fidelity";
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
-    /// `run`, `up`, `exec`, `set`, `stats`, `pcap`: handed to `thalweg-lab` as they stand
-    /// (`thalweg lab --help` lists them); `check [--json] [--full]` measures the lab itself
+    /// `run`, `up`, `down`, `list`, `exec`, `set`, `stats`, `pcap`, `show`, `tool`, `probe`: handed to
+    /// `thalweg-lab` as they stand (`thalweg lab --help` explains them); `check [--json] [--full]`
+    /// measures the lab itself
     #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
 }
@@ -55,22 +52,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Replaces this process by `thalweg-lab`; returns only if that fails.
 fn become_lab(args: &[OsString]) -> anyhow::Result<ExitCode> {
-    let program = lab_program();
+    let program = thalweg_lab::discover::program()?;
     let error = Command::new(&program).args(args).exec();
-    Err(error).with_context(|| {
-        format!(
-            "cannot start {} (looked beside this program, then in PATH); \
-             build it with `cargo build --bins`",
-            program.display()
-        )
-    })
-}
-
-/// The lab program beside this one, so that a checkout never runs an installed
-/// lab of another version; else whichever PATH finds.
-fn lab_program() -> PathBuf {
-    let beside = std::env::current_exe().ok().map(|own| own.with_file_name(LAB_PROGRAM));
-    beside.filter(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(LAB_PROGRAM))
+    Err(error).with_context(|| format!("cannot start {}", program.display()))
 }
 
 /// Runs the `lab-fidelity` experiment.
