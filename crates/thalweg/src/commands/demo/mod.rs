@@ -12,9 +12,10 @@ mod scratch;
 mod servers;
 mod watch;
 
+use super::signals::INTERRUPTED;
 use anyhow::Context;
 use download::{Outcome, Stage};
-use network::RELAYS;
+use network::{Course, RELAYS};
 use report::{Report, Row};
 use scratch::Scratch;
 use servers::{Relay, Web};
@@ -22,10 +23,7 @@ use std::process::ExitCode;
 use thalweg_experiment::run::installed;
 use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
-use thalweg_units::{ByteSize, Rate};
-
-/// 128 + SIGINT, as shells expect.
-const INTERRUPTED: u8 = 130;
+use thalweg_units::ByteSize;
 
 /// Arguments of `thalweg demo`.
 #[derive(clap::Args)]
@@ -71,12 +69,12 @@ fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
         .collect::<anyhow::Result<Vec<_>>>()?;
     let stage = Stage { lab: &lab, scratch: &scratch, web: &web, size, stop };
     let mut rows = alone(&stage, &relays)?;
-    let best = rows.iter().filter_map(|row| row.limit).max();
-    rows.push(row("get", Ok(stage.get("get", &mut relays, false)?), best));
+    let all = Course { limit: network::limit_of_all(lab.resolved()), ..Course::default() };
+    rows.push(row("get", Ok(stage.get("get", &mut relays, false)?), all.clone()));
     let killed = stage.get("get, relay killed", &mut relays, true)?;
     // It may have chosen the direct path, or been done before the choice was seen.
     let name = if killed.killed_at.is_some() { "get, relay killed" } else { "get, none killed" };
-    rows.push(row(name, Ok(killed), best));
+    rows.push(row(name, Ok(killed), all));
     Ok(Report { size, server: web.program, rows, stats: lab.stats(false)? })
 }
 
@@ -86,18 +84,18 @@ fn alone(stage: &Stage<'_>, relays: &[Relay]) -> anyhow::Result<Vec<Row>> {
     let paths = std::iter::once(None).chain(relays.iter().map(Some));
     paths
         .map(|relay| {
-            let limit = network::physical_limit(network, relay.map(Relay::name));
+            let course = network::course(network, relay.map(Relay::name));
             let name = relay.map_or("curl direct".into(), |r| format!("curl via {}", r.name()));
             if installed::find("curl").is_none() {
-                return Ok(row(&name, Err("curl is not installed".into()), limit));
+                return Ok(row(&name, Err("curl is not installed".into()), course));
             }
-            Ok(row(&name, Ok(stage.curl(&name, relay)?), limit))
+            Ok(row(&name, Ok(stage.curl(&name, relay)?), course))
         })
         .collect()
 }
 
 /// A finished step: one line of progress, one row of the table.
-fn row(name: &str, outcome: Result<Outcome, String>, limit: Option<Rate>) -> Row {
+fn row(name: &str, outcome: Result<Outcome, String>, course: Course) -> Row {
     match &outcome {
         Ok(done) => eprintln!(
             "{name}: {:.1} MB in {:.1} s, {:.1} Mbit/s",
@@ -107,5 +105,5 @@ fn row(name: &str, outcome: Result<Outcome, String>, limit: Option<Rate>) -> Row
         ),
         Err(reason) => eprintln!("{name}: skipped, {reason}"),
     }
-    Row { name: name.to_owned(), outcome, limit }
+    Row { name: name.to_owned(), outcome, course }
 }

@@ -1,9 +1,12 @@
-//! The demonstration's network: eight hosts, with paths like those between PlanetLab sites.
+//! The demonstration's network: eight hosts, their rates, delays and losses chosen by hand so
+//! that every kind of relay is met. (Networks drawn from the paper's figures are those of
+//! the experiments.)
 //!
 //! The direct path is long, narrow and a little lossy; of six relays one is far
 //! better, one better, one has a wide link that loses too much for TCP, and three
 //! are worse. The seed is fixed, so that every run meets the same losses.
 
+use std::time::Duration;
 use thalweg_lab::topology::{Resolved, Topology, TopologyError};
 use thalweg_units::Rate;
 
@@ -105,13 +108,77 @@ pub fn topology() -> Result<Topology, TopologyError> {
     Topology::from_toml(&text)
 }
 
-/// What the links let through from the server to the client, directly or by a relay:
-/// the narrowest link of all.
-pub fn physical_limit(network: &Resolved, relay: Option<&str>) -> Option<Rate> {
+/// What the links of a path are, whoever downloads over it.
+#[derive(Debug, Clone, Default)]
+pub struct Course {
+    /// What the links let through from the server to the client: the narrowest of all.
+    pub limit: Option<Rate>,
+    /// Round trips without queues, one per leg, from the client on; TCP feels each by itself.
+    pub rtts: Vec<Duration>,
+    /// The share of packets that get lost between server and client, on all legs together.
+    pub loss: Option<f64>,
+}
+
+/// The path from the server to the client, directly or by a relay.
+pub fn course(network: &Resolved, relay: Option<&str>) -> Course {
+    let legs = match relay {
+        None => vec![(SERVER, CLIENT)],
+        Some(relay) => vec![(relay, CLIENT), (SERVER, relay)],
+    };
+    let links = legs.iter().flat_map(|leg| links(network, *leg));
+    let kept: f64 = links.map(|link| 1.0 - network.links[link].config.loss.mean()).product();
+    Course {
+        limit: legs.iter().filter_map(|leg| of_leg(network, *leg, Resolved::physical_limit)).min(),
+        rtts: legs.iter().filter_map(|leg| of_leg(network, *leg, Resolved::rtt)).collect(),
+        loss: Some(1.0 - kept),
+    }
+}
+
+/// What all paths together let through at most: the links before the client that every one
+/// of them crosses, and never more than the paths' own limits in sum.
+pub fn limit_of_all(network: &Resolved) -> Option<Rate> {
+    let paths = || std::iter::once(None).chain(RELAYS.into_iter().map(Some));
+    let limits = paths().filter_map(|relay| course(network, relay).limit);
+    let sum = Rate::from_mbps(limits.map(Rate::as_mbps).sum());
+    let last_legs = || paths().map(|relay| links(network, (relay.unwrap_or(SERVER), CLIENT)));
+    let shared = links(network, (SERVER, CLIENT)).into_iter();
+    let shared = shared.filter(|link| last_legs().all(|leg| leg.contains(link)));
+    shared.filter_map(|link| network.links[link].config.peak_rate()).chain([sum]).min()
+}
+
+fn links(network: &Resolved, leg: (&str, &str)) -> Vec<usize> {
+    of_leg(network, leg, |network, from, to| network.path_links(from, to).map(<[usize]>::to_vec))
+        .unwrap_or_default()
+}
+
+fn of_leg<T>(
+    network: &Resolved,
+    (from, to): (&str, &str),
+    of: impl Fn(&Resolved, usize, usize) -> Option<T>,
+) -> Option<T> {
     let interface = |host| network.interface_named(host).ok();
-    let leg = |from, to| network.physical_limit(interface(from)?, interface(to)?);
-    match relay {
-        None => leg(SERVER, CLIENT),
-        Some(relay) => Some(leg(SERVER, relay)?.min(leg(relay, CLIENT)?)),
+    of(network, interface(from)?, interface(to)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_the_sum_of_its_links() {
+        let network = topology().unwrap().resolve().unwrap();
+        let direct = course(&network, None);
+        assert_eq!(direct.limit, Some(Rate::from_mbps(15.0)));
+        assert_eq!(direct.rtts, [Duration::from_millis(146)]);
+        let lossy = course(&network, Some("relay5"));
+        assert_eq!(lossy.limit, Some(Rate::from_mbps(50.0)));
+        assert_eq!(lossy.rtts, [64, 62].map(Duration::from_millis));
+        assert!((lossy.loss.unwrap() - 0.01).abs() < 1e-12, "{:?}", lossy.loss);
+    }
+
+    #[test]
+    fn all_paths_together_are_limited_by_the_link_they_share() {
+        let network = topology().unwrap().resolve().unwrap();
+        assert_eq!(limit_of_all(&network), Some(Rate::from_mbps(100.0)));
     }
 }

@@ -1,6 +1,7 @@
 //! The table of the demonstration, for eyes and as JSON.
 
 use super::download::{Outcome, RELAY_LIMIT};
+use super::network::Course;
 use super::scratch::Verdict;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -16,8 +17,8 @@ pub struct Row {
     pub name: String,
     /// What came of it; `Err` says why it was not run.
     pub outcome: Result<Outcome, String>,
-    /// The narrowest link of the path, of the best path for `get`.
-    pub limit: Option<Rate>,
+    /// The path's links; for `get`, which goes several, the limit of all together.
+    pub course: Course,
 }
 
 /// All rows of one run; the first is the direct download.
@@ -42,8 +43,15 @@ impl Report {
     /// The table, with what one must know to read it below.
     pub fn table(&self) -> String {
         let mut text = format!(
-            "{:<26} {:>8} {:>12} {:>9} {:>14}   {}\n",
-            "", "time, s", "rate, Mbit/s", "to direct", "limit, Mbit/s", "bytes (SHA-256 compared)"
+            "{:<17} {:>7} {:>12} {:>9} {:>13} {:>7} {:>6}  {}\n",
+            "",
+            "time, s",
+            "rate, Mbit/s",
+            "to direct",
+            "limit, Mbit/s",
+            "RTT, ms",
+            "loss,%",
+            "bytes (SHA-256 compared)"
         );
         for row in &self.rows {
             text += &self.line(row);
@@ -51,8 +59,10 @@ impl Report {
         let _written = write!(
             text,
             "\n{} MB from {}; relays alone are stopped after {} s. The limit is the narrowest link \
-             of the path\n(for get: of the best path), headers included. Emulator late by {} µs at \
-             the 99th percentile{}.\n",
+             of the path,\nheaders included; for get, which samples them all, what all paths \
+             together let through. RTT: of\neach leg, without queues. A lossy leg stays far below \
+             its limit: TCP takes loss for congestion.\nEmulator late by {} µs at the 99th \
+             percentile{}.\n",
             self.size as f64 / 1e6,
             self.server,
             RELAY_LIMIT.as_secs(),
@@ -83,22 +93,26 @@ impl Report {
     }
 
     fn line(&self, row: &Row) -> String {
-        let limit = row.limit.map_or_else(|| "–".into(), |limit| format!("{:.1}", limit.as_mbps()));
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
+        let limit = or_dash(row.course.limit.map(|limit| format!("{:.1}", limit.as_mbps())));
+        let rtts: Vec<String> = rtts_ms(&row.course).map(|ms| format!("{ms:.0}")).collect();
+        let rtts = or_dash((!rtts.is_empty()).then(|| rtts.join("+")));
+        let loss = or_dash(row.course.loss.map(|loss| format!("{:.3}", loss * 100.0)));
         match &row.outcome {
-            Err(reason) => format!("{:<26} skipped: {reason}\n", row.name),
+            Err(reason) => format!("{:<17} skipped: {reason}\n", row.name),
             Ok(outcome) => format!(
-                "{:<26} {:>8.1} {:>12.1} {:>9} {limit:>14}   {}\n",
+                "{:<17} {:>7.1} {:>12.1} {:>9} {limit:>13} {rtts:>7} {loss:>6}  {}\n",
                 row.name,
                 outcome.took.as_secs_f64(),
                 outcome.rate().as_mbps(),
-                self.ratio(outcome).map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}×")),
+                or_dash(self.ratio(outcome).map(|ratio| format!("{ratio:.2}×"))),
                 remark(outcome),
             ),
         }
     }
 
     fn row_json(&self, row: &Row) -> Value {
-        let limit = row.limit.map(Rate::as_mbps);
+        let limit = row.course.limit.map(Rate::as_mbps);
         match &row.outcome {
             Err(reason) => json!({ "name": row.name, "skipped": reason, "limit_mbps": limit }),
             Ok(outcome) => json!({
@@ -107,6 +121,8 @@ impl Report {
                 "mbps": outcome.rate().as_mbps(),
                 "ratio_to_direct": self.ratio(outcome),
                 "limit_mbps": limit,
+                "leg_rtts_ms": rtts_ms(&row.course).collect::<Vec<_>>(),
+                "loss": row.course.loss,
                 "bytes": outcome.bytes,
                 "verified": match outcome.verdict {
                     Verdict::Whole => "whole",
@@ -123,6 +139,11 @@ impl Report {
         let direct = self.rows.first()?.outcome.as_ref().ok()?.rate().as_mbps();
         (direct > 0.0).then(|| outcome.rate().as_mbps() / direct)
     }
+}
+
+/// Round trips of the legs, ms.
+fn rtts_ms(course: &Course) -> impl Iterator<Item = f64> {
+    course.rtts.iter().map(|rtt| rtt.as_secs_f64() * 1e3)
 }
 
 fn remark(outcome: &Outcome) -> String {
