@@ -307,7 +307,7 @@ fn an_ordinary_user_can_run_a_lab_where_the_device_is_open() {
         eprintln!("skipped: this machine lets nobody make a device node");
         return;
     }
-    fs::copy(PROGRAM, at("thalweg-lab")).unwrap();
+    copy_program(&at("thalweg-lab"));
     fs::write(at("pair.toml"), PAIR).unwrap();
     open_to_all(scratch.path());
     let mut run = Command::new(at("thalweg-lab"));
@@ -319,6 +319,12 @@ fn an_ordinary_user_can_run_a_lab_where_the_device_is_open() {
     let words = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(words.starts_with("a\n10.1.0.2"), "{words}");
+}
+
+/// By a program of its own: a file that this one had open for writing when another test
+/// forked could not be run.
+fn copy_program(to: &Path) {
+    assert!(Command::new("cp").arg(PROGRAM).arg(to).status().unwrap().success());
 }
 
 fn open_to_all(directory: &Path) {
@@ -333,7 +339,7 @@ fn a_closed_device_is_explained() {
         return;
     }
     let scratch = tempfile::tempdir_in("/tmp").unwrap();
-    fs::copy(PROGRAM, scratch.path().join("thalweg-lab")).unwrap();
+    copy_program(&scratch.path().join("thalweg-lab"));
     fs::write(scratch.path().join("pair.toml"), PAIR).unwrap();
     fs::write(scratch.path().join("closed"), "").unwrap();
     Command::new("chmod").arg("0600").arg(scratch.path().join("closed")).status().unwrap();

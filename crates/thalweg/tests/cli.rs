@@ -131,7 +131,10 @@ fn a_lab_command_without_a_lab_says_how_to_start_one() {
 fn a_missing_lab_program_is_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let alone = directory.path().join("thalweg");
-    std::fs::copy(env!("CARGO_BIN_EXE_thalweg"), &alone).expect("a copy");
+    // By a program of its own: a file that this one had open for writing when another test
+    // forked could not be run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_thalweg")).arg(&alone).status();
+    assert!(copied.expect("cp").success());
     let output =
         Command::new(alone).args(["lab", "list"]).env("PATH", "").output().expect("thalweg starts");
     assert!(!output.status.success());

@@ -16,6 +16,7 @@
 //! a request for each would cost a round trip for each.
 //!
 //! Differs from the paper:
+//! - Sampling ends with the first complete share by default: see [`Ending`].
 //! - The winner's own request goes on when sampling ends: the same bytes on the
 //!   same path gain nothing from a new request.
 //! - Failures and stalls, on which the paper is silent, lead to the next best path.
@@ -45,12 +46,12 @@ pub enum Ending {
     /// path that is ready early waits for the slowest.
     Paper,
     /// Ours: sampling is over as soon as *one* share is complete, or after the
-    /// window. Waiting longer costs the fastest path its time: with rates
-    /// r₁ > r₂ … and equal shares of N/k, path 1 would idle from N/(k·r₁) to
-    /// min(N/(k·r_k), window). What is given up is length of the sample: on a
-    /// path so fast that its share ends within slow start the others may still
-    /// be growing. And where all paths are alike, the paper's ending is faster: it
-    /// stays parallel until all shares are complete, at the cost of other flows.
+    /// window. From then on r₁, the fastest rate, carries the rest; waiting, the
+    /// unfinished r₂ + r₃ + … would go on while path 1 idles from N/(k·r₁) to
+    /// min(N/(k·r_k), window). So this ending is the faster one where
+    /// r₁ > r₂ + r₃ + …, and the paper's where the paths are alike, at the cost of
+    /// other flows. The sample is shorter, too: on a path so fast that its share
+    /// ends within slow start the others may still be growing.
     Early,
 }
 
@@ -63,7 +64,7 @@ pub struct Config {
     /// behaviour within 5 seconds" (UKAIRO §3.2.1).
     pub window: Duration,
     /// A path that owes bytes and delivers none for this long counts as failed
-    /// for now. 5 s: longer than five of Linux's doubling retransmission
+    /// for now. 5 s: longer than four of Linux's doubling retransmission
     /// timeouts at an RTT of 100 ms (0.3 + 0.6 + 1.2 + 2.4 s), so one lost
     /// tail does not cost the path.
     pub stall: Duration,
