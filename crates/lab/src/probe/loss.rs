@@ -6,14 +6,24 @@ use super::{
     scene::Scene,
     theory::Gilbert,
 };
-use anyhow::bail;
-use std::time::Duration;
+use anyhow::{Context, bail};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_lab::topology::{LinkChange, Loss};
 use thalweg_units::{format_duration, parse_duration};
 
 /// 8000 packets of 250 bytes a second: many samples at little CPU.
 const BLAST: [&str; 4] = ["--rate", "16 Mbit/s", "--size", "250"];
 /// Between two of these packets.
 const GAP: Duration = Duration::from_micros(125);
+
+/// A blast has ended when fewer than so many packets came in so long; it sends 2,400.
+const QUIET: Duration = Duration::from_millis(300);
+const QUIET_PACKETS: u64 = 100;
+/// A blast that has not ended by then never started; its own error says why.
+const LATEST: Duration = Duration::from_secs(15);
 
 /// What `probe loss` prints.
 const METRICS: &str = "\
@@ -85,6 +95,25 @@ fn topology(seed: u64) -> String {
     text
 }
 
+/// Waits until the link named `name` is quiet again after the blast; its losses by then.
+///
+/// # Errors
+/// When the lab does not answer.
+fn losses_of_blast(scene: &Scene, name: &str, blast: Duration) -> anyhow::Result<f64> {
+    let (began, mut before) = (Instant::now(), 0);
+    loop {
+        thread::sleep(QUIET);
+        let stats = scene.lab.stats(false)?;
+        let link = stats.link(name).context("the probe's own link is missing")?;
+        let (sent, quiet) = (link.packets, link.packets - before < QUIET_PACKETS);
+        let late = began.elapsed() > blast + LATEST;
+        if began.elapsed() > blast && (quiet || late) {
+            return Ok(link.random_losses as f64);
+        }
+        before = sent;
+    }
+}
+
 /// Sends over the path of `model` and compares.
 fn sample(
     scene: &Scene,
@@ -96,7 +125,12 @@ fn sample(
     let sink = scene.serve(name, "train-sink")?;
     let duration = format_duration(args.duration.unwrap_or(GAP * args.packets));
     let blast = ["udp-blast", "--to", &sink.address, "--for", &duration];
-    let report = scene.run("source", &[&blast[..], &BLAST[..]].concat())?;
+    let blast = scene.spawn("source", &[&blast[..], &BLAST[..]].concat())?;
+    let recorded = losses_of_blast(scene, name, args.duration.unwrap_or(GAP * args.packets))?;
+    // A chain that the blast left in its bad state could hold up the tools' report for
+    // minutes: it steps by packets, and a connection's retransmissions are ever rarer.
+    scene.lab.set(name, &LinkChange { loss: Some(Loss::None), ..LinkChange::default() })?;
+    let report = blast.report()?;
     if number(&report, "/host_drops")? > 0.0 {
         bail!("the receiving host lost packets by itself, so the link's loss cannot be told");
     }
@@ -109,7 +143,6 @@ fn sample(
     add("loss_expected", "1", model.mean());
     add("loss_sigmas", "1", (loss - model.mean()).abs() / model.standard_error(n));
     // The link's record also has the few lost packets of the tools' control connection.
-    let recorded = scene.lab.stats(false)?.link(name).map_or(0, |l| l.random_losses) as f64;
     add("lost_elsewhere", "packets", (number(&report, "/lost")? - recorded).max(0.0));
     add("bursts", "1", bursts);
     add("mean_burst", "packets", burst);
