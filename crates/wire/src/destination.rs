@@ -1,5 +1,6 @@
 //! Where a connection is to end: a name or an address, and a port.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
@@ -131,6 +132,18 @@ impl fmt::Display for Destination {
             Host::Ip(ip) => f.pad(&SocketAddr::new(*ip, self.port).to_string()),
             Host::Name(name) => f.pad(&format!("{name}:{}", self.port)),
         }
+    }
+}
+
+impl Serialize for Destination {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Destination {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
     }
 }
 

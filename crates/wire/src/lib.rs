@@ -10,6 +10,7 @@ mod reader;
 
 pub mod content_range;
 pub mod manifest;
+pub mod mesh;
 pub mod signed;
 pub mod socks5;
 

@@ -1,0 +1,157 @@
+//! A member of the mesh: its keys, where it is reached, what it may do.
+
+use crate::Destination;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use std::{collections::BTreeSet, fmt, str::FromStr};
+use thalweg_units::NodeId;
+use thiserror::Error;
+
+/// A member's or a tag's name: 1–63 of `a-z`, `0-9`, `-`, `_`, `=`, `.`, beginning with a letter or digit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Name(Box<str>);
+
+/// A label that rules and routes go by, e.g. `country=de`, `provider=x`, `guest`.
+pub type Tag = Name;
+
+/// The text is no name.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "`{0}` is no name: 1 to 63 of a-z, 0-9, `-`, `_`, `=` and `.`, the first a letter or digit"
+)]
+pub struct NameError(String);
+
+impl Name {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = NameError;
+    fn from_str(s: &str) -> Result<Self, NameError> {
+        let first = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+        let rest = |b: u8| first(b) || b"-_=.".contains(&b);
+        let good = (1..=63).contains(&s.len())
+            && s.bytes().next().is_some_and(first)
+            && s.bytes().all(rest);
+        if good {
+            return Ok(Self(s.into()));
+        }
+        Err(NameError(s.chars().take(64).flat_map(char::escape_debug).collect()))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// What a member does in the mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Uses the mesh: fetches through relays. Every member does.
+    Client,
+    /// Relays connections for members.
+    Relay,
+    /// Keeps the roster and answers the API.
+    Oracle,
+    /// May make tokens and revoke members.
+    Admin,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Client => "client",
+            Self::Relay => "relay",
+            Self::Oracle => "oracle",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let all = [Self::Client, Self::Relay, Self::Oracle, Self::Admin];
+        all.into_iter()
+            .find(|role| role.to_string() == s)
+            .ok_or_else(|| "a role is one of client, relay, oracle, admin".to_owned())
+    }
+}
+
+/// One member.
+///
+/// It has up to two keys, so that a program that a user starts never holds the
+/// daemon's: `node` proves the daemon, `client` the command line of the same
+/// host. Rules and quotas count both as one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Unique in the mesh.
+    pub name: Name,
+    /// The daemon's key; none if no daemon runs.
+    pub node: Option<NodeId>,
+    /// The command line's key.
+    pub client: NodeId,
+    /// Where the daemon's port is reached, the best first; at most [`Member::MAX_ADDRESSES`].
+    pub addresses: Vec<Destination>,
+    /// What it does.
+    pub roles: BTreeSet<Role>,
+    /// What rules and routes know it by.
+    pub tags: BTreeSet<Tag>,
+}
+
+impl Member {
+    /// The most addresses of a member: two families on a few interfaces.
+    pub const MAX_ADDRESSES: usize = 8;
+    /// The most tags of a member.
+    pub const MAX_TAGS: usize = 32;
+
+    /// Whether `key` is one of its keys.
+    pub fn holds(&self, key: &NodeId) -> bool {
+        self.node.as_ref() == Some(key) || self.client == *key
+    }
+
+    /// Whether it has this role.
+    pub fn is(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+
+    /// The key that stands for the member in quotas: the daemon's, else the client's.
+    pub fn principal(&self) -> NodeId {
+        self.node.unwrap_or(self.client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_exactly() {
+        for good in ["a", "fra-1", "country=de", "9x", &"a".repeat(63)] {
+            assert_eq!(good.parse::<Name>().unwrap().as_str(), good);
+        }
+        for bad in ["", "-a", "=a", "A", "a b", "é", "a/b", "a:1", "a+b", &"a".repeat(64)] {
+            assert!(bad.parse::<Name>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn roles_go_both_ways() {
+        for role in [Role::Client, Role::Relay, Role::Oracle, Role::Admin] {
+            assert_eq!(role.to_string().parse(), Ok(role));
+        }
+        assert!("root".parse::<Role>().is_err());
+    }
+}

@@ -1,0 +1,22 @@
+//! The mesh: who belongs to it, by whose word, and under which rules.
+//!
+//! A [`Roster`] lists the members and is signed with the mesh's key; every node
+//! and client keeps the newest one. A [`Token`] lets one host join, once.
+//! [`Terms`] are what a client asks of a relay beyond SOCKS5.
+
+mod api;
+mod member;
+mod roster;
+mod rule;
+mod terms;
+mod token;
+
+pub use api::{
+    ApiError, ClientBinding, JoinReply, JoinRequest, MemberStatus, RevokeReply, RevokeRequest,
+    StatusReply, TokenReply, TokenRequest,
+};
+pub use member::{Member, Name, NameError, Role, Tag};
+pub use roster::{Roster, RosterFault};
+pub use rule::{PortRange, PortRangeError, Quota, Rule};
+pub use terms::{GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, Terms, TermsError};
+pub use token::{Secret, Token, TokenError};
