@@ -6,19 +6,22 @@
 //! the wording of failures are the same everywhere.
 
 mod dial;
+mod identity;
 mod peer;
 mod route;
 mod stream;
 mod sys;
 mod tcp_info;
 
+pub mod channel;
 pub mod socks5;
 
 pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect, resolve,
 };
+pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use peer::Peer;
-pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError};
+pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
 pub use stream::{Monitor, Stream};
 pub use tcp_info::TcpInfo;
 pub use thalweg_wire::{Destination, Host};

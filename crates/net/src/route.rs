@@ -1,7 +1,8 @@
 //! How a connection goes: over which interface and through which relays.
 
 use std::{fmt, num::NonZeroU32};
-use thalweg_wire::Destination;
+use thalweg_units::NodeId;
+use thalweg_wire::{Destination, mesh::Terms};
 use thiserror::Error;
 
 /// The most relays on a route.
@@ -29,6 +30,23 @@ pub struct Hop {
     pub relay: Destination,
     /// What carries the leg to this relay.
     pub medium: Medium,
+    /// What is spoken to it.
+    pub speech: Speech,
+}
+
+/// What is spoken to a relay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Speech {
+    /// SOCKS5 without authentication: any relay that knows us by address.
+    #[default]
+    Socks,
+    /// A node of the mesh: SOCKS5 with these terms inside a channel to this key.
+    Mesh {
+        /// The node's key.
+        key: NodeId,
+        /// What is asked of it.
+        terms: Terms,
+    },
 }
 
 /// The hops between this host and a destination, in order, and the interface it leaves by.
@@ -84,7 +102,7 @@ impl Route {
     /// # Errors
     /// As [`Route::new`].
     pub fn through<I: IntoIterator<Item = Destination>>(relays: I) -> Result<Self, RouteError> {
-        let hop = |relay| Hop { relay, medium: Medium::Underlay };
+        let hop = |relay| Hop { relay, medium: Medium::Underlay, speech: Speech::Socks };
         Self::new(relays.into_iter().map(hop).collect())
     }
 

@@ -3,5 +3,6 @@
 pub mod budget;
 pub mod get;
 pub mod job;
+pub mod mesh;
 pub mod part;
 pub mod relay;

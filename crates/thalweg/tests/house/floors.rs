@@ -12,6 +12,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("wire", 2),
     ("net", 3),
     ("node", 4),
+    ("oracle", 4),
     ("thalweg", 5),
 ];
 

@@ -26,7 +26,9 @@ pub const GO_ACK: u8 = b'A';
 pub const MAX_DEPTH: u8 = 2;
 
 /// How a leg is carried once the handshake is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum LegKind {
     /// TLS throughout.
@@ -37,7 +39,7 @@ pub enum LegKind {
 }
 
 /// A client's terms for one hop.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Terms {
     /// How the leg between client and this relay is carried.
     pub leg: LegKind,

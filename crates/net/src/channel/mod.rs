@@ -1,0 +1,147 @@
+//! Authenticated channels between nodes: TLS 1.3 with raw public keys (RFC 7250), both ways.
+//!
+//! No X.509, no session tickets, no resumption: each channel proves both keys
+//! anew, so that a revoked key opens none. The protocol inside is chosen by
+//! ALPN. On an *open* leg ([`Channel::into_clear`]) TLS ends after an agreed byte and
+//! the connection goes on in the clear.
+
+mod accept;
+mod connect;
+
+pub use accept::{AcceptError, Acceptor};
+pub use connect::{ChannelError, Connector};
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use thalweg_units::NodeId;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What is spoken inside a channel: its ALPN protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// The oracle's API: HTTP/1.1.
+    Api,
+    /// Joining: HTTP/1.1; the only one for keys that are in no roster.
+    Join,
+    /// SOCKS5 with terms.
+    Relay,
+    /// Objects between nodes (reserved).
+    Object,
+    /// Bonded streams (reserved).
+    Bond,
+    /// One-to-many delivery (reserved).
+    Cast,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Api, Self::Join, Self::Relay, Self::Object, Self::Bond, Self::Cast];
+
+    /// The ALPN name; the number grows when old and new do not understand each other.
+    pub const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Api => b"thalweg/api/1",
+            Self::Join => b"thalweg/join/1",
+            Self::Relay => b"thalweg/relay/1",
+            Self::Object => b"thalweg/object/1",
+            Self::Bond => b"thalweg/bond/1",
+            Self::Cast => b"thalweg/cast/1",
+        }
+    }
+
+    /// The protocol with this ALPN name.
+    pub fn from_alpn(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|p| p.alpn() == name)
+    }
+}
+
+/// Who may open a channel. Asked within the handshake, before any byte of ours
+/// but the handshake's own flight.
+pub trait Admission: Send + Sync + std::fmt::Debug {
+    /// Whether the owner of `key` may speak `protocol` here now. Never blocks.
+    fn admits(&self, key: &NodeId, protocol: Protocol) -> bool;
+}
+
+/// A channel to a node whose key is proven; reads and writes plaintext.
+///
+/// A read of 0 bytes is the peer's `close_notify`; a connection that ends without
+/// one is an error (`UnexpectedEof`), so that nothing cut short looks complete.
+/// `shutdown` sends `close_notify` and ends the connection's direction.
+#[derive(Debug)]
+pub struct Channel<IO> {
+    io: IO,
+    peer: NodeId,
+    protocol: Protocol,
+    depth: u8,
+}
+
+impl<IO> Channel<IO> {
+    /// The peer's proven key.
+    pub fn peer(&self) -> NodeId {
+        self.peer
+    }
+
+    /// What is spoken.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Relays between the client and us, as the last of them said; 0 on connections we opened.
+    pub fn depth(&self) -> u8 {
+        self.depth
+    }
+
+    /// The connection beneath, for options and counters alone.
+    pub fn get_ref(&self) -> &IO {
+        &self.io
+    }
+
+    /// Keying material of this channel (RFC 8446 §7.5); see [`crate::Peer::exporter_secret`].
+    ///
+    /// # Errors
+    /// When TLS cannot give so many bytes.
+    pub fn exporter_secret(&self, _: &[u8], _: &[u8], _: &mut [u8]) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    /// Ends TLS: gives the connection back, and the clear bytes that were already read off it.
+    ///
+    /// To be called when the agreed last byte of TLS was read and the own last
+    /// byte written and flushed.
+    ///
+    /// # Errors
+    /// If TLS still holds bytes in either direction: the peer did not keep the agreement.
+    pub fn into_clear(self) -> std::io::Result<(IO, Vec<u8>)> {
+        Ok((self.io, Vec::new()))
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Channel<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Channel<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
