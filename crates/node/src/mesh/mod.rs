@@ -1,5 +1,12 @@
 //! This host's part in a mesh: its keys, the roster it believes, and how it keeps both.
 
+mod clock;
+mod durable;
 mod membership;
+mod peer;
+mod roster_error;
 
-pub use membership::{Membership, MeshPeer, Offered, RosterError};
+pub use clock::WallClock;
+pub use membership::{Damage, Membership, Offered};
+pub use peer::MeshPeer;
+pub use roster_error::RosterError;

@@ -1,0 +1,184 @@
+//! Which rosters are believed, by whom they were signed, and what a restart keeps.
+
+use crate::scene::{BEGIN, HOLDS, HandClock, at, id, key, mesh, roster, signed};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::{Arc, Barrier},
+    thread,
+};
+use tempfile::TempDir;
+use thalweg_net::channel::{Admission as _, Protocol};
+use thalweg_node::mesh::{Membership, Offered, RosterError};
+use thalweg_wire::{Signed, SignedError, Signer as _};
+
+fn file() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("roster");
+    (dir, file)
+}
+
+fn load(file: &std::path::Path, clock: &HandClock) -> Membership {
+    Membership::load_with_clock(mesh().id(), file.to_owned(), clock.clock()).unwrap()
+}
+
+fn version(membership: &Membership) -> Option<u64> {
+    membership.current().map(|r| r.version)
+}
+
+#[test]
+fn versions_only_grow_also_across_a_restart() {
+    let (_dir, file) = file();
+    let clock = HandClock::at(BEGIN);
+    let membership = load(&file, &clock);
+    assert_eq!(version(&membership), None);
+    let third = signed(roster(3, &["a", "b"]));
+    assert_eq!(membership.offer(&third).unwrap(), Offered::Accepted);
+    assert_eq!(membership.offer(&third).unwrap(), Offered::Same);
+    let again = load(&file, &clock);
+    for membership in [membership, again] {
+        let older = membership.offer(&signed(roster(2, &["a", "b", "c"])));
+        assert!(matches!(older, Err(RosterError::Rollback { offered: 2, have: 3 })), "{older:?}");
+        let other = membership.offer(&signed(roster(3, &["a"])));
+        assert!(matches!(other, Err(RosterError::Forked(3))), "{other:?}");
+        assert_eq!(version(&membership), Some(3));
+        assert_eq!(membership.signed().as_deref(), Some(&third[..]));
+    }
+    assert_eq!(fs::read(&file).unwrap(), third);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn forged_rosters_and_those_of_other_meshes_change_nothing() {
+    let (_dir, file) = file();
+    let membership = load(&file, &HandClock::at(BEGIN));
+    let good = signed(roster(1, &["a"]));
+    membership.offer(&good).unwrap();
+    let foreign = Signed::sign(roster(9, &["a", "z"]), &key(251)).encode();
+    let refused = membership.offer(&foreign);
+    assert!(matches!(refused, Err(RosterError::Signer { .. })), "{refused:?}");
+    // The other mesh's roster that says it were signed by this mesh's key.
+    let mut forged = foreign;
+    forged[..32].copy_from_slice(mesh().id().as_bytes());
+    let refused = membership.offer(&forged);
+    let signature = |e| matches!(e, Err(RosterError::Signed(SignedError::Signature { .. })));
+    assert!(signature(refused));
+    for at in 0..good.len() {
+        let mut altered = signed(roster(2, &["a"]));
+        altered[at] ^= 1;
+        assert!(membership.offer(&altered).is_err(), "byte {at}");
+        assert!(membership.offer(&altered[..at]).is_err(), "cut at {at}");
+    }
+    assert_eq!(version(&membership), Some(1));
+    assert_eq!(fs::read(&file).unwrap(), good);
+}
+
+#[test]
+fn the_kept_roster_of_another_mesh_is_refused_and_left_alone() {
+    let (_dir, file) = file();
+    let foreign = Signed::sign(roster(9, &["a"]), &key(251)).encode();
+    fs::write(&file, &foreign).unwrap();
+    let loaded = Membership::load(mesh().id(), file.clone());
+    assert!(matches!(loaded, Err(RosterError::Signer { .. })), "{loaded:?}");
+    assert_eq!(fs::read(&file).unwrap(), foreign);
+}
+
+#[test]
+fn a_torn_or_altered_file_is_set_aside_and_fetched_anew() {
+    let good = signed(roster(5, &["a", "b"]));
+    let mut altered = good.clone();
+    altered[150] ^= 0x80;
+    let mut longer = good.clone();
+    longer.push(0);
+    for bad in [&b""[..], &good[..90], &good[..good.len() - 1], &altered, &longer] {
+        let (dir, file) = file();
+        fs::write(&file, bad).unwrap();
+        let membership = load(&file, &HandClock::at(BEGIN));
+        let damage = membership.damage().expect("damage is told").to_string();
+        assert!(damage.contains("roster.damaged"), "{damage}");
+        assert_eq!(fs::read(dir.path().join("roster.damaged")).unwrap(), bad);
+        assert_eq!(version(&membership), None);
+        assert_eq!(membership.offer(&good).unwrap(), Offered::Accepted);
+        assert_eq!(fs::read(&file).unwrap(), good);
+    }
+}
+
+#[test]
+fn a_roster_admits_its_members_only_within_its_time() {
+    let clock = HandClock::at(BEGIN);
+    let membership = Membership::with_clock(mesh().id(), None, clock.clock());
+    let admits = |seed| membership.admits(&id(seed), Protocol::Relay);
+    assert!(!admits(1), "without a roster nobody is a member");
+    assert!(membership.admits(&id(77), Protocol::Join));
+    membership.offer(&signed(roster(1, &["a"]))).unwrap();
+    for (second, holds) in [
+        (BEGIN, true),
+        (BEGIN + HOLDS - 1, true),
+        (BEGIN + HOLDS, false),
+        (BEGIN - 1, false),
+        (BEGIN + 1, true),
+    ] {
+        clock.set(second);
+        assert_eq!((admits(1), admits(101), admits(2)), (holds, holds, false), "at {second}");
+        assert_eq!(membership.peer(&id(1), at(second)).is_some(), holds, "at {second}");
+        assert_eq!(membership.fault().is_none(), holds, "at {second}");
+        assert!(membership.admits(&id(77), Protocol::Join));
+    }
+    clock.set(BEGIN - 7200);
+    let behind = membership.fault().unwrap().to_string();
+    assert!(behind.contains("7200s") && behind.contains("behind"), "{behind}");
+    clock.set(BEGIN + HOLDS + 90);
+    let expired = membership.fault().unwrap().to_string();
+    assert!(expired.contains("expired 90s ago"), "{expired}");
+}
+
+#[test]
+fn of_many_offers_at_once_the_highest_stays() {
+    let (_dir, file) = file();
+    let membership = load(&file, &HandClock::at(BEGIN));
+    let start = Arc::new(Barrier::new(8));
+    let offers = (0..8u64).map(|n| {
+        let (membership, start) = (membership.clone(), Arc::clone(&start));
+        thread::spawn(move || {
+            let rosters: Vec<_> =
+                (0..20).map(|i| signed(roster(1 + (i * 8 + n * 7) % 160, &["a"]))).collect();
+            start.wait();
+            rosters.iter().filter(|r| membership.offer(r).is_ok()).count()
+        })
+    });
+    let offers: Vec<_> = offers.collect();
+    let accepted: usize = offers.into_iter().map(|t| t.join().unwrap()).sum();
+    assert!(accepted >= 1);
+    assert_eq!(version(&membership), Some(160));
+    assert_eq!(version(&load(&file, &HandClock::at(BEGIN))), Some(160));
+}
+
+#[test]
+fn another_process_of_the_host_is_never_rolled_back() {
+    let (_dir, file) = file();
+    let clock = HandClock::at(BEGIN);
+    let (daemon, command) = (load(&file, &clock), load(&file, &clock));
+    daemon.offer(&signed(roster(7, &["a"]))).unwrap();
+    let late = command.offer(&signed(roster(6, &["a", "b"])));
+    assert!(matches!(late, Err(RosterError::Rollback { offered: 6, have: 7 })), "{late:?}");
+    assert_eq!(version(&command), Some(7));
+    assert_eq!(version(&load(&file, &clock)), Some(7));
+}
+
+#[test]
+fn a_disk_that_fails_does_not_hold_up_a_revocation() {
+    let (dir, file) = file();
+    let membership = load(&file, &HandClock::at(BEGIN));
+    membership.offer(&signed(roster(1, &["a", "b"]))).unwrap();
+    // A directory where the new file would be written: not even root replaces that.
+    let way = dir.path().join("roster.new");
+    fs::create_dir(&way).unwrap();
+    let second = signed(roster(2, &["a"]));
+    let refused = membership.offer(&second);
+    assert!(matches!(refused, Err(RosterError::Keep { .. })), "{refused:?}");
+    assert!(!membership.admits(&id(2), Protocol::Relay), "b is revoked all the same");
+    fs::remove_dir(&way).unwrap();
+    assert_eq!(membership.offer(&second).unwrap(), Offered::Same);
+    assert_eq!(fs::read(&file).unwrap(), second, "the next offer keeps it");
+}

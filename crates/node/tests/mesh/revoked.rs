@@ -1,0 +1,92 @@
+//! When a member's sessions are cut: the clock of timers is the test's, and so is the date.
+
+use crate::scene::{BEGIN, HOLDS, HandClock, at, id, mesh, roster, signed};
+use std::{pin::pin, time::Duration};
+use thalweg_node::mesh::{Membership, MeshPeer};
+use thalweg_wire::Signer as _;
+use tokio::time::{Instant, advance, timeout};
+
+/// A membership of `a` and `b`, and the peer `b`.
+fn admitted(clock: &HandClock) -> (Membership, MeshPeer) {
+    let membership = Membership::with_clock(mesh().id(), None, clock.clock());
+    membership.offer(&signed(roster(1, &["a", "b"]))).unwrap();
+    let peer = membership.peer(&id(2), at(BEGIN)).unwrap();
+    (membership, peer)
+}
+
+/// Whether the future is still waiting after some turns of the clock check.
+async fn lasts(revoked: &mut (impl Future<Output = ()> + Unpin)) -> bool {
+    timeout(Duration::from_secs(5), revoked).await.is_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newer_roster_without_the_key_cuts_at_once() {
+    let (membership, peer) = admitted(&HandClock::at(BEGIN));
+    let mut revoked = pin!(peer.revoked());
+    assert!(lasts(&mut revoked).await);
+    membership.offer(&signed(roster(2, &["a", "b", "c"]))).unwrap();
+    assert!(lasts(&mut revoked).await, "a roster that still has the key");
+    membership.offer(&signed(roster(3, &["a", "c"]))).unwrap();
+    let before = Instant::now();
+    revoked.await;
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_revoked_before_anybody_waits_is_cut_too() {
+    let (membership, peer) = admitted(&HandClock::at(BEGIN));
+    let revoked = peer.revoked();
+    membership.offer(&signed(roster(2, &["a"]))).unwrap();
+    revoked.await;
+    peer.revoked().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_roster_cuts_within_a_second_of_the_date() {
+    let clock = HandClock::at(BEGIN);
+    let (_membership, peer) = admitted(&clock);
+    let mut revoked = pin!(peer.revoked());
+    assert!(lasts(&mut revoked).await);
+    // The date jumps; the monotonic clock does not.
+    clock.set(BEGIN + HOLDS);
+    let before = Instant::now();
+    revoked.await;
+    assert!(before.elapsed() <= Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewed_roster_moves_the_end() {
+    let clock = HandClock::at(BEGIN);
+    let (membership, peer) = admitted(&clock);
+    let mut revoked = pin!(peer.revoked());
+    assert!(lasts(&mut revoked).await);
+    let mut longer = roster(2, &["a", "b"]);
+    longer.expiry = at(BEGIN + 2 * HOLDS);
+    membership.offer(&signed(longer)).unwrap();
+    clock.set(BEGIN + HOLDS + 1);
+    assert!(lasts(&mut revoked).await);
+    clock.set(BEGIN + 2 * HOLDS);
+    advance(Duration::from_secs(1)).await;
+    revoked.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revocation_counts_even_in_an_expired_roster() {
+    let (membership, peer) = admitted(&HandClock::at(BEGIN));
+    let mut revoked = pin!(peer.revoked());
+    assert!(lasts(&mut revoked).await);
+    let mut old = roster(2, &["a"]);
+    (old.not_before, old.expiry) = (at(BEGIN - 10), at(BEGIN - 5));
+    membership.offer(&signed(old)).unwrap();
+    revoked.await;
+    assert!(membership.peer(&id(1), at(BEGIN)).is_none(), "nor does it admit those it lists");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_key_of_a_member_is_cut_like_the_daemons() {
+    let (membership, _) = admitted(&HandClock::at(BEGIN));
+    let client = membership.peer(&id(102), at(BEGIN)).unwrap();
+    assert_eq!(client.member().name.as_str(), "b");
+    membership.offer(&signed(roster(2, &["a"]))).unwrap();
+    client.revoked().await;
+}
