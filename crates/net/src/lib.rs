@@ -15,6 +15,7 @@ mod tcp_info;
 
 pub mod channel;
 pub mod socks5;
+pub mod splice;
 
 pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect, resolve,

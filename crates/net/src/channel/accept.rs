@@ -1,16 +1,20 @@
 //! The accepting end.
 
-use super::{Admission, Channel};
+use super::{Admission, Channel, Protocol, error, incoming::Incoming, session::Session, tls};
 use crate::PrivateKey;
-use std::{io, sync::Arc};
+use rustls::{
+    ServerConfig,
+    server::{Accepted, Acceptor as Hello},
+};
+use std::{future::poll_fn, io, sync::Arc};
+use thalweg_wire::mesh::{MAX_DEPTH, Preamble};
 use thiserror::Error;
-use tokio::net::TcpStream;
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
 /// Accepts channels with our key from those whom [`Admission`] lets in; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
-    #[expect(dead_code, reason = "contract")]
-    admission: Arc<dyn Admission>,
+    served: Arc<[(Protocol, Arc<ServerConfig>)]>,
 }
 
 /// No channel came about; the peer has got an alert at most.
@@ -19,7 +23,7 @@ pub enum AcceptError {
     /// The connection broke or TLS failed: no key, a wrong one, another protocol.
     #[error("{0}")]
     Handshake(#[source] io::Error),
-    /// The key may not speak the protocol here.
+    /// The key may not speak the protocol here; its owner has proven it.
     #[error("key {0:?} is not admitted")]
     Stranger(thalweg_units::NodeId),
     /// A relay chain longer than allowed, or a loop.
@@ -27,20 +31,108 @@ pub enum AcceptError {
     TooDeep(u8),
 }
 
+/// A fatal alert `no_application_protocol` (RFC 7301 §3.2), unencrypted as all before the handshake.
+const NO_PROTOCOL: [u8; 7] = [21, 3, 3, 0, 2, 2, 120];
+
 impl Acceptor {
-    /// An acceptor that proves `key`.
+    /// An acceptor that proves `key` and serves `protocols`; others get an alert.
     ///
     /// # Errors
     /// If TLS does not take the key; not expected.
-    pub fn new(_key: &PrivateKey, admission: Arc<dyn Admission>) -> io::Result<Self> {
-        Ok(Self { admission })
+    pub fn new(
+        key: &PrivateKey,
+        admission: Arc<dyn Admission>,
+        protocols: &[Protocol],
+    ) -> io::Result<Self> {
+        let served = |&p: &Protocol| {
+            tls::server_config(key, admission.clone(), p).map(|config| (p, Arc::new(config)))
+        };
+        Ok(Self { served: protocols.iter().map(served).collect::<io::Result<_>>()? })
     }
 
     /// Reads the preamble, if there is one, and does the handshake. No deadline: the caller has one.
     ///
     /// # Errors
     /// [`AcceptError`].
-    pub async fn accept(&self, _tcp: TcpStream) -> Result<Channel<TcpStream>, AcceptError> {
-        Err(AcceptError::Handshake(io::ErrorKind::Unsupported.into()))
+    pub async fn accept(&self, mut tcp: TcpStream) -> Result<Channel<TcpStream>, AcceptError> {
+        let mut incoming = Incoming::default();
+        let depth = preamble(&mut tcp, &mut incoming).await?;
+        let accepted = hello(&mut tcp, &mut incoming).await.map_err(AcceptError::Handshake)?;
+        let Some((protocol, config)) = self.choose(&accepted) else {
+            // As below: the alert is a courtesy.
+            let _ = tcp.write_all(&NO_PROTOCOL).await;
+            return Err(AcceptError::Handshake(io::Error::other(
+                "no protocol that is served here",
+            )));
+        };
+        let tls = accepted.into_connection(config).map_err(|(e, _)| handshake(e))?;
+        let mut session = Session { io: tcp, tls: tls.into(), incoming };
+        session.handshake().await.map_err(AcceptError::from_handshake)?;
+        let keys = session.tls.peer_certificates();
+        let peer = keys.and_then(|k| k.first()).and_then(tls::node).ok_or_else(no_key)?;
+        Ok(Channel { session, peer, protocol, depth })
+    }
+
+    /// The first protocol that the client offers and we serve.
+    fn choose(&self, accepted: &Accepted) -> Option<(Protocol, Arc<ServerConfig>)> {
+        let hello = accepted.client_hello();
+        let mut offered = hello.alpn()?.filter_map(Protocol::from_alpn);
+        offered.find_map(|p| self.served.iter().find(|(served, _)| *served == p).cloned())
+    }
+}
+
+fn handshake(e: rustls::Error) -> AcceptError {
+    AcceptError::Handshake(error::from_tls(e))
+}
+
+fn no_key() -> AcceptError {
+    AcceptError::Handshake(io::Error::other("the client has shown no key"))
+}
+
+/// The depth that another relay says, 0 where no preamble is.
+async fn preamble(tcp: &mut TcpStream, incoming: &mut Incoming) -> Result<u8, AcceptError> {
+    let bytes = loop {
+        match incoming.held() {
+            [first, ..] if *first != Preamble::FIRST => return Ok(0),
+            held => match held.first_chunk::<{ Preamble::LENGTH }>() {
+                Some(bytes) => break *bytes,
+                None => fill(tcp, incoming).await.map_err(AcceptError::Handshake)?,
+            },
+        }
+    };
+    let invalid = || AcceptError::Handshake(io::Error::other("no preamble of a relay"));
+    let Preamble { depth } = Preamble::decode(bytes).ok_or_else(invalid)?;
+    incoming.consume(Preamble::LENGTH);
+    if depth > MAX_DEPTH { Err(AcceptError::TooDeep(depth)) } else { Ok(depth) }
+}
+
+async fn fill(tcp: &mut TcpStream, incoming: &mut Incoming) -> io::Result<()> {
+    match poll_fn(|cx| incoming.poll_fill(tcp, cx)).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Reads the client's first message, which says what it wants to speak.
+async fn hello(tcp: &mut TcpStream, incoming: &mut Incoming) -> io::Result<Accepted> {
+    let mut hello = Hello::default();
+    loop {
+        let Some(length) = incoming.record()? else {
+            fill(tcp, incoming).await?;
+            continue;
+        };
+        let mut record = &incoming.held()[..length];
+        while !record.is_empty() && hello.read_tls(&mut record)? > 0 {}
+        incoming.consume(length);
+        match hello.accept() {
+            Ok(Some(accepted)) => return Ok(accepted),
+            Ok(None) => {}
+            Err((error, mut alert)) => {
+                let mut bytes = Vec::new();
+                alert.write_all(&mut bytes)?;
+                tcp.write_all(&bytes).await?;
+                return Err(error::from_tls(error));
+            }
+        }
     }
 }

@@ -1,15 +1,18 @@
 //! The connecting end.
 
-use super::{Channel, Protocol};
+use super::{Channel, Protocol, session::Session, tls};
 use crate::PrivateKey;
-use std::io;
+use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
+use std::{io, net::Ipv4Addr, sync::Arc};
 use thalweg_units::NodeId;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Opens channels with our key; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Connector {}
+pub struct Connector {
+    config: Arc<ClientConfig>,
+}
 
 /// No channel could be opened.
 #[derive(Debug, Error)]
@@ -30,23 +33,39 @@ impl Connector {
     ///
     /// # Errors
     /// If TLS does not take the key; not expected.
-    pub fn new(_key: &PrivateKey) -> io::Result<Self> {
-        Ok(Self {})
+    pub fn new(key: &PrivateKey) -> io::Result<Self> {
+        Ok(Self { config: Arc::new(tls::client_config(key)?) })
     }
 
     /// Opens a channel to the node with key `server` on `io`. No deadline: the caller has one.
+    ///
+    /// It is open before the server has looked at our key: that the server does not
+    /// admit it may show only at the first read, whose error is then one of
+    /// [`ChannelError::is_not_admitted`].
     ///
     /// # Errors
     /// [`ChannelError`].
     pub async fn connect<IO>(
         &self,
-        _io: IO,
-        _server: NodeId,
-        _protocol: Protocol,
+        io: IO,
+        server: NodeId,
+        protocol: Protocol,
     ) -> Result<Channel<IO>, ChannelError>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send,
     {
-        Err(ChannelError::Handshake(io::ErrorKind::Unsupported.into()))
+        let config = Arc::new(tls::expecting(&self.config, server, protocol));
+        // No name is sent: the key says who is meant.
+        let nameless = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
+        let tls = ClientConnection::new(config, nameless)
+            .map_err(|e| ChannelError::Handshake(io::Error::other(e)))?;
+        let mut session = Session { io, tls: tls.into(), incoming: Default::default() };
+        let done = session.handshake().await;
+        done.map_err(|e| ChannelError::from_handshake(e, server))?;
+        if session.tls.alpn_protocol() != Some(protocol.alpn()) {
+            let why = io::Error::other("it did not agree to the protocol");
+            return Err(ChannelError::Handshake(why));
+        }
+        Ok(Channel { session, peer: server, protocol, depth: 0 })
     }
 }

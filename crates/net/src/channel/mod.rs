@@ -7,14 +7,19 @@
 
 mod accept;
 mod connect;
+mod error;
+mod incoming;
+mod session;
+mod tls;
 
 pub use accept::{AcceptError, Acceptor};
 pub use connect::{ChannelError, Connector};
 
+use session::Session;
 use std::{
-    io,
+    io::{self, Write as _},
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 use thalweg_units::NodeId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -73,7 +78,7 @@ pub trait Admission: Send + Sync + std::fmt::Debug {
 /// `shutdown` sends `close_notify` and ends the connection's direction.
 #[derive(Debug)]
 pub struct Channel<IO> {
-    io: IO,
+    session: Session<IO>,
     peer: NodeId,
     protocol: Protocol,
     depth: u8,
@@ -97,15 +102,21 @@ impl<IO> Channel<IO> {
 
     /// The connection beneath, for options and counters alone.
     pub fn get_ref(&self) -> &IO {
-        &self.io
+        &self.session.io
     }
 
     /// Keying material of this channel (RFC 8446 §7.5); see [`crate::Peer::exporter_secret`].
     ///
     /// # Errors
     /// When TLS cannot give so many bytes.
-    pub fn exporter_secret(&self, _: &[u8], _: &[u8], _: &mut [u8]) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::Unsupported.into())
+    pub fn exporter_secret(
+        &self,
+        label: &[u8],
+        context: &[u8],
+        secret: &mut [u8],
+    ) -> io::Result<()> {
+        let done = self.session.tls.export_keying_material(secret, label, Some(context));
+        done.map(drop).map_err(io::Error::other)
     }
 
     /// Ends TLS: gives the connection back, and the clear bytes that were already read off it.
@@ -115,8 +126,15 @@ impl<IO> Channel<IO> {
     ///
     /// # Errors
     /// If TLS still holds bytes in either direction: the peer did not keep the agreement.
-    pub fn into_clear(self) -> std::io::Result<(IO, Vec<u8>)> {
-        Ok((self.io, Vec::new()))
+    pub fn into_clear(mut self) -> io::Result<(IO, Vec<u8>)> {
+        if self.session.tls.wants_write() {
+            return Err(io::Error::other("bytes of ours are not yet sent"));
+        }
+        match self.session.tls.reader().into_first_chunk() {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return Err(io::Error::other("the peer's last record holds more than agreed")),
+        }
+        Ok((self.session.io, self.session.incoming.held().to_vec()))
     }
 }
 
@@ -126,7 +144,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Channel<IO> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buf)
+        let plain = ready!(self.session.poll_plaintext(cx))?;
+        let n = plain.len().min(buf.remaining());
+        buf.put_slice(&plain[..n]);
+        self.session.consume(n);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -136,12 +158,22 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Channel<IO> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        ready!(self.session.poll_send(cx))?;
+        let n = self.session.tls.writer().write(buf)?;
+        // What does not fit now goes with the next write or flush.
+        if let Poll::Ready(Err(e)) = self.session.poll_send(cx) {
+            return Poll::Ready(Err(e));
+        }
+        Poll::Ready(Ok(n))
     }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        self.session.poll_send(cx)
     }
+
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        self.session.tls.send_close_notify();
+        ready!(self.session.poll_send(cx))?;
+        Pin::new(&mut self.session.io).poll_shutdown(cx)
     }
 }

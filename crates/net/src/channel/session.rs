@@ -1,0 +1,132 @@
+//! TLS over a connection: reading record by record, and writing.
+
+use super::incoming::Incoming;
+use rustls::Connection;
+use std::{
+    future::poll_fn,
+    io::{self, BufRead as _, IoSlice, Write},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+
+/// TLS and the connection beneath.
+#[derive(Debug)]
+pub(super) struct Session<IO> {
+    pub io: IO,
+    pub tls: Connection,
+    pub incoming: Incoming,
+}
+
+/// The connection as `std::io::Write`; says `WouldBlock` where it is pending.
+struct Blocking<'a, 'b, IO> {
+    io: &'a mut IO,
+    cx: &'a mut Context<'b>,
+}
+
+fn or_would_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
+    match polled {
+        Poll::Ready(done) => done,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> Write for Blocking<'_, '_, IO> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        or_would_block(Pin::new(&mut *self.io).poll_write(self.cx, buf))
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        or_would_block(Pin::new(&mut *self.io).poll_write_vectored(self.cx, bufs))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        or_would_block(Pin::new(&mut *self.io).poll_flush(self.cx))
+    }
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
+    /// Does the handshake and sends all of ours; on failure an alert.
+    pub async fn handshake(&mut self) -> io::Result<()> {
+        let done = self.run_handshake().await;
+        if done.is_err() {
+            // The alert is a courtesy: that the handshake failed matters more than why it cannot be told.
+            let _ = poll_fn(|cx| self.poll_send(cx)).await;
+            let _ = self.io.shutdown().await;
+        }
+        done
+    }
+
+    async fn run_handshake(&mut self) -> io::Result<()> {
+        while self.tls.is_handshaking() {
+            poll_fn(|cx| self.poll_send(cx)).await?;
+            if self.tls.is_handshaking() {
+                poll_fn(|cx| self.poll_record(cx)).await?;
+            }
+        }
+        poll_fn(|cx| self.poll_send(cx)).await
+    }
+}
+
+impl<IO: AsyncRead + Unpin> Session<IO> {
+    /// Hands one record to TLS.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the connection ends without `close_notify`; TLS's errors as `InvalidData`.
+    fn poll_record(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let length = loop {
+            match self.incoming.record()? {
+                Some(length) => break length,
+                None => match ready!(self.incoming.poll_fill(&mut self.io, cx))? {
+                    0 => return Poll::Ready(Err(cut_short())),
+                    _ => continue,
+                },
+            }
+        };
+        let mut record = &self.incoming.held()[..length];
+        while !record.is_empty() && self.tls.read_tls(&mut record)? > 0 {}
+        self.incoming.consume(length);
+        self.tls.process_new_packets().map_err(super::error::from_tls)?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Plaintext that was received; empty at `close_notify`. Never looks beyond the record it is from.
+    pub fn poll_plaintext(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        loop {
+            match self.tls.reader().into_first_chunk() {
+                // What follows the agreed last byte is not TLS any more, so it is taken only when asked for.
+                Ok(_) => return Poll::Ready(self.tls.reader().into_first_chunk()),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+            ready!(self.poll_record(cx))?;
+        }
+    }
+
+    /// Takes `n` bytes of plaintext.
+    pub fn consume(&mut self, n: usize) {
+        self.tls.reader().consume(n);
+    }
+}
+
+fn cut_short() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the connection ended without a goodbye (TLS close_notify)",
+    )
+}
+
+impl<IO: AsyncWrite + Unpin> Session<IO> {
+    /// Sends what TLS has to send.
+    pub fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Blocking { io: &mut self.io, cx }) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+}

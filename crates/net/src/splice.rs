@@ -1,0 +1,267 @@
+//! Pipes for `splice(2)`, which moves bytes between sockets without copying them.
+//!
+//! A pipe costs two descriptors and kernel memory, so there is a bounded pool of
+//! them, and a pipe is taken only while bytes are in it. Whoever gets none copies.
+
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
+};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+/// A pipe's size that is asked for: 64 places.
+///
+/// A place holds one fragment of a received segment: 32 kB on loopback, but
+/// little more than one packet's 1.4 kB on most networks, where the kernel's usual
+/// 16 places hold 22 kB.
+const PIPE_BYTES: usize = 256 * 1024;
+
+/// A smaller pipe is not worth its system calls. A user beyond
+/// `fs.pipe-user-pages-soft` gets pipes of two places (pipe(7)).
+const LEAST_PIPE_BYTES: usize = 64 * 1024;
+
+/// Pipes of a process: their 32 MiB are half of the kernel's usual allowance for a user
+/// (`fs.pipe-user-pages-soft`, 64 MiB), and their 256 descriptors few beside those of
+/// the connections that want them.
+const PROCESS_PIPES: usize = 128;
+
+const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
+
+/// Pipes that are lent, one at a time; shared by all threads.
+#[derive(Debug)]
+pub struct PipePool {
+    most: usize,
+    /// Lent ones and idle ones.
+    open: AtomicUsize,
+    /// The kernel or its sandbox knows no `splice` between sockets and pipes.
+    useless: AtomicBool,
+    idle: Mutex<Vec<Pipe>>,
+}
+
+/// Both ends of a pipe, and how many bytes are in it.
+#[derive(Debug)]
+struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    held: usize,
+}
+
+/// A pipe from a [`PipePool`], empty when it is lent.
+///
+/// Dropped empty it goes back; with bytes in it, it is closed, and they are lost.
+#[derive(Debug)]
+pub struct LentPipe<'a> {
+    pool: &'a PipePool,
+    /// `None` only while it is dropped.
+    pipe: Option<Pipe>,
+}
+
+impl PipePool {
+    /// A pool of at most `most` pipes; none is made before it is wanted.
+    pub const fn new(most: usize) -> Self {
+        Self {
+            most,
+            open: AtomicUsize::new(0),
+            useless: AtomicBool::new(false),
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The pool of this process: 128 pipes, since descriptors and the kernel's allowance
+    /// are the process's and its user's.
+    pub fn of_process() -> &'static Self {
+        static POOL: PipePool = PipePool::new(PROCESS_PIPES);
+        &POOL
+    }
+
+    /// An empty pipe; `None` if all are lent, or the kernel gives none that is of use.
+    pub fn lend(&self) -> Option<LentPipe<'_>> {
+        if self.useless.load(Ordering::Relaxed) {
+            return None;
+        }
+        let idle = self.idle().pop();
+        let pipe = idle.or_else(|| self.make())?;
+        Some(LentPipe { pool: self, pipe: Some(pipe) })
+    }
+
+    /// Pipes that are open, lent or idle.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn make(&self) -> Option<Pipe> {
+        if self.open.fetch_add(1, Ordering::Relaxed) < self.most
+            && let Some(pipe) = Pipe::new()
+        {
+            return Some(pipe);
+        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    fn take_back(&self, pipe: Pipe) {
+        if pipe.held == 0 {
+            self.idle().push(pipe);
+        } else {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pipe {
+    fn new() -> Option<Self> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
+        let size = fcntl_setpipe_size(&write, PIPE_BYTES).or_else(|_| fcntl_getpipe_size(&write));
+        (size.ok()? >= LEAST_PIPE_BYTES).then_some(Self { read, write, held: 0 })
+    }
+}
+
+/// What [`LentPipe::fill`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filled {
+    /// So many bytes came, 1 at least.
+    Bytes(usize),
+    /// The peer has ended its direction.
+    Ended,
+    /// This pipe cannot take from this socket: copy. Nothing was taken.
+    Refused,
+}
+
+impl LentPipe<'_> {
+    /// Bytes in the pipe.
+    pub fn held(&self) -> usize {
+        self.pipe.as_ref().map_or(0, |pipe| pipe.held)
+    }
+
+    /// Takes at most `most` bytes that have arrived at `from`, into the *empty* pipe.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has arrived; else the socket's.
+    pub fn fill(&mut self, from: impl AsFd, most: usize) -> io::Result<Filled> {
+        let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held == 0) else {
+            return Ok(Filled::Refused);
+        };
+        match splice(from, None, &pipe.write, None, most, FLAGS) {
+            Ok(0) => Ok(Filled::Ended),
+            Ok(n) => {
+                pipe.held = n;
+                Ok(Filled::Bytes(n))
+            }
+            Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => {
+                self.pool.useless.store(true, Ordering::Relaxed);
+                Ok(Filled::Refused)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Gives to `to` what it has room for; how many bytes that was.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is no room; else the socket's.
+    pub fn drain(&mut self, to: impl AsFd) -> io::Result<usize> {
+        let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held > 0) else { return Ok(0) };
+        let n = splice(&pipe.read, None, to, None, pipe.held, FLAGS)?;
+        pipe.held = pipe.held.saturating_sub(n);
+        Ok(n)
+    }
+}
+
+impl Drop for LentPipe<'_> {
+    fn drop(&mut self) {
+        if let Some(pipe) = self.pipe.take() {
+            self.pool.take_back(pipe);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn bytes_pass_from_socket_to_socket_and_so_does_the_end() {
+        let ((mut client, near), (far, mut server)) = (pair(), pair());
+        let pool = PipePool::new(1);
+        client.write_all(b"through a pipe").unwrap();
+        drop(client);
+        let mut pipe = pool.lend().unwrap();
+        // The socket blocks, the pipe does not: what came is taken, at most 7 at once.
+        assert_eq!(pipe.fill(&near, 7).unwrap(), Filled::Bytes(7));
+        assert_eq!(pipe.fill(&near, 7).unwrap(), Filled::Refused, "it is not empty");
+        assert_eq!((pipe.drain(&far).unwrap(), pipe.held()), (7, 0));
+        assert_eq!(pipe.fill(&near, 100).unwrap(), Filled::Bytes(7));
+        assert_eq!(pipe.drain(&far).unwrap(), 7);
+        assert_eq!(pipe.fill(&near, 100).unwrap(), Filled::Ended);
+        drop(far);
+        let mut got = String::new();
+        server.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "through a pipe");
+    }
+
+    #[test]
+    fn nothing_there_and_no_room_are_would_block() {
+        let ((client, near), (far, _server)) = (pair(), pair());
+        near.set_nonblocking(true).unwrap();
+        far.set_nonblocking(true).unwrap();
+        let pool = PipePool::new(1);
+        let mut pipe = pool.lend().unwrap();
+        let nothing = pipe.fill(&near, 100).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        while (&far).write(&[0; 65536]).is_ok() {}
+        (&client).write_all(b"stuck").unwrap();
+        assert_eq!(pipe.fill(&near, 100).unwrap(), Filled::Bytes(5));
+        let no_room = pipe.drain(&far).unwrap_err();
+        assert_eq!((no_room.kind(), pipe.held()), (io::ErrorKind::WouldBlock, 5));
+    }
+
+    #[test]
+    fn the_pool_lends_no_more_than_its_bound_and_reuses_only_empty_pipes() {
+        let pool = PipePool::new(2);
+        let (first, second) = (pool.lend().unwrap(), pool.lend().unwrap());
+        assert!(pool.lend().is_none());
+        drop(first);
+        assert_eq!(pool.open(), 2, "an empty one is kept");
+        let third = pool.lend().unwrap();
+        assert_eq!(pool.open(), 2);
+        drop((second, third));
+
+        let ((mut client, near), _other) = (pair(), ());
+        client.write_all(b"somebody's secret").unwrap();
+        let mut pipe = pool.lend().unwrap();
+        assert_eq!(pipe.fill(&near, 100).unwrap(), Filled::Bytes(17));
+        drop(pipe);
+        assert_eq!(pool.open(), 1, "one with bytes in it is closed");
+    }
+
+    #[test]
+    fn a_descriptor_that_cannot_be_spliced_makes_the_pool_useless() {
+        let directory = std::fs::File::open("/").unwrap();
+        let pool = PipePool::new(2);
+        let mut pipe = pool.lend().unwrap();
+        assert!(matches!(pipe.fill(&directory, 1), Ok(Filled::Refused) | Err(_)));
+        drop(pipe);
+        assert_eq!(pool.open(), 1);
+    }
+}
