@@ -10,6 +10,7 @@ mod parse;
 mod quantity;
 mod time;
 
+pub mod likeness;
 pub mod serde_duration;
 
 pub use id::{NodeId, NodeIdError, PathId};

@@ -16,6 +16,7 @@ pub use matrix::{Axis, AxisBy, Case, Draw, Headline, Matrix, Seeds};
 use crate::error::{ExperimentError, Result};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
+use thalweg_units::likeness;
 
 /// Where an experiment takes place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -267,7 +268,10 @@ impl Plan {
     /// (an unknown arm in a check, an unknown placeholder, an estimate beyond the budget …).
     pub fn parse(text: &str, origin: &str) -> Result<Self> {
         let fault = |why: String| ExperimentError::Plan { plan: origin.to_owned(), why };
-        let mut plan: Self = toml::from_str(text).map_err(|e| fault(e.to_string()))?;
+        let syntax = |e: toml::de::Error| {
+            fault(format!("{}{}", e.to_string().trim_end(), likeness::hint(e.message())))
+        };
+        let mut plan: Self = toml::from_str(text).map_err(syntax)?;
         plan.arm = arm::expand(std::mem::take(&mut plan.arm)).map_err(|e| fault(e.to_string()))?;
         plan.check =
             check::expand(std::mem::take(&mut plan.check)).map_err(|e| fault(e.to_string()))?;
@@ -318,5 +322,17 @@ mod optional_share {
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
         let text = Option::<String>::deserialize(d)?;
         text.map(|t| thalweg_units::parse_probability(&t).map_err(de::Error::custom)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_nearest_key() {
+        let error = Plan::parse("headlin = \"rate\"\n", "x").unwrap_err().to_string();
+        let told = ["line 1", "headlin", "did you mean `headline`?"];
+        assert!(told.iter().all(|part| error.contains(part)), "{error}");
     }
 }

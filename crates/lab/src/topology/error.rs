@@ -1,5 +1,6 @@
 //! What can be wrong with a topology, said so that it can be put right.
 
+use thalweg_units::likeness::{self, nearest};
 use thiserror::Error;
 
 /// Why a topology, or a change to one, was refused.
@@ -66,46 +67,11 @@ impl TopologyError {
 
     /// What the TOML reader says, with the nearest key where one is unknown.
     pub(crate) fn from_toml(error: &toml::de::Error) -> Self {
-        Self::Syntax(format!("{}{}", error.to_string().trim_end(), key_hint(error.message())))
+        let hint = likeness::hint(error.message());
+        Self::Syntax(format!("{}{hint}", error.to_string().trim_end()))
     }
 }
 
 fn hint(nearest: Option<&str>) -> String {
     nearest.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
-}
-
-/// The known name most like `name`, if any is alike at all.
-fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Half the letters may differ: more is no likeness.
-    let limit = name.chars().count().div_ceil(2).max(1);
-    known
-        .into_iter()
-        .map(|k| (strsim::damerau_levenshtein(name, k), k))
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, k)| k)
-}
-
-/// Serde's "unknown field `x`, expected one of `a`, `b`": the nearest of them.
-fn key_hint(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    if !message.starts_with("unknown ") {
-        return String::new();
-    }
-    let Some(name) = quoted.next() else { return String::new() };
-    let found = nearest(name, quoted);
-    found.map(|n| format!("\nhint: did you mean `{n}`?")).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nearest_name_is_suggested_only_when_alike() {
-        let known = ["access", "core", "relay1.access"];
-        assert_eq!(nearest("acess", known), Some("access"));
-        assert_eq!(nearest("cor", known), Some("core"));
-        assert_eq!(nearest("zzzzz", known), None);
-    }
 }
