@@ -5,8 +5,10 @@ mod durable;
 mod membership;
 mod peer;
 mod roster_error;
+mod routes;
 
 pub use clock::WallClock;
 pub use membership::{Damage, Membership, Offered};
 pub use peer::MeshPeer;
 pub use roster_error::RosterError;
+pub use routes::{Names, RouteNameError};

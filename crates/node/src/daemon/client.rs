@@ -1,0 +1,171 @@
+//! The command line's end of the local API.
+
+use super::{
+    NodeStatus,
+    service::{BoxFuture, Control},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{Method, Request, StatusCode, client::conn::http1, header};
+use hyper_util::rt::TokioIo;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use thalweg_wire::mesh::{
+    ApiError, RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
+};
+use thiserror::Error;
+use tokio::{net::UnixStream, time::timeout};
+
+/// For a whole request: the node itself waits 10 s at most for an oracle elsewhere, and for
+/// several addresses of it one after another.
+const PATIENCE: Duration = Duration::from_secs(45);
+
+/// The longest reply: a roster of 3000 members as JSON.
+const MAX_REPLY: usize = 16 * 1024 * 1024;
+
+/// Asks the daemon of this state directory.
+#[derive(Clone, Debug)]
+pub struct LocalClient {
+    socket: PathBuf,
+}
+
+/// The daemon did not do it.
+#[derive(Debug, Error)]
+pub enum LocalError {
+    /// None listens.
+    #[error("no daemon answers at {0}; start it with `thalweg node`")]
+    NoDaemon(PathBuf),
+    /// The socket is another user's.
+    #[error("{0} is another user's; run this as the user that `thalweg node` runs as")]
+    NotOurs(PathBuf),
+    /// The connection broke, or the reply is not readable.
+    #[error("the daemon at {socket} failed: {why}")]
+    Broken {
+        /// Its socket.
+        socket: PathBuf,
+        /// How.
+        why: String,
+    },
+    /// It, or the oracle behind it, refused.
+    #[error("{}", .0.message)]
+    Refused(ApiError),
+}
+
+impl LocalClient {
+    /// The client of the daemon that listens at `socket`, if one does.
+    ///
+    /// # Errors
+    /// [`LocalError::NoDaemon`], [`LocalError::NotOurs`].
+    pub async fn find(socket: &Path) -> Result<Self, LocalError> {
+        let client = Self { socket: socket.to_owned() };
+        client.connect().await.map(|_| client)
+    }
+
+    /// The node's state.
+    ///
+    /// # Errors
+    /// [`LocalError`].
+    pub async fn node_status(&self) -> Result<NodeStatus, LocalError> {
+        self.ask(Method::GET, "/v1/status", &()).await
+    }
+
+    /// The node's roster.
+    ///
+    /// # Errors
+    /// [`LocalError`].
+    pub async fn roster(&self) -> Result<Roster, LocalError> {
+        self.ask(Method::GET, "/v1/roster", &()).await
+    }
+
+    async fn connect(&self) -> Result<UnixStream, LocalError> {
+        let socket = || self.socket.clone();
+        UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                LocalError::NoDaemon(socket())
+            }
+            io::ErrorKind::PermissionDenied => LocalError::NotOurs(socket()),
+            _ => LocalError::Broken { socket: socket(), why: e.to_string() },
+        })
+    }
+
+    fn broken(&self, why: impl ToString) -> LocalError {
+        LocalError::Broken { socket: self.socket.clone(), why: why.to_string() }
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, LocalError> {
+        let late = |_| self.broken(format!("no answer within {PATIENCE:?}"));
+        let body = serde_json::to_vec(body).map_err(|e| self.broken(e))?;
+        let (status, reply) =
+            timeout(PATIENCE, self.exchange(method, path, body)).await.map_err(late)??;
+        if status.is_success() {
+            return serde_json::from_slice(&reply).map_err(|e| self.broken(e));
+        }
+        let text = || String::from_utf8_lossy(&reply).chars().take(200).collect::<String>();
+        match serde_json::from_slice(&reply) {
+            Ok(error) => Err(LocalError::Refused(error)),
+            Err(_) => Err(self.broken(format!("{status}: {}", text()))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Result<(StatusCode, Bytes), LocalError> {
+        let stream = TokioIo::new(self.connect().await?);
+        let (mut send, connection) = http1::handshake(stream).await.map_err(|e| self.broken(e))?;
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "node")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::<Bytes>::from(body))
+            .map_err(|e| self.broken(e))?;
+        let exchange = async {
+            let reply = send.send_request(request).await.map_err(|e| self.broken(e))?;
+            let status = reply.status();
+            let body = Limited::new(reply.into_body(), MAX_REPLY).collect().await;
+            Ok((status, body.map_err(|e| self.broken(e))?.to_bytes()))
+        };
+        // The connection moves the bytes; it ends after the exchange, or breaks it.
+        let mut exchange = std::pin::pin!(exchange);
+        tokio::select! {
+            done = &mut exchange => return done,
+            _ = connection => {}
+        }
+        exchange.await
+    }
+}
+
+impl From<LocalError> for ApiError {
+    fn from(error: LocalError) -> Self {
+        match error {
+            LocalError::Refused(refused) => refused,
+            other => Self { code: "daemon".to_owned(), message: other.to_string() },
+        }
+    }
+}
+
+impl Control for LocalClient {
+    fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
+        Box::pin(async move { Ok(self.ask(Method::POST, "/v1/tokens", &request).await?) })
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
+        Box::pin(async move { Ok(self.ask(Method::POST, "/v1/revoke", &request).await?) })
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {
+        Box::pin(async move { Ok(self.ask(Method::GET, "/v1/oracle", &()).await?) })
+    }
+}

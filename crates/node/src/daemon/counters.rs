@@ -1,0 +1,184 @@
+//! What the daemon counts, for `GET /metrics` and `thalweg status`.
+
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::Registry,
+};
+use serde::{Deserialize, Serialize};
+use thalweg_net::channel::Protocol;
+
+/// One label and its value.
+type Label = [(&'static str, &'static str); 1];
+
+/// The daemon's counts; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    accepted: Counter,
+    strangers: Family<Label, Counter>,
+    accept_failures: Counter,
+    handshakes: Gauge,
+    channels: Family<Label, Counter>,
+    live: Family<Label, Gauge>,
+    local: Counter,
+}
+
+/// The counts at one moment, as the local API gives them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Connections that came to no channel: strangers, broken and drawn-out handshakes.
+    pub strangers: u64,
+    /// Channels that are open now, of all protocols.
+    pub channels: u64,
+    /// Connections of local programs (SOCKS5) since the start.
+    pub local: u64,
+}
+
+/// Why a connection came to no channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strange {
+    /// TLS failed: no key, another protocol, a broken connection.
+    Handshake,
+    /// The key is not admitted.
+    Key,
+    /// Too many relays before this one.
+    Depth,
+    /// The handshake took too long.
+    Slow,
+    /// All places for handshakes were taken.
+    Crowded,
+}
+
+impl Strange {
+    const ALL: [Self; 5] = [Self::Handshake, Self::Key, Self::Depth, Self::Slow, Self::Crowded];
+
+    /// The word for logs and labels.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Key => "key",
+            Self::Depth => "depth",
+            Self::Slow => "slow",
+            Self::Crowded => "crowded",
+        }
+    }
+}
+
+/// The protocols that can be open.
+const SERVED: [Protocol; 3] = [Protocol::Api, Protocol::Join, Protocol::Relay];
+
+const fn label(protocol: Protocol) -> Label {
+    let word = match protocol {
+        Protocol::Api => "api",
+        Protocol::Join => "join",
+        Protocol::Relay => "relay",
+        _ => "other",
+    };
+    [("protocol", word)]
+}
+
+impl Counters {
+    /// Counts at zero, made known to `registry`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let new = Self::default();
+        // At zero from the start, so that a first stranger is seen as an increase.
+        for why in Strange::ALL {
+            drop(new.strangers.get_or_create(&[("why", why.word())]));
+        }
+        for protocol in SERVED {
+            drop(new.channels.get_or_create(&label(protocol)));
+            drop(new.live.get_or_create(&label(protocol)));
+        }
+        let registry = registry.sub_registry_with_prefix("thalweg_node");
+        registry.register("accepted", "Connections accepted", new.accepted.clone());
+        registry.register("strangers", "Connections without a channel", new.strangers.clone());
+        let failures = new.accept_failures.clone();
+        registry.register("accept_failures", "Failed accepts, as without descriptors", failures);
+        registry.register("handshakes", "Handshakes in progress", new.handshakes.clone());
+        registry.register("channels", "Channels opened", new.channels.clone());
+        registry.register("channels_open", "Channels open now", new.live.clone());
+        registry.register("local_connections", "Connections of local programs", new.local.clone());
+        new
+    }
+
+    /// One more connection.
+    pub fn accepted(&self) {
+        self.accepted.inc();
+    }
+
+    /// One more failed accept.
+    pub fn accept_failed(&self) {
+        self.accept_failures.inc();
+    }
+
+    /// One more connection that came to no channel.
+    pub fn stranger(&self, why: Strange) {
+        self.strangers.get_or_create(&[("why", why.word())]).inc();
+    }
+
+    /// One more connection of a local program.
+    pub fn local(&self) {
+        self.local.inc();
+    }
+
+    /// Handshakes in progress now.
+    pub fn handshakes(&self, now: usize) {
+        self.handshakes.set(i64::try_from(now).unwrap_or(i64::MAX));
+    }
+
+    /// A channel that is open until the guard is dropped.
+    pub fn open(&self, protocol: Protocol) -> Open {
+        self.channels.get_or_create(&label(protocol)).inc();
+        let live = self.live.get_or_create_owned(&label(protocol));
+        live.inc();
+        Open(live)
+    }
+
+    /// The counts now.
+    pub fn counts(&self) -> Counts {
+        let strangers = |why: &Strange| self.strangers.get_or_create(&[("why", why.word())]).get();
+        let live = |p: &Protocol| self.live.get_or_create(&label(*p)).get().max(0).unsigned_abs();
+        Counts {
+            accepted: self.accepted.get(),
+            strangers: Strange::ALL.iter().map(strangers).sum(),
+            channels: SERVED.iter().map(live).sum(),
+            local: self.local.get(),
+        }
+    }
+}
+
+/// Counts a channel as open while it lives.
+#[derive(Debug)]
+pub struct Open(Gauge);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_shown_from_zero_on() {
+        let mut registry = Registry::default();
+        let counters = Counters::register(&mut registry);
+        let shown = |registry: &Registry| {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+            text
+        };
+        assert!(shown(&registry).contains("thalweg_node_strangers_total{why=\"key\"} 0\n"));
+        counters.stranger(Strange::Key);
+        let open = counters.open(Protocol::Relay);
+        let text = shown(&registry);
+        assert!(text.contains("thalweg_node_strangers_total{why=\"key\"} 1\n"), "{text}");
+        assert!(text.contains("thalweg_node_channels_open{protocol=\"relay\"} 1\n"), "{text}");
+        assert_eq!((counters.counts().strangers, counters.counts().channels), (1, 1));
+        drop(open);
+        assert_eq!(counters.counts().channels, 0);
+    }
+}

@@ -1,0 +1,233 @@
+//! The one TCP port: from accept to a channel of a member, and to who serves it.
+//!
+//! ```text
+//! accept ─ place? ─ preamble, TLS ─ key admitted? ─┬ relay: a session of node::relay
+//!            no: closed      no: an alert, closed  └ api, join: the oracle, where one is
+//! ```
+//!
+//! Whoever does not get through has had no byte but TLS's own, is counted, and
+//! named in at most one line a second.
+
+use super::{
+    counters::{Counters, Strange},
+    gate::{Gate, Place},
+    service::{ApiService, Caller, RelayService},
+    throttle::Throttle,
+};
+use crate::{
+    mesh::{Membership, MeshPeer},
+    relay::{Event, Log},
+};
+use socket2::SockRef;
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_net::{
+    SocketOptions,
+    channel::{AcceptError, Acceptor, Channel, Protocol},
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Wait after accept fails for want of descriptors or memory: short enough to
+/// use what frees up, long enough not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who serves the channels.
+#[derive(Clone, Debug)]
+pub struct Services {
+    /// Relays for members; none: this node does not relay.
+    pub relay: Option<Arc<dyn RelayService>>,
+    /// The oracle inside; none: this node is none.
+    pub oracle: Option<Arc<dyn ApiService>>,
+}
+
+impl Services {
+    /// What is served; whoever asks for another protocol gets an alert.
+    pub fn protocols(&self) -> Vec<Protocol> {
+        let relay = self.relay.iter().map(|_| Protocol::Relay);
+        let oracle = self.oracle.iter().flat_map(|_| [Protocol::Api, Protocol::Join]);
+        relay.chain(oracle).collect()
+    }
+}
+
+/// Takes connections in; shared by all listeners.
+#[derive(Debug)]
+pub struct Door {
+    pub(super) acceptor: Acceptor,
+    pub(super) membership: Membership,
+    pub(super) services: Services,
+    pub(super) gate: Gate,
+    /// For a preamble and the handshake.
+    pub(super) handshake: Duration,
+    pub(super) log: Log,
+    pub(super) counters: Counters,
+    pub(super) strangers: Throttle,
+    pub(super) failures: Throttle,
+    pub(super) ends: Ends,
+}
+
+/// How all of it comes to an end.
+#[derive(Clone, Debug, Default)]
+pub struct Ends {
+    /// Nothing more is accepted; handshakes in progress end.
+    pub stop: CancellationToken,
+    /// Channels of the API are cut.
+    pub cut_api: CancellationToken,
+    /// Relayed connections are cut: reset.
+    pub cut_relay: CancellationToken,
+    /// Channels of the API.
+    pub api: TaskTracker,
+    /// Relayed connections, those of local programs as well.
+    pub relay: TaskTracker,
+}
+
+impl Door {
+    /// Accepts until [`Ends::stop`]; survives every error of accept.
+    pub async fn listen(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            tokio::select! {
+                () = self.ends.stop.cancelled() => return,
+                accepted = listener.accept() => match accepted {
+                    Ok((tcp, from)) => self.take(tcp, from),
+                    Err(e) => self.accept_failed(&e).await,
+                },
+            }
+        }
+    }
+
+    /// Most often EMFILE or ENFILE: a connection that ends gives descriptors back.
+    async fn accept_failed(&self, e: &io::Error) {
+        let of_one_client = [io::ErrorKind::ConnectionAborted, io::ErrorKind::Interrupted];
+        if of_one_client.contains(&e.kind()) {
+            return;
+        }
+        self.counters.accept_failed();
+        if let Some(more) = self.failures.pass(Instant::now()) {
+            self.log.put(Event::new("accept_failed").with("why", e).with("unlogged", more));
+        }
+        sleep(ACCEPT_PAUSE).await;
+    }
+
+    fn take(self: &Arc<Self>, tcp: TcpStream, from: SocketAddr) {
+        self.counters.accepted();
+        match self.gate.enter(from.ip(), Instant::now()) {
+            Some(place) => drop(tokio::spawn(Arc::clone(self).admit(tcp, from, place))),
+            None => self.stranger(from, Strange::Crowded, "too many handshakes in progress"),
+        }
+    }
+
+    /// The handshake, within its deadline and as long as it may keep its place.
+    async fn admit(self: Arc<Self>, tcp: TcpStream, from: SocketAddr, place: Place) {
+        self.counters.handshakes(self.gate.inside());
+        // A client that has left already makes this fail; its reads will tell.
+        _ = leg_options().apply(SockRef::from(&tcp));
+        let accepted = tokio::select! {
+            () = self.ends.stop.cancelled() => return,
+            () = place.evicted() => None,
+            accepted = timeout(self.handshake, self.acceptor.accept(tcp)) => accepted.ok(),
+        };
+        drop(place);
+        self.counters.handshakes(self.gate.inside());
+        match accepted {
+            Some(Ok(channel)) => self.dispatch(channel, from),
+            Some(Err(e)) => self.stranger(from, kind(&e), &e.to_string()),
+            None => self.stranger(from, Strange::Slow, "the handshake took longer than allowed"),
+        }
+    }
+
+    /// Hands a channel to who serves its protocol, as a task of its own: a session then
+    /// does not carry the handshake's memory along.
+    fn dispatch(self: &Arc<Self>, channel: Channel<TcpStream>, from: SocketAddr) {
+        let (key, protocol) = (channel.peer(), channel.protocol());
+        let peer = self.membership.peer(&key, self.membership.now());
+        match (protocol, peer, &self.services) {
+            (Protocol::Relay, Some(peer), Services { relay: Some(relay), .. }) => {
+                self.relay(Arc::clone(relay), channel, peer, from);
+            }
+            (Protocol::Api, Some(peer), Services { oracle: Some(oracle), .. }) => {
+                self.api(Arc::clone(oracle), channel, Some(peer), from);
+            }
+            (Protocol::Join, _, Services { oracle: Some(oracle), .. }) => {
+                self.api(Arc::clone(oracle), channel, None, from);
+            }
+            // Admitted a moment ago and revoked since.
+            _ => self.stranger(from, Strange::Key, &format!("key {key:?} is not admitted")),
+        }
+    }
+
+    fn relay(
+        &self,
+        relay: Arc<dyn RelayService>,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) {
+        let open = self.counters.open(Protocol::Relay);
+        let cut = self.ends.cut_relay.clone();
+        let session = relay.serve(channel, peer, from);
+        self.ends.relay.spawn(async move {
+            tokio::select! { () = cut.cancelled() => {}, () = session => {} }
+            drop(open);
+        });
+    }
+
+    /// A member's channel ends with its membership; a joining host has none.
+    fn api(
+        &self,
+        oracle: Arc<dyn ApiService>,
+        channel: Channel<TcpStream>,
+        peer: Option<MeshPeer>,
+        address: SocketAddr,
+    ) {
+        let caller = Caller { key: channel.peer(), address, protocol: channel.protocol() };
+        let open = self.counters.open(caller.protocol);
+        let cut = self.ends.cut_api.clone();
+        let serving = oracle.serve(channel, caller);
+        self.ends.api.spawn(async move {
+            let revoked = async {
+                match peer {
+                    Some(peer) => peer.revoked().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! { () = cut.cancelled() => {}, () = revoked => {}, () = serving => {} }
+            drop(open);
+        });
+    }
+
+    fn stranger(&self, from: SocketAddr, kind: Strange, why: &str) {
+        self.counters.stranger(kind);
+        if let Some(more) = self.strangers.pass(Instant::now()) {
+            let event = Event::new("stranger").with("client", from).with("kind", kind.word());
+            self.log.put(event.with("why", why).with("unlogged", more));
+        }
+    }
+}
+
+fn kind(error: &AcceptError) -> Strange {
+    match error {
+        AcceptError::Handshake(_) => Strange::Handshake,
+        AcceptError::Stranger(_) => Strange::Key,
+        AcceptError::TooDeep(_) => Strange::Depth,
+    }
+}
+
+/// The options of accepted connections.
+///
+/// No TCP_USER_TIMEOUT: it would end connections to slow readers, see
+/// [`SocketOptions::user_timeout`]; whoever serves them watches instead. Keepalive
+/// at 60 s keeps 8,000 idle connections at 270 packets a second.
+fn leg_options() -> SocketOptions {
+    SocketOptions {
+        user_timeout: None,
+        keepalive: Some(Duration::from_secs(60)),
+        ..SocketOptions::default()
+    }
+}

@@ -1,0 +1,42 @@
+//! Why a daemon does not start.
+
+use crate::relay::BindError;
+use std::{io, net::SocketAddr, path::PathBuf};
+use thiserror::Error;
+
+/// A daemon cannot start.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// One of its listeners.
+    #[error("cannot listen on {address} ({what}): {source}")]
+    Listen {
+        /// What it is for, e.g. `[node] listen`.
+        what: &'static str,
+        /// The address asked for.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A listener for this host's own programs would be reachable from others.
+    #[error("{what} is for this host alone, and {address} is reachable from others")]
+    NotLoopback {
+        /// Which listener.
+        what: &'static str,
+        /// The address asked for.
+        address: SocketAddr,
+    },
+    /// The local API's socket.
+    #[error("cannot listen on {socket}: {source}")]
+    Socket {
+        /// Its path.
+        socket: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// TLS does not take the node's key.
+    #[error("TLS does not take this node's key: {0}")]
+    Key(#[source] io::Error),
+    /// The relay for local programs, without a route.
+    #[error(transparent)]
+    Relay(#[from] BindError),
+}

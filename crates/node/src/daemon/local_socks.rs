@@ -1,0 +1,201 @@
+//! SOCKS5 for the programs of this host, by the mesh: `curl -x socks5h://127.0.0.1:1080 URL`.
+//!
+//! Each connection goes by the first of the routes that works, in the given order.
+//! Names are resolved by the last relay; this node applies no egress policy of its own,
+//! the relays do.
+
+use super::{bridge, counters::Counters, door::Ends};
+use crate::{
+    mesh::{Membership, Names, RouteNameError},
+    relay::{Event, Log, Refusal, read_request},
+};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use thalweg_net::{Cause, DialError, Dialer, Route, Stream};
+use thalweg_wire::{
+    Destination,
+    mesh::{Name, Terms},
+    socks5::{self, Reply},
+};
+use thiserror::Error;
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::sleep,
+};
+
+/// Local connections at a time; more wait in the kernel's queue. Two descriptors and 32 kB each.
+const MAX_LOCAL: usize = 4096;
+
+/// For a program's two messages, which do not leave the host: as the relay's.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Wait after accept fails, as at the door.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How local programs reach the world.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    /// Routes by name, in order; at least one. See [`Names::route`].
+    pub via: Vec<String>,
+    /// What is asked of each relay.
+    pub terms: Terms,
+    /// Dials with the node's key.
+    pub dialer: Dialer,
+    /// Without a byte in either direction so long, a connection is given up.
+    pub idle: Duration,
+}
+
+/// The SOCKS5 server of the host's own programs.
+#[derive(Debug)]
+pub struct LocalSocks {
+    /// How they go.
+    pub ways: Ways,
+    /// Where names are looked up.
+    pub membership: Membership,
+    /// This node's name.
+    pub me: Name,
+    /// For failures.
+    pub log: Log,
+    /// For counts.
+    pub counters: Counters,
+}
+
+/// No way led there.
+#[derive(Debug, Error)]
+enum NoWay {
+    #[error("{0}")]
+    Name(#[from] RouteNameError),
+    #[error("{0}")]
+    Dial(#[from] DialError),
+}
+
+impl NoWay {
+    /// What the program is told (RFC 1928 §6).
+    fn reply(&self) -> Reply {
+        match self {
+            Self::Name(RouteNameError::Avoided { .. }) => Reply::NotAllowed,
+            Self::Name(_) => Reply::GeneralFailure,
+            Self::Dial(DialError { cause: Cause::Refused(reply), .. }) => *reply,
+            Self::Dial(DialError { cause: Cause::TimedOut(_), .. }) => Reply::TtlExpired,
+            Self::Dial(_) => Reply::HostUnreachable,
+        }
+    }
+
+    /// Whether another route may do better: not if the destination itself said no.
+    fn may_go_on(&self) -> bool {
+        let Self::Dial(DialError { cause: Cause::Refused(reply), .. }) = self else { return true };
+        !matches!(reply, Reply::ConnectionRefused)
+    }
+}
+
+impl LocalSocks {
+    /// Serves until told to stop; live connections are tracked with the relayed ones.
+    pub async fn listen(self: Arc<Self>, listener: TcpListener, ends: Ends) {
+        let places = Arc::new(Semaphore::new(MAX_LOCAL));
+        loop {
+            tokio::select! {
+                () = ends.stop.cancelled() => return,
+                (place, accepted) = next(&places, &listener) => match accepted {
+                    Ok((client, from)) => self.take(client, from, place, &ends),
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        client: TcpStream,
+        from: SocketAddr,
+        place: Option<OwnedSemaphorePermit>,
+        ends: &Ends,
+    ) {
+        self.counters.local();
+        let (this, cut) = (Arc::clone(self), ends.cut_relay.clone());
+        ends.relay.spawn(async move {
+            tokio::select! { () = cut.cancelled() => {}, () = this.serve(client, from) => {} }
+            drop(place);
+        });
+    }
+
+    async fn serve(&self, mut client: TcpStream, from: SocketAddr) {
+        // A program that has left already makes this fail; its reads will tell.
+        _ = client.set_nodelay(true);
+        let to = match read_request(&mut client, HANDSHAKE).await {
+            Ok(request) => request.destination,
+            Err(refusal) => return self.refuse(client, from, &refusal).await,
+        };
+        let event = match self.dial(&to).await {
+            Ok(stream) => match self.carry(client, stream).await {
+                Ok(()) => return,
+                Err(e) => Event::new("local_broken").with("why", e),
+            },
+            Err(no_way) => {
+                let message = socks5::encode_reply(no_way.reply(), NOWHERE);
+                // A program that is gone by now does not miss it.
+                _ = client.write_all(&message).await;
+                Event::new("local_failed").with("why", no_way)
+            }
+        };
+        self.log.put(event.with("client", from).with("to", to));
+    }
+
+    async fn refuse(&self, mut client: TcpStream, from: SocketAddr, why: &Refusal) {
+        why.tell(&mut client, Vec::new()).await;
+        self.log.put(Event::new("local_refused").with("client", from).with("why", why));
+    }
+
+    /// By the first way that works.
+    async fn dial(&self, to: &Destination) -> Result<Stream, NoWay> {
+        let mut last = None;
+        for way in &self.ways.via {
+            let dialled = match self.route(way) {
+                Ok(route) => self.ways.dialer.dial(&route, to).await.map_err(NoWay::Dial),
+                Err(e) => Err(NoWay::Name(e)),
+            };
+            match dialled {
+                Ok(stream) => return Ok(stream),
+                Err(e) if !e.may_go_on() => return Err(e),
+                Err(e) => last = Some(e),
+            }
+        }
+        // At least one way was tried; without any, the direct one is meant.
+        match last {
+            Some(e) => Err(e),
+            None => Ok(self.ways.dialer.dial(&Route::direct(), to).await?),
+        }
+    }
+
+    /// The route by the roster of this moment: members come and go while we run.
+    fn route(&self, way: &str) -> Result<Route, RouteNameError> {
+        let roster = self.membership.current();
+        let fault = roster.as_ref().and_then(|r| r.check(self.membership.now()).err());
+        let fault = fault.map(|f| f.to_string());
+        let roster = match (&roster, &fault) {
+            (_, Some(fault)) => Err(fault.as_str()),
+            (Some(roster), None) => Ok(&**roster),
+            (None, None) => Err("this node has no roster yet"),
+        };
+        Names { roster, me: Some(&self.me) }.route(way, &self.ways.terms)
+    }
+
+    async fn carry(&self, mut client: TcpStream, stream: Stream) -> io::Result<()> {
+        client.write_all(&socks5::encode_reply(Reply::Succeeded, NOWHERE)).await?;
+        bridge::carry(client, stream, self.ways.idle).await
+    }
+}
+
+/// No address: RFC 1928 §6 leaves open what a reply says it bound.
+const NOWHERE: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// A place first, then a program.
+async fn next(
+    places: &Arc<Semaphore>,
+    listener: &TcpListener,
+) -> (Option<OwnedSemaphorePermit>, io::Result<(TcpStream, SocketAddr)>) {
+    // It fails only when closed, which nobody does.
+    let place = Arc::clone(places).acquire_owned().await.ok();
+    (place, listener.accept().await)
+}

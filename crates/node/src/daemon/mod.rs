@@ -1,0 +1,330 @@
+//! The daemon: one TCP port for the mesh, and what it offers to its own host.
+//!
+//! ```text
+//! TCP port (all protocols) ── door ──┬─ relay ── node::relay
+//!                                    └─ api, join ── the oracle, plugged in by the binary
+//! node.sock (owner alone)  ── local_api
+//! loopback, if wanted      ── local_socks, metrics
+//! ```
+//!
+//! It ends in order: nothing more is accepted, requests of the API are finished,
+//! relayed connections get a time to end by themselves, and the rest is reset.
+
+mod bridge;
+mod client;
+mod counters;
+mod door;
+mod error;
+mod gate;
+mod local_api;
+mod local_socks;
+mod metrics;
+mod service;
+mod status;
+mod throttle;
+
+pub use client::{LocalClient, LocalError};
+pub use counters::Counts;
+pub use door::Services;
+pub use error::DaemonError;
+pub use gate::Limits;
+pub use local_socks::Ways;
+pub use service::{ApiService, BoxFuture, Caller, Control, RelayService};
+pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
+
+use crate::{
+    mesh::Membership,
+    relay::{Event, Log, Relay, RelayConfig},
+};
+use counters::Counters;
+use door::{Door, Ends};
+use gate::Gate;
+use local_socks::LocalSocks;
+use metrics::RosterMetrics;
+use prometheus_client::registry::Registry;
+use status::Subject;
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_net::{PrivateKey, channel::Acceptor};
+use thalweg_wire::{Signer as _, mesh::Name};
+use tokio::{
+    net::{TcpListener, UnixListener},
+    task::JoinSet,
+    time::timeout,
+};
+
+/// What requests of the API that are being answered have to end. Waiting ones
+/// (`GET /v1/roster?wait_s=…`) are cut then: they are asked again by themselves.
+const API_GRACE: Duration = Duration::from_secs(1);
+
+/// Where a daemon listens, and how long things take.
+#[derive(Clone, Debug)]
+pub struct DaemonConfig {
+    /// The mesh's port, on one address or several; port 0 takes a free one.
+    pub listen: Vec<SocketAddr>,
+    /// For a preamble and TLS: 10 s, five round trips of the slowest satellite path.
+    pub handshake: Duration,
+    /// How many handshakes may be in progress.
+    pub limits: Limits,
+    /// On shutdown, what relayed connections have to end; then they are reset.
+    pub drain: Duration,
+    /// Where `GET /metrics` is answered, on loopback.
+    pub metrics: Option<SocketAddr>,
+    /// The local API's socket.
+    pub socket: PathBuf,
+    /// SOCKS5 for local programs.
+    pub socks: Option<SocksConfig>,
+}
+
+/// SOCKS5 for local programs.
+#[derive(Clone, Debug)]
+pub enum SocksConfig {
+    /// Straight from this host, as `thalweg relay` does, on `RelayConfig::listen`.
+    Direct(Box<RelayConfig>),
+    /// By the mesh.
+    Mesh {
+        /// A loopback address.
+        listen: SocketAddr,
+        /// By which routes.
+        ways: Ways,
+    },
+}
+
+/// The node that a daemon serves.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name in the roster.
+    pub name: Name,
+    /// The daemon's key.
+    pub key: PrivateKey,
+    /// What it believes.
+    pub membership: Membership,
+    /// Who serves the protocols.
+    pub services: Services,
+    /// Who answers for the oracle.
+    pub control: Arc<dyn Control>,
+    /// Metrics of the services; the daemon adds its own.
+    pub registry: Registry,
+    /// Where events go.
+    pub log: Log,
+}
+
+/// A daemon that is bound to its addresses; must run within a tokio runtime.
+#[derive(Debug)]
+pub struct Daemon {
+    door: Arc<Door>,
+    listeners: Vec<TcpListener>,
+    metrics: Option<TcpListener>,
+    registry: Arc<Registry>,
+    local: UnixListener,
+    socket: PathBuf,
+    subject: Subject,
+    socks: Option<Socks>,
+    drain: Duration,
+}
+
+/// The bound SOCKS5 listener.
+#[derive(Debug)]
+enum Socks {
+    Direct(Relay),
+    Mesh(TcpListener, Arc<LocalSocks>),
+}
+
+/// What a daemon did in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Its counts at the end.
+    pub strangers: u64,
+    /// Relayed connections that were reset because draining took too long.
+    pub cut: usize,
+}
+
+impl Daemon {
+    /// Binds all addresses. The caller holds the state directory's lock.
+    ///
+    /// # Errors
+    /// [`DaemonError`].
+    pub async fn bind(config: DaemonConfig, node: Node) -> Result<Self, DaemonError> {
+        let Node { name, key, membership, services, control, mut registry, log } = node;
+        let mut listeners = Vec::new();
+        for address in &config.listen {
+            listeners.push(listen("the mesh's port", *address)?);
+        }
+        let metrics = match config.metrics {
+            Some(address) => Some(listen_local("metrics", address)?),
+            None => None,
+        };
+        let bound = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+        let counters = Counters::register(&mut registry);
+        registry.register_collector(Box::new(RosterMetrics(membership.clone())));
+        let subject = Subject {
+            name,
+            key: key.id(),
+            membership: membership.clone(),
+            control,
+            is_oracle: services.oracle.is_some(),
+            relay: services.relay.clone(),
+            counters: counters.clone(),
+            listen: bound,
+            started: Instant::now(),
+        };
+        let admission = Arc::new(membership.clone());
+        let acceptor = Acceptor::new(&key, admission, &services.protocols());
+        let door = Arc::new(Door {
+            acceptor: acceptor.map_err(DaemonError::Key)?,
+            membership,
+            services,
+            gate: Gate::new(config.limits),
+            handshake: config.handshake,
+            log,
+            counters,
+            strangers: Default::default(),
+            failures: Default::default(),
+            ends: Ends::default(),
+        });
+        let socks = bind_socks(config.socks, &subject, &door.log).await?;
+        // Last: a start that fails for another reason takes no socket away.
+        let socket = config.socket;
+        let bound = local_api::bind(&socket);
+        let local =
+            bound.map_err(|source| DaemonError::Socket { socket: socket.clone(), source })?;
+        let (registry, drain) = (Arc::new(registry), config.drain);
+        Ok(Self { door, listeners, metrics, registry, local, socket, subject, socks, drain })
+    }
+
+    /// The addresses of the mesh's port, with the ports that were chosen.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.subject.listen
+    }
+
+    /// The address for local programs, if it serves them.
+    pub fn socks_addr(&self) -> Option<SocketAddr> {
+        match &self.socks {
+            Some(Socks::Direct(relay)) => relay.local_addr().ok(),
+            Some(Socks::Mesh(listener, _)) => listener.local_addr().ok(),
+            None => None,
+        }
+    }
+
+    /// The address of the metrics, if it gives any.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
+    /// Serves until `shutdown` ends, then drains; cuts what is left once `at_once` ends.
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()>,
+        at_once: impl Future<Output = ()>,
+    ) -> Summary {
+        let Self { door, listeners, metrics, registry, local, socket, subject, socks, drain } =
+            self;
+        let ends = door.ends.clone();
+        let mut tasks = JoinSet::new();
+        for listener in listeners {
+            tasks.spawn(Arc::clone(&door).listen(listener));
+        }
+        tasks.spawn(local_api::serve(local, subject, ends.stop.clone()));
+        if let Some(listener) = metrics {
+            tasks.spawn(metrics::serve(listener, registry, ends.stop.clone()));
+        }
+        match socks {
+            Some(Socks::Direct(relay)) => {
+                let (stop, cut) = (ends.stop.clone(), ends.cut_relay.clone());
+                ends.relay.spawn(async move {
+                    let running = relay.run(stop.cancelled_owned());
+                    tokio::select! { _ = running => {}, () = cut.cancelled() => {} }
+                });
+            }
+            Some(Socks::Mesh(listener, socks)) => {
+                tasks.spawn(socks.listen(listener, ends.clone()));
+            }
+            None => {}
+        }
+        shutdown.await;
+        ends.stop.cancel();
+        door.log.put(Event::new("draining").with("live", ends.relay.len()));
+        let cut = end(&ends, drain, at_once).await;
+        tasks.shutdown().await;
+        // Gone already, or left for the next start to remove.
+        _ = fs::remove_file(socket);
+        let strangers = door.counters.counts().strangers;
+        door.log.put(Event::new("stopped").with("strangers", strangers).with("cut", cut));
+        Summary { strangers, cut }
+    }
+}
+
+/// Waits for all channels, each kind for its time, and cuts the rest; how many relayed ones.
+async fn end(ends: &Ends, drain: Duration, at_once: impl Future<Output = ()>) -> usize {
+    ends.api.close();
+    ends.relay.close();
+    let api = async {
+        _ = timeout(API_GRACE, ends.api.wait()).await;
+        ends.cut_api.cancel();
+        ends.api.wait().await;
+    };
+    let all = async { tokio::join!(api, timeout(drain, ends.relay.wait())) };
+    tokio::select! { _ = all => {}, () = at_once => {} }
+    let cut = ends.relay.len();
+    ends.cut_api.cancel();
+    ends.cut_relay.cancel();
+    tokio::join!(ends.api.wait(), ends.relay.wait());
+    cut
+}
+
+async fn bind_socks(
+    config: Option<SocksConfig>,
+    subject: &Subject,
+    log: &Log,
+) -> Result<Option<Socks>, DaemonError> {
+    Ok(match config {
+        None => None,
+        Some(SocksConfig::Direct(config)) => {
+            Some(Socks::Direct(Relay::bind(*config, log.clone()).await?))
+        }
+        Some(SocksConfig::Mesh { listen, ways }) => {
+            let listener = listen_local("SOCKS5 for local programs", listen)?;
+            let socks = LocalSocks {
+                ways,
+                membership: subject.membership.clone(),
+                me: subject.name.clone(),
+                log: log.clone(),
+                counters: subject.counters.clone(),
+            };
+            Some(Socks::Mesh(listener, Arc::new(socks)))
+        }
+    })
+}
+
+fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, DaemonError> {
+    bind_tcp(address).map_err(|source| DaemonError::Listen { what, address, source })
+}
+
+fn listen_local(what: &'static str, address: SocketAddr) -> Result<TcpListener, DaemonError> {
+    if !address.ip().to_canonical().is_loopback() {
+        return Err(DaemonError::NotLoopback { what, address });
+    }
+    listen(what, address)
+}
+
+/// The kernel's queue of connections that nobody has accepted yet: a burst of some thousand,
+/// as many as `net.core.somaxconn` allows.
+const BACKLOG: i32 = 4096;
+
+/// An IPv6 listener takes IPv6 alone, so that `0.0.0.0` and `::` can stand side by side.
+fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    use socket2::{Domain, Socket, Type};
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}

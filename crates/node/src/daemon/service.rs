@@ -1,0 +1,57 @@
+//! What the binary plugs into the daemon: the oracle, which this room must not import.
+
+use crate::mesh::MeshPeer;
+use std::{fmt, future::Future, net::SocketAddr, pin::Pin};
+use thalweg_net::channel::{Channel, Protocol};
+use thalweg_units::NodeId;
+use thalweg_wire::mesh::{
+    ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
+};
+use tokio::net::TcpStream;
+
+/// A future in a box, as trait objects return.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Who asks, on a channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// The proven key; a member's unless the protocol is [`Protocol::Join`].
+    pub key: NodeId,
+    /// Where the connection comes from.
+    pub address: SocketAddr,
+    /// `Api` or `Join`.
+    pub protocol: Protocol,
+}
+
+/// Serves channels `relay`: [`crate::relay`], or a fake in tests.
+pub trait RelayService: Send + Sync + fmt::Debug {
+    /// Serves one channel to its end, which comes at once when the peer is revoked.
+    /// Dropping the future resets both legs.
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()>;
+
+    /// Its counts and quotas, for `thalweg status`.
+    fn report(&self) -> serde_json::Value;
+}
+
+/// The oracle's end of the channels `api` and `join`; there on oracles alone.
+pub trait ApiService: Send + Sync + fmt::Debug {
+    /// Serves one channel to its end. Dropping the future cuts it.
+    fn serve(&self, channel: Channel<TcpStream>, caller: Caller) -> BoxFuture<'static, ()>;
+}
+
+/// Who answers what only an oracle can: the one inside, or a client of one elsewhere.
+///
+/// The local API asks in this node's name; it is open to the node's owner alone.
+pub trait Control: Send + Sync + fmt::Debug {
+    /// A new join token.
+    fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>>;
+    /// Revokes a member.
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>>;
+    /// The oracle's view of the mesh.
+    fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>>;
+}

@@ -1,0 +1,48 @@
+//! Log lines that strangers can cause: few, and counted.
+
+use std::{
+    mem,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// At most one line about one kind of trouble in this time.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Lets one log line pass a second, and counts the others.
+#[derive(Debug, Default)]
+pub struct Throttle(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last: Option<Instant>,
+    held_back: u64,
+}
+
+impl Throttle {
+    /// `Some(held back since the last)` if a line may pass now.
+    pub fn pass(&self, now: Instant) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
+            state.held_back += 1;
+            return None;
+        }
+        state.last = Some(now);
+        Some(mem::take(&mut state.held_back))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_second_passes_and_tells_of_the_others() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let throttle = Throttle::default();
+        assert_eq!(throttle.pass(at(0)), Some(0));
+        assert_eq!((throttle.pass(at(1)), throttle.pass(at(999))), (None, None));
+        assert_eq!(throttle.pass(at(1000)), Some(2));
+    }
+}

@@ -1,0 +1,248 @@
+//! Routes by name: from `fra+nyc` to hops with addresses, keys and terms.
+
+use std::collections::BTreeSet;
+use thalweg_net::{Destination, Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
+use thalweg_wire::{
+    DestinationError,
+    mesh::{Member, Name, NameError, Role, Roster, Tag, Terms},
+};
+use thiserror::Error;
+
+/// What names on routes are looked up in.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// The roster, if there is one that holds now; why not, else.
+    pub roster: Result<&'a Roster, &'a str>,
+    /// This host's name; it is never a hop of its own routes.
+    pub me: Option<&'a Name>,
+}
+
+/// A text names no route that can be gone.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RouteNameError {
+    /// A name, and no roster to look it up in.
+    #[error("`{name}` names a node, and {why}; a relay without a mesh is written HOST:PORT")]
+    NoRoster {
+        /// The name.
+        name: Name,
+        /// Why there is none.
+        why: String,
+    },
+    /// Nobody has this name.
+    #[error("no member of the mesh is named `{name}`{}", did_you_mean(nearest))]
+    Unknown {
+        /// The name.
+        name: Name,
+        /// A member's name that is much like it.
+        nearest: Option<Name>,
+    },
+    /// It does not relay.
+    #[error("member `{0}` does not relay; `thalweg roster` shows who does")]
+    NoRelay(Name),
+    /// It relays, but has not told where.
+    #[error("relay `{0}` has no address in the roster; it joins anew with --address HOST:PORT")]
+    NoAddress(Name),
+    /// It is this host.
+    #[error("`{0}` is this host itself; leave it out")]
+    Myself(Name),
+    /// It has a tag that is to be avoided.
+    #[error("relay `{name}` is tagged `{tag}`, which is to be avoided")]
+    Avoided {
+        /// The relay.
+        name: Name,
+        /// The tag.
+        tag: Tag,
+    },
+    /// Neither a name nor `HOST:PORT`.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// No `HOST:PORT`.
+    #[error(transparent)]
+    Destination(#[from] DestinationError),
+    /// Too many hops, or one twice.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+}
+
+fn did_you_mean(nearest: &Option<Name>) -> String {
+    match nearest {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => "; `thalweg roster` lists them".to_owned(),
+    }
+}
+
+impl Names<'_> {
+    /// The route that `text` names: relays' names or `HOST:PORT`s joined by `+`, the first
+    /// the nearest; `direct` is none. The same terms go to each relay of the mesh.
+    ///
+    /// # Errors
+    /// [`RouteNameError`].
+    pub fn route(&self, text: &str, terms: &Terms) -> Result<Route, RouteNameError> {
+        if text == "direct" {
+            return Ok(Route::direct());
+        }
+        let parts: Vec<_> = text.split('+').collect();
+        if parts.len() > MAX_HOPS {
+            return Err(RouteError::TooLong(parts.len()).into());
+        }
+        let hops: Result<Vec<_>, _> = parts.into_iter().map(|part| self.hop(part, terms)).collect();
+        Ok(Route::new(hops?)?)
+    }
+
+    /// The relays that `me` may use under these terms and the roster's rules, in the roster's
+    /// order, at most `most`, each a route of its own; none without a roster.
+    pub fn candidates(&self, terms: &Terms, most: usize) -> Vec<(Name, Route)> {
+        let Ok(roster) = self.roster else { return Vec::new() };
+        let mine = self.me.and_then(|me| roster.by_name(me)).map(|m| m.tags.clone());
+        let mine = mine.unwrap_or_default();
+        let open = roster.relays().filter(|relay| {
+            let rules = roster.rules_for(&mine, &relay.tags);
+            { rules }.all(|rule| rule.avoid.is_disjoint(&relay.tags))
+        });
+        let route = |relay: &Member| {
+            let hop = self.member_hop(relay, terms).ok()?;
+            Some((relay.name.clone(), Route::new(vec![hop]).ok()?))
+        };
+        open.filter_map(route).take(most).collect()
+    }
+
+    fn hop(&self, text: &str, terms: &Terms) -> Result<Hop, RouteNameError> {
+        if text.contains(':') {
+            let relay: Destination = text.parse()?;
+            return Ok(Hop { relay, medium: Medium::Underlay, speech: Speech::Socks });
+        }
+        let name: Name = text.parse()?;
+        let roster = self
+            .roster
+            .map_err(|why| RouteNameError::NoRoster { name: name.clone(), why: why.to_owned() })?;
+        match roster.by_name(&name) {
+            Some(member) => self.member_hop(member, terms),
+            None => Err(RouteNameError::Unknown { nearest: nearest(&name, roster), name }),
+        }
+    }
+
+    fn member_hop(&self, member: &Member, terms: &Terms) -> Result<Hop, RouteNameError> {
+        let name = || member.name.clone();
+        if self.me == Some(&member.name) {
+            return Err(RouteNameError::Myself(name()));
+        }
+        let Some(key) = member.node.filter(|_| member.is(Role::Relay)) else {
+            return Err(RouteNameError::NoRelay(name()));
+        };
+        if let Some(tag) = common(&member.tags, &terms.avoid) {
+            return Err(RouteNameError::Avoided { name: name(), tag });
+        }
+        let address = member.addresses.first().ok_or_else(|| RouteNameError::NoAddress(name()))?;
+        let speech = Speech::Mesh { key, terms: terms.clone() };
+        Ok(Hop { relay: address.clone(), medium: Medium::Underlay, speech })
+    }
+}
+
+fn common(a: &BTreeSet<Tag>, b: &BTreeSet<Tag>) -> Option<Tag> {
+    a.intersection(b).next().cloned()
+}
+
+/// The member whose name is most like `name`, if one is like it at all.
+fn nearest(name: &Name, roster: &Roster) -> Option<Name> {
+    let known = roster.members.iter().map(|m| m.name.as_str());
+    thalweg_units::likeness::nearest(name.as_str(), known)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_units::{NodeId, WallTime};
+    use thalweg_wire::mesh::{LegKind, Rule};
+
+    fn member(name: &str, key: u8, roles: &[Role], tags: &[&str]) -> Member {
+        Member {
+            name: name.parse().unwrap(),
+            node: Some(NodeId::from_bytes([key; 32])),
+            client: NodeId::from_bytes([key + 100; 32]),
+            addresses: vec![format!("10.0.0.{key}:7373").parse().unwrap()],
+            roles: roles.iter().copied().collect(),
+            tags: tags.iter().map(|t| t.parse().unwrap()).collect(),
+        }
+    }
+
+    fn roster() -> Roster {
+        let relay = &[Role::Client, Role::Relay];
+        Roster {
+            version: 7,
+            not_before: WallTime::from_unix_nanos(0),
+            expiry: WallTime::from_unix_nanos(u64::MAX),
+            members: vec![
+                member("fra", 1, relay, &["country=de"]),
+                member("home", 2, relay, &["guest"]),
+                member("laptop", 3, &[Role::Client], &[]),
+                member("nyc", 4, relay, &["country=us"]),
+            ],
+            rules: Vec::new(),
+        }
+    }
+
+    fn with<T>(roster: &Roster, me: &str, ask: impl FnOnce(Names<'_>) -> T) -> T {
+        let me = me.parse().unwrap();
+        ask(Names { roster: Ok(roster), me: Some(&me) })
+    }
+
+    fn terms(avoid: &[&str]) -> Terms {
+        Terms { leg: LegKind::Open, avoid: avoid.iter().map(|t| t.parse().unwrap()).collect() }
+    }
+
+    #[test]
+    fn a_chain_is_its_members_addresses_keys_and_terms_in_order() {
+        let roster = roster();
+        let route = with(&roster, "home", |n| n.route("fra+10.9.9.9:1080+nyc", &terms(&["x"])));
+        let route = route.unwrap();
+        let key = |n| NodeId::from_bytes([n; 32]);
+        let mesh = |n| Speech::Mesh { key: key(n), terms: terms(&["x"]) };
+        let speech: Vec<_> = route.hops().iter().map(|h| h.speech.clone()).collect();
+        assert_eq!(speech, [mesh(1), Speech::Socks, mesh(4)]);
+        assert_eq!(route.to_string(), "via 10.0.0.1:7373 then 10.9.9.9:1080 then 10.0.0.4:7373");
+        assert!(with(&roster, "home", |n| n.route("direct", &terms(&[]))).unwrap().is_direct());
+    }
+
+    #[test]
+    fn what_cannot_be_gone_is_refused_with_what_to_do() {
+        let roster = roster();
+        for (text, says) in [
+            ("frra", "did you mean `fra`?"),
+            ("zzz", "`thalweg roster` lists them"),
+            ("laptop", "does not relay"),
+            ("home", "is this host itself"),
+            ("nyc", "tagged `country=us`"),
+            ("fra+nyc", "tagged `country=us`"),
+            ("fra+fra", "occurs twice"),
+            ("a+b+c+d", "at most 3 relays"),
+            ("fra:0", "needs a port"),
+            ("Fra", "is no name"),
+            ("", "is no name"),
+            ("fra+", "is no name"),
+        ] {
+            let route = with(&roster, "home", |n| n.route(text, &terms(&["country=us"])));
+            let error = route.unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let none = Names { roster: Err("no mesh was joined here"), me: None };
+        let error = none.route("fra", &terms(&[])).unwrap_err().to_string();
+        assert!(error.contains("no mesh was joined here") && error.contains("HOST:PORT"));
+        assert!(none.route("10.0.0.1:1080", &terms(&[])).is_ok());
+    }
+
+    #[test]
+    fn candidates_are_the_relays_that_neither_terms_nor_rules_forbid() {
+        let mut roster = roster();
+        let names = |roster: &Roster, me: &str, avoid: &[&str]| {
+            let found = with(roster, me, |n| n.candidates(&terms(avoid), 8));
+            found.into_iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&roster, "laptop", &[]), ["fra", "home", "nyc"]);
+        assert_eq!(names(&roster, "home", &["country=de"]), ["nyc"]);
+        let client = Some("guest".parse().unwrap());
+        let avoid = ["country=us".parse().unwrap()].into();
+        roster.rules.push(Rule { client, avoid, ..Rule::default() });
+        assert_eq!(names(&roster, "home", &[]), ["fra"]);
+        assert_eq!(names(&roster, "laptop", &[]), ["fra", "home", "nyc"]);
+    }
+}
