@@ -123,6 +123,11 @@ impl Liveness {
             .clamp(Duration::from_millis(1), Duration::from_secs(5))
     }
 
+    /// The pump itself held bytes back until `now`: silence counts from here.
+    pub fn excuse(&mut self, now: Instant) {
+        self.last_progress = now;
+    }
+
     /// Judges the connection from a sample of both legs; `now` never decreases.
     pub fn check(
         &mut self,
@@ -206,6 +211,24 @@ mod tests {
         };
         assert_eq!(run(false, shut), (None, None));
         assert_eq!(run(true, shut), (None, None));
+    }
+
+    #[test]
+    fn what_a_quota_holds_back_is_no_silence() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let limits = Limits {
+            idle: Duration::from_secs(600),
+            linger: Duration::from_secs(60),
+            black_hole: Duration::from_secs(30),
+        };
+        let mut liveness = Liveness::new(limits, start);
+        for second in 0..3600 {
+            liveness.excuse(at(second));
+            assert_eq!(liveness.check(&QUIET, &QUIET, true, at(second)), None);
+        }
+        assert_eq!(liveness.check(&QUIET, &QUIET, true, at(3658)), None);
+        assert_eq!(liveness.check(&QUIET, &QUIET, true, at(3659)), Some(Verdict::Lingered));
     }
 
     #[test]

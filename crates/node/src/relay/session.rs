@@ -5,9 +5,10 @@ use super::{
     handshake::{self, NOWHERE, Refusal},
     liveness::Limits,
     log::Event,
-    pump::{self, Moved, Resetting, Stopped},
+    pump::{self, Moved, Resetting, Stopped, Terms},
 };
 use std::{
+    future::pending,
     net::SocketAddr,
     sync::atomic::Ordering,
     time::{Duration, Instant},
@@ -115,10 +116,7 @@ async fn carry(
     let success = socks5::encode_reply(Reply::Succeeded, bound);
     client.write_all(&success).await.map_err(Stopped::Broken)?;
     let limits = Limits { idle: config.idle, linger: config.linger, black_hole: config.black_hole };
-    pump::pump(&client, &destination, moved, limits).await?;
-    client.close();
-    destination.close();
-    Ok(())
+    pump::clear(client, Vec::new(), destination, Terms::new(limits, moved), pending()).await
 }
 
 /// The options of both legs.

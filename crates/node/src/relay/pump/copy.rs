@@ -1,0 +1,59 @@
+//! Turns by copying: for little, and when there is no pipe.
+
+use super::turn::{End, Way};
+use rustix::buffer::spare_capacity;
+use std::io;
+use tokio::{io::Interest, net::TcpStream};
+
+/// What is copied at once when there is no pipe: a full TCP segmentation unit.
+pub const CHUNK: usize = 64 * 1024;
+
+/// Copies what has arrived, at most `most` bytes in pieces of `chunk`; the buffer lives no longer.
+///
+/// # Errors
+/// A leg's.
+pub async fn turn(way: &Way<'_>, chunk: usize, most: usize) -> io::Result<(usize, End)> {
+    let mut buffer = Vec::with_capacity(chunk);
+    let mut total = 0;
+    while total < most {
+        buffer.clear();
+        match take(way.from, &mut buffer) {
+            Ok(()) if buffer.is_empty() => return Ok((total, End::Ended)),
+            Ok(()) => total += buffer.len(),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok((total, End::Dry)),
+            Err(e) => return Err(e),
+        }
+        let partial = buffer.len() < chunk;
+        give(way, &buffer).await?;
+        if partial {
+            return Ok((total, End::Dry));
+        }
+    }
+    Ok((total, End::Over))
+}
+
+/// Reads once. A partial read has emptied the socket: until more comes it is not readable.
+fn take(from: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
+    let mut partial = false;
+    let taken = from.try_io(Interest::READABLE, || {
+        let n = rustix::io::read(from, spare_capacity(buffer))?;
+        partial = n > 0 && buffer.len() < buffer.capacity();
+        // It makes tokio forget that the socket was readable, and spares the read that tells.
+        if partial { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+    });
+    if partial { Ok(()) } else { taken }
+}
+
+/// Passes on all of `bytes`.
+///
+/// # Errors
+/// The receiver's leg's.
+pub async fn give(way: &Way<'_>, bytes: &[u8]) -> io::Result<()> {
+    let mut given = 0;
+    way.give(|to| {
+        let n = rustix::io::write(to, &bytes[given..])?;
+        given += n;
+        Ok((n, given == bytes.len()))
+    })
+    .await
+}

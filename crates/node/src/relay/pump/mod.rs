@@ -1,0 +1,130 @@
+//! Moves bytes between the two legs of a connection until both directions have ended.
+//!
+//! ```text
+//! clear  client ══ splice, or copy ══ destination      kernel to kernel, by pipes of a pool
+//! sealed client ══ TLS ═══ buffers ══ destination      close_notify ↔ FIN
+//! ```
+//!
+//! - The end of one direction is passed on as such (half-close), and the other goes on.
+//! - Whatever goes wrong *resets* both legs, so that no truncated stream looks complete.
+//! - An idle connection holds neither pipe nor buffer; a busy one gives way after each turn.
+
+mod clear;
+mod copy;
+mod resetting;
+mod sealed;
+mod splice;
+mod throttle;
+mod turn;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use resetting::{Leg, Resetting};
+pub use throttle::{THROTTLED_TURN, Taken, Throttle};
+
+use super::liveness::{Limits, Verdict};
+use crate::budget::OverBudget;
+use std::{io, sync::atomic::AtomicU64};
+use thalweg_net::{channel::Channel, splice::PipePool};
+use thiserror::Error;
+use tokio::net::TcpStream;
+
+/// Bytes moved so far, in each direction.
+#[derive(Debug, Default)]
+pub struct Moved {
+    /// From the client to the destination.
+    pub up: AtomicU64,
+    /// From the destination to the client.
+    pub down: AtomicU64,
+}
+
+/// Why a pump stopped before both directions had ended.
+#[derive(Debug, Error)]
+pub enum Stopped {
+    /// A leg broke.
+    #[error("a leg broke: {0}")]
+    Broken(#[source] io::Error),
+    /// A leg or both were given up.
+    #[error("given up: {0}")]
+    GivenUp(Verdict),
+    /// The client's quota is used up.
+    #[error("quota: {0}")]
+    Quota(#[from] OverBudget),
+    /// The client may go on no longer: its key is revoked, or the roster has expired.
+    #[error("cut: the client is no longer admitted")]
+    Cut,
+}
+
+/// How a connection is carried.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'a> {
+    /// When it is given up.
+    pub limits: Limits,
+    /// Where its bytes are counted.
+    pub moved: &'a Moved,
+    /// The client's quota, if it has one.
+    pub throttle: Option<&'a dyn Throttle>,
+    /// Where pipes come from; without one bytes are copied.
+    pub pipes: &'a PipePool,
+}
+
+impl<'a> Terms<'a> {
+    /// Without a quota, with the process's pipes.
+    pub fn new(limits: Limits, moved: &'a Moved) -> Self {
+        Self { limits, moved, throttle: None, pipes: PipePool::of_process() }
+    }
+}
+
+/// Moves bytes between two legs in the clear until both directions have ended and all is
+/// delivered, then closes both; `early` are the client's that were read already.
+///
+/// When `cut` ends, both legs are reset at once. Memory: a chunk of 64 kB or a pipe for a
+/// direction whose receiver is slow, and none while idle.
+///
+/// # Errors
+/// [`Stopped`]; both legs are reset.
+pub async fn clear(
+    client: Resetting,
+    early: Vec<u8>,
+    destination: Resetting,
+    terms: Terms<'_>,
+    cut: impl Future<Output = ()>,
+) -> Result<(), Stopped> {
+    unless(cut, clear::both(&client, early, &destination, terms)).await?;
+    client.close();
+    destination.close();
+    Ok(())
+}
+
+/// The same between a client's channel, which stays sealed, and a leg in the clear.
+///
+/// The client's `close_notify` becomes the destination's FIN, and the other way about. A
+/// FIN without `close_notify` is a truncation: it breaks the connection.
+///
+/// # Errors
+/// [`Stopped`]; both legs are reset.
+pub async fn sealed(
+    mut client: Resetting<Channel<TcpStream>>,
+    mut destination: Resetting,
+    terms: Terms<'_>,
+    cut: impl Future<Output = ()>,
+) -> Result<(), Stopped> {
+    unless(cut, sealed::both(&mut *client, &mut destination, terms)).await?;
+    client.close();
+    destination.close();
+    Ok(())
+}
+
+/// Does the work, but not a step more once `cut` has ended.
+async fn unless(
+    cut: impl Future<Output = ()>,
+    work: impl Future<Output = Result<(), Stopped>>,
+) -> Result<(), Stopped> {
+    tokio::select! {
+        biased;
+        () = cut => Err(Stopped::Cut),
+        done = work => done,
+    }
+}

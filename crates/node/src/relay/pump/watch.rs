@@ -1,0 +1,91 @@
+//! The pump's looks at the kernel's counters of both legs.
+
+use super::{
+    super::liveness::{Leg, Limits, Liveness},
+    Stopped,
+};
+use std::time::{Duration, Instant};
+use thalweg_net::TcpInfo;
+use tokio::{
+    net::TcpStream,
+    time::{Interval, MissedTickBehavior, interval, sleep},
+};
+
+/// Watches over the liveness of one connection.
+pub struct Watch {
+    liveness: Liveness,
+    ticks: Interval,
+}
+
+/// What the kernel's counters do not tell.
+#[derive(Clone, Copy, Debug)]
+pub struct Holding {
+    /// One direction has ended.
+    pub half_closed: bool,
+    /// The pump itself holds a direction back, for a quota.
+    pub throttled: bool,
+}
+
+impl Watch {
+    /// For a connection that is made now.
+    pub fn new(limits: Limits) -> Self {
+        let liveness = Liveness::new(limits, Instant::now());
+        let mut ticks = interval(liveness.interval());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { liveness, ticks }
+    }
+
+    /// Waits until it is time for [`Watch::check`]. Cancel-safe.
+    pub async fn tick(&mut self) {
+        self.ticks.tick().await;
+    }
+
+    /// One look at both legs.
+    ///
+    /// # Errors
+    /// [`Stopped::GivenUp`].
+    pub fn check(
+        &mut self,
+        client: &TcpStream,
+        destination: &TcpStream,
+        holding: Holding,
+    ) -> Result<(), Stopped> {
+        let (client, destination) = (look(client)?, look(destination)?);
+        let now = Instant::now();
+        if holding.throttled {
+            self.liveness.excuse(now);
+        }
+        match self.liveness.check(&client, &destination, holding.half_closed, now) {
+            Some(verdict) => Err(Stopped::GivenUp(verdict)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until both peers have acknowledged the last byte, when both directions have ended.
+    ///
+    /// A socket that is closed before would be dropped by the kernel after some
+    /// unanswered window probes, and a slow reader's data with it.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub async fn delivered(
+        &mut self,
+        client: &TcpStream,
+        destination: &TcpStream,
+    ) -> Result<(), Stopped> {
+        let holding = Holding { half_closed: true, throttled: false };
+        // A round trip is not known to us yet: look soon, then ever more rarely.
+        let mut pause = Duration::from_millis(2);
+        while look(client)?.queued || look(destination)?.queued {
+            self.check(client, destination, holding)?;
+            sleep(pause).await;
+            pause = (pause * 2).min(self.liveness.interval());
+        }
+        Ok(())
+    }
+}
+
+/// Whether anything still waits in a send queue is the kernel's word.
+fn look(tcp: &TcpStream) -> Result<Leg, Stopped> {
+    TcpInfo::of(tcp).map(Leg::from).map_err(Stopped::Broken)
+}
