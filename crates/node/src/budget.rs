@@ -142,14 +142,29 @@ impl Budget {
     /// [`OverBudget`] with one of the limits; nothing is spent.
     pub fn try_spend(&self, scope: Scope, size: ByteSize) -> Result<(), OverBudget> {
         let mut accounts = self.lock();
-        for scope in scope.covering() {
-            let Account { spent, limit } = accounts.get(&scope).copied().unwrap_or_default();
-            if let Some(limit) = limit.filter(|limit| spent + size > *limit) {
-                return Err(OverBudget { scope, limit, spent, asked: size });
-            }
-        }
+        admit(&accounts, scope, size)?;
         spend(&mut accounts, scope, size);
         Ok(())
+    }
+
+    /// Whether `size` could be spent now; spends nothing.
+    ///
+    /// # Errors
+    /// [`OverBudget`] with one of the limits.
+    pub fn check(&self, scope: Scope, size: ByteSize) -> Result<(), OverBudget> {
+        admit(&self.lock(), scope, size)
+    }
+
+    /// Counts bytes that have been moved already, and says whether a limit is passed by now.
+    ///
+    /// For flows whose sizes show only as they go: whoever is told stops.
+    ///
+    /// # Errors
+    /// [`OverBudget`] with one of the limits; the bytes are counted all the same.
+    pub fn settle(&self, scope: Scope, size: ByteSize) -> Result<(), OverBudget> {
+        let mut accounts = self.lock();
+        spend(&mut accounts, scope, size);
+        admit(&accounts, scope, ByteSize::ZERO)
     }
 
     /// Counts bytes that have been moved already, limits or no limits.
@@ -168,6 +183,21 @@ impl Budget {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Scope, Account>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether `size` more pass no limit of this scope and of the wider ones.
+fn admit(
+    accounts: &BTreeMap<Scope, Account>,
+    scope: Scope,
+    size: ByteSize,
+) -> Result<(), OverBudget> {
+    for scope in scope.covering() {
+        let Account { spent, limit } = accounts.get(&scope).copied().unwrap_or_default();
+        if let Some(limit) = limit.filter(|limit| spent + size > *limit) {
+            return Err(OverBudget { scope, limit, spent, asked: size });
+        }
+    }
+    Ok(())
 }
 
 fn spend(accounts: &mut BTreeMap<Scope, Account>, scope: Scope, size: ByteSize) {
@@ -237,6 +267,17 @@ mod tests {
         assert!(budget.try_spend(Scope::ALL, bytes(1)).is_err());
         budget.set_limit(Scope::ALL, None);
         assert_eq!(budget.try_spend(Scope::ALL, bytes(1)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_settled_is_counted_and_its_limit_told() {
+        let budget = Budget::new();
+        budget.set_limit(Scope::ALL, Some(bytes(10)));
+        assert_eq!(budget.check(Scope::ALL, bytes(10)), Ok(()));
+        assert!(budget.check(Scope::ALL, bytes(11)).is_err());
+        assert_eq!(budget.settle(Scope::ALL, bytes(10)), Ok(()));
+        let over = budget.settle(scope(1, 1, Purpose::Data), bytes(5)).unwrap_err();
+        assert_eq!((over.spent, budget.spent(Scope::ALL)), (bytes(15), bytes(15)));
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The relay's settings, each default with its reason.
 
-use super::egress::EgressPolicy;
+use super::{
+    egress::EgressPolicy,
+    liveness::Limits,
+    resolver::{Resolver, SystemResolver},
+};
 use ipnet::IpNet;
-use std::{net::IpAddr, net::SocketAddr, time::Duration};
+use std::{net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
 use thiserror::Error;
 
-/// How a [`super::Relay`] works.
+/// How a [`super::Relay`] or a [`super::MeshRelay`] works.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     /// Where it listens; port 0 takes a free one.
@@ -14,6 +18,8 @@ pub struct RelayConfig {
     pub allow_from: Vec<IpNet>,
     /// Where it connects to.
     pub egress: EgressPolicy,
+    /// Who resolves names: the system's resolver by default.
+    pub resolver: Arc<dyn Resolver>,
     /// Connections at a time, [`RelayConfig::MAX_CONNECTIONS`] by default; more wait unaccepted.
     pub max_connections: usize,
     /// For a client's SOCKS5 messages: 10 s, five round trips of the slowest satellite path.
@@ -68,6 +74,7 @@ impl RelayConfig {
             listen,
             allow_from: Vec::new(),
             egress: EgressPolicy::new(Vec::new(), Vec::new()),
+            resolver: Arc::new(SystemResolver),
             max_connections: Self::MAX_CONNECTIONS,
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),
@@ -91,6 +98,11 @@ impl RelayConfig {
             return Err(ConfigError::OpenListener(self.listen));
         }
         Ok(())
+    }
+
+    /// When a connection is given up.
+    pub fn limits(&self) -> Limits {
+        Limits { idle: self.idle, linger: self.linger, black_hole: self.black_hole }
     }
 
     /// Whether a client at this address is served; a stranger gets no byte.

@@ -79,7 +79,7 @@ impl Connections {
     fn stranger(&mut self, from: SocketAddr) {
         self.summary.strangers += 1;
         if let Some(more) = self.strangers_logged.pass(Instant::now()) {
-            self.log.put(Event::new("stranger").with("client", from).with("unlogged", more));
+            self.log.put(Event::new("stranger").with("client", from).with_number("unlogged", more));
         }
     }
 
@@ -90,8 +90,8 @@ impl Connections {
             return;
         }
         if let Some(more) = self.accept_logged.pass(Instant::now()) {
-            let event = Event::new("accept_failed").with("why", e).with("unlogged", more);
-            self.log.put(event.with("live", self.sessions.len()));
+            let event = Event::new("accept_failed").with("why", e).with_number("unlogged", more);
+            self.log.put(event.with_number("live", self.sessions.len()));
         }
         sleep(ACCEPT_PAUSE).await;
     }
@@ -99,16 +99,16 @@ impl Connections {
     /// Waits for the live ones, [`RelayConfig::drain`] at most, and resets the rest.
     pub async fn drain(mut self) -> Summary {
         let live = self.sessions.len();
-        self.log.put(Event::new("draining").with("live", live));
+        self.log.put(Event::new("draining").with_number("live", live));
         let all_ended = async { while self.sessions.join_next().await.is_some() {} };
         _ = timeout(self.config.drain, all_ended).await;
         self.summary.cut = self.sessions.len() as u64;
         self.sessions.shutdown().await;
         self.log.put(
             Event::new("stopped")
-                .with("served", self.summary.served)
-                .with("strangers", self.summary.strangers)
-                .with("cut", self.summary.cut),
+                .with_number("served", self.summary.served)
+                .with_number("strangers", self.summary.strangers)
+                .with_number("cut", self.summary.cut),
         );
         self.summary
     }

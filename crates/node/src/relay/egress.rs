@@ -1,99 +1,81 @@
 //! Where a relay may connect to.
 
-use super::address_class::{self, Class};
+use super::{
+    address_class::{self, Class},
+    denial::Denial,
+    own_addresses::OwnAddresses,
+};
 use ipnet::IpNet;
 use std::{
-    fmt,
+    io,
     net::{IpAddr, SocketAddr},
-    str::FromStr,
 };
-use thiserror::Error;
+use thalweg_wire::mesh::PortRange;
 
 /// The port that is never relayed to, whatever the lists say: mail would make us a spammer.
 pub const SMTP: u16 = 25;
-
-/// TCP ports `first` to `last`; reads as `443` or `8000-8999`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortRange {
-    first: u16,
-    last: u16,
-}
-
-/// The text is no port range.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no port range: write one port (`443`) or two, the lower first (`8000-8999`)")]
-pub struct PortRangeError(String);
-
-impl PortRange {
-    /// The one port.
-    pub const fn one(port: u16) -> Self {
-        Self { first: port, last: port }
-    }
-
-    fn contains(self, port: u16) -> bool {
-        (self.first..=self.last).contains(&port)
-    }
-}
-
-impl FromStr for PortRange {
-    type Err = PortRangeError;
-    fn from_str(s: &str) -> Result<Self, PortRangeError> {
-        let port = |text: &str| {
-            let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-            text.parse::<u16>().ok().filter(|&p| digits && p > 0)
-        };
-        let (first, last) = s.split_once('-').unwrap_or((s, s));
-        match (port(first), port(last)) {
-            (Some(first), Some(last)) if first <= last => Ok(Self { first, last }),
-            _ => Err(PortRangeError(s.chars().take(32).flat_map(char::escape_debug).collect())),
-        }
-    }
-}
-
-impl fmt::Display for PortRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.first == self.last {
-            true => write!(f, "{}", self.first),
-            false => write!(f, "{}-{}", self.first, self.last),
-        }
-    }
-}
 
 /// Which addresses and ports a relay connects to.
 ///
 /// Public addresses on the listed ports (80 and 443 unless told otherwise),
 /// and what else `allow` names:
+/// - what `deny` names never passes: deny beats allow;
 /// - any address of a [`Class`] needs an entry that contains it;
-/// - a metadata address needs an entry of its own (/32 or /128), so that a wide
-///   entry does not give the cloud's credentials away;
+/// - a metadata address and the host's own need an entry of their own (/32 or /128),
+///   so that a wide entry does not give the cloud's credentials, or what
+///   listens here for the neighbours alone, away;
+/// - the node's own ports never pass, on whatever address they are reached;
 /// - an address that carries an IPv4 address inside (mapped, NAT64, 6to4, …)
 ///   needs an entry in its own form, *and* what it carries must pass as well;
 /// - port 25 never passes.
 #[derive(Clone, Debug)]
 pub struct EgressPolicy {
     allow: Vec<IpNet>,
+    deny: Vec<IpNet>,
     ports: Vec<PortRange>,
-}
-
-/// Why an address is not connected to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Denial {
-    /// Port 25.
-    #[error("port {SMTP} is never relayed to")]
-    Smtp,
-    /// A port that is not listed.
-    #[error("port {0} is not among the allowed ports")]
-    Port(u16),
-    /// Not a public address, and not listed.
-    #[error("{0} is a {1} address and not in an allowed network")]
-    Address(IpAddr, Class),
+    own: Option<OwnAddresses>,
+    admin: Vec<SocketAddr>,
 }
 
 impl EgressPolicy {
     /// The policy with these exceptions; no `ports` means 80 and 443.
     pub fn new(allow: Vec<IpNet>, ports: Vec<PortRange>) -> Self {
         let web = || vec![PortRange::one(80), PortRange::one(443)];
-        Self { allow, ports: if ports.is_empty() { web() } else { ports } }
+        let ports = if ports.is_empty() { web() } else { ports };
+        Self { allow, deny: Vec::new(), ports, own: None, admin: Vec::new() }
+    }
+
+    /// Never connects to these networks, whatever allows it.
+    #[must_use]
+    pub fn deny(mut self, nets: impl IntoIterator<Item = IpNet>) -> Self {
+        self.deny.extend(nets);
+        self
+    }
+
+    /// Knows the host's own addresses, if it does not yet.
+    #[must_use]
+    pub fn with_own(mut self, own: &OwnAddresses) -> Self {
+        self.own.get_or_insert_with(|| own.clone());
+        self
+    }
+
+    /// Knows this host's own addresses, unless it knows some, and that this node listens there.
+    ///
+    /// # Errors
+    /// If the kernel does not tell the addresses.
+    pub fn guarded(self, listens: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
+        let policy = match self.own {
+            Some(_) => self,
+            None => self.with_own(&OwnAddresses::of_this_host()?),
+        };
+        Ok(policy.with_admin(listens))
+    }
+
+    /// Never connects to where this node itself listens, e.g. `0.0.0.0:7373` or `127.0.0.1:9100`.
+    #[must_use]
+    pub fn with_admin(mut self, listens: impl IntoIterator<Item = SocketAddr>) -> Self {
+        self.admin.extend(listens);
+        self
     }
 
     /// Whether `port` may be connected to, on any address.
@@ -113,19 +95,58 @@ impl EgressPolicy {
     /// # Errors
     /// The reason why not.
     pub fn check(&self, to: SocketAddr) -> Result<(), Denial> {
+        self.check_never(to)?;
         self.check_port(to.port())?;
         self.check_ip(to.ip())
     }
 
-    fn check_ip(&self, ip: IpAddr) -> Result<(), Denial> {
-        if let Some(class) = address_class::classify(ip) {
-            let listed = |net: &IpNet| {
-                let own = net.prefix_len() == net.max_prefix_len();
-                net.contains(&ip) && (own || class != Class::Metadata)
-            };
-            if !self.allow.iter().any(listed) {
-                return Err(Denial::Address(ip, class));
+    /// What no other word overrides: port 25, the deny list, this node's own ports.
+    ///
+    /// # Errors
+    /// The reason why it never passes.
+    pub fn check_never(&self, to: SocketAddr) -> Result<(), Denial> {
+        if to.port() == SMTP {
+            return Err(Denial::Smtp);
+        }
+        within(to.ip()).try_for_each(|ip| {
+            if let Some(net) = self.deny.iter().find(|net| net.contains(&ip)) {
+                return Err(Denial::Listed(ip, *net));
             }
+            let to = SocketAddr::new(ip, to.port());
+            if self.is_admin(to) { Err(Denial::Admin(to)) } else { Ok(()) }
+        })
+    }
+
+    /// Whether one of the node's own listeners would answer there.
+    fn is_admin(&self, to: SocketAddr) -> bool {
+        // Linux connects the unspecified address to the host itself.
+        let any = || to.ip().is_loopback() || to.ip().is_unspecified() || self.is_own(to.ip());
+        self.admin.iter().filter(|admin| admin.port() == to.port()).any(|admin| {
+            match admin.ip().to_canonical() {
+                ip if ip.is_unspecified() => any(),
+                ip if ip.is_loopback() => ip == to.ip() || to.ip().is_unspecified(),
+                ip => ip == to.ip(),
+            }
+        })
+    }
+
+    /// Whether it is an address of one of this host's interfaces.
+    pub fn is_own(&self, ip: IpAddr) -> bool {
+        self.own.as_ref().is_some_and(|own| own.contains(ip))
+    }
+
+    fn check_ip(&self, ip: IpAddr) -> Result<(), Denial> {
+        let listed = |alone: bool| {
+            let fits = |net: &&IpNet| !alone || net.prefix_len() == net.max_prefix_len();
+            self.allow.iter().filter(fits).any(|net| net.contains(&ip))
+        };
+        if self.is_own(ip) && !listed(true) {
+            return Err(Denial::Own(ip));
+        }
+        if let Some(class) = address_class::classify(ip)
+            && !listed(class == Class::Metadata)
+        {
+            return Err(Denial::Address(ip, class));
         }
         address_class::embedded(ip).try_for_each(|inner| self.check_ip(inner.into()))
     }
@@ -144,6 +165,11 @@ impl EgressPolicy {
             _ => Ok(passed),
         }
     }
+}
+
+/// The address, and those that it carries inside.
+pub fn within(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
+    std::iter::once(ip).chain(address_class::embedded(ip).map(IpAddr::from))
 }
 
 #[cfg(test)]
@@ -237,12 +263,45 @@ mod tests {
     }
 
     #[test]
-    fn port_ranges_are_read_exactly() {
-        assert_eq!("443".parse(), Ok(PortRange::one(443)));
-        assert_eq!("8000-8999".parse(), Ok(PortRange { first: 8000, last: 8999 }));
-        for text in ["", "0", "-", "1-", "-1", "2-1", "65536", "+1", "1-2-3", "http"] {
-            assert!(text.parse::<PortRange>().is_err(), "{text}");
+    fn deny_beats_allow_in_every_spelling() {
+        let net = |t: &str| t.parse::<IpNet>().unwrap();
+        let forms = ["0.0.0.0/0", "64:ff9b::/96", "::ffff:0:0/96"];
+        let policy = policy(&forms, &[]).deny([net("10.9.0.0/16"), net("8.8.8.0/24")]);
+        assert!(passes(&policy, "10.1.0.1:80") && passes(&policy, "[64:ff9b::a01:1]:80"));
+        for to in ["10.9.1.1:80", "8.8.8.8:80", "[64:ff9b::a09:1]:80", "[::ffff:10.9.0.1]:80"] {
+            let denied = policy.check(to.parse().unwrap()).unwrap_err();
+            assert!(matches!(denied, Denial::Listed(..)), "{to}: {denied}");
         }
+    }
+
+    #[test]
+    fn own_addresses_need_an_entry_of_their_own_and_own_ports_never_pass() {
+        let ip = |t: &str| t.parse::<IpAddr>().unwrap();
+        let own = OwnAddresses::fixed([ip("10.0.0.1"), ip("203.0.112.7"), ip("2a00::7")]);
+        let listens = ["0.0.0.0:7373", "127.0.0.1:443"].map(|t| t.parse().unwrap());
+        let with = |allow: &[&str], ports: &[&str]| {
+            policy(allow, ports).with_own(&own).with_admin(listens)
+        };
+        let wide = with(&["0.0.0.0/0", "::/0"], &["1-65535"]);
+        for to in ["10.0.0.1:80", "203.0.112.7:80", "[2a00::7]:443", "[::ffff:10.0.0.1]:80"] {
+            let denied = wide.check(to.parse().unwrap()).unwrap_err();
+            assert!(matches!(denied, Denial::Own(_)), "{to}: {denied}");
+        }
+        let exact = with(&["10.0.0.1/32", "127.0.0.0/8", "0.0.0.0/8"], &["1-65535"]);
+        assert!(passes(&exact, "10.0.0.1:80") && passes(&exact, "127.0.0.1:80"));
+        assert!(passes(&exact, "127.0.0.2:443"), "only 127.0.0.1 listens on 443");
+        for to in [
+            "10.0.0.1:7373",
+            "127.0.0.1:7373",
+            "127.9.9.9:7373",
+            "0.0.0.0:7373",
+            "127.0.0.1:443",
+            "0.0.0.0:443",
+        ] {
+            let denied = exact.check(to.parse().unwrap()).unwrap_err();
+            assert!(matches!(denied, Denial::Admin(_)), "{to}: {denied}");
+        }
+        assert!(passes(&exact, "8.8.8.8:7373"), "others may listen there");
     }
 
     proptest! {

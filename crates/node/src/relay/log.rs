@@ -4,7 +4,7 @@
 //! the log is slow, lines are dropped and counted, and no connection waits.
 
 use std::{
-    fmt::{self, Write as _},
+    fmt,
     io::Write as _,
     sync::{
         Arc,
@@ -12,38 +12,96 @@ use std::{
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 /// Lines that may wait for the writer: a burst of a few thousand connections' ends, 200 kB.
 const QUEUE: usize = 2048;
 
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `event=closed client=10.0.0.1:4711 up_bytes=8`.
+    #[default]
+    Text,
+    /// One JSON object per line, with the Unix time in milliseconds first.
+    Json,
+}
+
 /// A line in the making: an event's name and its fields, in order.
+///
+/// Never a token, a key beyond its first eight digits, or payload.
 #[derive(Clone, Debug)]
-pub struct Event(String);
+pub struct Event {
+    at: SystemTime,
+    name: &'static str,
+    fields: Vec<(&'static str, Value)>,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Text(String),
+    Number(u64),
+}
 
 impl Event {
-    /// An event with this name (`[a-z_]+`).
-    pub fn new(name: &str) -> Self {
-        Self(format!("event={name}"))
+    /// An event with this name (`[a-z_]+`), now.
+    pub fn new(name: &'static str) -> Self {
+        Self { at: SystemTime::now(), name, fields: Vec::new() }
     }
 
     /// Appends `key=value`; a value with blanks, quotes or control characters is quoted.
     #[must_use]
-    pub fn with(mut self, key: &str, value: impl fmt::Display) -> Self {
-        let value = value.to_string();
-        let plain = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
-        // Writing to a String cannot fail.
-        _ = match !value.is_empty() && value.chars().all(plain) {
-            true => write!(self.0, " {key}={value}"),
-            false => write!(self.0, " {key}={value:?}"),
-        };
+    pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
+        self.fields.push((key, Value::Text(value.to_string())));
         self
+    }
+
+    /// Appends `key=value`; a number in JSON too.
+    #[must_use]
+    pub fn with_number(mut self, key: &'static str, value: impl TryInto<u64>) -> Self {
+        self.fields.push((key, Value::Number(value.try_into().unwrap_or(u64::MAX))));
+        self
+    }
+
+    /// The line, without its end.
+    pub fn line(&self, format: LogFormat) -> String {
+        match format {
+            LogFormat::Text => self.to_string(),
+            LogFormat::Json => self.json().to_string(),
+        }
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let since = self.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        let mut line = serde_json::Map::new();
+        line.insert("unix_ms".into(), unix_ms.into());
+        line.insert("event".into(), self.name.into());
+        for (key, value) in &self.fields {
+            line.insert(
+                (*key).into(),
+                match value {
+                    Value::Text(text) => text.as_str().into(),
+                    Value::Number(number) => (*number).into(),
+                },
+            );
+        }
+        line.into()
     }
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let plain = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
+        write!(f, "event={}", self.name)?;
+        self.fields.iter().try_for_each(|(key, value)| match value {
+            Value::Number(number) => write!(f, " {key}={number}"),
+            Value::Text(text) if !text.is_empty() && text.chars().all(plain) => {
+                write!(f, " {key}={text}")
+            }
+            Value::Text(text) => write!(f, " {key}={text:?}"),
+        })
     }
 }
 
@@ -61,20 +119,29 @@ impl Log {
         (Self { lines, dropped: Arc::default() }, queue)
     }
 
+    /// A log that is written to standard error as text; see [`Log::to_stderr_as`].
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn to_stderr() -> std::io::Result<(Self, thread::JoinHandle<()>)> {
+        Self::to_stderr_as(LogFormat::Text)
+    }
+
     /// A log that is written to standard error; join the handle after dropping every
     /// clone to have the last lines written.
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn to_stderr() -> std::io::Result<(Self, thread::JoinHandle<()>)> {
+    pub fn to_stderr_as(format: LogFormat) -> std::io::Result<(Self, thread::JoinHandle<()>)> {
         let (log, queue) = Self::to_queue();
         let dropped = Arc::clone(&log.dropped);
         let writer = thread::Builder::new().name("relay-log".into()).spawn(move || {
             for event in queue {
-                write_line(&event);
+                write_line(&event, format);
                 let lost = dropped.swap(0, Ordering::Relaxed);
                 if lost > 0 {
-                    write_line(&Event::new("log_dropped").with("lines", lost));
+                    let dropped = Event::new("log_dropped").with_number("lines", lost);
+                    write_line(&dropped, format);
                 }
             }
         })?;
@@ -90,9 +157,10 @@ impl Log {
 }
 
 /// One write per line, so that lines of several processes do not mix.
-fn write_line(event: &Event) {
+fn write_line(event: &Event, format: LogFormat) {
+    let line = event.line(format) + "\n";
     // Nobody is left to tell when standard error is gone.
-    _ = std::io::stderr().write_all(format!("{event}\n").as_bytes());
+    _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 #[cfg(test)]
@@ -107,10 +175,20 @@ mod tests {
     }
 
     #[test]
+    fn as_json_numbers_are_numbers_and_text_is_text() {
+        let event = Event::new("closed").with("peer", "123").with_number("up_bytes", 8u64);
+        let line: serde_json::Value = serde_json::from_str(&event.line(LogFormat::Json)).unwrap();
+        assert_eq!((&line["event"], &line["peer"]), (&"closed".into(), &"123".into()));
+        assert_eq!(line["up_bytes"], 8);
+        assert!(line["unix_ms"].is_u64());
+        assert_eq!(event.to_string(), "event=closed peer=123 up_bytes=8");
+    }
+
+    #[test]
     fn a_log_that_nobody_reads_drops_lines_and_counts_them() {
         let (log, queue) = Log::to_queue();
         for i in 0..QUEUE + 3 {
-            log.put(Event::new("e").with("i", i));
+            log.put(Event::new("e").with_number("i", i));
         }
         assert_eq!(log.dropped.load(Ordering::Relaxed), 3);
         drop(log);

@@ -16,14 +16,22 @@
 //! Differs from the paper's srelay: egress policy, liveness and half-close.
 
 mod address_class;
+mod bucket;
 mod config;
 mod connections;
+mod denial;
 mod descriptors;
 mod egress;
 mod handshake;
 mod liveness;
 mod log;
+mod mesh;
+mod metrics;
+mod own_addresses;
 mod pump;
+mod quota;
+mod refusal;
+mod resolver;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -31,9 +39,17 @@ mod tests;
 pub use address_class::Class;
 pub use config::{CidrError, ConfigError, RelayConfig, parse_cidr};
 pub use descriptors::raise_descriptor_limit;
-pub use egress::{Denial, EgressPolicy, PortRange, PortRangeError, SMTP};
+pub use denial::Denial;
+pub use egress::{EgressPolicy, SMTP};
 pub use ipnet::IpNet;
-pub use log::{Event, Log};
+pub use handshake::read_request;
+pub use log::{Event, Log, LogFormat};
+pub use mesh::MeshRelay;
+pub use metrics::{LegLabel, Outcome, RelayMetrics};
+pub use own_addresses::OwnAddresses;
+pub use refusal::Refusal;
+pub use resolver::{Answer, Resolver, SystemResolver};
+pub use thalweg_wire::mesh::{PortRange, PortRangeError};
 
 use connections::Connections;
 use std::{io, net::SocketAddr, sync::Arc};
@@ -76,6 +92,9 @@ pub enum BindError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The host's own addresses, which it must not connect to.
+    #[error("cannot list this host's addresses: {0}")]
+    OwnAddresses(#[source] io::Error),
 }
 
 impl Relay {
@@ -83,11 +102,13 @@ impl Relay {
     ///
     /// # Errors
     /// [`BindError`].
-    pub async fn bind(config: RelayConfig, log: Log) -> Result<Self, BindError> {
+    pub async fn bind(mut config: RelayConfig, log: Log) -> Result<Self, BindError> {
         config.check()?;
         let address = config.listen;
         let bound = TcpListener::bind(address).await;
         let listener = bound.map_err(|source| BindError::Listen { address, source })?;
+        let listens = listener.local_addr().unwrap_or(address);
+        config.egress = config.egress.guarded([listens]).map_err(BindError::OwnAddresses)?;
         Ok(Self { listener, config: Arc::new(config), log })
     }
 

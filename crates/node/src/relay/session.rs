@@ -2,10 +2,10 @@
 
 use super::{
     RelayConfig,
-    handshake::{self, NOWHERE, Refusal},
-    liveness::Limits,
+    handshake::{self, NOWHERE},
     log::Event,
-    pump::{self, Moved, Resetting, Stopped, Terms},
+    pump::{self, Moved, Resetting, Stopped},
+    refusal::Refusal,
 };
 use std::{
     future::pending,
@@ -46,7 +46,7 @@ pub async fn serve(client: TcpStream, from: SocketAddr, config: &RelayConfig) ->
         Err(Ended::Broken(why)) => Event::new("broken").with("why", why),
     };
     let event = story.told_in(event.with("client", from));
-    event.with("took_ms", started.elapsed().as_millis())
+    event.with_number("took_ms", started.elapsed().as_millis())
 }
 
 impl Story {
@@ -57,7 +57,7 @@ impl Story {
         if let Some(address) = self.address {
             let moved = [&self.moved.up, &self.moved.down].map(|n| n.load(Ordering::Relaxed));
             event = event.with("address", address);
-            event = event.with("up_bytes", moved[0]).with("down_bytes", moved[1]);
+            event = event.with_number("up_bytes", moved[0]).with_number("down_bytes", moved[1]);
         }
         event
     }
@@ -69,7 +69,7 @@ async fn run(mut client: Resetting, config: &RelayConfig, story: &mut Story) -> 
             carry(client, destination, config, &story.moved).await.map_err(Ended::Broken)
         }
         Err(why) => {
-            why.tell(&mut client).await;
+            why.tell(&mut *client, Vec::new()).await;
             client.close();
             Err(Ended::Refused(why))
         }
@@ -93,7 +93,7 @@ async fn open(
 async fn second_leg(to: &Destination, config: &RelayConfig) -> Result<Resetting, Refusal> {
     config.egress.check_port(to.port)?;
     let connecting = async {
-        let addresses = thalweg_net::resolve(to).await.map_err(Refusal::NoLeg)?;
+        let addresses = config.resolver.resolve(to).await.map_err(Refusal::NoLeg)?;
         let addresses = config.egress.admit(&addresses)?;
         let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
         thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)
@@ -115,8 +115,8 @@ async fn carry(
     let bound = destination.local_addr().unwrap_or(NOWHERE);
     let success = socks5::encode_reply(Reply::Succeeded, bound);
     client.write_all(&success).await.map_err(Stopped::Broken)?;
-    let limits = Limits { idle: config.idle, linger: config.linger, black_hole: config.black_hole };
-    pump::clear(client, Vec::new(), destination, Terms::new(limits, moved), pending()).await
+    let terms = pump::Terms::new(config.limits(), moved);
+    pump::clear(client, Vec::new(), destination, terms, pending()).await
 }
 
 /// The options of both legs.

@@ -1,0 +1,73 @@
+//! Why a relay does not connect somewhere.
+
+use super::{address_class::Class, egress::SMTP};
+use ipnet::IpNet;
+use std::net::{IpAddr, SocketAddr};
+use thalweg_wire::mesh::{MAX_DEPTH, Name, Tag};
+use thiserror::Error;
+
+/// Why an address is not connected to.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Denial {
+    /// Port 25.
+    #[error("port {SMTP} is never relayed to")]
+    Smtp,
+    /// A port that is not listed.
+    #[error("port {0} is not among the allowed ports")]
+    Port(u16),
+    /// Not a public address, and not listed.
+    #[error("{0} is a {1} address and not in an allowed network")]
+    Address(IpAddr, Class),
+    /// In a network of this relay's deny list.
+    #[error("{0} is in {1}, which this relay never connects to")]
+    Listed(IpAddr, IpNet),
+    /// An address of this host.
+    #[error("{0} is this relay's own address")]
+    Own(IpAddr),
+    /// A port that this node listens on.
+    #[error("{0} is a port of this node itself")]
+    Admin(SocketAddr),
+    /// A rule of the roster denies the network to this client.
+    #[error("{0} is in {1}, which a rule of the mesh denies to this client")]
+    RuleNetwork(IpAddr, IpNet),
+    /// A rule of the roster has a list of ports without this one.
+    #[error("a rule of the mesh does not allow this client port {0}")]
+    RulePort(u16),
+    /// The client avoids this relay, or a rule does for it.
+    #[error("this relay carries tag {0}, which is to be avoided")]
+    AvoidsUs(Tag),
+    /// The destination is a member that is to be avoided.
+    #[error("the destination is member {0}, which carries tag {1}, which is to be avoided")]
+    Avoids(Name, Tag),
+    /// The destination is this very node.
+    #[error("the destination is this relay itself: a loop")]
+    Itself,
+    /// One relay more than a chain may have.
+    #[error(
+        "{0} relays before the next one are more than {MAX_DEPTH}: a chain too long, or a loop"
+    )]
+    TooDeep(u8),
+    /// The client has left the roster since its channel was made.
+    #[error("the client is no member any more")]
+    NotMember,
+}
+
+impl Denial {
+    /// One word for counters, of a fixed set.
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Smtp => "smtp",
+            Self::Port(_) => "port",
+            Self::Address(..) => "address_class",
+            Self::Listed(..) => "deny_list",
+            Self::Own(_) => "own_address",
+            Self::Admin(_) => "admin_port",
+            Self::RuleNetwork(..) => "rule_network",
+            Self::RulePort(_) => "rule_port",
+            Self::AvoidsUs(_) | Self::Avoids(..) => "avoid",
+            Self::Itself => "itself",
+            Self::TooDeep(_) => "depth",
+            Self::NotMember => "not_member",
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Whether a member's connection may be made here: rules, avoided tags, loops, egress policy.
+//!
+//! Pure but for the host's own addresses: it judges what it is given.
+
+use super::super::{
+    address_class::{self, Class},
+    denial::Denial,
+    egress::{EgressPolicy, within},
+};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Destination, Host,
+    mesh::{MAX_DEPTH, Member, Quota, Roster, Rule, Tag, Terms},
+};
+
+static NO_TAGS: BTreeSet<Tag> = BTreeSet::new();
+
+/// An address that passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// To be dialled.
+    pub address: SocketAddr,
+    /// A member listens there: the preamble goes first.
+    pub member: bool,
+}
+
+/// What holds for one client's request at this relay.
+///
+/// In order of strength: what the policy never allows (port 25, deny lists, the node's
+/// own ports); networks that a rule denies; avoided tags, loops and depth;
+/// then members' addresses pass whatever their class and port, and all others need the
+/// ports and classes of policy and rules.
+///
+/// A member chooses its own addresses when it joins. So that nobody opens what is not
+/// theirs by it, a member's address never passes for being one if it is this host's own,
+/// unspecified, multicast, a cloud's metadata, or loopback; loopback does if this relay
+/// itself is listed there, as in a mesh on one host.
+#[derive(Clone, Debug)]
+pub struct Gate<'a> {
+    policy: &'a EgressPolicy,
+    roster: &'a Roster,
+    own: NodeId,
+    on_one_host: bool,
+    depth: u8,
+    avoid: BTreeSet<Tag>,
+    rules: Vec<&'a Rule>,
+    /// Addresses of members that are to be avoided, where the roster has names.
+    learnt: Vec<(SocketAddr, &'a Member)>,
+}
+
+impl<'a> Gate<'a> {
+    /// For the member with key `client`, which comes with `terms` and over `depth` relays,
+    /// at the relay with key `own`.
+    ///
+    /// # Errors
+    /// [`Denial::NotMember`], [`Denial::AvoidsUs`].
+    pub fn new(
+        policy: &'a EgressPolicy,
+        roster: &'a Roster,
+        own: NodeId,
+        client: &NodeId,
+        terms: &Terms,
+        depth: u8,
+    ) -> Result<Self, Denial> {
+        let client = roster.by_key(client).ok_or(Denial::NotMember)?;
+        let us = roster.by_key(&own);
+        let our_tags = us.map_or(&NO_TAGS, |us| &us.tags);
+        let rules: Vec<_> = roster.rules_for(&client.tags, our_tags).collect();
+        let avoid = rules.iter().flat_map(|rule| &rule.avoid).chain(&terms.avoid);
+        let avoid: BTreeSet<_> = avoid.cloned().collect();
+        if let Some(tag) = avoid.intersection(our_tags).next() {
+            return Err(Denial::AvoidsUs(tag.clone()));
+        }
+        let on_one_host = us.is_some_and(|us| us.addresses.iter().any(is_loopback));
+        let learnt = Vec::new();
+        Ok(Self { policy, roster, own, on_one_host, depth, avoid, rules, learnt })
+    }
+
+    /// What the client may use: the tightest of all its rules.
+    pub fn quota(&self) -> Quota {
+        self.rules.iter().fold(Quota::default(), |quota, rule| quota.tightest(rule.quota))
+    }
+
+    /// Whether it is worth while to resolve the name: not if no address could have that port.
+    ///
+    /// # Errors
+    /// As [`Gate::admit`].
+    pub fn check_port(&self, port: u16) -> Result<(), Denial> {
+        let members = || self.roster.members.iter().flat_map(|m| &m.addresses);
+        if members().any(|at| at.port == port) {
+            return Ok(());
+        }
+        self.policy.check_port(port).and_then(|()| self.check_rule_port(port))
+    }
+
+    /// The names of members to be avoided that may hide behind an address asked for.
+    pub fn names_to_learn(&self, asked: &Destination) -> Vec<(Destination, &'a Member)> {
+        let avoided = self.roster.members.iter().filter(|m| !m.tags.is_disjoint(&self.avoid));
+        let hidden = |at: &Destination| matches!(at.host, Host::Name(_)) && at.port == asked.port;
+        avoided
+            .flat_map(|m| m.addresses.iter().map(move |at| (at, m)))
+            .filter(|(at, _)| hidden(at))
+            .map(|(at, m)| (at.clone(), m))
+            .collect()
+    }
+
+    /// Takes what one of the names resolves to.
+    pub fn learn(&mut self, member: &'a Member, addresses: &[SocketAddr]) {
+        self.learnt.extend(addresses.iter().map(|address| (canonical(*address), member)));
+    }
+
+    /// Those of `asked`'s addresses that may be connected to, in their order.
+    ///
+    /// Only these are dialled, never the name again.
+    ///
+    /// # Errors
+    /// The first denial, if none of them may; no addresses give none.
+    pub fn admit(
+        &self,
+        asked: &Destination,
+        addresses: &[SocketAddr],
+    ) -> Result<Vec<Admitted>, Denial> {
+        let judged: Vec<_> = addresses.iter().map(|to| self.check(asked, *to)).collect();
+        let passed: Vec<_> = judged.iter().filter_map(|j| j.as_ref().ok().copied()).collect();
+        match judged.into_iter().next() {
+            Some(Err(denial)) if passed.is_empty() => Err(denial),
+            _ => Ok(passed),
+        }
+    }
+
+    /// One address of what was asked for.
+    ///
+    /// # Errors
+    /// Why it may not be connected to.
+    pub fn check(&self, asked: &Destination, to: SocketAddr) -> Result<Admitted, Denial> {
+        self.policy.check_never(to)?;
+        self.check_rule_networks(to.ip())?;
+        let member = self.check_members(asked, to)?;
+        if !(member && self.is_members_own(to.ip())) {
+            self.policy.check(to)?;
+            self.check_rule_port(to.port())?;
+        }
+        Ok(Admitted { address: to, member })
+    }
+
+    fn check_rule_networks(&self, ip: IpAddr) -> Result<(), Denial> {
+        within(ip).try_for_each(|ip| {
+            let nets = self.rules.iter().flat_map(|rule| &rule.deny_to);
+            match nets.into_iter().find(|net| net.contains(&ip)) {
+                Some(net) => Err(Denial::RuleNetwork(ip, *net)),
+                None => Ok(()),
+            }
+        })
+    }
+
+    fn check_rule_port(&self, port: u16) -> Result<(), Denial> {
+        let without = |rule: &&Rule| {
+            !rule.ports.is_empty() && !rule.ports.iter().any(|range| range.contains(port))
+        };
+        if self.rules.iter().copied().any(|rule| without(&rule)) {
+            return Err(Denial::RulePort(port));
+        }
+        Ok(())
+    }
+
+    /// Whether members listen there; all of them are looked at, since one may claim another's address.
+    fn check_members(&self, asked: &Destination, to: SocketAddr) -> Result<bool, Denial> {
+        let to = canonical(to);
+        let listed = self.roster.members.iter().filter(|m| lists(m, asked, to));
+        let learnt = self.learnt.iter().filter(|(at, _)| *at == to).map(|(_, m)| *m);
+        let mut found = false;
+        for member in listed.chain(learnt) {
+            self.check_member(member)?;
+            found = true;
+        }
+        match found && self.depth >= MAX_DEPTH {
+            true => Err(Denial::TooDeep(self.depth.saturating_add(1))),
+            false => Ok(found),
+        }
+    }
+
+    fn check_member(&self, member: &Member) -> Result<(), Denial> {
+        if member.holds(&self.own) {
+            return Err(Denial::Itself);
+        }
+        match member.tags.intersection(&self.avoid).next() {
+            Some(tag) => Err(Denial::Avoids(member.name.clone(), tag.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether an address passes for being a member's.
+    fn is_members_own(&self, ip: IpAddr) -> bool {
+        within(ip).all(|ip| match address_class::classify(ip) {
+            Some(Class::Unspecified | Class::Multicast | Class::Metadata) => false,
+            Some(Class::Loopback) => self.on_one_host,
+            _ => !self.policy.is_own(ip),
+        })
+    }
+}
+
+fn is_loopback(at: &Destination) -> bool {
+    matches!(&at.host, Host::Ip(ip) if ip.to_canonical().is_loopback())
+}
+
+/// `::ffff:10.0.0.1` and `10.0.0.1` are one address to the kernel.
+fn canonical(to: SocketAddr) -> SocketAddr {
+    SocketAddr::new(to.ip().to_canonical(), to.port())
+}
+
+/// Whether the member is listed at the address, or by the name that was asked for.
+fn lists(member: &Member, asked: &Destination, to: SocketAddr) -> bool {
+    member.addresses.iter().filter(|at| at.port == to.port()).any(|at| match &at.host {
+        Host::Ip(ip) => ip.to_canonical() == to.ip(),
+        Host::Name(name) => matches!(&asked.host, Host::Name(other) if is_same(name, other)),
+    })
+}
+
+/// Names are compared as DNS does (RFC 4343), with or without the root's dot.
+fn is_same(a: &str, b: &str) -> bool {
+    let bare = |name: &'_ str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    bare(a) == bare(b)
+}

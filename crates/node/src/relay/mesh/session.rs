@@ -1,0 +1,291 @@
+//! One member's channel: its request, the second leg, the cut-over, the pump.
+
+use super::{
+    super::{
+        Event, LegLabel, Outcome, Refusal,
+        denial::Denial,
+        handshake::{Greeting, NOWHERE},
+        pump::{self, Moved, Resetting, Stopped},
+        quota::{Ticket, today},
+        session::leg_options,
+    },
+    Admitted, Gate, Shared,
+};
+use crate::mesh::MeshPeer;
+use socket2::SockRef;
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+use thalweg_net::{Cause, DialOptions, channel::Channel};
+use thalweg_wire::{
+    Destination,
+    mesh::{GO, GO_ACK, LegKind, Preamble},
+    socks5::{self, Reply},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+    time::timeout,
+};
+
+/// How a session ended otherwise than by both sides' ends.
+enum Ended {
+    /// Before the second leg stood.
+    Refused(Refusal),
+    /// After.
+    Broken(Stopped),
+    /// The peer was revoked.
+    Revoked,
+}
+
+/// What a session did, for the log.
+struct Story {
+    started: Instant,
+    leg: LegKind,
+    to: Option<Destination>,
+    address: Option<SocketAddr>,
+    moved: Arc<Moved>,
+}
+
+/// The second leg stands.
+struct Opened {
+    destination: Resetting,
+    ticket: Ticket,
+    /// Given back with the connection's end.
+    _place: OwnedSemaphorePermit,
+}
+
+/// Serves one channel to the end; logs and counts it.
+pub async fn serve(
+    shared: Arc<Shared>,
+    channel: Channel<TcpStream>,
+    peer: MeshPeer,
+    from: SocketAddr,
+) {
+    let _open = shared.metrics.connection();
+    let (started, depth) = (Instant::now(), channel.depth());
+    let moved = Arc::default();
+    let mut story = Story { started, leg: LegKind::Sealed, to: None, address: None, moved };
+    let ended = run(&shared, channel, &peer, &mut story).await;
+    let (outcome, event) = told(ended);
+    shared.metrics.ended(outcome);
+    let member = peer.member();
+    let event = event
+        .with("client", from)
+        .with("peer", &member.name)
+        .with("principal", format_args!("{:?}", member.principal()))
+        .with_number("depth", depth);
+    shared.log.put(story.told_in(event));
+}
+
+/// How it ended, as a label and as the beginning of a line.
+fn told(ended: Result<(), Ended>) -> (Outcome, Event) {
+    let event = |outcome: Outcome| (outcome, Event::new(outcome.word()));
+    let with = |outcome: Outcome, why: &dyn std::fmt::Display| {
+        (outcome, Event::new(outcome.word()).with("why", why))
+    };
+    match ended {
+        Ok(()) => event(Outcome::Closed),
+        Err(Ended::Revoked | Ended::Broken(Stopped::Cut)) => event(Outcome::Revoked),
+        Err(Ended::Refused(why)) => {
+            let (outcome, event) = with(Outcome::Refused, &why);
+            (outcome, event.with("reason", why.reason()))
+        }
+        Err(Ended::Broken(why @ Stopped::Quota(_))) => {
+            let (outcome, event) = with(Outcome::Quota, &why);
+            (outcome, event.with_number("retry_s", today().1.as_secs()))
+        }
+        Err(Ended::Broken(why)) => with(Outcome::Broken, &why),
+    }
+}
+
+impl Story {
+    fn told_in(self, mut event: Event) -> Event {
+        if let Some(to) = self.to {
+            event = event.with("to", to);
+        }
+        if let Some(address) = self.address {
+            let [up, down] = [&self.moved.up, &self.moved.down].map(|n| n.load(Ordering::Relaxed));
+            event = event.with("leg", label(self.leg).word()).with("address", address);
+            event = event.with_number("up_bytes", up).with_number("down_bytes", down);
+        }
+        event.with_number("took_ms", self.started.elapsed().as_millis())
+    }
+}
+
+const fn label(leg: LegKind) -> LegLabel {
+    match leg {
+        LegKind::Sealed => LegLabel::Sealed,
+        LegKind::Open => LegLabel::Open,
+    }
+}
+
+async fn run(
+    shared: &Shared,
+    mut channel: Channel<TcpStream>,
+    peer: &MeshPeer,
+    story: &mut Story,
+) -> Result<(), Ended> {
+    // A client that has left already makes this fail; its reads will tell.
+    _ = leg_options().apply(SockRef::from(channel.get_ref()));
+    reset_when_dropped(channel.get_ref(), true);
+    let mut greeting = Greeting::default();
+    // Boxed: what it needs is given back before bytes are moved, perhaps for hours.
+    let opening = Box::pin(open(shared, &mut channel, peer, &mut greeting, story));
+    match unless_revoked(peer, opening).await? {
+        Ok(opened) => carry(shared, channel, peer, &greeting, opened, story).await,
+        Err(refusal) => {
+            shared.metrics.refused(refusal.reason());
+            let told = Box::pin(refusal.tell(&mut channel, greeting.prefix()));
+            unless_revoked(peer, told).await?;
+            reset_when_dropped(channel.get_ref(), false);
+            Err(Ended::Refused(refusal))
+        }
+    }
+}
+
+/// Does the work, but not a step more once the peer is revoked.
+async fn unless_revoked<T>(peer: &MeshPeer, work: impl Future<Output = T>) -> Result<T, Ended> {
+    tokio::select! {
+        biased;
+        () = peer.revoked() => Err(Ended::Revoked),
+        done = work => Ok(done),
+    }
+}
+
+/// Whether closing the connection resets it, whatever is on its way.
+fn reset_when_dropped(tcp: &TcpStream, yes: bool) {
+    // A socket that refuses this is already gone.
+    _ = SockRef::from(tcp).set_linger(yes.then_some(Duration::ZERO));
+}
+
+/// Hears what the client wants and makes the second leg.
+async fn open(
+    shared: &Shared,
+    channel: &mut Channel<TcpStream>,
+    peer: &MeshPeer,
+    greeting: &mut Greeting,
+    story: &mut Story,
+) -> Result<Opened, Refusal> {
+    let place = Arc::clone(&shared.places).try_acquire_owned();
+    let asked = greeting.read(channel, shared.config.handshake).await?;
+    story.leg = asked.terms.leg;
+    let to = story.to.insert(asked.request.destination);
+    let place = place.map_err(|_| Refusal::Full)?;
+    let roster = shared.membership.current().ok_or(Denial::NotMember)?;
+    let egress = &shared.config.egress;
+    let depth = channel.depth();
+    let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
+    let ticket = shared.quotas.enter(peer.member().principal(), gate.quota())?;
+    let connecting = second_leg(shared, gate, to, depth);
+    let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
+    let destination = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
+    story.address = destination.peer_addr().ok();
+    Ok(Opened { destination, ticket, _place: place })
+}
+
+/// Resolves, checks and connects: only addresses that passed are dialled.
+async fn second_leg(
+    shared: &Shared,
+    mut gate: Gate<'_>,
+    to: &Destination,
+    depth: u8,
+) -> Result<Resetting, Refusal> {
+    gate.check_port(to.port)?;
+    let resolver = &shared.config.resolver;
+    let addresses = resolver.resolve(to).await.map_err(Refusal::NoLeg)?;
+    for (name, member) in gate.names_to_learn(to) {
+        // A name without an address hides nobody.
+        gate.learn(member, &resolver.resolve(&name).await.unwrap_or_default());
+    }
+    let admitted = gate.admit(to, &addresses)?;
+    let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
+    let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
+    let tcp = thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)?;
+    let mut destination = Resetting::new(tcp);
+    introduce(&mut destination, &admitted, depth).await?;
+    Ok(destination)
+}
+
+/// Tells the next relay, if it is one, how many were before it.
+async fn introduce(
+    destination: &mut TcpStream,
+    admitted: &[Admitted],
+    depth: u8,
+) -> Result<(), Refusal> {
+    let failed = |e| Refusal::NoLeg(Cause::Leg(e));
+    let at = destination.peer_addr().map_err(failed)?;
+    if admitted.iter().any(|a| a.address == at && a.member) {
+        let preamble = Preamble { depth: depth.saturating_add(1) };
+        destination.write_all(&preamble.encode()).await.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Tells the client that the second leg stands, and moves bytes until both directions end.
+async fn carry(
+    shared: &Shared,
+    channel: Channel<TcpStream>,
+    peer: &MeshPeer,
+    greeting: &Greeting,
+    opened: Opened,
+    story: &Story,
+) -> Result<(), Ended> {
+    let Opened { destination, ticket, _place } = opened;
+    let bound = destination.local_addr().unwrap_or(NOWHERE);
+    let reply = [greeting.prefix(), socks5::encode_reply(Reply::Succeeded, bound)].concat();
+    let mut terms = pump::Terms::new(shared.config.limits(), &story.moved);
+    terms.throttle = ticket.throttle();
+    let _flow = shared.metrics.flow(label(greeting.leg()), &story.moved);
+    shared.metrics.handshake(story.started.elapsed());
+    let patience = shared.config.handshake;
+    let moved = match greeting.leg() {
+        LegKind::Sealed => {
+            let client = Box::pin(answer(channel, reply));
+            let client = unless_revoked(peer, client).await?.map_err(broken)?;
+            reset_when_dropped(client.get_ref(), false);
+            pump::sealed(Resetting::new(client), destination, terms, peer.revoked()).await
+        }
+        LegKind::Open => {
+            let cut_over = Box::pin(cut_over(channel, reply, patience));
+            let (client, early) = unless_revoked(peer, cut_over).await?.map_err(broken)?;
+            reset_when_dropped(&client, false);
+            pump::clear(Resetting::new(client), early, destination, terms, peer.revoked()).await
+        }
+    };
+    let [up, down] = [&story.moved.up, &story.moved.down].map(|n| n.load(Ordering::Relaxed));
+    ticket.account(up + down);
+    moved.map_err(Ended::Broken)
+}
+
+fn broken(e: io::Error) -> Ended {
+    Ended::Broken(Stopped::Broken(e))
+}
+
+async fn answer(mut channel: Channel<TcpStream>, reply: Vec<u8>) -> io::Result<Channel<TcpStream>> {
+    channel.write_all(&reply).await?;
+    channel.flush().await?;
+    Ok(channel)
+}
+
+/// Leaves TLS: GO is our last byte in it, GO-ACK the client's (see [`thalweg_wire::mesh`]).
+async fn cut_over(
+    channel: Channel<TcpStream>,
+    mut reply: Vec<u8>,
+    patience: Duration,
+) -> io::Result<(TcpStream, Vec<u8>)> {
+    reply.push(GO);
+    let mut channel = answer(channel, reply).await?;
+    let mut ack = [0];
+    let read = timeout(patience, channel.read_exact(&mut ack)).await;
+    read.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no GO-ACK from the client"))??;
+    if ack != [GO_ACK] {
+        let text = "the client did not acknowledge the end of TLS";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    channel.into_clear()
+}

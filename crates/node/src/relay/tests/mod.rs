@@ -1,0 +1,3 @@
+//! The relay's tests: the plain one, the mesh's, and arbitrary input.
+
+mod plain;
