@@ -1,6 +1,6 @@
 //! What the binary plugs into the daemon: the oracle, which this room must not import.
 
-use crate::mesh::MeshPeer;
+use crate::{mesh::MeshPeer, relay::MeshRelay};
 use std::{fmt, future::Future, net::SocketAddr, pin::Pin};
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_units::NodeId;
@@ -36,6 +36,21 @@ pub trait RelayService: Send + Sync + fmt::Debug {
 
     /// Its counts and quotas, for `thalweg status`.
     fn report(&self) -> serde_json::Value;
+}
+
+impl RelayService for MeshRelay {
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(Self::serve(self, channel, peer, from))
+    }
+
+    fn report(&self) -> serde_json::Value {
+        Self::report(self)
+    }
 }
 
 /// The oracle's end of the channels `api` and `join`; there on oracles alone.
