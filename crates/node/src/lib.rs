@@ -1,6 +1,7 @@
 //! The data plane: relay, files in the making, transfers.
 
 pub mod budget;
+pub mod config;
 pub mod daemon;
 pub mod get;
 pub mod job;

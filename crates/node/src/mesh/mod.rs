@@ -6,9 +6,11 @@ mod membership;
 mod peer;
 mod roster_error;
 mod routes;
+mod state;
 
 pub use clock::WallClock;
 pub use membership::{Damage, Membership, Offered};
 pub use peer::MeshPeer;
 pub use roster_error::RosterError;
 pub use routes::{Names, RouteNameError};
+pub use state::{MeshFile, Oracle, State, StateError, StateLock};
