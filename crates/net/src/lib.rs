@@ -12,13 +12,15 @@ mod route;
 mod stream;
 mod sys;
 mod tcp_info;
+mod transport;
 
 pub mod channel;
 pub mod socks5;
 pub mod splice;
 
 pub use dial::{
-    Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect, resolve,
+    Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect,
+    connect_by_terms, cut_over, resolve,
 };
 pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use peer::Peer;

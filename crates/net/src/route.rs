@@ -49,6 +49,26 @@ pub enum Speech {
     },
 }
 
+impl Hop {
+    /// A plain SOCKS5 relay, on the underlay.
+    pub const fn socks(relay: Destination) -> Self {
+        Self { relay, medium: Medium::Underlay, speech: Speech::Socks }
+    }
+
+    /// The node with `key` at `relay`, asked by `terms`, on the underlay.
+    pub const fn mesh(relay: Destination, key: NodeId, terms: Terms) -> Self {
+        Self { relay, medium: Medium::Underlay, speech: Speech::Mesh { key, terms } }
+    }
+
+    /// The key of a node of the mesh; `None` for plain relays.
+    pub const fn key(&self) -> Option<NodeId> {
+        match self.speech {
+            Speech::Socks => None,
+            Speech::Mesh { key, .. } => Some(key),
+        }
+    }
+}
+
 /// The hops between this host and a destination, in order, and the interface it leaves by.
 ///
 /// - *direct*: no hop;
@@ -74,6 +94,9 @@ pub enum RouteError {
     /// A relay occurs twice, so that a loop would be charged twice for nothing.
     #[error("relay {0} occurs twice on one route")]
     Repeated(Destination),
+    /// A node occurs twice, whatever its addresses.
+    #[error("node {0:?} occurs twice on one route")]
+    RepeatedNode(NodeId),
 }
 
 impl Route {
@@ -90,11 +113,16 @@ impl Route {
         if hops.len() > MAX_HOPS {
             return Err(RouteError::TooLong(hops.len()));
         }
-        let seen = |i: usize| hops[..i].iter().any(|h| h.relay == hops[i].relay);
-        match (0..hops.len()).find(|&i| seen(i)) {
-            Some(i) => Err(RouteError::Repeated(hops[i].relay.clone())),
-            None => Ok(Self { hops, interface: None }),
+        for (i, hop) in hops.iter().enumerate() {
+            let before = &hops[..i];
+            if before.iter().any(|h| h.relay == hop.relay) {
+                return Err(RouteError::Repeated(hop.relay.clone()));
+            }
+            if let Some(key) = hop.key().filter(|_| before.iter().any(|h| h.key() == hop.key())) {
+                return Err(RouteError::RepeatedNode(key));
+            }
         }
+        Ok(Self { hops, interface: None })
     }
 
     /// The route over these relays, all on the underlay.
@@ -102,8 +130,7 @@ impl Route {
     /// # Errors
     /// As [`Route::new`].
     pub fn through<I: IntoIterator<Item = Destination>>(relays: I) -> Result<Self, RouteError> {
-        let hop = |relay| Hop { relay, medium: Medium::Underlay, speech: Speech::Socks };
-        Self::new(relays.into_iter().map(hop).collect())
+        Self::new(relays.into_iter().map(Hop::socks).collect())
     }
 
     /// The same route, leaving by the interface with this index.
@@ -161,6 +188,9 @@ mod tests {
         let [a, b] = <[Destination; 2]>::try_from(relays(2)).unwrap();
         let looped = Route::through([a.clone(), b, a.clone()]);
         assert_eq!(looped, Err(RouteError::Repeated(a)));
+        let key = NodeId::from_bytes([1; 32]);
+        let hops = relays(2).into_iter().map(|r| Hop::mesh(r, key, Terms::default()));
+        assert_eq!(Route::new(hops.collect()), Err(RouteError::RepeatedNode(key)));
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! A connection that was dialled.
 
-use crate::{Route, TcpInfo};
-use socket2::SockRef;
+use crate::{Route, TcpInfo, transport::Transport};
 use std::{
     fmt, io,
-    net::Shutdown,
     pin::Pin,
     sync::{Arc, Weak},
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 use thalweg_wire::Destination;
 use tokio::{
@@ -18,11 +16,12 @@ use tokio::{
 /// A byte stream to a destination, by whatever route.
 ///
 /// Prints as `www.example:80 via 10.1.0.3:1080`. Dropping it closes the
-/// connection; [`tokio::io::AsyncWriteExt::shutdown`] closes our direction alone.
+/// connection; [`tokio::io::AsyncWriteExt::shutdown`] closes our direction alone,
+/// through all relays. On a route with a sealed leg a write may be held back
+/// until [`tokio::io::AsyncWriteExt::flush`].
 #[derive(Debug)]
 pub struct Stream {
-    // Shared with no other owner than monitors' short looks: never blocks.
-    tcp: Arc<TcpStream>,
+    transport: Transport,
     route: Route,
     destination: Destination,
 }
@@ -46,8 +45,8 @@ impl Monitor {
 }
 
 impl Stream {
-    pub(crate) fn new(tcp: TcpStream, route: Route, destination: Destination) -> Self {
-        Self { tcp: Arc::new(tcp), route, destination }
+    pub(crate) fn new(transport: Transport, route: Route, destination: Destination) -> Self {
+        Self { transport, route, destination }
     }
 
     /// The route it was dialled by.
@@ -65,12 +64,27 @@ impl Stream {
     /// # Errors
     /// If the kernel gives none; not expected on Linux.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
-        TcpInfo::of(&*self.tcp)
+        TcpInfo::of(&**self.transport.tcp())
     }
 
     /// A look at the counters that outlives a move of the stream.
     pub fn monitor(&self) -> Monitor {
-        Monitor(Arc::downgrade(&self.tcp))
+        Monitor(Arc::downgrade(self.transport.tcp()))
+    }
+
+    /// The TCP connection, if nothing is between it and the stream's bytes.
+    ///
+    /// So on direct routes, and where all legs are open or plain SOCKS5: for whoever splices.
+    ///
+    /// # Errors
+    /// The stream itself, if there is a layer or a monitor looks at it just now.
+    pub fn into_tcp(self) -> Result<TcpStream, Self> {
+        let Self { transport, route, destination } = self;
+        match transport {
+            Transport::Tcp(leg) => leg.into_inner().map_err(Transport::Tcp),
+            layered => Err(layered),
+        }
+        .map_err(|transport| Self { transport, route, destination })
     }
 }
 
@@ -82,71 +96,40 @@ impl fmt::Display for Stream {
 
 impl AsyncRead for Stream {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.tcp.poll_read_ready(cx))?;
-            // Not into `initialize_unfilled`: that would write zeros over the whole of
-            // a reader's large buffer before each read.
-            match self.tcp.try_read_buf(buf) {
-                Ok(_) => return Poll::Ready(Ok(())),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        }
-    }
-}
-
-impl Stream {
-    /// Polls for room and tries `write` until it is done or there is none.
-    fn poll_try(
-        &self,
-        cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.tcp.poll_write_ready(cx))?;
-            match write(&self.tcp) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
+        Pin::new(&mut self.transport).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for Stream {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_try(cx, |tcp| tcp.try_write(buf))
+        Pin::new(&mut self.transport).poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_try(cx, |tcp| tcp.try_write_vectored(bufs))
+        Pin::new(&mut self.transport).poll_write_vectored(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.transport.is_write_vectored()
     }
 
-    /// TCP sends by itself: nothing to do.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(match SockRef::from(&*self.tcp).shutdown(Shutdown::Write) {
-            // The peer has reset it already: our direction is closed all the same.
-            Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(()),
-            done => done,
-        })
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(cx)
     }
 }

@@ -1,6 +1,6 @@
 //! Why a connection could not be made, and which host is to blame.
 
-use crate::socks5::ReadError;
+use crate::{channel::ChannelError, socks5::ReadError};
 use std::{fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 use thalweg_wire::{
     Destination,
@@ -81,11 +81,17 @@ pub enum Cause {
     #[error("{0}; is it a SOCKS5 relay?")]
     NotSocks(#[source] Socks5Error),
     /// The relay closed the connection before it answered.
-    #[error("it closed the connection without an answer (does it allow this client's address?)")]
+    #[error("it closed the connection without an answer (does it allow this client?)")]
     Closed,
     /// The connection to the relay broke.
     #[error("the connection broke: {0}")]
     Leg(#[source] io::Error),
+    /// No channel to the relay, or it does not admit this host.
+    #[error("{0}")]
+    Channel(#[from] ChannelError),
+    /// The route goes through a mesh and the dialler has no identity.
+    #[error("this host is in no mesh: join the mesh first (`thalweg join TOKEN`)")]
+    NoIdentity,
     /// [`crate::Medium::Carrier`] comes with bonds.
     #[error("legs over a carrier are not supported yet")]
     CarrierUnsupported,

@@ -1,0 +1,76 @@
+//! The client's side of a mesh's relay, inside a channel to it.
+
+use super::Cause;
+use crate::{
+    channel::{Channel, ChannelError},
+    socks5::{ReadError, read_message},
+};
+use std::io;
+use thalweg_wire::{
+    Destination,
+    mesh::{GO, GO_ACK, METHOD, Terms},
+    socks5::{self, Reply, VERSION},
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// Has the relay at the other end of `channel` connect to `toward` by `terms`.
+///
+/// All is asked in one flight, so that a hop costs one round trip beside TLS's.
+/// Not a byte beyond the reply is read: `channel` then is the stream to `toward`,
+/// or, on an open leg, stands at GO ([`cut_over`]).
+///
+/// # Errors
+/// [`Cause`]: a refusal, or that it is no relay of a mesh.
+pub async fn connect_by_terms<S>(
+    channel: &mut S,
+    terms: &Terms,
+    toward: &Destination,
+) -> Result<(), Cause>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let methods = &[VERSION, 1, METHOD][..];
+    let flight = [methods, &terms.encode(), &socks5::encode_connect(toward)].concat();
+    channel.write_all(&flight).await.map_err(broken)?;
+    channel.flush().await.map_err(broken)?;
+    let method = read_message(channel, socks5::decode_method).await.map_err(unread)?;
+    if method != METHOD {
+        return Err(Cause::Authentication);
+    }
+    match read_message(channel, socks5::decode_reply).await.map_err(unread)? {
+        Reply::Succeeded => Ok(()),
+        reply => Err(Cause::Refused(reply)),
+    }
+}
+
+/// Ends TLS on an open leg: reads GO, says GO-ACK, gives the clear connection.
+///
+/// # Errors
+/// [`Cause`]: the connection broke, or the relay does otherwise than agreed.
+pub async fn cut_over<IO>(mut channel: Channel<IO>) -> Result<(IO, Vec<u8>), Cause>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let said = channel.read_u8().await.map_err(broken)?;
+    if said != GO {
+        let why = format!("byte {said:#04x} instead of the one that ends TLS");
+        return Err(broken(io::Error::new(io::ErrorKind::InvalidData, why)));
+    }
+    channel.write_all(&[GO_ACK]).await.map_err(broken)?;
+    channel.flush().await.map_err(broken)?;
+    channel.into_clear().map_err(broken)
+}
+
+fn broken(error: io::Error) -> Cause {
+    match ChannelError::is_not_admitted(&error) {
+        true => Cause::Channel(ChannelError::NotAdmitted),
+        false => ReadError::Leg(error).into(),
+    }
+}
+
+fn unread(error: ReadError) -> Cause {
+    match error {
+        ReadError::Leg(error) => broken(error),
+        other => other.into(),
+    }
+}
