@@ -1,0 +1,237 @@
+//! A daemon with an echo in place of its relay, in a mesh of three.
+
+use std::{
+    collections::BTreeSet,
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, mpsc::Receiver},
+    time::Duration,
+};
+use tempfile::TempDir;
+use thalweg_net::{
+    PrivateKey,
+    channel::{Channel, Connector, Protocol},
+};
+use thalweg_node::{
+    daemon::{
+        BoxFuture, Control, Daemon, DaemonConfig, Limits, LocalClient, Node, RelayService,
+        Services, Summary,
+    },
+    mesh::{Membership, MeshPeer},
+    relay::{Event, Log},
+};
+use thalweg_units::{NodeId, WallTime};
+use thalweg_wire::{
+    Signed, Signer as _,
+    mesh::{
+        ApiError, Member, RevokeReply, RevokeRequest, Role, Roster, StatusReply, TokenReply,
+        TokenRequest,
+    },
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::oneshot,
+    task::JoinHandle,
+};
+
+/// The key with this number.
+pub fn key(n: u8) -> PrivateKey {
+    PrivateKey::from_seed(&[n; 32])
+}
+
+const MESH: u8 = 200;
+
+/// A running daemon: node `n1` with key 1; `n2` and `n3` are the other members.
+pub struct Fixture {
+    pub at: SocketAddr,
+    pub metrics: SocketAddr,
+    pub key: NodeId,
+    pub socket: PathBuf,
+    pub membership: Membership,
+    pub log: Receiver<Event>,
+    stop: Option<oneshot::Sender<()>>,
+    cut: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Summary>,
+    _dir: TempDir,
+}
+
+impl Fixture {
+    pub async fn start() -> Self {
+        Self::with(Limits::default(), Duration::from_secs(60)).await
+    }
+
+    /// So many handshakes at a time, each of which may be pushed out at once.
+    pub async fn with_limits(most: usize) -> Self {
+        let limits = Limits { total: most, per_source: most, grace: Duration::ZERO };
+        Self::with(limits, Duration::from_secs(60)).await
+    }
+
+    pub async fn with(limits: Limits, drain: Duration) -> Self {
+        let dir = TempDir::new().unwrap();
+        let membership = Membership::new(key(MESH).id(), None);
+        membership.offer(&roster(1, &[1, 2, 3])).unwrap();
+        let (log, queue) = Log::to_queue();
+        let loopback = || "127.0.0.1:0".parse().unwrap();
+        let config = DaemonConfig {
+            listen: vec![loopback()],
+            handshake: Duration::from_secs(10),
+            limits,
+            drain,
+            metrics: Some(loopback()),
+            socket: dir.path().join("node.sock"),
+            socks: None,
+        };
+        let node = Node {
+            name: "n1".parse().unwrap(),
+            key: key(1),
+            membership: membership.clone(),
+            services: Services { relay: Some(Arc::new(Echo)), oracle: None },
+            control: Arc::new(FarOracle),
+            registry: Default::default(),
+            log,
+        };
+        let socket = config.socket.clone();
+        let daemon = Daemon::bind(config, node).await.unwrap();
+        let (at, metrics) = (daemon.local_addrs()[0], daemon.metrics_addr().unwrap());
+        let ((stop, stopped), (cut, at_once)) = (oneshot::channel(), oneshot::channel());
+        let running = daemon.run(async { _ = stopped.await }, async { _ = at_once.await });
+        Self {
+            at,
+            metrics,
+            key: key(1).id(),
+            socket,
+            membership,
+            log: queue,
+            stop: Some(stop),
+            cut: Some(cut),
+            running: tokio::spawn(running),
+            _dir: dir,
+        }
+    }
+
+    /// A channel of the relay's protocol, with this key.
+    pub async fn relay_channel(&self, key: &PrivateKey) -> io::Result<Channel<TcpStream>> {
+        let tcp = TcpStream::connect(self.at).await?;
+        let connector = Connector::new(key)?;
+        let channel = connector.connect(tcp, self.key, Protocol::Relay).await;
+        channel.map_err(io::Error::other)
+    }
+
+    /// The daemon hears of a new roster with these members.
+    pub fn publish(&self, version: u64, members: &[u8]) {
+        self.membership.offer(&roster(version, members)).unwrap();
+    }
+
+    /// What the metrics' page says.
+    pub async fn page(&self) -> String {
+        let mut tcp = TcpStream::connect(self.metrics).await.unwrap();
+        let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        tcp.write_all(request).await.unwrap();
+        let mut text = String::new();
+        tcp.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    /// Looks at the metrics until this line is there.
+    pub async fn until(&self, line: &str) {
+        let look = async {
+            while !self.page().await.lines().any(|l| l == line) {
+                tokio::task::yield_now().await;
+            }
+        };
+        if tokio::time::timeout(Duration::from_secs(20), look).await.is_err() {
+            panic!("no line `{line}` in:\n{}", self.page().await);
+        }
+    }
+
+    pub async fn local(&self) -> LocalClient {
+        LocalClient::find(&self.socket).await.unwrap()
+    }
+
+    /// Asks it to end.
+    pub fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    /// Asks it to end at once.
+    pub fn cut(&mut self) {
+        self.cut.take().unwrap().send(()).unwrap();
+    }
+
+    /// What it did, once it has ended. The wish to cut must not be dropped before.
+    pub async fn ended(self) -> Summary {
+        let Self { running, cut: _cut, stop: _stop, .. } = self;
+        running.await.unwrap()
+    }
+}
+
+fn roster(version: u64, members: &[u8]) -> Vec<u8> {
+    let member = |n: &u8| Member {
+        name: format!("n{n}").parse().unwrap(),
+        node: Some(key(*n).id()),
+        client: key(n + 100).id(),
+        addresses: vec![format!("127.0.0.{n}:9").parse().unwrap()],
+        roles: BTreeSet::from([Role::Client, Role::Relay]),
+        tags: BTreeSet::new(),
+    };
+    let roster = Roster {
+        version,
+        not_before: WallTime::from_unix_nanos(0),
+        // In the year 2100.
+        expiry: WallTime::from_unix_nanos(4_102_444_800_000_000_000),
+        members: members.iter().map(member).collect(),
+        rules: Vec::new(),
+    };
+    Signed::sign(roster, &key(MESH)).encode()
+}
+
+/// Sends back what comes until the peer ends or is revoked.
+#[derive(Debug)]
+struct Echo;
+
+impl RelayService for Echo {
+    fn serve(
+        &self,
+        mut channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        _: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let echo = async {
+                while let Ok(byte) = channel.read_u8().await {
+                    if channel.write_u8(byte).await.is_err() || channel.flush().await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::select! { () = echo => {}, () = peer.revoked() => {} }
+        })
+    }
+
+    fn report(&self) -> serde_json::Value {
+        serde_json::json!({ "connections": 7 })
+    }
+}
+
+/// An oracle that makes tokens, and knows nobody that could be revoked.
+#[derive(Debug)]
+struct FarOracle;
+
+impl Control for FarOracle {
+    fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
+        let token = format!("token for {}", request.name.unwrap());
+        Box::pin(async { Ok(TokenReply { token, expires: WallTime::from_unix_nanos(9) }) })
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
+        let message = format!("no member is called {}", request.member);
+        Box::pin(async { Err(ApiError { code: "unknown_member".into(), message }) })
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {
+        let message = "it is far away".to_owned();
+        Box::pin(async { Err(ApiError { code: "unreachable".into(), message }) })
+    }
+}
