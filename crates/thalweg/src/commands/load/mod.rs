@@ -1,0 +1,71 @@
+//! `thalweg load`: both ends of a measurement of relays, for the experiment `relay-cost`.
+//!
+//! Hidden, because it is for who works on Thalweg. One client drives every
+//! relay, ours as the peers', with the same sockets and buffers:
+//!
+//! - [`server`]: sends, receives, or answers, as the first byte of a connection says;
+//! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
+//!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
+//! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
+
+mod bulk;
+mod connect;
+mod idle;
+mod latency;
+mod mesh;
+mod pattern;
+mod report;
+mod server;
+mod tls;
+mod watched;
+mod way;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+use std::process::ExitCode;
+use thalweg_node::relay::raise_descriptor_limit;
+
+/// Arguments of `thalweg load`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    work: Work,
+}
+
+#[derive(Subcommand)]
+enum Work {
+    /// The far end: sends, receives and answers
+    Server(server::Args),
+    /// Move bytes for a time, over one connection or several
+    Bulk(bulk::Args),
+    /// Make connections, one request each
+    Connect(connect::Args),
+    /// Hold connections that carry nothing; what do they cost the relay?
+    Idle(idle::Args),
+    /// Small requests, in turn with direct ones
+    Latency(latency::Args),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a connection fails, or a byte is wrong.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    raise_descriptor_limit();
+    // As many workers as cores, as the relays under test have.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        match args.work {
+            Work::Server(args) => server::run(&args).await,
+            Work::Bulk(args) => bulk::run(&args).await,
+            Work::Connect(args) => connect::run(&args).await,
+            Work::Idle(args) => idle::run(&args).await,
+            Work::Latency(args) => latency::run(&args).await,
+        }
+    })?;
+    runtime.shutdown_background();
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,73 @@
+//! The bytes that are sent: known at every position, so that none can be lost unseen.
+
+use anyhow::ensure;
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Its length in bytes: a prime, so that a lost buffer of any usual size shifts it.
+const PERIOD: usize = 1_000_003;
+/// The most that is written or read at once.
+pub const CHUNK: usize = 128 * 1024;
+/// Each connection's first bytes are compared whole: there the cut-overs are.
+const WHOLE: u64 = 1 << 20;
+/// Of later reads, so much at both ends is compared.
+const SAMPLE: usize = 32;
+
+/// Random bytes that repeat after [`PERIOD`]; the same in every process.
+pub struct Pattern(Box<[u8]>);
+
+impl Pattern {
+    /// Makes it.
+    pub fn new() -> Self {
+        let mut bytes = vec![0; PERIOD + CHUNK];
+        Xoshiro256PlusPlus::seed_from_u64(1).fill_bytes(&mut bytes[..PERIOD]);
+        bytes.copy_within(..CHUNK, PERIOD);
+        Self(bytes.into())
+    }
+
+    /// The [`CHUNK`] bytes from `position` of a stream.
+    pub fn at(&self, position: u64) -> &[u8] {
+        // Below the period, which is a `usize`.
+        let start = (position % PERIOD as u64) as usize;
+        &self.0[start..start + CHUNK]
+    }
+
+    /// Whether `bytes`, at most [`CHUNK`], may stand at `position`: the first MiB whole, then both ends.
+    ///
+    /// # Errors
+    /// If they differ.
+    pub fn check(&self, position: u64, bytes: &[u8]) -> anyhow::Result<()> {
+        let wanted = &self.at(position)[..bytes.len()];
+        let (head, tail) = (bytes.len().min(SAMPLE), bytes.len().saturating_sub(SAMPLE));
+        let same = match position < WHOLE {
+            true => wanted == bytes,
+            false => wanted[..head] == bytes[..head] && wanted[tail..] == bytes[tail..],
+        };
+        ensure!(same, "WRONG BYTES after {position} right ones");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_a_doubled_and_an_altered_byte_are_seen() {
+        let pattern = Pattern::new();
+        let far = WHOLE + 12_345;
+        for position in [0, 7, far] {
+            let right = pattern.at(position);
+            pattern.check(position, right).unwrap();
+            assert!(pattern.check(position + 1, right).is_err());
+            assert!(pattern.check(position + CHUNK as u64, right).is_err());
+            let mut altered = right.to_vec();
+            altered[CHUNK - 1] ^= 1;
+            assert!(pattern.check(position, &altered).is_err());
+        }
+        let mut altered = pattern.at(0).to_vec();
+        altered[CHUNK / 2] ^= 1;
+        assert!(pattern.check(0, &altered).is_err());
+        pattern.check(far, &[]).unwrap();
+    }
+}

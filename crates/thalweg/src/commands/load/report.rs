@@ -1,0 +1,80 @@
+//! What a client prints.
+
+use serde_json::{Map, Value, json};
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
+
+/// Metrics by name, as `output = "metrics"` of docs/experiments.md reads them.
+#[derive(Default)]
+pub struct Report(Map<String, Value>);
+
+impl Report {
+    /// Adds one; a value that is no number (nothing was counted) is left out.
+    pub fn add(&mut self, name: impl Into<String>, unit: &str, value: f64) {
+        if value.is_finite() {
+            self.0.insert(name.into(), json!({ "unit": unit, "value": value }));
+        }
+    }
+
+    /// Adds the 50th and 99th percentile of times, nearest rank, in µs.
+    pub fn add_times(&mut self, name: &str, mut times: Vec<Duration>) {
+        times.sort();
+        for percent in [50, 99] {
+            if let Some(time) = rank(&times, percent) {
+                self.add(format!("{name}_p{percent}"), "us", time.as_secs_f64() * 1e6);
+            }
+        }
+    }
+
+    /// Adds by how much the percentiles of `times` exceed those of `base`, in µs.
+    pub fn add_excess(&mut self, name: &str, mut times: Vec<Duration>, mut base: Vec<Duration>) {
+        times.sort();
+        base.sort();
+        for percent in [50, 99] {
+            if let (Some(a), Some(b)) = (rank(&times, percent), rank(&base, percent)) {
+                let excess = (a.as_secs_f64() - b.as_secs_f64()) * 1e6;
+                self.add(format!("{name}_p{percent}"), "us", excess);
+            }
+        }
+    }
+
+    /// Prints it as one line.
+    ///
+    /// # Errors
+    /// When stdout is closed.
+    pub fn print(self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}", json!({ "metrics": self.0 })).and_then(|()| out.flush())
+    }
+}
+
+/// The smallest of the sorted `times` with `percent` of them at or below it.
+fn rank(times: &[Duration], percent: usize) -> Option<Duration> {
+    let k = (percent * times.len()).div_ceil(100);
+    times.get(k.saturating_sub(1)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(all: impl IntoIterator<Item = u64>) -> Vec<Duration> {
+        all.into_iter().map(Duration::from_millis).collect()
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let mut report = Report::default();
+        report.add_times("t", millis((1..=200).rev()));
+        report.add_excess("x", millis(11..=20), millis(1..=10));
+        report.add("none", "s", f64::NAN);
+        report.add_times("empty", vec![]);
+        let wanted = json!({
+            "t_p50": { "unit": "us", "value": 100_000.0 }, "t_p99": { "unit": "us", "value": 198_000.0 },
+            "x_p50": { "unit": "us", "value": 10_000.0 }, "x_p99": { "unit": "us", "value": 10_000.0 },
+        });
+        assert_eq!(Value::Object(report.0), wanted);
+    }
+}

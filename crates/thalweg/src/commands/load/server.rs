@@ -1,0 +1,106 @@
+//! The far end. A connection's first byte says what it does.
+
+use super::pattern::{CHUNK, Pattern};
+use anyhow::Context as _;
+use serde_json::json;
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    sync::Arc,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+/// The server sends the pattern until the client is gone.
+pub const DOWNLOAD: u8 = b'D';
+/// The server receives the pattern, and resets the connection at a wrong byte.
+pub const UPLOAD: u8 = b'U';
+/// The server sends back what it gets.
+pub const ECHO: u8 = b'E';
+
+/// What is echoed at once: the largest block that a client sends before it reads.
+pub const ECHO_BLOCK: usize = 16 * 1024;
+
+/// Arguments of `thalweg load server`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+}
+
+/// Serves until it is ended.
+///
+/// # Errors
+/// When it cannot listen or accept.
+pub async fn run(args: &Args) -> anyhow::Result<()> {
+    let listener = listen(args.listen).with_context(|| format!("listening on {}", args.listen))?;
+    let ready = json!({ "event": "ready", "listen": listener.local_addr()?.to_string() });
+    writeln!(io::stdout().lock(), "{ready}")?;
+    let pattern = Arc::new(Pattern::new());
+    loop {
+        let (stream, _) = listener.accept().await.context("cannot accept")?;
+        stream.set_nodelay(true)?;
+        tokio::spawn(serve(stream, Arc::clone(&pattern)));
+    }
+}
+
+/// Listens with the longest queue that the kernel allows: connects come in bursts.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(4096)
+}
+
+/// One connection. That it breaks is its client's matter; wrong bytes are ours.
+async fn serve(mut stream: TcpStream, pattern: Arc<Pattern>) {
+    let Ok(work) = stream.read_u8().await else { return };
+    let done = match work {
+        DOWNLOAD => send(&mut stream, &pattern).await,
+        UPLOAD => receive(&mut stream, &pattern).await,
+        ECHO => echo(&mut stream).await,
+        other => Err(anyhow::anyhow!("a connection began with {other:#04x}")),
+    };
+    let Err(error) = done else { return };
+    if !error.is::<io::Error>() {
+        eprintln!("thalweg: load server: {error:#}");
+        // Closed with a reset, so that the client cannot overlook it.
+        let _gone = socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO));
+    }
+}
+
+async fn send(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {
+    let mut position = 0;
+    loop {
+        position += stream.write(pattern.at(position)).await? as u64;
+    }
+}
+
+async fn receive(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    let mut position = 0;
+    loop {
+        let n = stream.read(&mut buffer).await?;
+        if n == 0 {
+            return Ok(());
+        }
+        pattern.check(position, &buffer[..n])?;
+        position += n as u64;
+    }
+}
+
+async fn echo(stream: &mut TcpStream) -> anyhow::Result<()> {
+    let mut buffer = vec![0; ECHO_BLOCK];
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(()),
+            n => stream.write_all(&buffer[..n]).await?,
+        }
+    }
+}

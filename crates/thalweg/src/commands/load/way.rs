@@ -1,0 +1,123 @@
+//! How the client comes to the server: directly, or by one relay.
+
+use super::{mesh, tls};
+use anyhow::Context as _;
+use clap::ValueEnum;
+use std::{path::PathBuf, time::Duration};
+use thalweg_net::{DialOptions, Dialer, Route};
+use thalweg_wire::Destination;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+
+/// Connecting takes so long only if a queue overflowed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What is spoken on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// TCP to the server
+    Direct,
+    /// TCP to a relay that knows the server
+    Forward,
+    /// TLS with X.509 to a relay that knows the server
+    Tls,
+    /// SOCKS5 in the clear
+    Socks5,
+    /// A node of our mesh, TLS throughout
+    Sealed,
+    /// A node of our mesh, clear bytes after the handshake
+    Open,
+}
+
+/// Which way.
+#[derive(clap::Args)]
+pub struct WayArgs {
+    /// The server
+    #[arg(long, value_name = "ADDR:PORT")]
+    to: Destination,
+    /// What is spoken on the way
+    #[arg(long, value_enum, default_value = "direct")]
+    by: By,
+    /// The relay
+    #[arg(long, value_name = "ADDR:PORT", required_if_eq_any = [
+        ("by", "forward"), ("by", "tls"), ("by", "socks5"), ("by", "sealed"), ("by", "open"),
+    ])]
+    relay: Option<Destination>,
+    /// The relay's certificate, PEM
+    #[arg(long, value_name = "FILE", required_if_eq("by", "tls"))]
+    certificate: Option<PathBuf>,
+    /// The state directory whose client key is used, and whose roster knows the relay
+    #[arg(long, value_name = "DIR", required_if_eq_any = [("by", "sealed"), ("by", "open")])]
+    state: Option<PathBuf>,
+    /// Count what the processes spend that listen on this port, and their children
+    #[arg(long, value_name = "PORT")]
+    pub watch: Option<u16>,
+}
+
+/// A connection to the server.
+pub type Connection = Box<dyn Duplex>;
+
+/// Bytes both ways.
+pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
+
+/// A way, ready to connect by.
+pub struct Way {
+    dialer: Dialer,
+    route: Route,
+    /// Where the dialled connection ends: the server, or a relay that knows it.
+    to: Destination,
+    tls: Option<TlsConnector>,
+}
+
+impl WayArgs {
+    /// The way that the arguments say.
+    ///
+    /// # Errors
+    /// When a certificate or key cannot be read.
+    pub fn way(&self) -> anyhow::Result<Way> {
+        let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
+        let relay = self.relay.clone().unwrap_or_else(|| self.to.clone());
+        let plain = Way {
+            dialer: Dialer::new(options.clone()),
+            route: Route::direct(),
+            to: self.to.clone(),
+            tls: None,
+        };
+        Ok(match self.by {
+            By::Direct => plain,
+            By::Forward => Way { to: relay, ..plain },
+            By::Tls => {
+                let file = self.certificate.as_deref().context("--certificate is missing")?;
+                Way { to: relay, tls: Some(tls::connector(file)?), ..plain }
+            }
+            By::Socks5 => Way { route: Route::through([relay])?, ..plain },
+            By::Sealed | By::Open => {
+                let state = self.state.as_deref().context("--state is missing")?;
+                let (dialer, route) = mesh::route(state, relay, self.by == By::Open, options)?;
+                Way { dialer, route, ..plain }
+            }
+        })
+    }
+
+    /// The way without the relay.
+    pub fn direct(&self) -> Way {
+        let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
+        let dialer = Dialer::new(options);
+        Way { dialer, route: Route::direct(), to: self.to.clone(), tls: None }
+    }
+}
+
+impl Way {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Which host failed, and how.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        let stream = self.dialer.dial(&self.route, &self.to).await?;
+        let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
+        let handshake = tokio::time::timeout(PATIENCE, tls.connect(tls::name()?, stream));
+        let stream = handshake.await.context("TLS: no answer in time")?;
+        Ok(Box::new(stream.with_context(|| format!("TLS with {}", self.to))?))
+    }
+}
