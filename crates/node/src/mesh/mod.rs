@@ -2,15 +2,21 @@
 
 mod clock;
 mod durable;
+mod join;
 mod membership;
+mod oracle_client;
 mod peer;
 mod roster_error;
 mod routes;
 mod state;
+mod sync;
 
 pub use clock::WallClock;
+pub use join::{JoinError, Joined, Wish, join, member_name};
 pub use membership::{Damage, Membership, Offered};
+pub use oracle_client::{Attempt, ClockSkew, OracleClient, OracleError};
 pub use peer::MeshPeer;
 pub use roster_error::RosterError;
 pub use routes::{Names, RouteNameError};
 pub use state::{MeshFile, Oracle, State, StateError, StateLock};
+pub use sync::{Reporter, RosterSync, SyncEvent};

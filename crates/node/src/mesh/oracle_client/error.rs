@@ -1,0 +1,74 @@
+//! Why an oracle did not do what was asked.
+
+use std::{fmt, time::Duration};
+use thalweg_net::Destination;
+use thalweg_wire::mesh::ApiError;
+use thiserror::Error;
+
+/// No oracle did what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OracleError {
+    /// Nobody answered at any of the addresses.
+    #[error("no oracle could be reached: {}", list(.0))]
+    Unreachable(Vec<Attempt>),
+    /// It does not know this host's key.
+    #[error(
+        "the oracle does not admit this host: it was revoked, or the oracle is not of this \
+         mesh any more; to come back, `thalweg join` with a new token"
+    )]
+    NotAdmitted,
+    /// The oracle's own words.
+    #[error("{}", .0.message)]
+    Refused(ApiError),
+    /// It failed without saying why.
+    #[error("the oracle answered with status {0} and no reason; its log has more")]
+    Status(u16),
+    /// It took the request and said nothing.
+    #[error("the oracle gave no answer within {0:?}")]
+    Silent(Duration),
+    /// The connection broke, or the answer is not readable.
+    #[error("the oracle's answer broke off or is not readable: {0}")]
+    Broken(String),
+}
+
+/// One address that was tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The oracle's address.
+    pub address: Destination,
+    /// What came of it.
+    pub why: String,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Most reasons begin with the address already.
+        let address = self.address.to_string();
+        match self.why.starts_with(&address) {
+            true => f.write_str(&self.why),
+            false => write!(f, "{address}: {}", self.why),
+        }
+    }
+}
+
+fn list(attempts: &[Attempt]) -> String {
+    let all: Vec<String> = attempts.iter().map(ToString::to_string).collect();
+    match all.is_empty() {
+        true => "no address of one is known; ask an admin for a new token and join again".into(),
+        false => all.join("; "),
+    }
+}
+
+impl From<OracleError> for ApiError {
+    /// As the local API passes it on.
+    fn from(error: OracleError) -> Self {
+        let code = match error {
+            OracleError::Refused(refused) => return refused,
+            OracleError::Unreachable(_) => "oracle_unreachable",
+            OracleError::NotAdmitted => "not_admitted",
+            OracleError::Silent(_) => "oracle_silent",
+            OracleError::Status(_) | OracleError::Broken(_) => "oracle_broken",
+        };
+        Self { code: code.to_owned(), message: error.to_string() }
+    }
+}

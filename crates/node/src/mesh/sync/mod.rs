@@ -1,0 +1,211 @@
+//! Keeps the roster new: asks the oracle again and again, and survives its absence.
+//!
+//! Each request waits at the oracle for a newer version (a long poll), so that a
+//! revocation arrives within a round trip.
+
+mod event;
+
+pub use event::SyncEvent;
+
+use super::{Membership, MeshFile, Oracle, OracleClient, OracleError, State};
+use bytes::Bytes;
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use thalweg_units::NodeId;
+use thalweg_wire::mesh::Roster;
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, sleep, timeout},
+};
+
+/// How long a request waits at the oracle: below what NATs and firewalls forget
+/// connections after, and 15 requests a second from 300 nodes that have no news.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// The longest pause after a failure; the first is [`LEAST`], and each is twice the last.
+const MOST: Duration = Duration::from_secs(5);
+
+/// The shortest pause after a failure, and the least time between two answers without news.
+const LEAST: Duration = Duration::from_millis(250);
+
+/// What lasts is told again after this time.
+const AGAIN: Duration = Duration::from_secs(600);
+
+/// A roster that ends sooner should have been renewed long ago: oracles renew it when
+/// a third of its time has passed.
+const NEAR: Duration = Duration::from_secs(24 * 3600);
+
+/// Told of what happens; called in place, so it must not block.
+pub type Reporter = Arc<dyn Fn(&SyncEvent) + Send + Sync>;
+
+/// The task that keeps one host's roster new.
+pub struct RosterSync {
+    client: OracleClient,
+    membership: Membership,
+    mesh: MeshFile,
+    key: NodeId,
+    state: Option<State>,
+    report: Reporter,
+    told: BTreeMap<&'static str, Instant>,
+    failures: u32,
+}
+
+impl RosterSync {
+    /// The task of the host that is called `mesh.name` and asks with `key`; `state` keeps
+    /// the oracles' addresses when they change.
+    pub fn new(
+        client: OracleClient,
+        membership: Membership,
+        (mesh, key): (MeshFile, NodeId),
+        state: Option<State>,
+        report: Reporter,
+    ) -> Self {
+        let (told, failures) = (BTreeMap::new(), 0);
+        Self { client, membership, mesh, key, state, report, told, failures }
+    }
+
+    /// Runs for ever; drop the future to end it.
+    pub async fn run(mut self) {
+        if let Some(roster) = self.membership.current() {
+            self.follow(&roster);
+        }
+        loop {
+            self.look_at_the_time();
+            let pause = match self.client.oracles().is_empty() {
+                true => self.wait_for_an_oracle().await,
+                false => self.ask().await,
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// One request; gives the pause before the next.
+    async fn ask(&mut self) -> Duration {
+        let after = self.membership.current().map_or(0, |r| r.version);
+        let began = Instant::now();
+        match self.client.roster(after, WAIT).await {
+            Ok(Some(signed)) => self.take(signed).await,
+            Ok(None) => {
+                self.reached();
+                LEAST.saturating_sub(began.elapsed())
+            }
+            Err(error) => self.unreached(error),
+        }
+    }
+
+    /// Without an oracle elsewhere: this host is the only one, or knows none.
+    async fn wait_for_an_oracle(&mut self) -> Duration {
+        let mut rosters = self.membership.subscribe();
+        // Seconds pass between looks at the clock; whoever offers is seen at once.
+        if let Ok(Ok(())) = timeout(WAIT, rosters.changed()).await
+            && let Some(roster) = self.membership.current()
+        {
+            self.follow(&roster);
+        }
+        Duration::ZERO
+    }
+
+    async fn take(&mut self, signed: Bytes) -> Duration {
+        self.reached();
+        let membership = self.membership.clone();
+        // It waits for the disk. The task ends early only if the offer panicked.
+        let Ok(offered) = spawn_blocking(move || membership.offer(&signed)).await else {
+            return MOST;
+        };
+        let roster = self.membership.current();
+        if let Err(error) = offered {
+            self.tell(SyncEvent::Rejected(error));
+            self.failures += 1;
+            return self.pause();
+        }
+        self.told.remove("roster_rejected");
+        let Some(roster) = roster else { return MOST };
+        let (version, members) = (roster.version, roster.members.len());
+        self.tell_now(&SyncEvent::Updated { version, members });
+        self.follow(&roster);
+        Duration::ZERO
+    }
+
+    /// Takes over what the roster says of oracles and of this host.
+    fn follow(&mut self, roster: &Roster) {
+        if roster.by_key(&self.key).is_none() {
+            self.tell(SyncEvent::NotListed);
+        }
+        let oracles = Oracle::of(roster, Some(&self.mesh.name));
+        let known = self.client.oracles();
+        if oracles.is_empty() || oracles == known {
+            return;
+        }
+        self.client.set_oracles(oracles.clone());
+        self.mesh.oracles = oracles;
+        let kept = self.state.as_ref().map(|state| state.set_mesh(&self.mesh));
+        if let Some(Err(error)) = kept {
+            self.tell(SyncEvent::NotKept(error));
+        }
+    }
+
+    fn reached(&mut self) {
+        self.failures = 0;
+        if self.told.remove("oracle_unreached").is_some() {
+            self.tell_now(&SyncEvent::Reached);
+        }
+        match self.client.skew() {
+            Some(skew) => self.tell(SyncEvent::Skew(skew)),
+            None => _ = self.told.remove("clock_skew"),
+        }
+    }
+
+    fn unreached(&mut self, error: OracleError) -> Duration {
+        self.failures += 1;
+        self.tell(SyncEvent::Unreached(error));
+        self.pause()
+    }
+
+    /// Grows with the failures in a row, and half of it is chance, so that the nodes of a
+    /// mesh do not return to their oracle all at once.
+    fn pause(&self) -> Duration {
+        let full = LEAST.saturating_mul(1 << self.failures.min(8)).min(MOST);
+        let mut chance = [0; 2];
+        // Without randomness the pause is the same each time.
+        _ = getrandom::fill(&mut chance);
+        full.mul_f64(0.5 + f64::from(u16::from_be_bytes(chance)) / f64::from(u16::MAX) / 2.0)
+    }
+
+    fn look_at_the_time(&mut self) {
+        let (Some(roster), now) = (self.membership.current(), self.membership.now()) else {
+            return;
+        };
+        if let Err(fault) = roster.check(now) {
+            return self.tell(SyncEvent::NotValid(fault));
+        }
+        self.told.remove("roster_not_valid");
+        let left = roster.expiry.as_unix_nanos().saturating_sub(now.as_unix_nanos());
+        let all = roster.expiry.as_unix_nanos().saturating_sub(roster.not_before.as_unix_nanos());
+        // A roster made for less than three days is near its end in its last third.
+        match Duration::from_nanos(left) {
+            left if left < NEAR.min(Duration::from_nanos(all / 3)) => {
+                self.tell(SyncEvent::NearExpiry(left));
+            }
+            _ => _ = self.told.remove("roster_near_expiry"),
+        }
+    }
+
+    /// Tells what lasts, now and every [`AGAIN`].
+    fn tell(&mut self, event: SyncEvent) {
+        let now = Instant::now();
+        let lately = self.told.get(event.name()).is_some_and(|t| now - *t < AGAIN);
+        if !lately {
+            self.told.insert(event.name(), now);
+            self.tell_now(&event);
+        }
+    }
+
+    fn tell_now(&self, event: &SyncEvent) {
+        (self.report)(event);
+    }
+}
+
+impl fmt::Debug for RosterSync {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RosterSync").field("mesh", &self.mesh).finish_non_exhaustive()
+    }
+}
