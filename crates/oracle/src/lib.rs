@@ -1,3 +1,41 @@
 //! The control plane: tokens, members, the signed roster, and the API that serves them.
 //!
 //! Never on the data path: nodes go on from their cached roster without it.
+//!
+//! An [`Oracle`] keeps three files in one directory: `mesh.key` (0600), which signs
+//! rosters; `oracle.db`, the database; and `roster`, a copy of the newest signed
+//! roster. Every change is one transaction of the database, in which the next roster
+//! is signed and kept; then it is published; then the change is answered. If the
+//! database fails, the newest roster goes on being served from memory.
+//!
+//! Versions only grow. The next one is the last plus one, or the date in seconds if
+//! that is greater, so that a database restored from a backup does not fall behind
+//! what members have seen; and every start publishes anew. If the copy is newer than
+//! the database (which was restored, or is lost), the copy is believed: who is not in it
+//! was revoked. Any member's cached roster will do as the copy.
+
+mod api;
+mod caller;
+mod config;
+mod error;
+mod event;
+mod found;
+mod join;
+mod keep;
+mod limits;
+mod open;
+mod oracle;
+mod publish;
+mod renew;
+mod revoke;
+mod serve;
+mod status;
+mod store;
+mod token;
+
+pub use caller::Caller;
+pub use config::{Clock, Config, JoinLimits};
+pub use error::{OracleError, Refusal};
+pub use event::Event;
+pub use oracle::Oracle;
+pub use store::StoreError;

@@ -1,0 +1,65 @@
+//! Errors as answers.
+
+use crate::{OracleError, Refusal};
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header::RETRY_AFTER},
+    response::{IntoResponse, Response},
+};
+use std::time::Duration;
+use thalweg_wire::mesh::ApiError;
+
+/// The status, an [`ApiError`], and when to ask again.
+impl IntoResponse for OracleError {
+    fn into_response(self) -> Response {
+        let error = ApiError { code: self.code().to_owned(), message: self.to_string() };
+        let mut response = (status(&self), Json(error)).into_response();
+        if let Some(wait) = retry_after(&self) {
+            let seconds = HeaderValue::from(wait.as_secs().max(1));
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+        }
+        response
+    }
+}
+
+/// RFC 9110 §15, RFC 6585 §4.
+fn status(error: &OracleError) -> StatusCode {
+    let OracleError::Refused(refusal) = error else { return StatusCode::SERVICE_UNAVAILABLE };
+    match refusal {
+        Refusal::Bad(_) | Refusal::Keys(_) | Refusal::Address { .. } | Refusal::Role { .. } => {
+            StatusCode::BAD_REQUEST
+        }
+        Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        Refusal::Slow(_) => StatusCode::REQUEST_TIMEOUT,
+        Refusal::NoRoute | Refusal::UnknownMember(_) | Refusal::AlreadyRevoked { .. } => {
+            StatusCode::NOT_FOUND
+        }
+        Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,
+        Refusal::RateLimited(_) | Refusal::Waiting(_) => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::NameTaken(_)
+        | Refusal::KeyTaken(_)
+        | Refusal::Full(_)
+        | Refusal::Yourself(_)
+        | Refusal::Last { .. }
+        | Refusal::NotListed(_) => StatusCode::CONFLICT,
+        Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::NotMember
+        | Refusal::NotAdmin(_)
+        | Refusal::TokenUnknown
+        | Refusal::TokenUsed
+        | Refusal::TokenExpired { .. }
+        | Refusal::TokenName(_)
+        | Refusal::KeyRevoked(_) => StatusCode::FORBIDDEN,
+    }
+}
+
+/// When it makes sense to ask again.
+fn retry_after(error: &OracleError) -> Option<Duration> {
+    match error {
+        OracleError::Refused(Refusal::RateLimited(wait)) => Some(*wait),
+        OracleError::Refused(Refusal::Waiting(_) | Refusal::Stopping) | OracleError::Store(_) => {
+            Some(Duration::from_secs(5))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,73 @@
+//! The API: `thalweg_wire::mesh`'s bodies over HTTP.
+
+mod body;
+mod error;
+mod roster;
+
+use crate::{Caller, Oracle, OracleError, Refusal, oracle::Access};
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{FromRequestParts, State},
+    http::request::Parts,
+    routing::{get, post},
+};
+use std::future::Future;
+use thalweg_wire::mesh::{JoinReply, RevokeReply, StatusReply, TokenReply};
+
+type Answer<T> = Result<Json<T>, OracleError>;
+
+pub(crate) fn router(oracle: Oracle) -> Router {
+    Router::new()
+        .route("/v1/join", post(join))
+        .route("/v1/roster", get(roster::newest))
+        .route("/v1/status", get(status))
+        .route("/v1/tokens", post(tokens))
+        .route("/v1/revoke", post(revoke))
+        .fallback(async || OracleError::from(Refusal::NoRoute))
+        .method_not_allowed_fallback(async || OracleError::from(Refusal::Method))
+        .with_state(oracle)
+}
+
+/// A request that nobody vouches for is a stranger's.
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
+    type Rejection = OracleError;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, OracleError> {
+        parts.extensions.get().copied().ok_or_else(|| Refusal::NotMember.into())
+    }
+}
+
+/// Goes on to its end when the caller goes away: nothing is committed and then not published.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, OracleError>> + Send + 'static,
+) -> Answer<T> {
+    match tokio::spawn(work).await {
+        Ok(done) => Ok(Json(done?)),
+        Err(_) => Err(Refusal::Stopping.into()),
+    }
+}
+
+async fn join(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Answer<JoinReply> {
+    if let Caller::Peer { address, .. } = caller {
+        oracle.inner.joins.pass(address)?;
+    }
+    let request = body::read(body).await?;
+    to_the_end(async move { oracle.join(&caller, request).await }).await
+}
+
+async fn status(State(oracle): State<Oracle>, caller: Caller) -> Answer<StatusReply> {
+    oracle.authorise(&caller, Access::Member)?;
+    Ok(Json(oracle.status()))
+}
+
+async fn tokens(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Answer<TokenReply> {
+    oracle.authorise(&caller, Access::Admin)?;
+    let request = body::read(body).await?;
+    to_the_end(async move { oracle.create_token(&caller, request).await }).await
+}
+
+async fn revoke(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Answer<RevokeReply> {
+    oracle.authorise(&caller, Access::Admin)?;
+    let request = body::read(body).await?;
+    to_the_end(async move { oracle.revoke(&caller, request).await }).await
+}

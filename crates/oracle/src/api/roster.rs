@@ -1,0 +1,95 @@
+//! `GET /v1/roster`: now, or as soon as there is a newer one.
+
+use crate::{
+    Caller, Oracle, OracleError, Refusal,
+    limits::{WAIT, WAITING_EACH},
+    oracle::{Access, Newest},
+};
+use axum::{
+    body::{Body, Bytes},
+    extract::{Query, State, rejection::QueryRejection},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse as _, Response},
+};
+use serde::Deserialize;
+use std::{sync::Arc, time::Duration};
+use thalweg_units::NodeId;
+use tokio::{sync::SemaphorePermit, time::timeout};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Newer {
+    after: u64,
+    wait_s: u64,
+}
+
+pub(super) async fn newest(
+    State(oracle): State<Oracle>,
+    caller: Caller,
+    query: Result<Query<Newer>, QueryRejection>,
+) -> Result<Response, OracleError> {
+    oracle.authorise(&caller, Access::Member)?;
+    let query = query.map_err(|error| Refusal::Bad(error.body_text()))?;
+    oracle.saw(&caller, query.after);
+    let wait = Duration::from_secs(query.wait_s).min(WAIT);
+    let found = oracle.newer(&caller, query.after, wait).await?;
+    Ok(found.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |newest| answer(&newest)))
+}
+
+/// The bytes as they are: all answers share them.
+fn answer(newest: &Newest) -> Response {
+    let body = Body::from(Bytes::from_owner(newest.bytes.clone()));
+    ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()
+}
+
+/// A waiting request's place among all and among its member's.
+struct Place<'a> {
+    oracle: &'a Oracle,
+    key: Option<NodeId>,
+    _among_all: SemaphorePermit<'a>,
+}
+
+impl<'a> Place<'a> {
+    fn take(oracle: &'a Oracle, caller: &Caller) -> Result<Self, Refusal> {
+        let among_all = oracle.inner.waiting.try_acquire().map_err(|_| Refusal::Waiting("all"))?;
+        let key = caller.key();
+        let free = key.is_none_or(|key| oracle.inner.waits_each.enter(key, WAITING_EACH));
+        match free {
+            true => Ok(Self { oracle, key, _among_all: among_all }),
+            false => Err(Refusal::Waiting("this member")),
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.key.iter().for_each(|key| self.oracle.inner.waits_each.leave(key));
+    }
+}
+
+impl Oracle {
+    /// The newest roster once it is above `after`; none if that does not happen in time.
+    ///
+    /// Who is revoked while it waits gets the roster without it: so it knows.
+    async fn newer(
+        &self,
+        caller: &Caller,
+        after: u64,
+        wait: Duration,
+    ) -> Result<Option<Arc<Newest>>, Refusal> {
+        let is_newer = |newest: &Arc<Newest>| newest.roster.version > after;
+        let at_once = self.newest();
+        if is_newer(&at_once) || wait.is_zero() {
+            return Ok(Some(at_once).filter(is_newer));
+        }
+        let _place = Place::take(self, caller)?;
+        let (mut news, mut stop) = (self.inner.newest.subscribe(), self.inner.stopping.subscribe());
+        let waited = timeout(wait, async {
+            tokio::select! {
+                newest = news.wait_for(is_newer) => newest.ok().map(|newest| newest.clone()),
+                _ = stop.wait_for(|stop| *stop) => None,
+            }
+        });
+        Ok(waited.await.ok().flatten())
+    }
+}

@@ -1,0 +1,184 @@
+//! Bounds on what callers can make the oracle do at a time.
+
+use crate::{JoinLimits, Refusal};
+use governor::{
+    Quota, RateLimiter,
+    clock::{Clock as _, DefaultClock},
+    state::{InMemoryState, NotKeyed, keyed::DefaultKeyedStateStore},
+};
+use std::{
+    collections::HashMap,
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    num::NonZeroU32,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_units::NodeId;
+
+/// The longest body of a request: addresses and tags at their bounds are 5 kB.
+pub(crate) const BODY: usize = 64 * 1024;
+/// How long a request's head may take, and a body: both fit in a few packets.
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
+/// See [`HEAD_TIME`].
+pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
+/// The longest wait for a newer roster, below the idle times of most middleboxes.
+pub(crate) const WAIT: Duration = Duration::from_secs(60);
+/// Requests that wait for a roster: [`Roster::MAX_MEMBERS`](thalweg_wire::mesh::Roster::MAX_MEMBERS)
+/// and a third for commands and for connections that broke unseen. About 20 kB each.
+pub(crate) const WAITING: usize = 4096;
+/// Of them those of one member: a daemon, commands, and connections that broke unseen.
+pub(crate) const WAITING_EACH: u8 = 8;
+/// Connections of keys that are no members: enough for a rack that joins at once.
+pub(crate) const STRANGERS: usize = 64;
+/// The longest such connection.
+pub(crate) const STRANGER_TIME: Duration = Duration::from_secs(30);
+/// Tokens that can be used at a time: more than members there can be.
+pub(crate) const OPEN_TOKENS: u64 = 4096;
+
+/// Addresses whose requests to join are counted one by one. Beyond that, the limit for all counts.
+const ADDRESSES: usize = 4096;
+
+type Keyed = RateLimiter<IpAddr, DefaultKeyedStateStore<IpAddr>, DefaultClock>;
+type Direct = RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
+
+/// Counts requests to join.
+pub(crate) struct JoinGate {
+    each: Keyed,
+    all: Direct,
+    clock: DefaultClock,
+}
+
+impl fmt::Debug for JoinGate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinGate({} addresses)", self.each.len())
+    }
+}
+
+fn quota(every: Duration, burst: NonZeroU32) -> Quota {
+    let least = Duration::from_nanos(1);
+    Quota::with_period(every.max(least))
+        .unwrap_or(Quota::per_second(NonZeroU32::MIN))
+        .allow_burst(burst)
+}
+
+impl JoinGate {
+    pub fn new(limits: &JoinLimits) -> Self {
+        Self {
+            each: RateLimiter::keyed(quota(limits.every, limits.burst)),
+            all: RateLimiter::direct(quota(limits.every_of_all, limits.burst_of_all)),
+            clock: DefaultClock::default(),
+        }
+    }
+
+    /// Whether one more request from there is served. The address comes first, so that
+    /// one source cannot use up what is for all.
+    pub fn pass(&self, from: IpAddr) -> Result<(), Refusal> {
+        let limited = |wait: Duration| Refusal::RateLimited(wait.max(Duration::from_secs(1)));
+        if self.has_room() {
+            let counted = self.each.check_key(&network(from));
+            counted.map_err(|not| limited(not.wait_time_from(self.clock.now())))?;
+        }
+        self.all.check().map_err(|not| limited(not.wait_time_from(self.clock.now())))
+    }
+
+    /// Forgets addresses that have not asked of late, when there are many.
+    fn has_room(&self) -> bool {
+        if self.each.len() >= ADDRESSES {
+            self.each.retain_recent();
+        }
+        self.each.len() < ADDRESSES
+    }
+
+    #[cfg(test)]
+    fn addresses(&self) -> usize {
+        self.each.len()
+    }
+}
+
+/// Counts what each key has under way; bounded by the bound of all together.
+#[derive(Debug, Default)]
+pub(crate) struct PerKey(Mutex<HashMap<NodeId, u8>>);
+
+impl PerKey {
+    fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more, unless there are `most`.
+    pub fn enter(&self, key: NodeId, most: u8) -> bool {
+        let mut counts = self.lock();
+        let count = counts.entry(key).or_default();
+        let free = *count < most;
+        *count += u8::from(free);
+        free
+    }
+
+    /// Counts one less.
+    pub fn leave(&self, key: &NodeId) {
+        let mut counts = self.lock();
+        if let Some(count) = counts.get_mut(key) {
+            *count = count.saturating_sub(1);
+        }
+        if counts.get(key) == Some(&0) {
+            counts.remove(key);
+        }
+    }
+}
+
+/// What one party can choose freely counts as one: an IPv6 host has a /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn gate(burst: u32, of_all: u32) -> JoinGate {
+        JoinGate::new(&JoinLimits {
+            burst: NonZeroU32::new(burst).unwrap(),
+            every: HOUR,
+            burst_of_all: NonZeroU32::new(of_all).unwrap(),
+            every_of_all: HOUR,
+        })
+    }
+
+    #[test]
+    fn one_address_does_not_use_up_what_is_for_all() {
+        let gate = gate(2, 3);
+        let [a, b]: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+        assert_eq!([gate.pass(a), gate.pass(a)], [Ok(()), Ok(())]);
+        for _ in 0..10 {
+            let Err(Refusal::RateLimited(wait)) = gate.pass(a) else { panic!("passed") };
+            assert!(wait > HOUR / 2 && wait <= HOUR * 2, "{wait:?}");
+        }
+        assert_eq!(gate.pass(b), Ok(()));
+        assert!(gate.pass(b).is_err(), "the fourth of all");
+    }
+
+    #[test]
+    fn a_network_of_one_party_counts_as_one() {
+        let gate = gate(1, 10);
+        assert!(gate.pass("2001:db8::1".parse().unwrap()).is_ok());
+        assert!(gate.pass("2001:db8::2".parse().unwrap()).is_err());
+        assert!(gate.pass("2001:db8:0:1::1".parse().unwrap()).is_ok());
+        assert!(gate.pass("10.0.0.1".parse().unwrap()).is_ok());
+        assert!(gate.pass("::ffff:10.0.0.1".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn many_addresses_take_bounded_memory() {
+        let gate = gate(1, 1_000_000);
+        for n in 0..3 * ADDRESSES as u32 {
+            assert_eq!(gate.pass(Ipv4Addr::from_bits(n).into()), Ok(()));
+        }
+        assert!(gate.addresses() <= ADDRESSES);
+    }
+}

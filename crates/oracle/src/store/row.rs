@@ -1,0 +1,127 @@
+//! From rows to values, and back.
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use serde::{Serialize, de::DeserializeOwned};
+use sqlx::{Row as _, sqlite::SqliteRow};
+use std::collections::BTreeSet;
+use thalweg_units::{NodeId, WallTime};
+use thalweg_wire::mesh::{Member, Name, Role, Rule, Tag};
+
+/// The one row about the mesh.
+#[derive(Clone, Debug)]
+pub(crate) struct MeshRow {
+    /// The mesh's key.
+    pub mesh: NodeId,
+    /// Of the newest roster.
+    pub version: u64,
+    /// The operator's.
+    pub rules: Vec<Rule>,
+    /// The newest roster, signed; empty before the first.
+    pub signed: Vec<u8>,
+}
+
+/// A key that is or was a member's.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyRow {
+    /// Whose.
+    pub name: Name,
+    /// When it was revoked.
+    pub revoked: Option<WallTime>,
+}
+
+/// A token.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenRow {
+    /// What the host will do.
+    pub roles: BTreeSet<Role>,
+    /// Its tags.
+    pub tags: BTreeSet<Tag>,
+    /// The name it must take.
+    pub name: Option<Name>,
+    /// When it expires.
+    pub expires: WallTime,
+    /// The key that used it.
+    pub used_by: Option<NodeId>,
+}
+
+/// A column holds what nobody of us wrote.
+fn strange(column: &'static str) -> sqlx::Error {
+    sqlx::Error::ColumnDecode { index: column.into(), source: "not readable".into() }
+}
+
+/// Reads a column as text, and that as `T`.
+pub(super) fn parsed<T: std::str::FromStr>(
+    row: &SqliteRow,
+    column: &'static str,
+) -> sqlx::Result<T> {
+    row.try_get::<String, _>(column)?.parse().map_err(|_| strange(column))
+}
+
+fn optional<T: std::str::FromStr>(
+    row: &SqliteRow,
+    column: &'static str,
+) -> sqlx::Result<Option<T>> {
+    let text: Option<String> = row.try_get(column)?;
+    text.map(|text| text.parse().map_err(|_| strange(column))).transpose()
+}
+
+fn listed<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> sqlx::Result<T> {
+    let text: String = row.try_get(column)?;
+    serde_json::from_str(&text).map_err(|_| strange(column))
+}
+
+fn date(nanos: i64) -> WallTime {
+    WallTime::from_unix_nanos(u64::try_from(nanos).unwrap_or(0))
+}
+
+/// A date in a column; the last that fits is in 2262.
+pub(super) fn nanos(date: WallTime) -> i64 {
+    i64::try_from(date.as_unix_nanos()).unwrap_or(i64::MAX)
+}
+
+/// A version in a column.
+pub(super) fn version(row: &SqliteRow) -> sqlx::Result<u64> {
+    u64::try_from(row.try_get::<i64, _>("version")?).map_err(|_| strange("version"))
+}
+
+/// A list as text.
+pub(super) fn list(value: &impl Serialize) -> sqlx::Result<String> {
+    serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+pub(super) fn mesh(row: &SqliteRow) -> sqlx::Result<MeshRow> {
+    let signed: String = row.try_get("signed")?;
+    let signed = HEXLOWER_PERMISSIVE.decode(signed.as_bytes()).map_err(|_| strange("signed"))?;
+    Ok(MeshRow {
+        mesh: parsed(row, "mesh")?,
+        version: version(row)?,
+        rules: listed(row, "rules")?,
+        signed,
+    })
+}
+
+pub(super) fn member(row: &SqliteRow) -> sqlx::Result<Member> {
+    Ok(Member {
+        name: parsed(row, "name")?,
+        node: optional(row, "node")?,
+        client: parsed(row, "client")?,
+        addresses: listed(row, "addresses")?,
+        roles: listed(row, "roles")?,
+        tags: listed(row, "tags")?,
+    })
+}
+
+pub(super) fn key(row: &SqliteRow) -> sqlx::Result<KeyRow> {
+    let revoked: Option<i64> = row.try_get("revoked")?;
+    Ok(KeyRow { name: parsed(row, "name")?, revoked: revoked.map(date) })
+}
+
+pub(super) fn token(row: &SqliteRow) -> sqlx::Result<TokenRow> {
+    Ok(TokenRow {
+        roles: listed(row, "roles")?,
+        tags: listed(row, "tags")?,
+        name: optional(row, "name")?,
+        expires: date(row.try_get("expires")?),
+        used_by: optional(row, "used_by")?,
+    })
+}

@@ -1,0 +1,189 @@
+//! A transaction that changes something.
+
+use super::{
+    KeyRow, MeshRow, Store, StoreError, TokenRow, read,
+    row::{list, nanos},
+};
+use data_encoding::HEXLOWER;
+use sqlx::{Sqlite, Transaction, query::Query, sqlite::SqliteArguments};
+use thalweg_units::{NodeId, WallTime};
+use thalweg_wire::mesh::{Member, Name, Rule};
+use tokio::sync::MutexGuard;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// A transaction, the only one that writes; undone unless committed.
+pub(crate) struct Write<'a> {
+    store: &'a Store,
+    db: Transaction<'static, Sqlite>,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl<'a> Write<'a> {
+    pub(super) async fn begin(store: &'a Store, turn: MutexGuard<'a, ()>) -> Result<Self> {
+        let wrong = |error| StoreError::of(&store.file, error);
+        let db = store.pool.begin().await.map_err(wrong)?;
+        let mut write = Self { store, db, _turn: turn };
+        // The first statement writes, so the lock is taken before anything is read.
+        write.run(sqlx::query("UPDATE mesh SET id = 1 WHERE id = 1")).await?;
+        Ok(write)
+    }
+
+    fn told<T>(&self, result: sqlx::Result<T>) -> Result<T> {
+        result.map_err(|error| StoreError::of(&self.store.file, error))
+    }
+
+    /// How many rows changed.
+    async fn run<'q>(&mut self, query: Query<'q, Sqlite, SqliteArguments>) -> Result<u64> {
+        let done = query.execute(&mut *self.db).await;
+        self.told(done).map(|done| done.rows_affected())
+    }
+
+    pub fn file(&self) -> &std::path::Path {
+        self.store.file()
+    }
+
+    pub async fn mesh(&mut self) -> Result<Option<MeshRow>> {
+        let found = read::mesh(&mut *self.db).await;
+        self.told(found)
+    }
+
+    pub async fn members(&mut self) -> Result<Vec<Member>> {
+        let found = read::members(&mut *self.db).await;
+        self.told(found)
+    }
+
+    pub async fn token(&mut self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
+        let found = read::token(&mut *self.db, hash).await;
+        self.told(found)
+    }
+
+    pub async fn key(&mut self, key: &NodeId) -> Result<Option<KeyRow>> {
+        let found = read::key(&mut *self.db, key).await;
+        self.told(found)
+    }
+
+    /// The last revoked key of a name.
+    pub async fn revoked(&mut self, name: &Name) -> Result<Option<KeyRow>> {
+        let found = read::revoked(&mut *self.db, name).await;
+        self.told(found)
+    }
+
+    /// Tokens that can still be used.
+    pub async fn open_tokens(&mut self, now: WallTime) -> Result<u64> {
+        let found = read::open_tokens(&mut *self.db, now).await;
+        self.told(found)
+    }
+
+    /// Fills a new database.
+    pub async fn found(&mut self, mesh: NodeId) -> Result<()> {
+        let statement =
+            "INSERT INTO mesh (id, mesh, version, rules, signed) VALUES (1, $1, 0, '[]', '')";
+        self.run(sqlx::query(statement).bind(mesh.to_string())).await.map(drop)
+    }
+
+    /// Keeps the newest roster.
+    pub async fn keep(&mut self, version: u64, signed: &[u8]) -> Result<()> {
+        let version = i64::try_from(version).unwrap_or(i64::MAX);
+        let statement = "UPDATE mesh SET version = $1, signed = $2 WHERE id = 1";
+        self.run(sqlx::query(statement).bind(version).bind(HEXLOWER.encode(signed))).await.map(drop)
+    }
+
+    pub async fn set_rules(&mut self, rules: &[Rule]) -> Result<()> {
+        let rules = self.told(list(&rules))?;
+        self.run(sqlx::query("UPDATE mesh SET rules = $1 WHERE id = 1").bind(rules)).await.map(drop)
+    }
+
+    /// Adds a member and its keys, or makes revoked keys of it its own again.
+    pub async fn add(&mut self, member: &Member, now: WallTime) -> Result<()> {
+        let statement = "INSERT INTO members (name, node, client, addresses, roles, tags, joined) \
+                         VALUES ($1, $2, $3, $4, $5, $6, $7)";
+        let query = sqlx::query(statement)
+            .bind(member.name.as_str().to_owned())
+            .bind(member.node.map(|key| key.to_string()))
+            .bind(member.client.to_string())
+            .bind(self.told(list(&member.addresses))?)
+            .bind(self.told(list(&member.roles))?)
+            .bind(self.told(list(&member.tags))?)
+            .bind(nanos(now));
+        self.run(query).await?;
+        for key in member.node.into_iter().chain([member.client]) {
+            self.add_key(key, &member.name).await?;
+        }
+        Ok(())
+    }
+
+    async fn add_key(&mut self, key: NodeId, name: &Name) -> Result<()> {
+        let statement = "INSERT INTO keys (key, name) VALUES ($1, $2) \
+                         ON CONFLICT (key) DO UPDATE SET name = excluded.name, revoked = NULL";
+        let query = sqlx::query(statement).bind(key.to_string()).bind(name.as_str().to_owned());
+        self.run(query).await.map(drop)
+    }
+
+    /// Takes a member out and keeps its keys as revoked.
+    pub async fn remove(&mut self, name: &Name, now: WallTime) -> Result<()> {
+        let name = name.as_str();
+        self.run(sqlx::query("DELETE FROM members WHERE name = $1").bind(name.to_owned())).await?;
+        let statement = "UPDATE keys SET revoked = $1 WHERE name = $2 AND revoked IS NULL";
+        self.run(sqlx::query(statement).bind(nanos(now)).bind(name.to_owned())).await.map(drop)
+    }
+
+    pub async fn add_token(&mut self, hash: &[u8; 32], token: &TokenRow) -> Result<()> {
+        let statement =
+            "INSERT INTO tokens (hash, roles, tags, name, expires) VALUES ($1, $2, $3, $4, $5)";
+        let query = sqlx::query(statement)
+            .bind(HEXLOWER.encode(hash))
+            .bind(self.told(list(&token.roles))?)
+            .bind(self.told(list(&token.tags))?)
+            .bind(token.name.as_ref().map(|name| name.as_str().to_owned()))
+            .bind(nanos(token.expires));
+        self.run(query).await.map(drop)
+    }
+
+    /// Whether the token was free and is now used by `key`.
+    pub async fn use_token(&mut self, hash: &[u8; 32], key: NodeId, now: WallTime) -> Result<bool> {
+        let statement = "UPDATE tokens SET used_by = $1, used_at = $2 \
+                         WHERE hash = $3 AND used_by IS NULL";
+        let query = sqlx::query(statement)
+            .bind(key.to_string())
+            .bind(nanos(now))
+            .bind(HEXLOWER.encode(hash));
+        self.run(query).await.map(|changed| changed == 1)
+    }
+
+    /// Makes all open tokens void.
+    pub async fn void_tokens(&mut self) -> Result<()> {
+        self.run(sqlx::query("DELETE FROM tokens WHERE used_by IS NULL")).await.map(drop)
+    }
+
+    /// Drops tokens that ended before `tokens`, and events before `events`.
+    pub async fn prune(&mut self, tokens: WallTime, events: WallTime) -> Result<()> {
+        self.run(sqlx::query("DELETE FROM tokens WHERE expires < $1").bind(nanos(tokens))).await?;
+        self.run(sqlx::query("DELETE FROM events WHERE happened < $1").bind(nanos(events)))
+            .await
+            .map(drop)
+    }
+
+    /// Notes who did what.
+    pub async fn note(
+        &mut self,
+        event: &'static str,
+        subject: &str,
+        actor: &str,
+        now: WallTime,
+    ) -> Result<()> {
+        let statement =
+            "INSERT INTO events (happened, event, subject, actor) VALUES ($1, $2, $3, $4)";
+        let query = sqlx::query(statement)
+            .bind(nanos(now))
+            .bind(event)
+            .bind(subject.to_owned())
+            .bind(actor.to_owned());
+        self.run(query).await.map(drop)
+    }
+
+    pub async fn commit(self) -> Result<()> {
+        let done = self.db.commit().await;
+        done.map_err(|error| StoreError::of(&self.store.file, error))
+    }
+}

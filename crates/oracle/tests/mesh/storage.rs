@@ -1,0 +1,244 @@
+//! Disks and databases that fail.
+
+use crate::harness::{Host, Mesh, get, newest, post, token_request, verified};
+use serde_json::Value;
+use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use std::{
+    fs,
+    os::unix::fs::{FileExt as _, PermissionsExt as _},
+    path::Path,
+    time::Duration,
+};
+use thalweg_oracle::{Caller, Event, Oracle, OracleError, StoreError};
+use thalweg_wire::mesh::RevokeRequest;
+
+async fn another_program(dir: &Path) -> SqliteConnection {
+    let options = SqliteConnectOptions::new().filename(dir.join("oracle.db"));
+    SqliteConnection::connect_with(&options).await.unwrap()
+}
+
+/// Reads go on and writes say 503, with `text` in the reason; nothing changes.
+async fn serves_on(mesh: &Mesh, text: &str) {
+    let before = mesh.newest();
+    let token = post(&mesh.oracle, Caller::Local, "/v1/tokens", &token_request()).await;
+    assert_eq!(token.refusal(), (503, "storage".into()));
+    assert!(token.error().message.contains(text), "{:?}", token.error());
+    assert!(token.retry_after.is_some());
+    let roster = get(&mesh.oracle, mesh.founder.caller(), "/v1/roster?after=0").await;
+    assert_eq!(verified(&roster.body, mesh.oracle.mesh()), before);
+    assert_eq!(get(&mesh.oracle, mesh.founder.caller(), "/v1/status").await.status, 200);
+    assert_eq!(mesh.newest(), before);
+}
+
+#[tokio::test]
+async fn a_locked_database_stops_writes_alone() {
+    let mesh = Mesh::found().await;
+    let token = mesh.token().await;
+    let mut other = another_program(&mesh.path()).await;
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    serves_on(&mesh, "locked by another program").await;
+    let host = Host::new("ber");
+    assert_eq!(mesh.join(&host, &token).await.unwrap_err().code, "storage");
+    mesh.hand.forward(Duration::from_secs(3 * 24 * 3600));
+    assert!(mesh.oracle.tick().await.is_err(), "due and not possible");
+    other.execute("COMMIT").await.unwrap();
+    mesh.oracle.tick().await.unwrap();
+    assert!(mesh.newest().check(mesh.hand.now()).is_ok());
+    mesh.joined("ham").await;
+}
+
+#[tokio::test]
+async fn a_start_on_a_locked_database_serves_what_is_kept_and_publishes_later() {
+    let mesh = Mesh::found().await;
+    let kept = mesh.newest();
+    let mut other = another_program(&mesh.path()).await;
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let started = mesh.open().await.unwrap();
+    assert_eq!(newest(&started), kept);
+    other.execute("ROLLBACK").await.unwrap();
+    started.tick().await.unwrap();
+    assert!(newest(&started).version > kept.version);
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_writes_alone() {
+    let Some(disk) = SmallDisk::mount() else {
+        println!("skipped: no file system can be mounted here (needs root)");
+        return;
+    };
+    let dir = tempfile::tempdir_in(disk.0.path()).unwrap();
+    let mesh = Mesh::found_in(dir, Default::default()).await;
+    let filler = disk.0.path().join("filler");
+    let full = fs::File::create(&filler).unwrap();
+    let mut at = 0;
+    while full.write_at(&[1; 4096], at).is_ok_and(|n| n > 0) {
+        at += 4096;
+    }
+    serves_on(&mesh, "is full").await;
+    fs::remove_file(&filler).unwrap();
+    mesh.joined("ber").await;
+    drop(mesh);
+}
+
+/// A file system of 4 MiB in memory.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(dir.path());
+        mount.status().ok()?.success().then(|| Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_named_with_what_to_do() {
+    let mesh = Mesh::found().await;
+    mesh.oracle.run(async {}).await;
+    let file = mesh.path().join("oracle.db");
+    let whole = fs::read(&file).unwrap();
+    let page = 4096;
+    let overwritten = |from: usize, to: usize| {
+        let mut bytes = whole.clone();
+        bytes[from..to].fill(0x5a);
+        bytes
+    };
+    let cases = [
+        overwritten(0, 100),
+        overwritten(page, whole.len()),
+        overwritten(100, page),
+        whole[..page].to_vec(),
+        b"nothing".to_vec(),
+    ];
+    for (n, bytes) in cases.iter().enumerate() {
+        fs::write(&file, bytes).unwrap();
+        let error = mesh.open().await.unwrap_err();
+        assert!(matches!(error, OracleError::Store(StoreError::Damaged { .. })), "{n}: {error}");
+        let text = error.to_string();
+        assert!(text.contains(file.to_str().unwrap()) && text.contains("backup"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn damage_while_it_runs_stops_writes_alone() {
+    let mesh = Mesh::found().await;
+    let file = mesh.path().join("oracle.db");
+    for name in ["oracle.db", "oracle.db-wal"] {
+        let opened = fs::OpenOptions::new().write(true).open(mesh.path().join(name)).unwrap();
+        let length = opened.metadata().unwrap().len();
+        opened.write_all_at(&vec![0x5a; length as usize], 0).unwrap();
+    }
+    serves_on(&mesh, file.to_str().unwrap()).await;
+}
+
+#[tokio::test]
+async fn an_empty_file_in_place_of_the_database_is_refused() {
+    let mesh = Mesh::found().await;
+    mesh.oracle.run(async {}).await;
+    fs::write(mesh.path().join("oracle.db"), b"").unwrap();
+    let error = mesh.open().await.unwrap_err();
+    assert!(matches!(error, OracleError::Store(StoreError::Damaged { .. })), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_restored_from_a_backup_takes_what_it_missed_from_the_signed_copy() {
+    let mesh = Mesh::found().await;
+    let stays = mesh.joined("stays").await;
+    let open = mesh.token().await;
+    let goes = mesh.joined("goes").await;
+    let backup = mesh.dir.path().join("backup.db");
+    let mut other = another_program(&mesh.path()).await;
+    let into = format!("VACUUM INTO '{}'", backup.display());
+    other.execute(sqlx::AssertSqlSafe(into)).await.unwrap();
+    other.close().await.unwrap();
+    // Since the backup: one goes, one comes, by a token that the backup holds as open.
+    let request = RevokeRequest { member: "goes".into() };
+    post(&mesh.oracle, Caller::Local, "/v1/revoke", &request).await.result::<Value>().unwrap();
+    mesh.join(&Host::new("came"), &open).await.unwrap();
+    let last = mesh.newest();
+    mesh.oracle.run(async {}).await;
+    fs::rename(&backup, mesh.path().join("oracle.db")).unwrap();
+    let restored = Mesh { oracle: mesh.open().await.unwrap(), ..mesh };
+    let roster = restored.newest();
+    assert!(roster.version > last.version);
+    assert_eq!(roster.members, last.members);
+    let told = |e: &Event| matches!(e, Event::Restored { .. });
+    assert!(restored.events.lock().unwrap().iter().any(told));
+    // The revoked key stays out, and the token cannot be used again.
+    let token = restored.token().await;
+    assert_eq!(restored.join(&goes, &token).await.unwrap_err().code, "key_revoked");
+    assert_eq!(restored.join(&stays, &token).await.unwrap_err().code, "key_taken");
+    assert_eq!(restored.join(&Host::new("x"), &open).await.unwrap_err().code, "token_unknown");
+}
+
+#[tokio::test]
+async fn a_lost_database_is_made_anew_from_the_signed_copy() {
+    let mesh = Mesh::found().await;
+    mesh.joined("ber").await;
+    let last = mesh.newest();
+    mesh.oracle.run(async {}).await;
+    for name in ["oracle.db", "oracle.db-wal", "oracle.db-shm"] {
+        let _ = fs::remove_file(mesh.path().join(name));
+    }
+    let anew = mesh.open().await.unwrap();
+    assert_eq!(newest(&anew).members, last.members);
+    assert!(newest(&anew).version > last.version);
+    drop(anew);
+    for name in ["oracle.db", "oracle.db-wal", "oracle.db-shm", "roster"] {
+        let _ = fs::remove_file(mesh.path().join(name));
+    }
+    assert!(matches!(mesh.open().await.unwrap_err(), OracleError::Missing(_)));
+}
+
+#[tokio::test]
+async fn a_copy_that_is_not_this_meshs_is_not_believed() {
+    let (mesh, other) = (Mesh::found().await, Mesh::found().await);
+    other.hand.forward(Duration::from_secs(3600));
+    other.joined("evil").await;
+    let last = mesh.newest();
+    for bytes in [fs::read(other.path().join("roster")).unwrap(), b"nothing".to_vec()] {
+        fs::write(mesh.path().join("roster"), bytes).unwrap();
+        let opened = mesh.open().await.unwrap();
+        assert_eq!(newest(&opened).members, last.members);
+        let ignored = |e: &Event| matches!(e, Event::CopyIgnored(_));
+        assert!(mesh.events.lock().unwrap().iter().any(ignored));
+    }
+    fs::copy(other.path().join("mesh.key"), mesh.path().join("mesh.key")).unwrap();
+    let error = mesh.open().await.unwrap_err();
+    assert!(matches!(error, OracleError::OtherMesh { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_mesh_is_founded_once_and_wholly() {
+    let mesh = Mesh::found().await;
+    let before = newest(&mesh.open().await.unwrap());
+    let again = Oracle::create(&mesh.path(), Host::new("x").member(), mesh.config()).await;
+    assert!(matches!(again.unwrap_err(), OracleError::Exists(_)));
+    assert_eq!(newest(&mesh.open().await.unwrap()).members, before.members);
+    // What an interrupted start left beside does not stand in the way.
+    let dir = mesh.dir.path().join("two");
+    fs::create_dir(dir.with_extension("new")).unwrap();
+    fs::write(dir.with_extension("new").join("mesh.key"), "half").unwrap();
+    let two = Oracle::create(&dir, Host::new("x").member(), mesh.config()).await.unwrap();
+    assert_ne!(two.mesh(), mesh.oracle.mesh());
+    let missing = mesh.open_in(&mesh.dir.path().join("three")).await;
+    assert!(matches!(missing.unwrap_err(), OracleError::Missing(_)));
+}
+
+#[tokio::test]
+async fn nobody_else_reads_the_files() {
+    let mesh = Mesh::found().await;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&mesh.path()), 0o700);
+    for entry in fs::read_dir(mesh.path()).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}
