@@ -19,7 +19,17 @@ struct Cli {
 enum Command {
     /// Download a URL over the best of several paths
     Get(commands::get::Args),
-    /// Relay TCP connections for others (SOCKS5)
+    /// Found a mesh: this host becomes its oracle and first node
+    Init(commands::init::Args),
+    /// Make a token with which one host can join the mesh
+    Token(commands::token::Args),
+    /// Show how this host and its mesh are
+    Status(commands::status::Args),
+    /// List the members of the mesh
+    Roster(commands::roster::Args),
+    /// Put a member out of the mesh
+    Revoke(commands::revoke::Args),
+    /// Relay TCP connections for others (SOCKS5), without a mesh
     Relay(commands::relay::Args),
     /// Emulate an Internet for real processes on this machine
     Lab(commands::lab::Args),
@@ -27,15 +37,24 @@ enum Command {
     Experiment(commands::experiment::Args),
     /// Show a download by detour in an emulated Internet
     Demo(commands::demo::Args),
+    /// Measure relays: both ends, for experiments
+    #[command(hide = true)]
+    Load(commands::load::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Get(args) => commands::get::run(args),
+        Command::Init(args) => commands::init::run(args),
+        Command::Token(args) => commands::token::run(args),
+        Command::Status(args) => commands::status::run(args),
+        Command::Roster(args) => commands::roster::run(args),
+        Command::Revoke(args) => commands::revoke::run(args),
         Command::Relay(args) => commands::relay::run(args),
         Command::Lab(args) => commands::lab::run(args),
         Command::Experiment(args) => commands::experiment::run(args),
         Command::Demo(args) => commands::demo::run(args),
+        Command::Load(args) => commands::load::run(args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("thalweg: {error:#}");

@@ -96,7 +96,7 @@ struct Refused(ApiError);
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let status = match self.0.code.as_str() {
-            "unreachable" | "internal" => StatusCode::BAD_GATEWAY,
+            code if code.starts_with("oracle_") => StatusCode::BAD_GATEWAY,
             _ => StatusCode::BAD_REQUEST,
         };
         (status, Json(self.0)).into_response()

@@ -1,7 +1,7 @@
 //! Routes by name: from `fra+nyc` to hops with addresses, keys and terms.
 
 use std::collections::BTreeSet;
-use thalweg_net::{Destination, Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
+use thalweg_net::{Destination, Hop, MAX_HOPS, Route, RouteError};
 use thalweg_wire::{
     DestinationError,
     mesh::{Member, Name, NameError, Role, Roster, Tag, Terms},
@@ -109,7 +109,7 @@ impl Names<'_> {
     fn hop(&self, text: &str, terms: &Terms) -> Result<Hop, RouteNameError> {
         if text.contains(':') {
             let relay: Destination = text.parse()?;
-            return Ok(Hop { relay, medium: Medium::Underlay, speech: Speech::Socks });
+            return Ok(Hop::socks(relay));
         }
         let name: Name = text.parse()?;
         let roster = self
@@ -133,8 +133,7 @@ impl Names<'_> {
             return Err(RouteNameError::Avoided { name: name(), tag });
         }
         let address = member.addresses.first().ok_or_else(|| RouteNameError::NoAddress(name()))?;
-        let speech = Speech::Mesh { key, terms: terms.clone() };
-        Ok(Hop { relay: address.clone(), medium: Medium::Underlay, speech })
+        Ok(Hop::mesh(address.clone(), key, terms.clone()))
     }
 }
 
@@ -151,6 +150,7 @@ fn nearest(name: &Name, roster: &Roster) -> Option<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_net::Speech;
     use thalweg_units::{NodeId, WallTime};
     use thalweg_wire::mesh::{LegKind, Rule};
 

@@ -3,6 +3,16 @@
 pub mod demo;
 pub mod experiment;
 pub mod get;
+pub mod here;
+pub mod hostname;
+pub mod init;
 pub mod lab;
+pub mod load;
+pub mod oracle_inside;
 pub mod relay;
+pub mod revoke;
+pub mod roster;
 pub mod signals;
+pub mod status;
+pub mod text;
+pub mod token;

@@ -109,6 +109,7 @@ fn with_hint(error: BindError) -> anyhow::Error {
             "name them with --allow-from CIDR, or listen on 127.0.0.1"
         }
         BindError::Config(ConfigError::NoConnections) => "give --max-connections at least 1",
+        BindError::OwnAddresses(_) => return error.into(),
         BindError::Listen { source, .. } => match source.kind() {
             io::ErrorKind::AddrInUse => "is another program using it?",
             io::ErrorKind::AddrNotAvailable => {

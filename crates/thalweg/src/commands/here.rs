@@ -1,0 +1,110 @@
+//! This host's part in a mesh, as the commands find it.
+
+use super::oracle_inside::OracleInside;
+use anyhow::Context as _;
+use std::{future::Future, path::PathBuf};
+use thalweg_node::{
+    config::state_directory,
+    daemon::{BoxFuture, Control, LocalClient, LocalError},
+    mesh::{OracleClient, State, StateLock, WallClock},
+};
+use thalweg_wire::{
+    Signer as _,
+    mesh::{ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest},
+};
+
+/// Where this host keeps its part.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Place {
+    /// The directory of keys, roster and the daemon's socket
+    /// [default: $THALWEG_STATE, $XDG_STATE_HOME/thalweg or ~/.local/state/thalweg]
+    #[arg(long, value_name = "DIR", hide_default_value = true)]
+    state: Option<PathBuf>,
+}
+
+impl Place {
+    /// The directory's path; it need not exist.
+    ///
+    /// # Errors
+    /// If there is no home to look in.
+    pub fn directory(&self) -> anyhow::Result<PathBuf> {
+        Ok(state_directory(self.state.as_deref())?)
+    }
+
+    /// The directory, which must exist.
+    ///
+    /// # Errors
+    /// If it does not, or others may enter it.
+    pub fn open(&self) -> anyhow::Result<State> {
+        Ok(State::open(&self.directory()?)?)
+    }
+}
+
+/// The daemon of this state directory, if one runs.
+///
+/// # Errors
+/// If one runs that does not answer us.
+pub async fn daemon(state: &State) -> anyhow::Result<Option<LocalClient>> {
+    match LocalClient::find(&state.socket()).await {
+        Ok(client) => Ok(Some(client)),
+        Err(LocalError::NoDaemon(_)) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Who answers for the oracle: the daemon here, the oracle of this directory if no daemon
+/// runs, or an oracle elsewhere, asked with the command line's own key.
+///
+/// # Errors
+/// If the state cannot be used; that the oracle is not reached shows when it is asked.
+pub async fn control(state: &State) -> anyhow::Result<Box<dyn Control>> {
+    let mesh = state.mesh()?;
+    if let Some(daemon) = daemon(state).await? {
+        return Ok(Box::new(daemon));
+    }
+    if state.oracle_dir().exists() {
+        let lock = state.lock()?;
+        let oracle = OracleInside::open(&state.oracle_dir(), state.node_key()?.id(), None).await?;
+        return Ok(Box::new(Offline { oracle, _lock: lock }));
+    }
+    Ok(Box::new(OracleClient::new(&state.client_key()?, mesh.oracles, WallClock::default())?))
+}
+
+/// The oracle of this directory while its daemon does not run.
+#[derive(Debug)]
+struct Offline {
+    oracle: OracleInside,
+    _lock: StateLock,
+}
+
+impl Control for Offline {
+    fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
+        self.oracle.token(request)
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
+        self.oracle.revoke(request)
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {
+        self.oracle.status()
+    }
+}
+
+/// Runs one command's work on this thread.
+///
+/// # Errors
+/// The work's, or if the system gives no runtime.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().context("cannot start the runtime")?;
+    let done = runtime.block_on(work);
+    // A look-up may hang for half a minute; nobody waits for its answer.
+    runtime.shutdown_background();
+    done
+}
+
+/// An oracle's refusal, in its own words.
+pub fn refused(error: ApiError) -> anyhow::Error {
+    anyhow::anyhow!("{}", error.message)
+}

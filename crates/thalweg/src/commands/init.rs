@@ -1,0 +1,132 @@
+//! `thalweg init`: founds a mesh, with this host as its oracle and first node.
+
+use super::{
+    here::{self, Place},
+    hostname,
+};
+use anyhow::{Context as _, bail};
+use serde_json::json;
+use std::{collections::BTreeSet, process::ExitCode};
+use thalweg_node::mesh::{Membership, MeshFile, Oracle as KnownOracle, State};
+use thalweg_oracle::{Config, Oracle, OracleError};
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Destination, Signer as _,
+    mesh::{Member, Name, Role, Tag},
+};
+
+const HELP: &str = "\
+Makes two keys for this host and one for the mesh, which signs who belongs to it. The mesh's
+key stays in the state directory's oracle/: keep a copy of that in a safe place.
+
+  thalweg init --name fra --address fra.example.org:7373
+  thalweg node
+  thalweg token --role relay";
+
+/// Arguments of `thalweg init`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// This host's name in the mesh [default: the host's own]
+    #[arg(long, value_name = "NAME")]
+    name: Option<Name>,
+    /// Where other hosts reach this one, the best first
+    /// [default: the address of its default route, port 7373]
+    #[arg(long = "address", value_name = "HOST:PORT", value_delimiter = ',')]
+    addresses: Vec<Destination>,
+    /// A tag that rules and routes know it by
+    #[arg(long = "tag", value_name = "TAG", value_delimiter = ',')]
+    tags: Vec<Tag>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let state = State::create(&args.place.directory()?)?;
+    let _lock = state.lock()?;
+    if state.has_mesh() {
+        let name = state.mesh()?.name;
+        bail!(
+            "{} belongs to a mesh already, as `{name}`; `thalweg status` shows it. Another mesh \
+             on this host needs another --state DIR",
+            state.dir().display()
+        );
+    }
+    let founder = founder(&args, &state)?;
+    let mesh = here::block_on(found(&state, founder.clone()))?;
+    print(&mesh, &founder, &state, args.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn founder(args: &Args, state: &State) -> anyhow::Result<Member> {
+    let name = match &args.name {
+        Some(name) => name.clone(),
+        None => hostname::name()?,
+    };
+    let addresses = match args.addresses.is_empty() {
+        true => vec![hostname::address()?],
+        false => args.addresses.clone(),
+    };
+    Ok(Member {
+        name,
+        node: Some(state.make_node_key()?.id()),
+        client: state.make_client_key()?.id(),
+        addresses,
+        roles: BTreeSet::from([Role::Client, Role::Relay, Role::Oracle, Role::Admin]),
+        tags: args.tags.iter().cloned().collect(),
+    })
+}
+
+/// Makes the oracle, then the host its member; `mesh.json` comes last, so that a broken-off
+/// start is begun anew.
+async fn found(state: &State, founder: Member) -> anyhow::Result<NodeId> {
+    let dir = state.oracle_dir();
+    let (name, node) = (founder.name.clone(), founder.node.context("the founder has no key")?);
+    let known = KnownOracle { key: node, addresses: founder.addresses.clone() };
+    let oracle = match Oracle::create(&dir, founder, Config::default()).await {
+        // Left by a start that broke off after it; who is not in it is refused below.
+        Err(OracleError::Exists(_)) => Oracle::open(&dir, node, Config::default()).await?,
+        made => made?,
+    };
+    let signed = oracle.roster().borrow().clone();
+    let membership = Membership::load(oracle.mesh(), state.roster_file())?;
+    membership.offer(&signed)?;
+    let listed = membership.current().is_some_and(|roster| roster.by_name(&name).is_some());
+    if !listed {
+        bail!(
+            "{} holds the oracle of a mesh without `{name}`; restore mesh.json beside it, or \
+             move it away",
+            dir.display()
+        );
+    }
+    let mesh = oracle.mesh();
+    state.set_mesh(&MeshFile { mesh, name, oracles: vec![known] })?;
+    Ok(mesh)
+}
+
+fn print(mesh: &NodeId, founder: &Member, state: &State, as_json: bool) {
+    let Member { name, addresses, .. } = founder;
+    let dir = state.dir().display().to_string();
+    if as_json {
+        let line = json!({ "mesh": mesh, "name": name, "addresses": addresses, "state": dir });
+        println!("{line}");
+        return;
+    }
+    println!("mesh {mesh}");
+    let reached: Vec<_> = addresses.iter().map(Destination::to_string).collect();
+    eprintln!(
+        "This host is `{name}`, the mesh's oracle and first relay, at {}.",
+        reached.join(", ")
+    );
+    eprintln!("All of it is in {dir}; keep a copy of {dir}/oracle in a safe place.");
+    eprintln!("Next:");
+    eprintln!("  thalweg node                 # serve the mesh");
+    eprintln!("  thalweg token --role relay   # let another host join");
+}

@@ -1,0 +1,89 @@
+//! The oracle, plugged into the daemon: the rooms `node` and `oracle` do not know each other.
+
+use std::{path::Path, sync::Arc};
+use thalweg_net::channel::Channel;
+use thalweg_node::{
+    daemon::{ApiService, BoxFuture, Caller, Control},
+    mesh::Membership,
+    relay::{Event, Log},
+};
+use thalweg_oracle::{Caller as Asker, Config, Oracle, OracleError};
+use thalweg_units::NodeId;
+use thalweg_wire::mesh::{
+    ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
+};
+use tokio::{net::TcpStream, task::spawn_blocking};
+
+/// An oracle that runs in this process.
+#[derive(Clone, Debug)]
+pub struct OracleInside(Oracle);
+
+impl OracleInside {
+    /// Opens the oracle in `dir`, of the node with this key; its events go to `log`, if there is one.
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub async fn open(dir: &Path, node: NodeId, log: Option<Log>) -> Result<Self, OracleError> {
+        let mut config = Config::default();
+        if let Some(log) = log {
+            config.events =
+                Arc::new(move |event| log.put(Event::new("oracle").with("what", event)));
+        }
+        Ok(Self(Oracle::open(dir, node, config).await?))
+    }
+
+    /// Renews the roster until told to stop.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) {
+        self.0.run(stop).await;
+    }
+
+    /// Gives each roster that is published to this node itself, for as long as it runs.
+    pub async fn feed(self, membership: Membership, log: Log) {
+        let mut rosters = self.0.roster();
+        loop {
+            let signed = rosters.borrow_and_update().clone();
+            let membership = membership.clone();
+            // It blocks for the disk.
+            let offered = spawn_blocking(move || membership.offer(&signed)).await;
+            if let Ok(Err(e)) = offered {
+                log.put(Event::new("roster_refused").with("why", e));
+            }
+            if rosters.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl ApiService for OracleInside {
+    fn serve(&self, channel: Channel<TcpStream>, caller: Caller) -> BoxFuture<'static, ()> {
+        let oracle = self.0.clone();
+        Box::pin(async move {
+            // A connection that breaks is its caller's trouble, who asks again.
+            _ = oracle.serve(channel, Asker::peer(caller.key, caller.address)).await;
+        })
+    }
+}
+
+/// Whoever reaches the local API is the oracle's owner, and so an admin.
+impl Control for OracleInside {
+    fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
+        Box::pin(async move {
+            self.0.create_token(&Asker::Local, request).await.map_err(|e| refused(&e))
+        })
+    }
+
+    fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
+        Box::pin(
+            async move { self.0.revoke(&Asker::Local, request).await.map_err(|e| refused(&e)) },
+        )
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {
+        Box::pin(async { Ok(self.0.status()) })
+    }
+}
+
+fn refused(error: &OracleError) -> ApiError {
+    ApiError { code: error.code().to_owned(), message: error.to_string() }
+}

@@ -1,0 +1,72 @@
+//! `thalweg roster`: who belongs to the mesh.
+
+use super::{
+    here::{self, Place},
+    text::{aligned, listed, rough},
+};
+use std::process::ExitCode;
+use thalweg_node::{daemon::roster_status, mesh::State};
+use thalweg_wire::mesh::{Member, Roster};
+
+const HELP: &str = "\
+Shows the roster that this host goes by: the daemon's, or, if none runs, the one on disk.
+
+  thalweg roster --json | jq -r '.members[].name'";
+
+/// Arguments of `thalweg roster`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let state = args.place.open()?;
+    let roster = here::block_on(find(&state))?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&roster)?);
+    } else {
+        print!("{}", table(&roster));
+        tell_of(&state)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn find(state: &State) -> anyhow::Result<Roster> {
+    if let Some(daemon) = here::daemon(state).await? {
+        return Ok(daemon.roster().await?);
+    }
+    let kept = state.membership()?.current();
+    let kept = kept.ok_or_else(|| {
+        anyhow::anyhow!("this host has no roster yet; start `thalweg node`, which fetches it")
+    })?;
+    Ok((*kept).clone())
+}
+
+fn table(roster: &Roster) -> String {
+    let key = |m: &Member| format!("{:?}", m.principal());
+    let row = |m: &Member| {
+        [m.name.to_string(), listed(&m.roles), listed(&m.tags), listed(&m.addresses), key(m)]
+    };
+    let rows: Vec<_> = roster.members.iter().map(row).collect();
+    aligned(["NAME", "ROLES", "TAGS", "ADDRESSES", "KEY"], &rows)
+}
+
+/// What the table does not show, for people.
+fn tell_of(state: &State) -> anyhow::Result<()> {
+    let Some(status) = roster_status(&state.membership()?) else { return Ok(()) };
+    let holds = match (status.left, status.fault) {
+        (Some(left), _) => format!("holds for {}", rough(left)),
+        (None, fault) => fault.unwrap_or_default(),
+    };
+    eprintln!("version {}; {holds}", status.version);
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! `thalweg status`: how this host and its mesh are.
+
+use super::{
+    here::{self, Place},
+    text::{aligned, listed, rough},
+};
+use anyhow::Context as _;
+use serde_json::json;
+use std::{fmt::Write as _, process::ExitCode, time::Duration};
+use thalweg_node::{
+    daemon::{NodeStatus, OracleStatus, RosterStatus, roster_status},
+    mesh::State,
+};
+use thalweg_wire::mesh::{MemberStatus, StatusReply};
+
+const HELP: &str = "\
+Asks the daemon; if none runs, shows what is on disk and asks the oracle with the
+command line's own key.
+
+  thalweg status --json | jq .roster.version
+
+Exit codes: 0 all is well; 1 not: no valid roster, or no oracle reached (work goes on
+from the cached roster until it expires).";
+
+/// Arguments of `thalweg status`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let state = args.place.open()?;
+    let well = here::block_on(async {
+        match here::daemon(&state).await? {
+            Some(daemon) => of_daemon(&daemon.node_status().await?, args.json),
+            None => of_disk(&state, args.json).await,
+        }
+    })?;
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
+    if as_json {
+        println!("{}", serde_json::to_string_pretty(status)?);
+    } else {
+        print!("{}", text(status));
+    }
+    let holds = status.roster.as_ref().is_some_and(|r| r.fault.is_none());
+    Ok(holds && status.oracle.reached)
+}
+
+/// Without a daemon.
+async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
+    let (mesh, membership) = (state.mesh()?, state.membership()?);
+    let roster = roster_status(&membership);
+    let oracle = match here::control(state).await {
+        Ok(control) => control.status().await.map_err(here::refused),
+        Err(e) => Err(e),
+    };
+    let holds = roster.as_ref().is_some_and(|r| r.fault.is_none());
+    let well = holds && oracle.is_ok();
+    if as_json {
+        let error = oracle.as_ref().err().map(|e| format!("{e:#}"));
+        let reply = oracle.ok();
+        let reached = reply.is_some();
+        let oracle = json!({ "reached": reached, "error": error, "status": reply });
+        let all = json!({
+            "name": mesh.name, "mesh": mesh.mesh, "daemon": false, "roster": roster, "oracle": oracle
+        });
+        println!("{}", serde_json::to_string_pretty(&all).context("cannot print")?);
+        return Ok(well);
+    }
+    println!("node     {}, no daemon runs (start it with `thalweg node`)", mesh.name);
+    println!("mesh     {:?}", mesh.mesh);
+    println!("roster   {}", roster_line(roster.as_ref()));
+    match oracle {
+        Ok(reply) => print!("oracle   reached\n\n{}", seen(&reply)),
+        Err(e) => println!("oracle   not reached: {e:#}"),
+    }
+    Ok(well)
+}
+
+fn seen(reply: &StatusReply) -> String {
+    members(&reply.members)
+}
+
+fn text(status: &NodeStatus) -> String {
+    let NodeStatus { name, key, mesh, program, up, listen, roster, oracle, counts, relay } = status;
+    let mut text = format!(
+        "node     {name}, key {key:?}, thalweg {program}, up {}\n\
+         mesh     {mesh:?}\n\
+         listens  {}\n\
+         roster   {}\n\
+         oracle   {}\n\
+         traffic  {} channels open; {} connections came, {} of them strangers; {} local\n",
+        rough(*up),
+        listed(listen),
+        roster_line(roster.as_ref()),
+        oracle_line(oracle),
+        counts.channels,
+        counts.accepted,
+        counts.strangers,
+        counts.local,
+    );
+    if let Some(fields) = relay.as_object() {
+        let pairs = fields.iter().filter(|(_, v)| v.is_number() || v.is_string());
+        let pairs: Vec<_> = pairs.map(|(k, v)| format!("{} {v}", k.replace('_', " "))).collect();
+        // Writing to a string cannot fail.
+        _ = writeln!(text, "relay    {}", pairs.join(", "));
+    }
+    if !oracle.members.is_empty() {
+        text += "\n";
+        text += &members(&oracle.members);
+    }
+    text
+}
+
+fn roster_line(roster: Option<&RosterStatus>) -> String {
+    match roster {
+        None => "none yet".to_owned(),
+        Some(RosterStatus { version, members, left, fault, .. }) => {
+            let holds = left.map(|left| format!("holds for {}", rough(left)));
+            let holds = holds.or(fault.clone()).unwrap_or_default();
+            format!("version {version}, {members} members; {holds}")
+        }
+    }
+}
+
+fn oracle_line(oracle: &OracleStatus) -> String {
+    if oracle.inside {
+        return "this node".to_owned();
+    }
+    if !oracle.reached {
+        return format!("not reached: {}", oracle.error.as_deref().unwrap_or("no reason known"));
+    }
+    let version = oracle.version.map(|v| format!(", roster version {v}")).unwrap_or_default();
+    format!("reached{version}{}", oracle.clock_ahead_s.map(clock).unwrap_or_default())
+}
+
+/// How the clocks differ, if it matters: the question itself takes its time.
+fn clock(ahead_s: f64) -> String {
+    let off = Duration::try_from_secs_f64(ahead_s.abs()).unwrap_or_default();
+    match (off.as_secs(), ahead_s > 0.0) {
+        (0..2, _) => String::new(),
+        (_, true) => format!("; this host's clock is {} behind its", rough(off)),
+        (_, false) => format!("; this host's clock is {} ahead of its", rough(off)),
+    }
+}
+
+/// When the oracle last heard of whom.
+fn members(members: &[MemberStatus]) -> String {
+    let ago = |m: &MemberStatus| m.seen.map(|seen| format!("{} ago", rough(seen)));
+    let version = |m: &MemberStatus| m.version.map(|v| v.to_string());
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let row = |m: &MemberStatus| [m.name.to_string(), dash(ago(m)), dash(version(m))];
+    let rows: Vec<_> = members.iter().map(row).collect();
+    aligned(["NAME", "SEEN", "ROSTER VERSION"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_spoken_of_only_when_it_is_off() {
+        assert_eq!(clock(0.3), "");
+        assert_eq!(clock(7200.5), "; this host's clock is 2 h behind its");
+        assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of its");
+    }
+}

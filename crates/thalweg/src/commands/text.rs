@@ -1,0 +1,64 @@
+//! How values read on a screen: aligned columns, rough times.
+
+use std::time::Duration;
+
+/// Rows below their heads, each column as wide as its widest cell; ends with a line end.
+pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
+    let head = head.map(str::to_owned);
+    let all = || std::iter::once(&head).chain(rows);
+    let width = |i: usize| all().map(|row| row[i].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    all().map(line).collect()
+}
+
+/// A duration in its two greatest units: `6 d 23 h`, `5 min`, `0 s`.
+pub fn rough(d: Duration) -> String {
+    let s = d.as_secs();
+    let pair = |n: u64, unit: &str, rest: u64, small: &str| match rest {
+        0 => format!("{n} {unit}"),
+        _ => format!("{n} {unit} {rest} {small}"),
+    };
+    match s {
+        0..60 => format!("{s} s"),
+        60..3600 => pair(s / 60, "min", s % 60, "s"),
+        3600..86_400 => pair(s / 3600, "h", s % 3600 / 60, "min"),
+        _ => pair(s / 86_400, "d", s % 86_400 / 3600, "h"),
+    }
+}
+
+/// Items with commas between, or a dash.
+pub fn listed<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if items.is_empty() { "-".to_owned() } else { items.join(",") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
+        let text = aligned(["NAME", "TAGS"], &[row("fra-long", "-"), row("é", "x,y")]);
+        assert_eq!(text, "NAME      TAGS\nfra-long  -\né         x,y\n");
+    }
+
+    #[test]
+    fn times_are_said_in_two_units_at_most() {
+        for (seconds, text) in [
+            (0, "0 s"),
+            (59, "59 s"),
+            (60, "1 min"),
+            (3601, "1 h"),
+            (7265, "2 h 1 min"),
+            (604_799, "6 d 23 h"),
+        ] {
+            assert_eq!(rough(Duration::from_secs(seconds)), text);
+        }
+        assert_eq!((listed(["a", "b"]), listed::<String>([])), ("a,b".into(), "-".into()));
+    }
+}

@@ -1,0 +1,78 @@
+//! `thalweg token`: lets one more host join.
+
+use super::{
+    here::{self, Place},
+    text::rough,
+};
+use serde_json::json;
+use std::{process::ExitCode, time::Duration};
+use thalweg_units::parse_duration;
+use thalweg_wire::mesh::{Name, Role, Tag, TokenReply, TokenRequest};
+
+const HELP: &str = "\
+The token goes to standard output alone, so that it can be passed on:
+
+  ssh newhost thalweg join $(thalweg token --role relay --tag country=de)
+
+Whoever has it can join, once, until it expires. Roles: client (always), relay, oracle, admin.
+Only admins can make tokens.";
+
+/// Arguments of `thalweg token`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What the new host does besides fetching: relay, oracle or admin
+    #[arg(long = "role", value_name = "ROLE", value_delimiter = ',')]
+    roles: Vec<Role>,
+    /// A tag that rules and routes know it by
+    #[arg(long = "tag", value_name = "TAG", value_delimiter = ',')]
+    tags: Vec<Tag>,
+    /// The name that it must take [default: it chooses]
+    #[arg(long, value_name = "NAME")]
+    name: Option<Name>,
+    /// How long the token can be used
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
+    valid: Duration,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Args {
+    fn request(&self) -> TokenRequest {
+        let mut roles: std::collections::BTreeSet<_> = self.roles.iter().copied().collect();
+        roles.insert(Role::Client);
+        TokenRequest {
+            roles,
+            tags: self.tags.iter().cloned().collect(),
+            name: self.name.clone(),
+            valid: self.valid,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let state = args.place.open()?;
+    let reply = here::block_on(async {
+        let control = here::control(&state).await?;
+        control.token(args.request()).await.map_err(here::refused)
+    })?;
+    print(&reply, &args);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(reply: &TokenReply, args: &Args) {
+    if args.json {
+        let expires = reply.expires.as_unix_nanos() / 1_000_000_000;
+        println!("{}", json!({ "token": reply.token, "expires_unix_s": expires }));
+        return;
+    }
+    println!("{}", reply.token);
+    eprintln!("one host can join with it within {}: thalweg join TOKEN", rough(args.valid));
+}
