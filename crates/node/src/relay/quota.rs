@@ -241,6 +241,16 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_and_a_days_bytes_are_asked_by_the_pump() {
+        let quotas = Quotas::new(Arc::default());
+        let asked = |quota| quotas.enter(PEER, quota).unwrap().throttle().is_some();
+        assert!(asked(Quota { rate: Some(Rate::from_bps(8)), ..Quota::default() }));
+        let bytes_per_day = Some(ByteSize::from_bytes(8));
+        assert!(asked(Quota { bytes_per_day, ..Quota::default() }));
+        assert!(!asked(Quota::default()));
+    }
+
+    #[test]
     fn what_needs_no_throttle_is_counted_all_the_same() {
         let budget = Arc::new(Budget::new());
         let ticket = Quotas::new(Arc::clone(&budget)).enter(PEER, Quota::default()).unwrap();

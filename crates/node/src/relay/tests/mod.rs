@@ -1,3 +1,8 @@
 //! The relay's tests: the plain one, the mesh's, and arbitrary input.
 
+mod fuzz;
+mod gate;
+mod mesh;
 mod plain;
+mod refusals;
+mod scene;
