@@ -48,7 +48,8 @@ pub struct ClientBinding {
 
 impl Signable for ClientBinding {
     const DOMAIN: &'static str = "client binding 1";
-    const MAX_BYTES: usize = 128;
+    /// Two keys of 65 bytes (as text), the hash, a tag: 163.
+    const MAX_BYTES: usize = 192;
 
     fn encode(&self, out: &mut Vec<u8>) {
         // Writing to a vector fails for no value of this type.
