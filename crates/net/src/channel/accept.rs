@@ -6,10 +6,13 @@ use rustls::{
     ServerConfig,
     server::{Accepted, Acceptor as Hello},
 };
-use std::{future::poll_fn, io, sync::Arc};
+use std::{future::poll_fn, io, sync::Arc, time::Duration};
 use thalweg_wire::mesh::{MAX_DEPTH, Preamble};
 use thiserror::Error;
-use tokio::{io::AsyncWriteExt as _, net::TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::timeout,
+};
 
 /// Accepts channels with our key from those whom [`Admission`] lets in; cheap to clone.
 #[derive(Clone, Debug)]
@@ -34,6 +37,9 @@ pub enum AcceptError {
 /// A fatal alert `no_application_protocol` (RFC 7301 §3.2), unencrypted as all before the handshake.
 const NO_PROTOCOL: [u8; 7] = [21, 3, 3, 0, 2, 2, 120];
 
+/// How long a refused peer has to read its alert: more than any round trip.
+pub const FAREWELL: Duration = Duration::from_secs(1);
+
 impl Acceptor {
     /// An acceptor that proves `key` and serves `protocols`; others get an alert.
     ///
@@ -52,22 +58,29 @@ impl Acceptor {
 
     /// Reads the preamble, if there is one, and does the handshake. No deadline: the caller has one.
     ///
+    /// Who is refused gets an alert, and up to [`FAREWELL`] to read it.
+    ///
     /// # Errors
     /// [`AcceptError`].
-    pub async fn accept(&self, mut tcp: TcpStream) -> Result<Channel<TcpStream>, AcceptError> {
-        let mut incoming = Incoming::default();
-        let depth = preamble(&mut tcp, &mut incoming).await?;
-        let accepted = hello(&mut tcp, &mut incoming).await.map_err(AcceptError::Handshake)?;
+    pub async fn accept<IO>(&self, io: IO) -> Result<Channel<IO>, AcceptError>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut opening = Opening { io, incoming: Incoming::small() };
+        let depth = opening.preamble().await?;
+        let accepted = opening.hello().await.map_err(AcceptError::Handshake)?;
         let Some((protocol, config)) = self.choose(&accepted) else {
-            // As below: the alert is a courtesy.
-            let _ = tcp.write_all(&NO_PROTOCOL).await;
+            opening.refuse(&NO_PROTOCOL).await;
             return Err(AcceptError::Handshake(io::Error::other(
                 "no protocol that is served here",
             )));
         };
         let tls = accepted.into_connection(config).map_err(|(e, _)| handshake(e))?;
-        let mut session = Session { io: tcp, tls: tls.into(), incoming };
-        session.handshake().await.map_err(AcceptError::from_handshake)?;
+        let mut session = Session { io: opening.io, tls: tls.into(), incoming: opening.incoming };
+        if let Err(e) = session.handshake().await {
+            farewell(&mut session.io).await;
+            return Err(AcceptError::from_handshake(e));
+        }
         let keys = session.tls.peer_certificates();
         let peer = keys.and_then(|k| k.first()).and_then(tls::node).ok_or_else(no_key)?;
         Ok(Channel { session, peer, protocol, depth })
@@ -89,50 +102,84 @@ fn no_key() -> AcceptError {
     AcceptError::Handshake(io::Error::other("the client has shown no key"))
 }
 
-/// The depth that another relay says, 0 where no preamble is.
-async fn preamble(tcp: &mut TcpStream, incoming: &mut Incoming) -> Result<u8, AcceptError> {
-    let bytes = loop {
-        match incoming.held() {
-            [first, ..] if *first != Preamble::FIRST => return Ok(0),
-            held => match held.first_chunk::<{ Preamble::LENGTH }>() {
-                Some(bytes) => break *bytes,
-                None => fill(tcp, incoming).await.map_err(AcceptError::Handshake)?,
-            },
-        }
-    };
-    let invalid = || AcceptError::Handshake(io::Error::other("no preamble of a relay"));
-    let Preamble { depth } = Preamble::decode(bytes).ok_or_else(invalid)?;
-    incoming.consume(Preamble::LENGTH);
-    if depth > MAX_DEPTH { Err(AcceptError::TooDeep(depth)) } else { Ok(depth) }
-}
-
-async fn fill(tcp: &mut TcpStream, incoming: &mut Incoming) -> io::Result<()> {
-    match poll_fn(|cx| incoming.poll_fill(tcp, cx)).await? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(()),
-    }
-}
-
-/// Reads the client's first message, which says what it wants to speak.
-async fn hello(tcp: &mut TcpStream, incoming: &mut Incoming) -> io::Result<Accepted> {
-    let mut hello = Hello::default();
-    loop {
-        let Some(length) = incoming.record()? else {
-            fill(tcp, incoming).await?;
-            continue;
-        };
-        let mut record = &incoming.held()[..length];
-        while !record.is_empty() && hello.read_tls(&mut record)? > 0 {}
-        incoming.consume(length);
-        match hello.accept() {
-            Ok(Some(accepted)) => return Ok(accepted),
-            Ok(None) => {}
-            Err((error, mut alert)) => {
-                let mut bytes = Vec::new();
-                alert.write_all(&mut bytes)?;
-                tcp.write_all(&bytes).await?;
-                return Err(error::from_tls(error));
+/// Ends our direction and waits until the peer has ended its own, for [`FAREWELL`] at most.
+///
+/// Closing with bytes unread would make the kernel reset the connection, and the
+/// alert would be lost on the way. What comes is thrown away, of a bounded size.
+async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(io: &mut IO) {
+    let drain = async {
+        io.shutdown().await?;
+        let mut bin = [0; 1024];
+        for _ in 0..64 {
+            if io.read(&mut bin).await? == 0 {
+                break;
             }
+        }
+        Ok::<(), io::Error>(())
+    };
+    // Whether the alert arrives is not worth an error of its own.
+    let _ = timeout(FAREWELL, drain).await;
+}
+
+/// A connection before TLS knows what is wanted.
+struct Opening<IO> {
+    io: IO,
+    incoming: Incoming,
+}
+
+impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
+    /// The depth that another relay says, 0 where no preamble is.
+    async fn preamble(&mut self) -> Result<u8, AcceptError> {
+        let bytes = loop {
+            match self.incoming.held() {
+                [first, ..] if *first != Preamble::FIRST => return Ok(0),
+                held => match held.first_chunk::<{ Preamble::LENGTH }>() {
+                    Some(bytes) => break *bytes,
+                    None => self.fill().await.map_err(AcceptError::Handshake)?,
+                },
+            }
+        };
+        let invalid = || AcceptError::Handshake(io::Error::other("no preamble of a relay"));
+        let Preamble { depth } = Preamble::decode(bytes).ok_or_else(invalid)?;
+        self.incoming.consume(Preamble::LENGTH);
+        if depth > MAX_DEPTH { Err(AcceptError::TooDeep(depth)) } else { Ok(depth) }
+    }
+
+    async fn fill(&mut self) -> io::Result<()> {
+        match poll_fn(|cx| self.incoming.poll_fill(&mut self.io, cx)).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the client's first message, which says what it wants to speak.
+    async fn hello(&mut self) -> io::Result<Accepted> {
+        let mut hello = Hello::default();
+        loop {
+            let Some(length) = self.incoming.record()? else {
+                self.fill().await?;
+                continue;
+            };
+            let mut record = &self.incoming.held()[..length];
+            while !record.is_empty() && hello.read_tls(&mut record)? > 0 {}
+            self.incoming.consume(length);
+            match hello.accept() {
+                Ok(Some(accepted)) => return Ok(accepted),
+                Ok(None) => {}
+                Err((error, mut alert)) => {
+                    let mut bytes = Vec::new();
+                    alert.write_all(&mut bytes)?;
+                    self.refuse(&bytes).await;
+                    return Err(error::from_tls(error));
+                }
+            }
+        }
+    }
+
+    async fn refuse(&mut self, alert: &[u8]) {
+        // If the alert cannot be sent, there is nobody to say farewell to.
+        if self.io.write_all(alert).await.is_ok() {
+            farewell(&mut self.io).await;
         }
     }
 }

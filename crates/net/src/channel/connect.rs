@@ -1,6 +1,6 @@
 //! The connecting end.
 
-use super::{Channel, Protocol, session::Session, tls};
+use super::{Channel, Protocol, incoming::Incoming, session::Session, tls};
 use crate::PrivateKey;
 use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
 use std::{io, net::Ipv4Addr, sync::Arc};
@@ -52,14 +52,14 @@ impl Connector {
         protocol: Protocol,
     ) -> Result<Channel<IO>, ChannelError>
     where
-        IO: AsyncRead + AsyncWrite + Unpin + Send,
+        IO: AsyncRead + AsyncWrite + Unpin,
     {
         let config = Arc::new(tls::expecting(&self.config, server, protocol));
         // No name is sent: the key says who is meant.
         let nameless = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
         let tls = ClientConnection::new(config, nameless)
             .map_err(|e| ChannelError::Handshake(io::Error::other(e)))?;
-        let mut session = Session { io, tls: tls.into(), incoming: Default::default() };
+        let mut session = Session { io, tls: tls.into(), incoming: Incoming::small() };
         let done = session.handshake().await;
         done.map_err(|e| ChannelError::from_handshake(e, server))?;
         if session.tls.alpn_protocol() != Some(protocol.alpn()) {

@@ -1,7 +1,8 @@
 //! Bytes that were read off a connection and are not yet handed to TLS, record by record.
 
 use std::{
-    io,
+    cell::RefCell,
+    io, mem,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -13,18 +14,42 @@ pub(super) const HEADER: usize = 5;
 /// The longest record: header, 2^14 bytes, their type and an expansion of 256 (RFC 8446 §5.2).
 pub(super) const MAX_RECORD: usize = HEADER + (1 << 14) + 256;
 
-/// Bytes that one read asks for: three whole records and a part, held while there is something to do.
-const READ: usize = 64 * 1024;
+/// A buffer's length: one read gives up to three whole records and a part.
+const ROOM: usize = 64 * 1024;
 
-/// What was read and not yet taken. Holds no memory while it is empty.
-#[derive(Debug, Default)]
+/// A buffer's length before the peer is known: it holds any handshake of ours, and little of a stranger's.
+const SMALL: usize = 4 * 1024;
+
+/// Buffers of [`ROOM`] bytes that a thread keeps for the next read of any of its channels.
+///
+/// So that a channel which waits for bytes holds none, and the next bytes cost no
+/// zeroing. Four suffice: a thread fills one buffer at a time, and few stay half read.
+const SPARE: usize = 4;
+
+thread_local! {
+    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What was read and not yet taken. Holds no memory while it is empty and waits.
+#[derive(Debug)]
 pub(super) struct Incoming {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    small: bool,
 }
 
 impl Incoming {
+    /// For a handshake: with little memory until [`Self::grow`].
+    pub fn small() -> Self {
+        Self { bytes: Vec::new(), start: 0, end: 0, small: true }
+    }
+
+    /// From now on reads may be large.
+    pub fn grow(&mut self) {
+        self.small = false;
+    }
+
     /// The bytes.
     pub fn held(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
@@ -58,21 +83,50 @@ impl Incoming {
         let mut room = ReadBuf::new(&mut self.bytes[self.end..]);
         let polled = Pin::new(io).poll_read(cx, &mut room);
         let n = room.filled().len();
-        if polled.is_pending() && self.start == self.end {
-            self.bytes = Vec::new();
-            (self.start, self.end) = (0, 0);
+        self.end += n;
+        if polled.is_pending() && self.held().is_empty() {
+            self.release();
         }
         ready!(polled)?;
-        self.end += n;
         Poll::Ready(Ok(n))
     }
 
-    /// Moves what is held to the front of a buffer with room for a whole record.
-    fn make_room(&mut self) {
-        self.bytes.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        if self.bytes.len() < READ {
-            self.bytes.resize(READ, 0);
+    /// Gives the buffer back.
+    fn release(&mut self) {
+        let bytes = mem::take(&mut self.bytes);
+        (self.start, self.end) = (0, 0);
+        if bytes.len() != ROOM {
+            return;
         }
+        // A thread that is ending keeps none.
+        let _ = BUFFERS.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE {
+                spare.push(bytes);
+            }
+        });
+    }
+
+    /// Moves what is held to the front of a buffer with room for more.
+    ///
+    /// A small buffer that is full was not enough: then it is a large record after all.
+    fn make_room(&mut self) {
+        let held = self.start..self.end;
+        let length = if self.small && held.len() < SMALL { SMALL } else { ROOM };
+        if self.bytes.len() >= length {
+            self.bytes.copy_within(held.clone(), 0);
+        } else {
+            let spare = if length == ROOM { BUFFERS.with_borrow_mut(Vec::pop) } else { None };
+            let mut bytes = spare.unwrap_or_else(|| vec![0; length]);
+            bytes[..held.len()].copy_from_slice(self.held());
+            self.bytes = bytes;
+        }
+        (self.start, self.end) = (0, held.len());
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.release();
     }
 }

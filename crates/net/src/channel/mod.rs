@@ -12,7 +12,7 @@ mod incoming;
 mod session;
 mod tls;
 
-pub use accept::{AcceptError, Acceptor};
+pub use accept::{AcceptError, Acceptor, FAREWELL};
 pub use connect::{ChannelError, Connector};
 
 use session::Session;

@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// TLS and the connection beneath.
 #[derive(Debug)]
@@ -50,10 +50,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     pub async fn handshake(&mut self) -> io::Result<()> {
         let done = self.run_handshake().await;
         if done.is_err() {
-            // The alert is a courtesy: that the handshake failed matters more than why it cannot be told.
+            // That the handshake failed matters more than that the alert cannot be sent.
             let _ = poll_fn(|cx| self.poll_send(cx)).await;
-            let _ = self.io.shutdown().await;
         }
+        self.incoming.grow();
         done
     }
 

@@ -49,7 +49,7 @@ where
 /// [`Cause`]: the connection broke, or the relay does otherwise than agreed.
 pub async fn cut_over<IO>(mut channel: Channel<IO>) -> Result<(IO, Vec<u8>), Cause>
 where
-    IO: AsyncRead + AsyncWrite + Unpin + Send,
+    IO: AsyncRead + AsyncWrite + Unpin,
 {
     let said = channel.read_u8().await.map_err(broken)?;
     if said != GO {
