@@ -1,5 +1,6 @@
 //! Pumps between real sockets on loopback.
 
+mod channels;
 mod ends;
 mod flow;
 mod guards;
