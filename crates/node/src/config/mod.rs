@@ -1,5 +1,117 @@
-//! The settings of a node.
+//! The settings of a node: one TOML file, every value with its unit.
+//!
+//! All keys have defaults: without a file a node runs too. Unknown keys are refused
+//! with the nearest right name, and all problems are told at once, each with its line
+//! and column. The keys, one by one, are in [`Config::example`].
 
+mod check;
 mod place;
+mod problem;
+mod read;
+mod relay;
+mod sections;
+mod text;
 
 pub use place::{NoPlace, config_file, state_directory};
+pub use problem::{ConfigError, Problem};
+pub use relay::{QuotaSection, RelaySection};
+pub use sections::{
+    LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
+};
+
+use serde::Deserialize;
+use std::{
+    fs, io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+};
+
+/// The TCP port of a node.
+pub const PORT: u16 = 7373;
+
+/// The settings of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where the mesh's port is bound; all addresses of both families by default.
+    #[serde(deserialize_with = "text::list")]
+    pub listen: Vec<SocketAddr>,
+    /// The relay.
+    pub relay: RelaySection,
+    /// SOCKS5 for the programs of this host.
+    pub socks: SocksSection,
+    /// Prometheus metrics.
+    pub metrics: MetricsSection,
+    /// The log.
+    pub log: LogSection,
+    /// The oracle, on the host that is one.
+    pub oracle: OracleSection,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let all =
+            [SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)), (Ipv6Addr::UNSPECIFIED, PORT).into()];
+        Self {
+            listen: all.into(),
+            relay: RelaySection::default(),
+            socks: SocksSection::default(),
+            metrics: MetricsSection::default(),
+            log: LogSection::default(),
+            oracle: OracleSection::default(),
+        }
+    }
+}
+
+impl Config {
+    /// The greatest file: 256 rules of a kilobyte, and more.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// Reads the file, and checks it.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with all that is wrong.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        let read = |source| ConfigError::Read { file: file.to_owned(), source };
+        let bytes = fs::read(file).map_err(read)?;
+        if bytes.len() > Self::MAX_BYTES {
+            return Err(read(io::ErrorKind::FileTooLarge.into()));
+        }
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|e| read(io::Error::new(io::ErrorKind::InvalidData, e)))?;
+        let wrong = |problems| ConfigError::Problems { file: file.to_owned(), problems };
+        Self::parse(&text).map_err(wrong)
+    }
+
+    /// Reads the file if it is there; the defaults if it is not.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn load_or_default(file: &Path) -> Result<Self, ConfigError> {
+        match Self::load(file) {
+            Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
+            loaded => loaded,
+        }
+    }
+
+    /// Reads the text, and checks it.
+    ///
+    /// # Errors
+    /// All that is wrong, in the order of the lines.
+    pub fn parse(text: &str) -> Result<Self, Vec<Problem>> {
+        read::config(text)
+    }
+
+    /// What is wrong with values that are each well-formed; positions are not known here.
+    pub fn check(&self) -> Vec<Problem> {
+        check::config(self)
+    }
+
+    /// A file with all keys, each explained and with its default; those that have none
+    /// are commented out.
+    pub fn example() -> &'static str {
+        include_str!("example.toml")
+    }
+}

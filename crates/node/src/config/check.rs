@@ -1,0 +1,171 @@
+//! Values that are well-formed, and yet cannot be meant.
+
+use super::{Config, OracleSection, Problem, QuotaSection, RelaySection, RuleSection};
+use crate::relay::SMTP;
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use thalweg_net::{Destination, MAX_HOPS};
+use thalweg_units::{ByteSize, Rate};
+use thalweg_wire::mesh::{Member, Name, PortRange, Roster};
+
+/// Longer than any use; beyond it timers would overflow.
+const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+pub(super) fn config(config: &Config) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    listeners(config, &mut problems);
+    relay(&config.relay, &mut problems);
+    socks(config, &mut problems);
+    oracle(&config.oracle, &mut problems);
+    problems
+}
+
+fn listeners(config: &Config, problems: &mut Vec<Problem>) {
+    if config.listen.is_empty() {
+        problems.push(Problem::of("listen", "without an address nobody reaches this node"));
+    }
+    let local =
+        |address: Option<SocketAddr>| address.filter(|a| !a.ip().to_canonical().is_loopback());
+    if let Some(open) = local(config.socks.listen) {
+        let what = format!(
+            "{open} is reachable from other hosts, and SOCKS5 asks nobody who they are; \
+             write 127.0.0.1:{}",
+            open.port()
+        );
+        problems.push(Problem::of("socks.listen", what));
+    }
+    if let Some(open) = local(config.metrics.listen).filter(|_| !config.metrics.public) {
+        let what = format!(
+            "{open} is reachable from other hosts, and metrics ask nobody who they are; \
+             write 127.0.0.1:{}, or add `public = true`",
+            open.port()
+        );
+        problems.push(Problem::of("metrics.listen", what));
+    }
+    twice(config, problems);
+}
+
+/// One address for two purposes.
+fn twice(config: &Config, problems: &mut Vec<Problem>) {
+    let mut seen = BTreeSet::new();
+    let mesh = config.listen.iter().map(|a| ("listen", *a));
+    let socks = config.socks.listen.map(|a| ("socks.listen", a));
+    let metrics = config.metrics.listen.map(|a| ("metrics.listen", a));
+    for (key, address) in mesh.chain(socks).chain(metrics).filter(|(_, a)| a.port() != 0) {
+        if !seen.insert(address) {
+            problems.push(Problem::of(key, format!("{address} is given twice; take another port")));
+        }
+    }
+}
+
+fn relay(relay: &RelaySection, problems: &mut Vec<Problem>) {
+    if relay.max_connections == 0 {
+        let what = "with no connection at a time nobody is served; to relay for nobody, write \
+                    `enabled = false`";
+        problems.push(Problem::of("relay.max_connections", what));
+    }
+    for (key, time) in [
+        ("relay.handshake", relay.handshake),
+        ("relay.connect", relay.connect),
+        ("relay.idle", relay.idle),
+        ("relay.linger", relay.linger),
+        ("relay.black_hole", relay.black_hole),
+    ] {
+        positive(key, time, problems);
+    }
+    if relay.drain > LONGEST {
+        problems.push(Problem::of("relay.drain", "longer than anybody waits"));
+    }
+    if relay.ports.is_empty() {
+        let what = "with no port it connects nowhere; write e.g. [\"80\", \"443\"]";
+        problems.push(Problem::of("relay.ports", what));
+    }
+    ports("relay.ports", &relay.ports, problems);
+    quota("relay.quota", &relay.quota, problems);
+}
+
+fn positive(key: &str, time: Duration, problems: &mut Vec<Problem>) {
+    match time {
+        Duration::ZERO => problems.push(Problem::of(key, "no time at all; write e.g. \"10 s\"")),
+        time if time > LONGEST => problems.push(Problem::of(key, "longer than anybody waits")),
+        _ => {}
+    }
+}
+
+fn ports(key: &str, ports: &[PortRange], problems: &mut Vec<Problem>) {
+    if ports.contains(&PortRange::one(SMTP)) {
+        let what = format!("port {SMTP} is never relayed to, so that no relay sends unwanted mail");
+        problems.push(Problem::of(key, what));
+    }
+}
+
+fn quota(key: &str, quota: &QuotaSection, problems: &mut Vec<Problem>) {
+    let nothing = [
+        ("connections", quota.connections == Some(0)),
+        ("rate", quota.rate == Some(Rate::ZERO)),
+        ("bytes_per_day", quota.bytes_per_day == Some(ByteSize::ZERO)),
+    ];
+    for (part, _) in nothing.into_iter().filter(|(_, zero)| *zero) {
+        let what = "a quota of nothing serves nobody; leave it out for no limit";
+        problems.push(Problem::of(format!("{key}.{part}"), what));
+    }
+}
+
+fn socks(config: &Config, problems: &mut Vec<Problem>) {
+    let socks = &config.socks;
+    positive("socks.idle", socks.idle, problems);
+    if socks.listen.is_none() && !socks.via.is_empty() {
+        let what = "has no effect without `socks.listen`; write e.g. listen = \"127.0.0.1:1080\"";
+        problems.push(Problem::of("socks.via", what));
+    }
+    for way in &socks.via {
+        if let Err(why) = route(way) {
+            problems.push(Problem::of("socks.via", why));
+        }
+    }
+    if socks.avoid.len() > Member::MAX_TAGS {
+        let what = format!("at most {} tags can be avoided", Member::MAX_TAGS);
+        problems.push(Problem::of("socks.avoid", what));
+    }
+}
+
+/// Whether the text has the form of a route; whether its relays exist only the roster says.
+fn route(text: &str) -> Result<(), String> {
+    if text == "direct" {
+        return Ok(());
+    }
+    let hops: Vec<_> = text.split('+').collect();
+    if hops.len() > MAX_HOPS {
+        return Err(format!("`{text}`: a route has at most {MAX_HOPS} relays"));
+    }
+    hops.into_iter().try_for_each(|hop| match hop.contains(':') {
+        true => hop.parse::<Destination>().map(drop).map_err(|e| e.to_string()),
+        false => hop.parse::<Name>().map(drop).map_err(|e| e.to_string()),
+    })
+}
+
+fn oracle(oracle: &OracleSection, problems: &mut Vec<Problem>) {
+    positive("oracle.validity", oracle.validity, problems);
+    positive("oracle.token_validity", oracle.token_validity, problems);
+    if oracle.rule.len() > Roster::MAX_RULES {
+        let what =
+            format!("{} rules; a roster has at most {}", oracle.rule.len(), Roster::MAX_RULES);
+        problems.push(Problem::of("oracle.rule", what));
+    }
+    for (i, one) in oracle.rule.iter().enumerate() {
+        rule(&format!("oracle.rule.{}", i + 1), one, problems);
+    }
+}
+
+fn rule(key: &str, rule: &RuleSection, problems: &mut Vec<Problem>) {
+    let named = RuleSection {
+        client: rule.client.clone(),
+        relay: rule.relay.clone(),
+        ..RuleSection::default()
+    };
+    if *rule == named {
+        let what = "this rule changes nothing: give deny_to, ports, avoid or quota";
+        problems.push(Problem::of(key, what));
+    }
+    ports(&format!("{key}.ports"), &rule.ports, problems);
+    quota(&format!("{key}.quota"), &rule.quota, problems);
+}

@@ -1,0 +1,149 @@
+//! The other sections.
+
+use super::{QuotaSection, text};
+use ipnet::IpNet;
+use serde::Deserialize;
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use thalweg_wire::mesh::{LegKind, PortRange, Rule, Tag, Terms};
+
+/// `[socks]`: SOCKS5 for the programs of this host.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SocksSection {
+    /// A loopback address; absent: no SOCKS5.
+    #[serde(deserialize_with = "text::option")]
+    pub listen: Option<SocketAddr>,
+    /// Routes by name, the first that works is taken; empty: straight from this host.
+    #[serde(deserialize_with = "text::list")]
+    pub via: Vec<String>,
+    /// How the legs to the relays are carried.
+    pub legs: LegKind,
+    /// Tags that no relay on the way may carry.
+    #[serde(deserialize_with = "text::list")]
+    pub avoid: BTreeSet<Tag>,
+    /// Without progress in either direction.
+    #[serde(deserialize_with = "text::one")]
+    pub idle: Duration,
+}
+
+impl Default for SocksSection {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            via: Vec::new(),
+            legs: LegKind::Sealed,
+            avoid: BTreeSet::new(),
+            idle: Duration::from_secs(600),
+        }
+    }
+}
+
+impl SocksSection {
+    /// What is asked of each relay.
+    pub fn terms(&self) -> Terms {
+        Terms { leg: self.legs, avoid: self.avoid.clone() }
+    }
+}
+
+/// `[metrics]`: `GET /metrics` for Prometheus.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsSection {
+    /// Where; absent: nowhere. A loopback address, unless `public` is set.
+    #[serde(deserialize_with = "text::option")]
+    pub listen: Option<SocketAddr>,
+    /// Whether strangers may read them: there is no authentication.
+    pub public: bool,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// `event=closed client=…`
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl From<LogFormat> for crate::relay::LogFormat {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+/// `[log]`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSection {
+    /// How lines are written.
+    pub format: LogFormat,
+}
+
+/// `[oracle]`: on the host that is one; others ignore it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OracleSection {
+    /// How long a roster holds without the oracle.
+    #[serde(deserialize_with = "text::one")]
+    pub validity: Duration,
+    /// How long a join token can be used, unless `thalweg token --valid` says otherwise.
+    #[serde(deserialize_with = "text::one")]
+    pub token_validity: Duration,
+    /// The mesh's rules, in order.
+    pub rule: Vec<RuleSection>,
+}
+
+impl Default for OracleSection {
+    fn default() -> Self {
+        let (hour, day) = (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
+        Self { validity: 7 * day, token_validity: hour, rule: Vec::new() }
+    }
+}
+
+impl OracleSection {
+    /// The rules, as the roster holds them.
+    pub fn rules(&self) -> Vec<Rule> {
+        self.rule.iter().map(Rule::from).collect()
+    }
+}
+
+/// `[[oracle.rule]]`: see [`Rule`]; every key is optional.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RuleSection {
+    /// The tag of the clients that it is about; absent: all.
+    #[serde(deserialize_with = "text::option")]
+    pub client: Option<Tag>,
+    /// The tag of the relays at which it holds; absent: all.
+    #[serde(deserialize_with = "text::option")]
+    pub relay: Option<Tag>,
+    /// Networks that these clients are not connected to.
+    #[serde(deserialize_with = "text::list")]
+    pub deny_to: Vec<IpNet>,
+    /// If not empty: the only ports that they are connected to.
+    #[serde(deserialize_with = "text::list")]
+    pub ports: Vec<PortRange>,
+    /// Tags of relays that do not serve them.
+    #[serde(deserialize_with = "text::list")]
+    pub avoid: BTreeSet<Tag>,
+    /// What each of them may use at one relay.
+    pub quota: QuotaSection,
+}
+
+impl From<&RuleSection> for Rule {
+    fn from(rule: &RuleSection) -> Self {
+        Self {
+            client: rule.client.clone(),
+            relay: rule.relay.clone(),
+            deny_to: rule.deny_to.clone(),
+            ports: rule.ports.clone(),
+            avoid: rule.avoid.clone(),
+            quota: rule.quota.into(),
+        }
+    }
+}

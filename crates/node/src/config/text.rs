@@ -1,0 +1,126 @@
+//! Values as text with their unit, and what is said when the unit is missing.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, de};
+use std::{fmt, marker::PhantomData, net::SocketAddr, time::Duration};
+use thalweg_units::{ByteSize, Rate, parse_duration};
+use thalweg_wire::mesh::{Name, PortRange};
+
+/// A type of values that settings write as text.
+pub(super) trait Text: Sized {
+    /// What is expected, with an example.
+    const EXPECTED: &'static str;
+
+    /// Reads it; the error says what is wrong and gives an example.
+    fn read(text: &str) -> Result<Self, String>;
+
+    /// Reads a plain number, where one can be meant.
+    fn from_number(_: i64) -> Option<Self> {
+        None
+    }
+}
+
+macro_rules! text {
+    ($type:ty, $expected:literal, $read:expr) => {
+        impl Text for $type {
+            const EXPECTED: &'static str = $expected;
+            fn read(text: &str) -> Result<Self, String> {
+                $read(text).map_err(|e| e.to_string())
+            }
+        }
+    };
+}
+
+text!(Duration, "a time with its unit, e.g. \"5 s\" or \"10 min\"", parse_duration);
+text!(Rate, "a rate with its unit, e.g. \"40 Mbit/s\"", str::parse::<Rate>);
+text!(ByteSize, "a size with its unit, e.g. \"64 kB\" or \"10 GB\"", str::parse::<ByteSize>);
+text!(IpNet, "a network, e.g. \"10.0.0.0/8\", or one address", crate::relay::parse_cidr);
+text!(Name, "a name, e.g. \"fra-1\" or \"country=de\"", str::parse::<Name>);
+
+impl Text for SocketAddr {
+    const EXPECTED: &'static str =
+        "an address and a port, e.g. \"127.0.0.1:1080\" or \"[::1]:1080\"";
+    fn read(text: &str) -> Result<Self, String> {
+        let shown: String = text.chars().take(64).flat_map(char::escape_debug).collect();
+        text.parse().map_err(|_| format!("`{shown}` is not {}", Self::EXPECTED))
+    }
+}
+
+impl Text for String {
+    const EXPECTED: &'static str = "text";
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
+impl Text for PortRange {
+    const EXPECTED: &'static str = "a port or a range of them, e.g. \"443\" or \"8000-8999\"";
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse::<Self>().map_err(|e| e.to_string())
+    }
+    fn from_number(number: i64) -> Option<Self> {
+        u16::try_from(number).ok().filter(|port| *port > 0).map(Self::one)
+    }
+}
+
+/// `#[serde(deserialize_with = "text::one")]`
+pub(super) fn one<'de, T: Text, D: Deserializer<'de>>(d: D) -> Result<T, D::Error> {
+    Value::deserialize(d).map(|value| value.0)
+}
+
+/// `#[serde(deserialize_with = "text::option")]`: a key that may be absent.
+pub(super) fn option<'de, T: Text, D: Deserializer<'de>>(d: D) -> Result<Option<T>, D::Error> {
+    one(d).map(Some)
+}
+
+/// `#[serde(deserialize_with = "text::list")]`
+pub(super) fn list<'de, T, C, D>(d: D) -> Result<C, D::Error>
+where
+    T: Text,
+    C: FromIterator<T>,
+    D: Deserializer<'de>,
+{
+    struct List<T>(PhantomData<T>);
+    impl<'de, T: Text> de::Visitor<'de> for List<T> {
+        type Value = Vec<Value<T>>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list in brackets, each entry {}", T::EXPECTED)
+        }
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some(value) = seq.next_element()? {
+                all.push(value);
+            }
+            Ok(all)
+        }
+    }
+    let all = d.deserialize_seq(List(PhantomData))?;
+    Ok(all.into_iter().map(|value| value.0).collect())
+}
+
+struct Value<T>(T);
+
+impl<'de, T: Text> Deserialize<'de> for Value<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(One(PhantomData)).map(Self)
+    }
+}
+
+struct One<T>(PhantomData<T>);
+
+impl<T: Text> de::Visitor<'_> for One<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::EXPECTED)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
+        T::read(text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
+        let wrong = || E::invalid_type(de::Unexpected::Signed(number), &self);
+        T::from_number(number).ok_or_else(wrong)
+    }
+}
