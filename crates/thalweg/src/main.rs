@@ -23,12 +23,18 @@ enum Command {
     Init(commands::init::Args),
     /// Make a token with which one host can join the mesh
     Token(commands::token::Args),
+    /// Make this host a member of a mesh
+    Join(commands::join::Args),
+    /// Run the daemon: relay for members, keep the roster new
+    Node(commands::node::Args),
     /// Show how this host and its mesh are
     Status(commands::status::Args),
     /// List the members of the mesh
     Roster(commands::roster::Args),
     /// Put a member out of the mesh
     Revoke(commands::revoke::Args),
+    /// Check the settings' file, or print one
+    Config(commands::config::Args),
     /// Relay TCP connections for others (SOCKS5), without a mesh
     Relay(commands::relay::Args),
     /// Emulate an Internet for real processes on this machine
@@ -47,9 +53,12 @@ fn main() -> ExitCode {
         Command::Get(args) => commands::get::run(args),
         Command::Init(args) => commands::init::run(args),
         Command::Token(args) => commands::token::run(args),
+        Command::Join(args) => commands::join::run(args),
+        Command::Node(args) => commands::node::run(args),
         Command::Status(args) => commands::status::run(args),
         Command::Roster(args) => commands::roster::run(args),
         Command::Revoke(args) => commands::revoke::run(args),
+        Command::Config(args) => commands::config::run(args),
         Command::Relay(args) => commands::relay::run(args),
         Command::Lab(args) => commands::lab::run(args),
         Command::Experiment(args) => commands::experiment::run(args),

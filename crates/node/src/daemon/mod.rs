@@ -153,10 +153,14 @@ impl Daemon {
         let Node { name, key, membership, services, control, mut registry, log } = node;
         let mut listeners = Vec::new();
         for address in &config.listen {
-            listeners.push(listen("the mesh's port", *address)?);
+            match listen("the mesh's port", *address) {
+                Err(DaemonError::Listen { source, .. })
+                    if config.listen.len() > 1 && lacks_family(address, &source) => {}
+                bound => listeners.push(bound?),
+            }
         }
         let metrics = match config.metrics {
-            Some(address) => Some(listen_local("metrics", address)?),
+            Some(address) => Some(listen("metrics", address)?),
             None => None,
         };
         let bound = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
@@ -303,6 +307,13 @@ async fn bind_socks(
 
 fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, DaemonError> {
     bind_tcp(address).map_err(|source| DaemonError::Listen { what, address, source })
+}
+
+/// Whether all of IPv6 was meant, and this host has none.
+fn lacks_family(address: &SocketAddr, e: &io::Error) -> bool {
+    let unsupported = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
+    let none = e.raw_os_error() == Some(unsupported) || e.kind() == io::ErrorKind::AddrNotAvailable;
+    none && address.is_ipv6() && address.ip().is_unspecified()
 }
 
 fn listen_local(what: &'static str, address: SocketAddr) -> Result<TcpListener, DaemonError> {

@@ -2,9 +2,12 @@
 
 use super::oracle_inside::OracleInside;
 use anyhow::Context as _;
-use std::{future::Future, path::PathBuf};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+};
 use thalweg_node::{
-    config::state_directory,
+    config::{Config, config_file, state_directory},
     daemon::{BoxFuture, Control, LocalClient, LocalError},
     mesh::{OracleClient, State, StateLock, WallClock},
 };
@@ -64,7 +67,9 @@ pub async fn control(state: &State) -> anyhow::Result<Box<dyn Control>> {
     }
     if state.oracle_dir().exists() {
         let lock = state.lock()?;
-        let oracle = OracleInside::open(&state.oracle_dir(), state.node_key()?.id(), None).await?;
+        let settings = settings(None)?;
+        let (dir, node) = (state.oracle_dir(), state.node_key()?.id());
+        let oracle = OracleInside::open(&dir, node, &settings.oracle, None).await?;
         return Ok(Box::new(Offline { oracle, _lock: lock }));
     }
     Ok(Box::new(OracleClient::new(&state.client_key()?, mesh.oracles, WallClock::default())?))
@@ -89,6 +94,18 @@ impl Control for Offline {
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {
         self.oracle.status()
     }
+}
+
+/// The given settings' file, which must be there, or the user's own, which need not.
+///
+/// # Errors
+/// All that is wrong in it.
+pub fn settings(given: Option<&Path>) -> anyhow::Result<Config> {
+    Ok(match (given, config_file(None)) {
+        (Some(file), _) => Config::load(file)?,
+        (None, Some(file)) => Config::load_or_default(&file)?,
+        (None, None) => Config::default(),
+    })
 }
 
 /// Runs one command's work on this thread.

@@ -2,10 +2,8 @@
 
 use anyhow::Context as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use thalweg_node::{config::PORT, mesh::member_name};
 use thalweg_wire::{Destination, mesh::Name};
-
-/// The port that nodes use if nobody says another.
-pub const DEFAULT_PORT: u16 = 7373;
 
 /// The host's own name up to the first dot, in the mesh's alphabet.
 ///
@@ -14,17 +12,11 @@ pub const DEFAULT_PORT: u16 = 7373;
 pub fn name() -> anyhow::Result<Name> {
     let uname = rustix::system::uname();
     let own = uname.nodename().to_string_lossy();
-    fitted(&own).with_context(|| format!("the host's name `{own}` does not do; give --name NAME"))
+    member_name(&own)
+        .with_context(|| format!("the host's name `{own}` does not do; give --name NAME"))
 }
 
-fn fitted(own: &str) -> Option<Name> {
-    let label = own.split('.').next().unwrap_or_default().to_lowercase();
-    let fit = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' };
-    let text: String = label.chars().map(fit).collect();
-    text.trim_matches('-').chars().take(63).collect::<String>().parse().ok()
-}
-
-/// The address that this host's default route leaves by, with [`DEFAULT_PORT`].
+/// The address that this host's default route leaves by, with [`PORT`].
 ///
 /// # Errors
 /// If there is no such route; the message names the option.
@@ -34,7 +26,7 @@ pub fn address() -> anyhow::Result<Destination> {
     let ways = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
     let own = ways.into_iter().find_map(|(from, to)| own_address(from, to));
     let own = own.context("this host has no default route; give --address HOST:PORT")?;
-    Ok(SocketAddr::new(own, DEFAULT_PORT).into())
+    Ok(SocketAddr::new(own, PORT).into())
 }
 
 fn own_address(from: &str, to: &str) -> Option<IpAddr> {
@@ -42,18 +34,4 @@ fn own_address(from: &str, to: &str) -> Option<IpAddr> {
     socket.connect(to).ok()?;
     let ip = socket.local_addr().ok()?.ip();
     (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_names_are_fitted_to_the_alphabet() {
-        let fitted = |own| super::fitted(own).map(|name| name.to_string());
-        assert_eq!(fitted("FRA1.example.org").as_deref(), Some("fra1"));
-        assert_eq!(fitted("my host_2").as_deref(), Some("my-host-2"));
-        assert_eq!(fitted("-x-").as_deref(), Some("x"));
-        assert_eq!((fitted(""), fitted("--"), fitted(".local")), (None, None, None));
-    }
 }

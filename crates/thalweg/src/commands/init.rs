@@ -7,7 +7,7 @@ use super::{
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::{collections::BTreeSet, process::ExitCode};
-use thalweg_node::mesh::{Membership, MeshFile, Oracle as KnownOracle, State};
+use thalweg_node::mesh::{Membership, MeshFile, State};
 use thalweg_oracle::{Config, Oracle, OracleError};
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -89,7 +89,6 @@ fn founder(args: &Args, state: &State) -> anyhow::Result<Member> {
 async fn found(state: &State, founder: Member) -> anyhow::Result<NodeId> {
     let dir = state.oracle_dir();
     let (name, node) = (founder.name.clone(), founder.node.context("the founder has no key")?);
-    let known = KnownOracle { key: node, addresses: founder.addresses.clone() };
     let oracle = match Oracle::create(&dir, founder, Config::default()).await {
         // Left by a start that broke off after it; who is not in it is refused below.
         Err(OracleError::Exists(_)) => Oracle::open(&dir, node, Config::default()).await?,
@@ -107,7 +106,7 @@ async fn found(state: &State, founder: Member) -> anyhow::Result<NodeId> {
         );
     }
     let mesh = oracle.mesh();
-    state.set_mesh(&MeshFile { mesh, name, oracles: vec![known] })?;
+    state.set_mesh(&MeshFile { mesh, name, oracles: Vec::new() })?;
     Ok(mesh)
 }
 

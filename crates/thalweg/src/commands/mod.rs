@@ -1,13 +1,16 @@
 //! The commands, one file each, and what they share.
 
+pub mod config;
 pub mod demo;
 pub mod experiment;
 pub mod get;
 pub mod here;
 pub mod hostname;
 pub mod init;
+pub mod join;
 pub mod lab;
 pub mod load;
+pub mod node;
 pub mod oracle_inside;
 pub mod relay;
 pub mod revoke;

@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 use thalweg_net::channel::Channel;
 use thalweg_node::{
+    config::OracleSection,
     daemon::{ApiService, BoxFuture, Caller, Control},
     mesh::Membership,
     relay::{Event, Log},
@@ -19,17 +20,36 @@ use tokio::{net::TcpStream, task::spawn_blocking};
 pub struct OracleInside(Oracle);
 
 impl OracleInside {
-    /// Opens the oracle in `dir`, of the node with this key; its events go to `log`, if there is one.
+    /// Opens the oracle in `dir`, of the node with this key, under these settings; its
+    /// events go to `log`, if there is one.
     ///
     /// # Errors
     /// [`OracleError`].
-    pub async fn open(dir: &Path, node: NodeId, log: Option<Log>) -> Result<Self, OracleError> {
-        let mut config = Config::default();
+    pub async fn open(
+        dir: &Path,
+        node: NodeId,
+        settings: &OracleSection,
+        log: Option<Log>,
+    ) -> Result<Self, OracleError> {
+        let mut config = Config { validity: settings.validity, ..Config::default() };
         if let Some(log) = log {
             config.events =
                 Arc::new(move |event| log.put(Event::new("oracle").with("what", event)));
         }
         Ok(Self(Oracle::open(dir, node, config).await?))
+    }
+
+    /// Makes the settings' rules the mesh's; for the daemon alone, whose settings count.
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub async fn rule(&self, settings: &OracleSection) -> Result<(), OracleError> {
+        self.0.set_rules(settings.rules()).await
+    }
+
+    /// The newest signed roster.
+    pub fn signed(&self) -> Arc<[u8]> {
+        self.0.roster().borrow().clone()
     }
 
     /// Renews the roster until told to stop.

@@ -14,14 +14,13 @@ The token goes to standard output alone, so that it can be passed on:
 
   ssh newhost thalweg join $(thalweg token --role relay --tag country=de)
 
-Whoever has it can join, once, until it expires. Roles: client (always), relay, oracle, admin.
-Only admins can make tokens.";
+Whoever has it can join, once, until it expires. Only admins can make tokens.";
 
 /// Arguments of `thalweg token`.
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// What the new host does besides fetching: relay, oracle or admin
+    /// What the new host does besides fetching: relay or admin
     #[arg(long = "role", value_name = "ROLE", value_delimiter = ',')]
     roles: Vec<Role>,
     /// A tag that rules and routes know it by
@@ -30,9 +29,9 @@ pub struct Args {
     /// The name that it must take [default: it chooses]
     #[arg(long, value_name = "NAME")]
     name: Option<Name>,
-    /// How long the token can be used
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
-    valid: Duration,
+    /// How long the token can be used [default: `oracle.token_validity` of the settings, 1 h]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    valid: Option<Duration>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -41,14 +40,14 @@ pub struct Args {
 }
 
 impl Args {
-    fn request(&self) -> TokenRequest {
+    fn request(&self, valid: Duration) -> TokenRequest {
         let mut roles: std::collections::BTreeSet<_> = self.roles.iter().copied().collect();
         roles.insert(Role::Client);
         TokenRequest {
             roles,
             tags: self.tags.iter().cloned().collect(),
             name: self.name.clone(),
-            valid: self.valid,
+            valid,
         }
     }
 }
@@ -59,20 +58,24 @@ impl Args {
 /// When it cannot be done; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
+    let valid = match args.valid {
+        Some(valid) => valid,
+        None => here::settings(None)?.oracle.token_validity,
+    };
     let reply = here::block_on(async {
         let control = here::control(&state).await?;
-        control.token(args.request()).await.map_err(here::refused)
+        control.token(args.request(valid)).await.map_err(here::refused)
     })?;
-    print(&reply, &args);
+    print(&reply, valid, args.json);
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(reply: &TokenReply, args: &Args) {
-    if args.json {
+fn print(reply: &TokenReply, valid: Duration, as_json: bool) {
+    if as_json {
         let expires = reply.expires.as_unix_nanos() / 1_000_000_000;
         println!("{}", json!({ "token": reply.token, "expires_unix_s": expires }));
         return;
     }
     println!("{}", reply.token);
-    eprintln!("one host can join with it within {}: thalweg join TOKEN", rough(args.valid));
+    eprintln!("one host can join with it within {}: thalweg join TOKEN", rough(valid));
 }

@@ -1,0 +1,104 @@
+//! `thalweg join`: makes this host a member of a mesh.
+
+use super::here::{self, Place};
+use anyhow::{Context as _, bail};
+use serde_json::json;
+use std::{io, process::ExitCode};
+use thalweg_node::mesh::{JoinError, Joined, OracleError, State, WallClock, Wish, join};
+use thalweg_wire::{
+    Destination,
+    mesh::{Name, Role, Token},
+};
+
+const HELP: &str = "\
+The token comes from `thalweg token` on a host of an admin. It works once; the same host may
+repeat a join that broke off. `-` reads it from standard input, where `ps` does not show it.
+
+  thalweg join thalweg-AbC… --name nyc --address nyc.example.org:7373
+  thalweg join - --no-daemon < token.txt
+
+Exit codes: 0 joined; 1 not; 2 wrong usage.";
+
+/// Arguments of `thalweg join`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The token, or `-` to read it from standard input
+    token: String,
+    /// This host's name in the mesh [default: the host's own]
+    #[arg(long, value_name = "NAME")]
+    name: Option<Name>,
+    /// Where other hosts reach this one's port; relays need it
+    #[arg(long = "address", value_name = "HOST:PORT", value_delimiter = ',')]
+    addresses: Vec<Destination>,
+    /// Only fetch: no daemon will run here
+    #[arg(long, conflicts_with = "addresses")]
+    no_daemon: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let token = read(&args.token)?;
+    let state = State::create(&args.place.directory()?)?;
+    let wish = Wish {
+        name: args.name.clone(),
+        addresses: args.addresses.clone(),
+        daemon: !args.no_daemon,
+    };
+    let joined = here::block_on(async {
+        join(&state, &token, &wish, WallClock::default()).await.map_err(with_hint)
+    })?;
+    print(&joined, &state, &args);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(text: &str) -> anyhow::Result<Token> {
+    let mut line = text.to_owned();
+    if text == "-" {
+        line.clear();
+        io::stdin().read_line(&mut line).context("cannot read the token")?;
+    }
+    match line.trim() {
+        "" => bail!("no token was given; make one with `thalweg token` on an admin's host"),
+        token => Ok(token.parse::<Token>()?),
+    }
+}
+
+fn with_hint(error: JoinError) -> anyhow::Error {
+    match &error {
+        JoinError::Oracle(OracleError::Unreachable(_)) => anyhow::anyhow!(
+            "{error}\nhint: is `thalweg node` running there, and is its port open to this host?"
+        ),
+        _ => error.into(),
+    }
+}
+
+fn print(joined: &Joined, state: &State, args: &Args) {
+    let (name, mesh) = (&joined.mesh.name, &joined.mesh.mesh);
+    let member = joined.roster.by_name(name);
+    let roles: Vec<Role> = member.iter().flat_map(|m| m.roles.iter().copied()).collect();
+    if args.json {
+        let version = joined.roster.version;
+        println!("{}", json!({ "name": name, "mesh": mesh, "roles": roles, "version": version }));
+    } else {
+        let roles: Vec<_> = roles.iter().map(Role::to_string).collect();
+        println!("joined as {name} ({})", roles.join(", "));
+        eprintln!("The keys and the roster are in {}.", state.dir().display());
+    }
+    if let Some(skew) = &joined.skew {
+        eprintln!("thalweg: {skew}");
+    }
+    if !args.json && !args.no_daemon {
+        eprintln!("Next:");
+        eprintln!("  thalweg node                 # keep the roster new, and relay if asked to");
+        eprintln!("  thalweg get URL              # fetch, by the mesh's relays too");
+    }
+}

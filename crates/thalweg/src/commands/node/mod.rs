@@ -1,0 +1,150 @@
+//! `thalweg node`: the daemon.
+
+mod parts;
+mod settings;
+
+use super::{
+    here::{self, Place},
+    signals::Signals,
+};
+use anyhow::{Context as _, anyhow};
+use parts::Parts;
+use sd_notify::NotifyState;
+use serde_json::json;
+use std::{
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+};
+use thalweg_node::{
+    daemon::{Daemon, DaemonError},
+    mesh::State,
+    relay::{Log, raise_descriptor_limit},
+};
+use tokio::sync::oneshot;
+
+const HELP: &str = "\
+Serves the mesh on one TCP port: relays for members if the roster says so, answers the mesh's
+API where the oracle is, keeps the roster new. Prints one line, `ready ADDR…`, when it does;
+logs on standard error. Settings: `thalweg config check --help`.
+
+  thalweg node
+  THALWEG_STATE=/var/lib/thalweg thalweg node --config /etc/thalweg.toml
+
+SIGTERM drains: nothing more is accepted, and live connections get the time of `relay.drain`
+to end; a second one ends it at once.";
+
+/// Arguments of `thalweg node`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Listen here instead of where the settings say; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',')]
+    listen: Vec<SocketAddr>,
+    /// The settings [default: $XDG_CONFIG_HOME/thalweg/config.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the line that says "ready" as JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command: until SIGTERM or SIGINT, then drains; a second one ends it at once.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let config = here::settings(args.config.as_deref())?;
+    let state = args.place.open()?;
+    state.mesh()?;
+    let _lock = state.lock()?;
+    settings::warn_of_few_descriptors(raise_descriptor_limit(), config.relay.max_connections);
+    // Look-ups block a thread each; 64 of them outlast any burst that one resolver survives.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(64)
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let (log, writer) =
+        Log::to_stderr_as(config.log.format.into()).context("cannot start the log")?;
+    let result = runtime.block_on(serve(&args, &state, config, log));
+    // A look-up may hang for half a minute; nobody waits for its answer.
+    runtime.shutdown_background();
+    result?;
+    // The tasks are gone and with them the last sender: the writer ends.
+    writer.join().ok().context("the log's writer failed")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(
+    args: &Args,
+    state: &State,
+    config: thalweg_node::config::Config,
+    log: Log,
+) -> anyhow::Result<()> {
+    let mut signals = Signals::watch()?;
+    let parts = Parts::open(state, &config, log).await?;
+    let settings = settings::daemon(&config, &args.listen, state, &parts)?;
+    let (node, tasks) = parts.into_node(&config, &settings, state)?;
+    let daemon = Daemon::bind(settings, node).await.map_err(with_hint)?;
+    print_ready(&daemon, args.json)?;
+    // Without systemd there is nobody to tell, and that is no fault.
+    _ = sd_notify::notify(&[NotifyState::Ready]);
+
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (cut, at_once) = oneshot::channel::<()>();
+    let running = daemon.run(async { _ = stopped.await }, async { _ = at_once.await });
+    let mut running = std::pin::pin!(running);
+    tokio::select! { _ = &mut running => {}, () = signals.next() => {} }
+    _ = sd_notify::notify(&[NotifyState::Stopping]);
+    eprintln!("thalweg: draining; once more to stop at once");
+    tasks.stop();
+    drop(stop);
+    tokio::select! {
+        _ = &mut running => drop(cut),
+        () = signals.next() => {
+            drop(cut);
+            running.await;
+        }
+    }
+    tasks.ended().await;
+    Ok(())
+}
+
+/// What to try, in this command's own words.
+fn with_hint(error: DaemonError) -> anyhow::Error {
+    let hint = match &error {
+        DaemonError::Listen { source, .. } => match source.kind() {
+            io::ErrorKind::AddrInUse => "another program uses it; see `ss -ltnp`, or set `listen`",
+            io::ErrorKind::AddrNotAvailable => {
+                "this host has no such address; `ip address` lists its own"
+            }
+            io::ErrorKind::PermissionDenied => "ports below 1024 are for root; take a higher one",
+            _ => return error.into(),
+        },
+        DaemonError::Socket { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
+            "a socket's path has at most 107 bytes; take a shorter --state DIR"
+        }
+        _ => return error.into(),
+    };
+    anyhow!("{error}: {hint}")
+}
+
+/// Prints the bound addresses for whoever started us; from here on all are served.
+fn print_ready(daemon: &Daemon, as_json: bool) -> anyhow::Result<()> {
+    let (listen, socks, metrics) =
+        (daemon.local_addrs(), daemon.socks_addr(), daemon.metrics_addr());
+    let line = match as_json {
+        true => json!({ "event": "ready", "listen": listen, "socks": socks, "metrics": metrics })
+            .to_string(),
+        false => {
+            let all: Vec<_> = listen.iter().map(SocketAddr::to_string).collect();
+            format!("ready {}", all.join(" "))
+        }
+    };
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot print the address")
+}

@@ -1,0 +1,170 @@
+//! What a node is made of: its keys, its membership, its relay, its oracle.
+
+use crate::commands::oracle_inside::OracleInside;
+use std::{future::Future, sync::Arc};
+use thalweg_net::PrivateKey;
+use thalweg_node::{
+    budget::Budget,
+    config::Config,
+    daemon::{ApiService, Control, DaemonConfig, Node, RelayService, Services},
+    mesh::{Membership, MeshFile, OracleClient, Reporter, RosterSync, State, SyncEvent, WallClock},
+    relay::{Event, Log, MeshRelay, RelayMetrics},
+};
+use thalweg_wire::{
+    Signer as _,
+    mesh::{Member, Role},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// A node before it is bound to its addresses.
+pub struct Parts {
+    mesh: MeshFile,
+    key: PrivateKey,
+    membership: Membership,
+    oracle: Option<OracleInside>,
+    log: Log,
+}
+
+/// What runs beside the daemon.
+#[derive(Debug)]
+pub struct Tasks {
+    tracker: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Tasks {
+    fn new() -> Self {
+        Self { tracker: TaskTracker::new(), stop: CancellationToken::new() }
+    }
+
+    /// Runs until it ends or all are told to stop.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tracker.spawn(async move {
+            tokio::select! { () = stop.cancelled() => {}, () = work => {} }
+        });
+    }
+
+    /// Tells all to stop.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits until all have.
+    pub async fn ended(self) {
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+impl Parts {
+    /// Opens all that is in the state directory.
+    ///
+    /// # Errors
+    /// Whatever is damaged or missing.
+    pub async fn open(state: &State, config: &Config, log: Log) -> anyhow::Result<Self> {
+        let (mesh, key, membership) = (state.mesh()?, state.node_key()?, state.membership()?);
+        if let Some(damage) = membership.damage() {
+            log.put(Event::new("roster_damaged").with("what", damage));
+        }
+        let dir = state.oracle_dir();
+        let oracle = match dir.exists() {
+            true => {
+                let oracle =
+                    OracleInside::open(&dir, key.id(), &config.oracle, Some(log.clone())).await?;
+                oracle.rule(&config.oracle).await?;
+                // At once, so that this node itself begins with what it has just published.
+                membership.offer(&oracle.signed())?;
+                Some(oracle)
+            }
+            false => None,
+        };
+        Ok(Self { mesh, key, membership, oracle, log })
+    }
+
+    /// The daemon's key.
+    pub fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+
+    /// This host's entry in the roster, if it is in it.
+    pub fn member(&self) -> Option<Member> {
+        self.membership.current()?.by_key(&self.key.id()).cloned()
+    }
+
+    /// Whether others have a reason to come to its port.
+    pub fn serves_others(&self) -> bool {
+        self.oracle.is_some() || self.relays()
+    }
+
+    fn relays(&self) -> bool {
+        self.member().is_some_and(|m| m.is(Role::Relay))
+    }
+
+    /// The node that the daemon serves, and what runs beside it.
+    ///
+    /// # Errors
+    /// If TLS does not take the key, or the kernel does not tell this host's addresses.
+    pub fn into_node(
+        self,
+        config: &Config,
+        settings: &DaemonConfig,
+        state: &State,
+    ) -> anyhow::Result<(Node, Tasks)> {
+        let mut registry = Default::default();
+        let metrics = RelayMetrics::register(&mut registry);
+        let relay = match config.relay.enabled && self.relays() {
+            true => Some(Arc::new(self.relay(config, settings, metrics)?) as Arc<dyn RelayService>),
+            false => None,
+        };
+        let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
+        let tasks = Tasks::new();
+        tasks.spawn(self.sync(client.clone(), state).run());
+        let (control, service): (Arc<dyn Control>, _) = match &self.oracle {
+            Some(oracle) => {
+                let (stop, oracle) = (tasks.stop.clone(), oracle.clone());
+                // To its end: it closes its database.
+                tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
+                tasks.spawn(oracle.clone().feed(self.membership.clone(), self.log.clone()));
+                (Arc::new(oracle.clone()), Some(Arc::new(oracle) as Arc<dyn ApiService>))
+            }
+            None => (Arc::new(client), None),
+        };
+        let node = Node {
+            name: self.mesh.name,
+            key: self.key,
+            membership: self.membership,
+            services: Services { relay, oracle: service },
+            control,
+            registry,
+            log: self.log,
+        };
+        Ok((node, tasks))
+    }
+
+    fn relay(
+        &self,
+        config: &Config,
+        settings: &DaemonConfig,
+        metrics: RelayMetrics,
+    ) -> anyhow::Result<MeshRelay> {
+        let first = settings.listen.first().copied();
+        let own = first.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        let mut relay = config.relay.to_relay(own);
+        let admin = settings.listen.iter().copied().chain(config.socks.listen);
+        relay.egress = relay.egress.with_admin(admin.chain(config.metrics.listen));
+        let (membership, log) = (self.membership.clone(), self.log.clone());
+        let budget = Arc::new(Budget::new());
+        Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
+    }
+
+    fn sync(&self, client: OracleClient, state: &State) -> RosterSync {
+        let log = self.log.clone();
+        let report: Reporter = Arc::new(move |event: &SyncEvent| {
+            let line = Event::new(event.name()).with("what", event);
+            log.put(if event.is_alert() { line.with("level", "alert") } else { line });
+        });
+        let who = (self.mesh.clone(), self.key.id());
+        RosterSync::new(client, self.membership.clone(), who, Some(state.clone()), report)
+    }
+}

@@ -1,0 +1,115 @@
+//! From the settings' file to what the daemon is told.
+
+use super::parts::Parts;
+use std::{net::SocketAddr, time::Duration};
+use thalweg_net::{DialOptions, Dialer, channel::Connector};
+use thalweg_node::{
+    config::{Config, PORT},
+    daemon::{DaemonConfig, Limits, SocksConfig, Ways},
+    mesh::State,
+};
+use thalweg_wire::mesh::Member;
+
+/// Descriptors for all but connections: standard streams, the runtime, name look-ups.
+const OTHER_DESCRIPTORS: u64 = 128;
+
+/// For one route of a local program's connection: half of what a program waits, so that the
+/// next route gets its chance.
+const ROUTE: Duration = Duration::from_secs(5);
+
+/// What the daemon is told.
+///
+/// # Errors
+/// If TLS does not take the node's key; not expected.
+pub fn daemon(
+    config: &Config,
+    listen: &[SocketAddr],
+    state: &State,
+    parts: &Parts,
+) -> anyhow::Result<DaemonConfig> {
+    let listen = match parts.serves_others() {
+        true => listens(config, listen, parts.member().as_ref()),
+        // Nobody has a reason to come.
+        false => Vec::new(),
+    };
+    Ok(DaemonConfig {
+        listen,
+        handshake: config.relay.handshake,
+        limits: Limits::default(),
+        drain: config.relay.drain,
+        metrics: config.metrics.listen,
+        socket: state.socket(),
+        socks: socks(config, parts)?,
+    })
+}
+
+/// The given addresses, else the settings'. If those say nothing, the port that the roster
+/// tells the others.
+fn listens(config: &Config, given: &[SocketAddr], member: Option<&Member>) -> Vec<SocketAddr> {
+    if !given.is_empty() {
+        return given.to_vec();
+    }
+    let told = member.and_then(|m| m.addresses.first()).map_or(PORT, |address| address.port);
+    let unsaid = config.listen == Config::default().listen;
+    let port = |mut at: SocketAddr| {
+        at.set_port(told);
+        at
+    };
+    match unsaid {
+        true => config.listen.iter().copied().map(port).collect(),
+        false => config.listen.clone(),
+    }
+}
+
+fn socks(config: &Config, parts: &Parts) -> anyhow::Result<Option<SocksConfig>> {
+    let Some(listen) = config.socks.listen else { return Ok(None) };
+    if config.socks.via.is_empty() {
+        return Ok(Some(SocksConfig::Direct(Box::new(config.relay.to_relay(listen)))));
+    }
+    let options = DialOptions { deadline: ROUTE, ..DialOptions::default() };
+    let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
+    let (via, terms, idle) = (config.socks.via.clone(), config.socks.terms(), config.socks.idle);
+    Ok(Some(SocksConfig::Mesh { listen, ways: Ways { via, terms, dialer, idle } }))
+}
+
+/// Says so if the system gives fewer descriptors than the settings need.
+pub fn warn_of_few_descriptors(limit: u64, connections: usize) {
+    let room = limit.saturating_sub(OTHER_DESCRIPTORS) / 2;
+    if (connections as u64) > room {
+        eprintln!(
+            "thalweg: {limit} descriptors allow about {room} connections, fewer than \
+             `relay.max_connections` ({connections}): more will wait; raise `ulimit -n`"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_units::NodeId;
+
+    fn member(address: &str) -> Member {
+        Member {
+            name: "a".parse().unwrap(),
+            node: None,
+            client: NodeId::from_bytes([1; 32]),
+            addresses: vec![address.parse().unwrap()],
+            roles: [].into(),
+            tags: [].into(),
+        }
+    }
+
+    #[test]
+    fn without_a_word_it_listens_at_the_port_that_the_roster_tells() {
+        let (config, given) = (Config::default(), "127.0.0.1:5".parse().unwrap());
+        let ports = |config: &Config, given: &[SocketAddr], member: Option<&Member>| {
+            listens(config, given, member).iter().map(SocketAddr::port).collect::<Vec<_>>()
+        };
+        let told = member("fra.example:9000");
+        assert_eq!(ports(&config, &[], Some(&told)), [9000, 9000]);
+        assert_eq!(ports(&config, &[], None), [PORT, PORT]);
+        assert_eq!(ports(&config, &[given], Some(&told)), [5]);
+        let said = Config { listen: vec!["0.0.0.0:7".parse().unwrap()], ..config };
+        assert_eq!(ports(&said, &[], Some(&told)), [7]);
+    }
+}
