@@ -114,8 +114,8 @@ fn socks(config: &Config, problems: &mut Vec<Problem>) {
     let socks = &config.socks;
     positive("socks.idle", socks.idle, problems);
     if socks.listen.is_none() && !socks.via.is_empty() {
-        let what = "has no effect without `socks.listen`; write e.g. listen = \"127.0.0.1:1080\"";
-        problems.push(Problem::of("socks.via", what));
+        let what = "`via` has no effect without `listen`; add e.g. listen = \"127.0.0.1:1080\"";
+        problems.push(Problem::of("socks", what));
     }
     for way in &socks.via {
         if let Err(why) = route(way) {

@@ -13,6 +13,9 @@ use toml::de::{DeTable, DeValue, Deserializer, Error};
 /// Faults that are told; whoever has more begins with these.
 const MOST: usize = 50;
 
+/// What Rust's types for counts are to people.
+const WHOLE: &str = "a whole number from 0 on";
+
 pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
     let (whole, faults) = DeTable::parse_recoverable(text);
     let syntax = |e: &Error| Problem { at: at(text, e.span()), ..Problem::of("", message(e)) };
@@ -38,7 +41,10 @@ pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
         }
     };
     let sense = config.iter().flat_map(Config::check);
-    problems.extend(sense.map(|p| Problem { at: position(text, whole.get_ref(), &p.key), ..p }));
+    // What was taken out is not there only because it is wrong.
+    let sense: Vec<_> = sense.filter(|p| !problems.iter().any(|q| is_within(q, p))).collect();
+    let placed = |p: Problem| Problem { at: at(text, span_of(whole.get_ref(), &p.key)), ..p };
+    problems.extend(sense.into_iter().map(placed));
     problems.sort();
     match (config, problems.is_empty()) {
         (Some(config), true) => Ok(config),
@@ -56,8 +62,11 @@ fn message(error: &Error) -> String {
             let known: Vec<_> = quoted.map(|k| format!("`{k}`")).collect();
             format!("unknown key `{key}`; there are {}", known.join(", "))
         }
-        (_, _, Some(near)) => format!("{message}; did you mean `{near}`?"),
-        _ => message.replace('\n', "; "),
+        (_, _, Some(near)) => {
+            let message = message.replace("unknown variant", "unknown word");
+            format!("{message}; did you mean `{near}`?")
+        }
+        _ => message.replace('\n', "; ").replace("usize", WHOLE).replace("u32", WHOLE),
     }
 }
 
@@ -98,11 +107,13 @@ fn join(key: &str, inner: &str) -> String {
     format!("{key}.{inner}")
 }
 
-/// Where the key stands; else the nearest table around it that is in the text.
-fn position(text: &str, table: &DeTable<'_>, key: &str) -> Option<(usize, usize)> {
-    at(text, span_of(table, key))
+/// Whether `inner` is about the same key as `outer`, or one in its table.
+fn is_within(inner: &Problem, outer: &Problem) -> bool {
+    let rest = inner.key.strip_prefix(&outer.key);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
+/// Where the key stands; else the nearest table around it that is in the text.
 fn span_of(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let (first, rest) = key.split_once('.').unwrap_or((key, ""));
     let (found, value) = table.iter().find(|(k, _)| k.get_ref().as_ref() == first)?;

@@ -73,7 +73,7 @@ pub(super) fn option<'de, T: Text, D: Deserializer<'de>>(d: D) -> Result<Option<
     one(d).map(Some)
 }
 
-/// `#[serde(deserialize_with = "text::list")]`
+/// `#[serde(deserialize_with = "text::list")]`: a list; one value alone is one of one.
 pub(super) fn list<'de, T, C, D>(d: D) -> Result<C, D::Error>
 where
     T: Text,
@@ -84,7 +84,7 @@ where
     impl<'de, T: Text> de::Visitor<'de> for List<T> {
         type Value = Vec<Value<T>>;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list in brackets, each entry {}", T::EXPECTED)
+            write!(f, "{}, or a list of such in brackets", T::EXPECTED)
         }
         fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
             let mut all = Vec::new();
@@ -93,8 +93,14 @@ where
             }
             Ok(all)
         }
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+            Ok(vec![Value(One(PhantomData).visit_str(text)?)])
+        }
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+            Ok(vec![Value(One(PhantomData).visit_i64(number)?)])
+        }
     }
-    let all = d.deserialize_seq(List(PhantomData))?;
+    let all = d.deserialize_any(List(PhantomData))?;
     Ok(all.into_iter().map(|value| value.0).collect())
 }
 

@@ -1,0 +1,48 @@
+//! The words of errors, as people read them.
+
+use thalweg_node::config::Config;
+
+fn told(text: &str) -> String {
+    let problems = Config::parse(text).unwrap_err();
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn unknown_keys_and_words() {
+    insta::assert_snapshot!(told(
+        "[relay]\niddle = \"5 s\"\n[metrics]\nzzz = 1\n[log]\nformat = \"jsn\""
+    ));
+}
+
+#[test]
+fn values_of_the_wrong_kind() {
+    insta::assert_snapshot!(told(
+        "listen = 7373\n[relay]\nidle = 5\nmax_connections = \"many\"\n\
+         enabled = \"yes\"\nallow_to = [\"10.0.0.0/33\", 7]\nports = [0]\n\
+         [relay.quota]\nrate = \"5\"\nconnections = -1\n[socks]\nlisten = \"localhost:1080\"\n\
+         avoid = [\"Country\"]"
+    ));
+}
+
+#[test]
+fn values_that_cannot_be_meant() {
+    insta::assert_snapshot!(told(
+        "listen = []\n[relay]\nidle = \"0 s\"\nmax_connections = 0\nports = [25]\n\
+         [relay.quota]\nrate = \"0 bit/s\"\n[socks]\nvia = [\"a+b+c+d\", \"r 1\", \"x:0\"]\n\
+         [metrics]\nlisten = \"0.0.0.0:9373\"\n[oracle]\nvalidity = \"0 s\"\n\
+         [[oracle.rule]]\nclient = \"guest\"\n[[oracle.rule]]\nports = [\"25\"]"
+    ));
+}
+
+#[test]
+fn text_that_is_no_toml() {
+    insta::assert_snapshot!(told("[relay\nidle == 5\n[relay]\n[relay]\n"));
+}
+
+#[test]
+fn one_address_for_two_purposes() {
+    insta::assert_snapshot!(told(
+        "listen = [\"127.0.0.1:1080\"]\n[socks]\nlisten = \"127.0.0.1:1080\"\n\
+         [metrics]\nlisten = \"127.0.0.1:1080\""
+    ));
+}

@@ -1,0 +1,110 @@
+//! What right files mean.
+
+use std::time::Duration;
+use thalweg_node::{config::Config, relay::EgressPolicy};
+use thalweg_units::{ByteSize, Rate};
+use thalweg_wire::mesh::{LegKind, PortRange, Quota, Rule};
+
+/// The example with all that is commented out for want of a default put in.
+pub fn full() -> String {
+    let uncommented = |line: &str| match line.strip_prefix("# ") {
+        Some(key) if key.contains(" = ") || key.starts_with("[[") => key.to_owned(),
+        _ => line.to_owned(),
+    };
+    let lines: Vec<_> = Config::example().lines().map(uncommented).collect();
+    lines.join("\n")
+}
+
+#[test]
+fn the_example_is_the_defaults() {
+    assert_eq!(Config::parse(Config::example()), Ok(Config::default()));
+    assert_eq!(Config::parse(""), Ok(Config::default()));
+    assert_eq!(Config::default().check(), []);
+}
+
+#[test]
+fn what_the_example_leaves_out_is_right_too() {
+    let config = Config::parse(&full()).unwrap();
+    let (mbps, gb) = (1_000_000, 1_000_000_000);
+    let quota = Quota::from(config.relay.quota);
+    assert_eq!(quota.connections, Some(200));
+    assert_eq!(quota.rate, Some(Rate::from_bps(100 * mbps)));
+    assert_eq!(quota.bytes_per_day, Some(ByteSize::from_bytes(50 * gb)));
+    assert_eq!(config.socks.listen, Some("127.0.0.1:1080".parse().unwrap()));
+    assert_eq!(config.metrics.listen, Some("127.0.0.1:9373".parse().unwrap()));
+    let rule = Rule {
+        client: Some("guest".parse().unwrap()),
+        relay: Some("country=de".parse().unwrap()),
+        deny_to: vec!["198.51.100.0/24".parse().unwrap()],
+        ports: vec![PortRange::one(443)],
+        avoid: ["provider=x".parse().unwrap()].into(),
+        quota: Quota {
+            connections: Some(20),
+            rate: Some(Rate::from_bps(10 * mbps)),
+            bytes_per_day: Some(ByteSize::from_bytes(5 * gb)),
+        },
+    };
+    assert_eq!(config.oracle.rules(), [rule]);
+}
+
+#[test]
+fn a_relay_is_made_of_its_section() {
+    let text = r#"
+        [relay]
+        max_connections = 7
+        idle = "90 s"
+        allow_to = ["10.0.0.0/8", "192.0.2.1"]
+        deny_to = ["10.1.0.0/16"]
+        ports = [80, "8000-8999"]
+    "#;
+    let config = Config::parse(text).unwrap();
+    let relay = config.relay.to_relay("127.0.0.1:0".parse().unwrap());
+    assert_eq!((relay.max_connections, relay.idle), (7, Duration::from_secs(90)));
+    assert_eq!(relay.connect, Duration::from_secs(10));
+    let passes = |to: &str| EgressPolicy::check(&relay.egress, to.parse().unwrap()).is_ok();
+    for (to, pass) in [
+        ("10.2.0.1:80", true),
+        ("10.2.0.1:8500", true),
+        ("10.2.0.1:443", false),
+        ("10.1.0.1:80", false),
+        ("192.0.2.1:80", true),
+        ("192.168.0.1:80", false),
+    ] {
+        assert_eq!(passes(to), pass, "{to}");
+    }
+}
+
+#[test]
+fn socks_is_told_its_terms() {
+    let text = r#"
+        [socks]
+        listen = "[::1]:1080"
+        via = ["r1", "r1+r2", "direct", "192.0.2.1:1080"]
+        legs = "open"
+        avoid = ["country=xx"]
+    "#;
+    let socks = Config::parse(text).unwrap().socks;
+    assert_eq!(socks.terms().leg, LegKind::Open);
+    assert_eq!(socks.terms().avoid, ["country=xx".parse().unwrap()].into());
+    assert_eq!(socks.via.len(), 4);
+}
+
+#[test]
+fn a_list_of_one_needs_no_brackets() {
+    let config = Config::parse("listen = \"127.0.0.1:7373\"\n[relay]\nports = 8080").unwrap();
+    assert_eq!(config.listen, ["127.0.0.1:7373".parse().unwrap()]);
+    assert_eq!(config.relay.ports, [PortRange::one(8080)]);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_the_defaults_only_where_it_may_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    assert_eq!(Config::load_or_default(&file).unwrap(), Config::default());
+    let error = Config::load(&file).unwrap_err().to_string();
+    assert!(error.contains("cannot read") && error.contains("config.toml"), "{error}");
+    std::fs::write(&file, "[log]\nformat = \"json\"").unwrap();
+    assert_ne!(Config::load_or_default(&file).unwrap(), Config::default());
+    std::fs::write(&file, [0xff, 0xfe]).unwrap();
+    assert!(Config::load_or_default(&file).is_err());
+}
