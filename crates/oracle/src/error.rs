@@ -3,7 +3,7 @@
 use crate::StoreError;
 use std::{io, path::PathBuf, time::Duration};
 use thalweg_net::KeyError;
-use thalweg_units::{NodeId, format_duration};
+use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Name, Role};
 use thiserror::Error;
 
@@ -70,7 +70,7 @@ pub enum Refusal {
     #[error("the request's body is longer than {0} bytes")]
     TooLarge(usize),
     /// The body did not come in time.
-    #[error("the request's body did not come within {}", format_duration(*.0))]
+    #[error("the request's body did not come within {}", about(*.0))]
     Slow(Duration),
     /// No such request.
     #[error("there is no such request; see the oracle's version")]
@@ -85,7 +85,7 @@ pub enum Refusal {
     #[error("only members with the role admin may ask this; ask one of them: {0}")]
     NotAdmin(String),
     /// Too many requests to join.
-    #[error("too many requests to join; try again in {}", format_duration(*.0))]
+    #[error("too many requests to join; try again in {}", about(*.0))]
     RateLimited(Duration),
     /// Too many waiting requests.
     #[error("too many requests of {0} are waiting for a roster; try again")]
@@ -102,7 +102,7 @@ pub enum Refusal {
     )]
     TokenUsed,
     /// Its time is over.
-    #[error("the token expired {} ago, by the oracle's clock; ask for another{skew}", format_duration(*.ago))]
+    #[error("the token expired {} ago, by the oracle's clock; ask for another{skew}", about(*.ago))]
     TokenExpired {
         /// How long ago.
         ago: Duration,
@@ -144,7 +144,7 @@ pub enum Refusal {
     #[error("no member has the name or key `{0}`; see `thalweg roster`")]
     UnknownMember(String),
     /// It was revoked before.
-    #[error("{name} was revoked {} ago", format_duration(*.ago))]
+    #[error("{name} was revoked {} ago", about(*.ago))]
     AlreadyRevoked {
         /// Who.
         name: Name,
@@ -203,5 +203,26 @@ impl Refusal {
             Self::NotListed(_) => "not_listed",
             Self::Stopping => "stopping",
         }
+    }
+}
+
+/// A duration for people: in the largest unit of which there are two.
+pub(crate) fn about(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let units = [(24 * 3600, "days"), (3600, "h"), (60, "min")];
+    let (unit, name) = units.into_iter().find(|(unit, _)| seconds >= 2 * unit).unwrap_or((1, "s"));
+    format!("{} {name}", (seconds + unit / 2) / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_told_as_people_do() {
+        let told = [0, 90, 120, 7199, 7200, 9100, 48 * 3600, 30 * 24 * 3600]
+            .map(|seconds| about(Duration::from_secs(seconds)));
+        let expected = ["0 s", "90 s", "2 min", "120 min", "2 h", "3 h", "2 days", "30 days"];
+        assert_eq!(told, expected);
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::{
     Caller, Event, Oracle, OracleError, Refusal,
+    error::about,
     oracle::Newest,
     store::{TokenRow, Write},
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use thalweg_net::Ed25519;
-use thalweg_units::{NodeId, WallTime, format_duration};
+use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination, Host, Signed,
     mesh::{ClientBinding, JoinReply, JoinRequest, Member, Role, Roster},
@@ -129,7 +130,7 @@ impl Oracle {
         request: &JoinRequest,
     ) -> Result<JoinReply, OracleError> {
         let hash = request.secret.hash();
-        let mut write = self.inner.store.write().await?;
+        let mut write = self.begin().await?;
         let now = self.now();
         if !write.use_token(&hash, key, now).await? {
             let token = write.token(&hash).await?;
@@ -155,12 +156,10 @@ impl Oracle {
         // Another process may have let it in.
         self.refresh().await?;
         let newest = self.newest();
-        let member = newest.roster.by_key(&key).cloned();
-        let member = match member {
-            None => {
-                return Err(Refusal::KeyRevoked(request.name.clone()).into());
-            }
-            Some(member) => member,
+        let Some(member) = newest.roster.by_key(&key).cloned() else {
+            let row = self.inner.store.key(&key).await?;
+            let name = row.map_or_else(|| request.name.clone(), |row| row.name);
+            return Err(Refusal::KeyRevoked(name).into());
         };
         if member.client != client || member.node != request.node {
             return Err(Refusal::TokenUsed.into());
@@ -276,7 +275,7 @@ fn skew(ours: WallTime, theirs: WallTime) -> String {
         false => (since(ours, theirs), "behind"),
     };
     match off > ALIKE {
-        true => format!(" (this host's clock is {} {way} the oracle's)", format_duration(off)),
+        true => format!(" (this host's clock is {} {way} the oracle's)", about(off)),
         false => String::new(),
     }
 }

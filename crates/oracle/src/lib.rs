@@ -27,6 +27,7 @@ mod open;
 mod oracle;
 mod publish;
 mod renew;
+mod restore;
 mod revoke;
 mod serve;
 mod status;

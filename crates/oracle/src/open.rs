@@ -6,14 +6,14 @@ use crate::{
     oracle::{Inner, Newest, file, file_error},
     publish::read_signed,
     status::Sightings,
-    store::{MeshRow, Store, StoreError, Write},
+    store::{MeshRow, Store, StoreError},
 };
 use std::{
     path::Path,
     sync::{Arc, atomic::AtomicBool},
 };
 use thalweg_net::PrivateKey;
-use thalweg_units::{NodeId, WallTime};
+use thalweg_units::NodeId;
 use thalweg_wire::Signer as _;
 use tokio::sync::{Mutex, Semaphore, watch};
 
@@ -35,9 +35,9 @@ impl Oracle {
         let copy = copied(dir, &key, &config)?;
         let store = database(dir, &key, copy.is_some(), &config).await?;
         let mesh = about(&store, &key).await?;
-        let kept = newest_of(&store, &mesh, &key, copy.clone())?;
+        let kept = newest_of(&store, &mesh, &key, copy)?;
         let oracle = Self::assemble(dir, key, node, store, config, kept);
-        oracle.start(copy, mesh.version).await?;
+        oracle.start().await?;
         Ok(oracle)
     }
 
@@ -69,30 +69,16 @@ impl Oracle {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Believes the copy if it is newer than the database, then publishes.
-    async fn start(&self, copy: Option<Arc<Newest>>, version: u64) -> Result<(), OracleError> {
-        let copy = copy.filter(|copy| copy.roster.version > version);
-        match self.start_anew(copy).await {
-            // Damage shows on the first write at the latest, and is not to be served from.
-            Err(OracleError::Store(StoreError::Damaged { file, what })) => {
-                Err(StoreError::Damaged { file, what }.into())
-            }
-            Err(OracleError::Store(error)) => {
+    /// Publishes anew: the state may have been restored from an old backup.
+    async fn start(&self) -> Result<(), OracleError> {
+        match self.renew().await {
+            // It can wait until the database can be written; damage cannot.
+            Err(OracleError::Store(error)) if !matches!(error, StoreError::Damaged { .. }) => {
                 self.tell(&Event::Trouble(error.to_string()));
                 Ok(())
             }
             done => done,
         }
-    }
-
-    async fn start_anew(&self, copy: Option<Arc<Newest>>) -> Result<(), OracleError> {
-        let mut write = self.inner.store.write().await?;
-        if let Some(copy) = copy {
-            let database = write.mesh().await?.map_or(0, |mesh| mesh.version);
-            restore(&mut write, &copy, self.now()).await?;
-            self.tell(&Event::Restored { database, copy: copy.roster.version });
-        }
-        self.publish(write).await.map(drop)
     }
 }
 
@@ -135,8 +121,7 @@ async fn database(
 }
 
 async fn about(store: &Store, key: &PrivateKey) -> Result<MeshRow, OracleError> {
-    let damaged = || StoreError::damaged(store.file(), "the row about the mesh is missing".into());
-    let mesh = store.mesh().await?.ok_or_else(damaged)?;
+    let mesh = store.mesh().await?.ok_or_else(|| StoreError::empty(store.file()))?;
     match mesh.mesh == key.id() {
         true => Ok(mesh),
         false => {
@@ -159,24 +144,4 @@ fn newest_of(
     let damaged = |error: OracleError| StoreError::damaged(store.file(), error.to_string());
     let kept = read_signed(mesh.signed.clone(), key).map_err(damaged)?;
     Ok(Arc::new(kept))
-}
-
-/// Makes the database's members those of the copy. Who is not in the copy was revoked
-/// since; open tokens may have been used since.
-async fn restore(write: &mut Write<'_>, copy: &Newest, now: WallTime) -> Result<(), OracleError> {
-    for member in write.members().await? {
-        let kept = copy.roster.by_name(&member.name) == Some(&member);
-        if !kept {
-            write.remove(&member.name, now).await?;
-        }
-    }
-    let there = write.members().await?;
-    for member in copy.roster.members.iter().filter(|m| !there.contains(m)) {
-        write.add(member, now).await?;
-    }
-    write.void_tokens().await?;
-    write.set_rules(&copy.roster.rules).await?;
-    write.keep(copy.roster.version, &copy.bytes).await?;
-    write.note("restored", "mesh", "local", now).await?;
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! From the members in the database to the roster that everybody has.
 
 use crate::{
-    Config, Event, Oracle, OracleError,
+    Config, Event, Oracle, OracleError, Refusal,
+    join::admissible,
     oracle::Newest,
     store::{StoreError, Write},
 };
@@ -9,8 +10,8 @@ use std::{sync::Arc, time::Duration};
 use thalweg_net::{Ed25519, PrivateKey};
 use thalweg_units::WallTime;
 use thalweg_wire::{
-    Signed,
-    mesh::{Roster, Rule},
+    Destination, Signed,
+    mesh::{Member, Roster, Rule},
 };
 
 /// A roster holds from so long before it is made: a member whose clock is this far behind
@@ -41,7 +42,7 @@ pub(crate) async fn sign_next(
     config: &Config,
 ) -> Result<Newest, OracleError> {
     let now = config.clock.now();
-    let mesh = write.mesh().await?.ok_or_else(|| write.empty())?;
+    let mesh = write.mesh().await?.ok_or_else(|| StoreError::empty(write.file()))?;
     let roster = Roster {
         version: next_version(mesh.version, now),
         not_before: earlier(now, BEFORE),
@@ -101,14 +102,33 @@ impl Oracle {
     pub async fn set_rules(&self, rules: Vec<Rule>) -> Result<(), OracleError> {
         if rules.len() > Roster::MAX_RULES {
             let most = Roster::MAX_RULES;
-            return Err(crate::Refusal::Full(format!("more than {most} rules")).into());
+            return Err(Refusal::Full(format!("more than {most} rules")).into());
         }
-        let mut write = self.inner.store.write().await?;
+        let mut write = self.begin().await?;
         if write.mesh().await?.is_some_and(|mesh| mesh.rules == rules) {
             return Ok(());
         }
         write.set_rules(&rules).await?;
         write.note("rules", "mesh", "local", self.now()).await?;
+        self.publish(write).await.map(drop)
+    }
+
+    /// Makes these the addresses of this oracle's own node; publishes if they differ.
+    ///
+    /// # Errors
+    /// [`OracleError`], nothing changed.
+    pub async fn set_addresses(&self, addresses: Vec<Destination>) -> Result<(), OracleError> {
+        let mut write = self.begin().await?;
+        let members = write.members().await?;
+        let own = members.into_iter().find(|m| m.holds(&self.inner.node));
+        let own = own.ok_or(Refusal::NotListed(self.inner.node))?;
+        if own.addresses == addresses {
+            return Ok(());
+        }
+        let moved = Member { addresses, ..own };
+        admissible(&moved, None)?;
+        write.set_addresses(&moved).await?;
+        write.note("addresses", moved.name.as_str(), "local", self.now()).await?;
         self.publish(write).await.map(drop)
     }
 
@@ -135,10 +155,4 @@ pub(crate) fn read_signed(bytes: Vec<u8>, key: &PrivateKey) -> Result<Newest, Or
         return Err(SignedError::Signature { domain, signer }.into());
     }
     Ok(Newest { roster: signed.into_value(), bytes: bytes.into() })
-}
-
-impl Write<'_> {
-    fn empty(&self) -> StoreError {
-        StoreError::damaged(self.file(), "the row about the mesh is missing".into())
-    }
 }

@@ -46,13 +46,15 @@ impl Oracle {
     /// [`OracleError`]; the next look tries again.
     pub async fn tick(&self) -> Result<(), OracleError> {
         self.refresh().await?;
-        if self.is_due() {
-            let mut write = self.inner.store.write().await?;
-            let now = self.now();
-            write.prune(earlier(now, TOKENS_KEPT), earlier(now, EVENTS_KEPT)).await?;
-            self.publish(write).await?;
-        }
-        Ok(())
+        if self.is_due() { self.renew().await } else { Ok(()) }
+    }
+
+    /// Publishes anew, and forgets what is old.
+    pub(crate) async fn renew(&self) -> Result<(), OracleError> {
+        let mut write = self.begin().await?;
+        let now = self.now();
+        write.prune(earlier(now, TOKENS_KEPT), earlier(now, EVENTS_KEPT)).await?;
+        self.publish(write).await.map(drop)
     }
 
     /// A third of the validity has passed; or our clock was ahead and was set back, so that

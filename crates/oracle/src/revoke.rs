@@ -25,7 +25,7 @@ impl Oracle {
     ) -> Result<RevokeReply, OracleError> {
         let actor = self.authorise(caller, Access::Admin)?;
         let who = Who::read(&request.member);
-        let mut write = self.inner.store.write().await?;
+        let mut write = self.begin().await?;
         let now = self.now();
         let members = write.members().await?;
         let Some(member) = members.iter().find(|m| who.is(m)) else {

@@ -49,7 +49,7 @@ impl Oracle {
         row: &TokenRow,
         by: &str,
     ) -> Result<(), OracleError> {
-        let mut write = self.inner.store.write().await?;
+        let mut write = self.begin().await?;
         let now = self.now();
         if write.open_tokens(now).await? >= OPEN_TOKENS {
             let why =

@@ -16,6 +16,9 @@ pub enum StoreError {
          roster is served on: try again, and end that program if it stays"
     )]
     Locked(PathBuf),
+    /// Others of this program write.
+    #[error("too many changes wait for the oracle's database; nothing was changed: try again")]
+    Busy,
     /// No space.
     #[error(
         "the disk of the oracle's database {0} is full; nothing was changed, and the roster is \
@@ -82,6 +85,11 @@ impl StoreError {
 
     pub(crate) fn damaged(file: &Path, what: String) -> Self {
         Self::Damaged { file: file.into(), what }
+    }
+
+    /// The database holds no mesh.
+    pub(crate) fn empty(file: &Path) -> Self {
+        Self::damaged(file, "the row about the mesh is missing".into())
     }
 
     pub(crate) fn migration(file: &Path, error: MigrateError) -> Self {

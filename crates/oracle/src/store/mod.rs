@@ -33,6 +33,10 @@ fn migrations() -> Migrator {
 /// Connections: writers come one at a time, and a few readers beside.
 const CONNECTIONS: u32 = 4;
 
+/// How many times its patience with the database's lock a writer has with the writers
+/// before it: each takes milliseconds, unless it waits for the lock itself.
+const QUEUE: u32 = 3;
+
 /// Where tokens, members and rosters are kept.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -82,8 +86,8 @@ impl Store {
 
     /// Begins to write, as the only one.
     pub async fn write(&self) -> Result<Write<'_>, StoreError> {
-        let turn = timeout(self.patience, self.turn.lock()).await;
-        let turn = turn.map_err(|_| StoreError::Locked(self.file.clone()))?;
+        let turn = timeout(QUEUE * self.patience, self.turn.lock()).await;
+        let turn = turn.map_err(|_| StoreError::Busy)?;
         Write::begin(self, turn).await
     }
 

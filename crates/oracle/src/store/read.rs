@@ -75,6 +75,11 @@ impl Store {
         self.told(version(&self.pool).await)
     }
 
+    /// The key that is or was a member's.
+    pub async fn key(&self, id: &NodeId) -> std::result::Result<Option<KeyRow>, StoreError> {
+        self.told(key(&self.pool, id).await)
+    }
+
     /// The token with this hash.
     pub async fn token(
         &self,

@@ -113,6 +113,14 @@ impl<'a> Write<'a> {
         Ok(())
     }
 
+    /// Makes the member's addresses these.
+    pub async fn set_addresses(&mut self, member: &Member) -> Result<()> {
+        let query = sqlx::query("UPDATE members SET addresses = $1 WHERE name = $2")
+            .bind(self.told(list(&member.addresses))?)
+            .bind(member.name.as_str().to_owned());
+        self.run(query).await.map(drop)
+    }
+
     async fn add_key(&mut self, key: NodeId, name: &Name) -> Result<()> {
         let statement = "INSERT INTO keys (key, name) VALUES ($1, $2) \
                          ON CONFLICT (key) DO UPDATE SET name = excluded.name, revoked = NULL";

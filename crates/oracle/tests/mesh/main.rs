@@ -1,8 +1,11 @@
 //! The oracle as its callers see it: requests over HTTP, files on a disk that fails.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod api;
 mod harness;
 mod join;
+mod processes;
 mod roster;
 mod storage;
 mod strangers;

@@ -62,13 +62,28 @@ async fn rules_are_published_when_they_change() {
     mesh.oracle.set_rules(vec![rule.clone()]).await.unwrap();
     let published = mesh.newest();
     assert!(published.version > before);
-    assert_eq!(published.rules, [rule.clone()]);
+    assert_eq!(published.rules, std::slice::from_ref(&rule));
     mesh.oracle.set_rules(vec![rule.clone()]).await.unwrap();
     assert_eq!(mesh.newest(), published);
     mesh.reopen().await;
     assert_eq!(mesh.newest().rules, [rule]);
     let error = mesh.oracle.set_rules(vec![Rule::default(); 257]).await.unwrap_err();
     assert_eq!(error.code(), "full");
+}
+
+#[tokio::test]
+async fn the_oracles_own_addresses_are_published_when_they_change() {
+    let mesh = Mesh::found().await;
+    let new = vec!["oracle.example:7373".parse().unwrap()];
+    let before = mesh.newest().version;
+    mesh.oracle.set_addresses(new.clone()).await.unwrap();
+    let published = mesh.newest();
+    assert!(published.version > before);
+    assert_eq!(published.by_key(&mesh.founder.node.id()).unwrap().addresses, new);
+    assert_eq!(mesh.token().await.addresses, new);
+    mesh.oracle.set_addresses(new).await.unwrap();
+    assert_eq!(mesh.newest(), published);
+    assert_eq!(mesh.oracle.set_addresses(Vec::new()).await.unwrap_err().code(), "role");
 }
 
 async fn revoke(mesh: &Mesh, by: Caller, member: impl ToString) -> Result<RevokeReply, String> {

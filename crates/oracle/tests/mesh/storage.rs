@@ -75,6 +75,7 @@ async fn a_full_disk_stops_writes_alone() {
         at += 4096;
     }
     serves_on(&mesh, "is full").await;
+    drop(full);
     fs::remove_file(&filler).unwrap();
     mesh.joined("ber").await;
     drop(mesh);
@@ -176,6 +177,31 @@ async fn a_database_restored_from_a_backup_takes_what_it_missed_from_the_signed_
     assert_eq!(restored.join(&goes, &token).await.unwrap_err().code, "key_revoked");
     assert_eq!(restored.join(&stays, &token).await.unwrap_err().code, "key_taken");
     assert_eq!(restored.join(&Host::new("x"), &open).await.unwrap_err().code, "token_unknown");
+}
+
+#[tokio::test]
+async fn a_restored_database_that_is_locked_brings_nobody_back() {
+    let mesh = Mesh::found().await;
+    mesh.joined("goes").await;
+    let mut other = another_program(&mesh.path()).await;
+    let kept: (i64, String) =
+        sqlx::query_as("SELECT version, signed FROM mesh").fetch_one(&mut other).await.unwrap();
+    let request = RevokeRequest { member: "goes".into() };
+    post(&mesh.oracle, Caller::Local, "/v1/revoke", &request).await.result::<Value>().unwrap();
+    let last = mesh.newest();
+    // The database as it was before, and then in another program's hands.
+    let back = "UPDATE mesh SET version = $1, signed = $2";
+    sqlx::query(back).bind(kept.0).bind(kept.1).execute(&mut other).await.unwrap();
+    let member = "INSERT INTO members SELECT 'goes', NULL, printf('%064d', 0), '[]', '[]', '[]', 0";
+    other.execute(member).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let started = mesh.open().await.unwrap();
+    assert_eq!(newest(&started), last);
+    other.execute("ROLLBACK").await.unwrap();
+    // Not the renewal, but the first change comes first.
+    started.set_rules(vec![Default::default()]).await.unwrap();
+    assert!(newest(&started).version > last.version);
+    assert_eq!(newest(&started).members, last.members);
 }
 
 #[tokio::test]

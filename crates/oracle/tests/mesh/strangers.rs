@@ -72,6 +72,29 @@ async fn a_stranger_has_one_request_on_a_connection() {
     served.await.unwrap().unwrap();
 }
 
+/// What a member gets that sends `bytes` and then nothing; hours go by in an instant.
+async fn slow(bytes: &[u8]) -> (std::io::Result<()>, String) {
+    let mesh = Mesh::found().await;
+    tokio::time::pause();
+    let (mut ours, theirs) = duplex(64 * 1024);
+    let (oracle, caller) = (mesh.oracle.clone(), mesh.founder.caller());
+    let served = tokio::spawn(async move { oracle.serve(theirs, caller).await });
+    ours.write_all(bytes).await.unwrap();
+    let mut said = String::new();
+    ours.read_to_string(&mut said).await.unwrap();
+    tokio::time::resume();
+    (served.await.unwrap(), said)
+}
+
+#[tokio::test]
+async fn a_head_or_a_body_that_does_not_come_is_not_waited_for() {
+    let (served, said) = slow(b"GET /v1/status HTTP/1.1\r\nhost:").await;
+    assert!(served.is_err() && !said.contains("200"), "{said}");
+    let head = b"POST /v1/tokens HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
+    let (_, said) = slow(head).await;
+    assert!(said.starts_with("HTTP/1.1 408") && said.contains("too_slow"), "{said}");
+}
+
 #[tokio::test]
 async fn what_is_no_http_ends_the_connection() {
     let mesh = Mesh::found().await;

@@ -48,7 +48,7 @@ pub struct ClientBinding {
 
 impl Signable for ClientBinding {
     const DOMAIN: &'static str = "client binding 1";
-    /// Two keys of 65 bytes (as text), the hash, a tag: 163.
+    /// Two keys of 65 bytes (as text), an option's byte, the hash: 163.
     const MAX_BYTES: usize = 192;
 
     fn encode(&self, out: &mut Vec<u8>) {
