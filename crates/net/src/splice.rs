@@ -32,6 +32,10 @@ const LEAST_PIPE_BYTES: usize = 64 * 1024;
 /// the connections that want them.
 const PROCESS_PIPES: usize = 128;
 
+/// Once the kernel has refused a pipe, so many turns are copied before it is asked again:
+/// asking costs five calls, which a busy relay would else pay on every turn.
+const REST: usize = 256;
+
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
 /// Pipes that are lent, one at a time; shared by all threads.
@@ -42,6 +46,8 @@ pub struct PipePool {
     open: AtomicUsize,
     /// The kernel or its sandbox knows no `splice` between sockets and pipes.
     useless: AtomicBool,
+    /// So many wishes are turned down before the kernel is asked again.
+    resting: AtomicUsize,
     idle: Mutex<Vec<Pipe>>,
 }
 
@@ -70,6 +76,7 @@ impl PipePool {
             most,
             open: AtomicUsize::new(0),
             useless: AtomicBool::new(false),
+            resting: AtomicUsize::new(0),
             idle: Mutex::new(Vec::new()),
         }
     }
@@ -103,10 +110,15 @@ impl PipePool {
     }
 
     fn make(&self) -> Option<Pipe> {
-        if self.open.fetch_add(1, Ordering::Relaxed) < self.most
-            && let Some(pipe) = Pipe::new()
-        {
-            return Some(pipe);
+        let less = |n: usize| n.checked_sub(1);
+        if self.resting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
+            return None;
+        }
+        if self.open.fetch_add(1, Ordering::Relaxed) < self.most {
+            match Pipe::new() {
+                Some(pipe) => return Some(pipe),
+                None => self.resting.store(REST, Ordering::Relaxed),
+            }
         }
         self.open.fetch_sub(1, Ordering::Relaxed);
         None

@@ -85,7 +85,11 @@ impl Watch {
     }
 }
 
-/// Whether anything still waits in a send queue is the kernel's word.
+/// Whether anything still waits in a send queue is the kernel's word, and so is a reset
+/// that no read will tell of any more, since that direction has ended.
 fn look(tcp: &TcpStream) -> Result<Leg, Stopped> {
+    if let Some(error) = tcp.take_error().map_err(Stopped::Broken)? {
+        return Err(Stopped::Broken(error));
+    }
     TcpInfo::of(tcp).map(Leg::from).map_err(Stopped::Broken)
 }

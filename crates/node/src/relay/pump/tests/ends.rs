@@ -67,6 +67,21 @@ async fn a_reset_of_either_leg_resets_the_other() {
 }
 
 #[tokio::test]
+async fn a_reset_that_follows_the_end_of_its_direction_is_noticed() {
+    for how in ALL {
+        let limits = Limits { black_hole: Duration::from_millis(40), ..LIMITS };
+        let mut c = Setup { limits, ..Setup::new(how) }.start().await;
+        c.client.shutdown().await.unwrap();
+        assert!(read_all(&mut c.server).await.unwrap().is_empty(), "{how:?}");
+        // Nothing is read from the client any more, and nothing is written to it.
+        reset(c.client);
+        assert!(matches!(c.pump.await.unwrap(), Err(Stopped::Broken(_))), "{how:?}");
+        // It has had the end, so that only a write can tell it of the reset.
+        assert!(c.server.write_all(b"too late").await.is_err(), "{how:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_cut_resets_both_legs_amid_a_flow() {
     for how in ALL {
         let Carried { mut client, mut server, moved, pipes, cut, pump } = Carried::by(how).await;

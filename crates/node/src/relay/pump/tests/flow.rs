@@ -116,3 +116,16 @@ async fn small_messages_pass_at_once_and_want_no_pipe() {
         assert_eq!(c.pipes.open(), 0, "{how:?}");
     }
 }
+
+#[tokio::test]
+async fn an_idle_connection_is_small() {
+    let ((_client, near), (far, _server)) = (pair().await, pair().await);
+    let moved = Moved::default();
+    let terms = Terms::new(LIMITS, &moved);
+    let (near, far) = (Resetting::new(near), Resetting::new(far));
+    let pump = clear(near, Vec::new(), far, terms, pending());
+    // A future has all its state in itself, but for buffers and pipes, which idle ones have not.
+    // A third of the 16 kB that a connection may cost; the rest is the session's and tokio's.
+    let bytes = size_of_val(&pump);
+    assert!(bytes <= 5 * 1024, "{bytes} bytes");
+}

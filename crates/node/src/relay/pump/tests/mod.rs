@@ -50,6 +50,7 @@ struct Carried {
 struct Setup {
     how: How,
     early: Vec<u8>,
+    limits: Limits,
     pipes: Arc<PipePool>,
     throttle: Option<Arc<dyn Throttle>>,
 }
@@ -57,7 +58,13 @@ struct Setup {
 impl Setup {
     fn new(how: How) -> Self {
         let pipes = if how == How::Spliced { 4 } else { 0 };
-        Self { how, early: Vec::new(), pipes: Arc::new(PipePool::new(pipes)), throttle: None }
+        Self {
+            how,
+            early: Vec::new(),
+            limits: LIMITS,
+            pipes: Arc::new(PipePool::new(pipes)),
+            throttle: None,
+        }
     }
 
     async fn start(self) -> Carried {
@@ -67,7 +74,7 @@ impl Setup {
         let counted = Arc::clone(&moved);
         let pump = tokio::spawn(async move {
             let throttle = self.throttle.as_deref();
-            let mut terms = Terms::new(LIMITS, &counted);
+            let mut terms = Terms::new(self.limits, &counted);
             (terms.pipes, terms.throttle) = (&self.pipes, throttle);
             let (near, mut far) = (Resetting::new(near), Resetting::new(far));
             // A sender that is dropped is no cut.
