@@ -60,7 +60,7 @@ struct Reading {
 /// Measures, and prints the report.
 ///
 /// # Errors
-/// When a connection fails, never carries a byte, or carries a wrong one.
+/// When a connection fails, or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let relay = args.way.watch.map(Watched::listening).transpose()?;
     let counters: Arc<[AtomicU64]> = (0..args.connections).map(|_| AtomicU64::new(0)).collect();
@@ -70,7 +70,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     pass(args.span, &mut flows).await?;
     let last = reading(relay.as_ref(), &counters)?;
     flows.shutdown().await;
-    report(args, &first, &last)?.print().context("cannot print the report")
+    report(args, &first, &last).print().context("cannot print the report")
 }
 
 /// Opens all connections, then starts them together.
@@ -138,9 +138,7 @@ fn reading(relay: Option<&Watched>, counters: &[AtomicU64]) -> anyhow::Result<Re
     Ok(Reading { at, bytes, spent: relay.map_or_else(watched::machine, Watched::spent)? })
 }
 
-fn report(args: &Args, first: &Reading, last: &Reading) -> anyhow::Result<Report> {
-    let never = last.bytes.iter().filter(|&&bytes| bytes == 0).count();
-    ensure!(never == 0, "{never} of {} connections never carried a byte", last.bytes.len());
+fn report(args: &Args, first: &Reading, last: &Reading) -> Report {
     let each: Vec<u64> = last.bytes.iter().zip(&first.bytes).map(|(b, a)| b - a).collect();
     let gbit = each.iter().sum::<u64>() as f64 * 8e-9;
     let spent = Spent {
@@ -157,11 +155,11 @@ fn report(args: &Args, first: &Reading, last: &Reading) -> anyhow::Result<Report
         report.add(format!("{name}_per_cpu"), "Gbit/CPU s", gbit / spent.relay);
     }
     if each.len() > 1 {
-        // Some relays let connections wait for seconds.
+        // Some relays let a few connections wait for seconds.
         let starved = each.iter().filter(|&&bytes| bytes == 0).count();
         report.add(format!("{name}_starved"), "connections", starved as f64);
     }
-    Ok(report)
+    report
 }
 
 /// `download_100` and the like.

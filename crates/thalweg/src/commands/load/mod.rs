@@ -1,4 +1,5 @@
-//! `thalweg load`: both ends of a measurement of relays, for the experiment `relay-cost`.
+//! `thalweg load`: both ends of a measurement of relays, for the experiments
+//! `relay-cost` and `revocation`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -6,10 +7,12 @@
 //! - [`server`]: sends, receives, or answers, as the first byte of a connection says;
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
+//! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
 
 mod bulk;
 mod connect;
+mod cut;
 mod idle;
 mod latency;
 mod mesh;
@@ -44,6 +47,8 @@ enum Work {
     Idle(idle::Args),
     /// Small requests, in turn with direct ones
     Latency(latency::Args),
+    /// Download through all relays until each is cut
+    Cut(cut::Args),
 }
 
 /// Runs the command.
@@ -64,6 +69,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Connect(args) => connect::run(&args).await,
             Work::Idle(args) => idle::run(&args).await,
             Work::Latency(args) => latency::run(&args).await,
+            Work::Cut(args) => cut::run(&args).await,
         }
     })?;
     runtime.shutdown_background();
