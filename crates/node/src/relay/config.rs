@@ -7,6 +7,7 @@ use super::{
 };
 use ipnet::IpNet;
 use std::{net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
+use thalweg_wire::mesh::Quota;
 use thiserror::Error;
 
 /// How a [`super::Relay`] or a [`super::MeshRelay`] works.
@@ -20,6 +21,8 @@ pub struct RelayConfig {
     pub egress: EgressPolicy,
     /// Who resolves names: the system's resolver by default.
     pub resolver: Arc<dyn Resolver>,
+    /// What each member may use here, beside the mesh's rules; for [`super::MeshRelay`] alone.
+    pub quota: Quota,
     /// Connections at a time, [`RelayConfig::MAX_CONNECTIONS`] by default; more wait unaccepted.
     pub max_connections: usize,
     /// For a client's SOCKS5 messages: 10 s, five round trips of the slowest satellite path.
@@ -75,6 +78,7 @@ impl RelayConfig {
             allow_from: Vec::new(),
             egress: EgressPolicy::new(Vec::new(), Vec::new()),
             resolver: Arc::new(SystemResolver),
+            quota: Quota::default(),
             max_connections: Self::MAX_CONNECTIONS,
             handshake: Duration::from_secs(10),
             connect: Duration::from_secs(10),

@@ -11,6 +11,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 use thalweg_wire::mesh::PortRange;
+use tokio::net::TcpStream;
 
 /// The port that is never relayed to, whatever the lists say: mail would make us a spammer.
 pub const SMTP: u16 = 25;
@@ -135,16 +136,38 @@ impl EgressPolicy {
         self.own.as_ref().is_some_and(|own| own.contains(ip))
     }
 
+    /// Whether a connection that was made has not come out at this host itself.
+    ///
+    /// A host may answer for addresses that no interface has (a `local` route). Then
+    /// both ends have one address, and nobody has sent a byte yet.
+    ///
+    /// # Errors
+    /// [`Denial::Own`].
+    pub fn check_made(&self, tcp: &TcpStream) -> Result<(), Denial> {
+        // A socket without addresses is broken, as its first use will tell.
+        let (Ok(local), Ok(peer)) = (tcp.local_addr(), tcp.peer_addr()) else { return Ok(()) };
+        let ip = peer.ip().to_canonical();
+        let known = ip.is_loopback() || self.allows_alone(ip);
+        if local.ip() == peer.ip() && !known { Err(Denial::Own(ip)) } else { Ok(()) }
+    }
+
+    /// Whether `allow` has an entry for this address and no other.
+    fn allows_alone(&self, ip: IpAddr) -> bool {
+        let alone = |net: &&IpNet| net.prefix_len() == net.max_prefix_len();
+        self.allow.iter().filter(alone).any(|net| net.contains(&ip))
+    }
+
+    fn allows(&self, ip: IpAddr) -> bool {
+        self.allow.iter().any(|net| net.contains(&ip))
+    }
+
     fn check_ip(&self, ip: IpAddr) -> Result<(), Denial> {
-        let listed = |alone: bool| {
-            let fits = |net: &&IpNet| !alone || net.prefix_len() == net.max_prefix_len();
-            self.allow.iter().filter(fits).any(|net| net.contains(&ip))
-        };
-        if self.is_own(ip) && !listed(true) {
+        if self.is_own(ip) && !self.allows_alone(ip) {
             return Err(Denial::Own(ip));
         }
         if let Some(class) = address_class::classify(ip)
-            && !listed(class == Class::Metadata)
+            && !self.allows_alone(ip)
+            && (class == Class::Metadata || !self.allows(ip))
         {
             return Err(Denial::Address(ip, class));
         }
@@ -302,6 +325,25 @@ mod tests {
             assert!(matches!(denied, Denial::Admin(_)), "{to}: {denied}");
         }
         assert!(passes(&exact, "8.8.8.8:7373"), "others may listen there");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_came_out_here_is_noticed_all_the_same() {
+        let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        // No packet is sent by this; the kernel names an address of an interface.
+        if probe.connect("198.51.100.1:9").is_err() {
+            eprintln!("skipped: this host has no IPv4 route");
+            return;
+        }
+        let ip = probe.local_addr().unwrap().ip();
+        let listener = tokio::net::TcpListener::bind((ip, 0)).await.unwrap();
+        let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        // The list of own addresses does not know it, as if it were on no interface.
+        let unknowing = policy(&["0.0.0.0/0"], &["1-65535"]);
+        assert!(unknowing.check(tcp.peer_addr().unwrap()).is_ok());
+        assert_eq!(unknowing.check_made(&tcp), Err(Denial::Own(ip)));
+        let named = format!("{ip}/32");
+        assert_eq!(policy(&[named.as_str()], &[]).check_made(&tcp), Ok(()));
     }
 
     proptest! {

@@ -20,6 +20,7 @@ use std::{
     time::Duration,
 };
 use thalweg_net::splice::PipePool;
+use thalweg_wire::mesh::LegKind;
 
 type Label = [(&'static str, &'static str); 1];
 
@@ -27,25 +28,11 @@ type Label = [(&'static str, &'static str); 1];
 /// waits for a name server and a far destination takes seconds.
 const HANDSHAKES: [f64; 10] = [0.001, 0.0025, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
-/// How the client's leg is carried, as a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LegLabel {
-    /// A client that is known by its address: no TLS.
-    Plain,
-    /// TLS throughout.
-    Sealed,
-    /// Clear bytes after the handshake.
-    Open,
-}
-
-impl LegLabel {
-    /// The label's value.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Sealed => "sealed",
-            Self::Open => "open",
-        }
+/// How the client's leg is carried, as a label and in the log.
+pub const fn word(leg: LegKind) -> &'static str {
+    match leg {
+        LegKind::Sealed => "sealed",
+        LegKind::Open => "open",
     }
 }
 
@@ -62,10 +49,13 @@ pub enum Outcome {
     Quota,
     /// The client was revoked on the way.
     Revoked,
+    /// Nobody awaited it any more: the node stops.
+    Cut,
 }
 
 impl Outcome {
-    const ALL: [Self; 5] = [Self::Closed, Self::Refused, Self::Broken, Self::Quota, Self::Revoked];
+    const ALL: [Self; 6] =
+        [Self::Closed, Self::Refused, Self::Broken, Self::Quota, Self::Revoked, Self::Cut];
 
     /// The label's value, and the log line's name.
     pub const fn word(self) -> &'static str {
@@ -75,6 +65,7 @@ impl Outcome {
             Self::Broken => "broken",
             Self::Quota => "quota",
             Self::Revoked => "revoked",
+            Self::Cut => "cut",
         }
     }
 }
@@ -86,8 +77,6 @@ pub struct RelayMetrics {
     ended: Family<Label, Counter>,
     refusals: Family<Label, Counter>,
     handshakes: Histogram,
-    strangers: Counter,
-    accept_failures: Counter,
     flows: Flows,
 }
 
@@ -98,8 +87,6 @@ impl Default for RelayMetrics {
             ended: Family::default(),
             refusals: Family::default(),
             handshakes: Histogram::new(HANDSHAKES),
-            strangers: Counter::default(),
-            accept_failures: Counter::default(),
             flows: Flows::default(),
         };
         // At zero from the start, so that the first one is seen as an increase.
@@ -120,8 +107,6 @@ impl RelayMetrics {
         at.register("refusals", "Refused connections by reason", new.refusals.clone());
         let seconds = "From the request's channel to its reply";
         at.register("handshake_seconds", seconds, new.handshakes.clone());
-        at.register("strangers", "Closed without a byte", new.strangers.clone());
-        at.register("accept_failures", "Failed accepts", new.accept_failures.clone());
         registry.register_collector(Box::new(new.flows.clone()));
         new
     }
@@ -129,17 +114,12 @@ impl RelayMetrics {
     /// A connection is being served until the guard is dropped.
     pub fn connection(&self) -> OpenGuard {
         self.open.inc();
-        OpenGuard(self.open.clone())
+        OpenGuard { metrics: self.clone(), outcome: Outcome::Cut }
     }
 
     /// Bytes are moved and counted, as they go, until the guard is dropped.
-    pub fn flow(&self, leg: LegLabel, moved: &Arc<Moved>) -> FlowGuard {
+    pub fn flow(&self, leg: LegKind, moved: &Arc<Moved>) -> FlowGuard {
         self.flows.add(leg, Arc::clone(moved))
-    }
-
-    /// A connection has ended.
-    pub fn ended(&self, outcome: Outcome) {
-        self.ended.get_or_create(&[("outcome", outcome.word())]).inc();
     }
 
     /// A connection was refused; `reason` is of a fixed set ([`super::Refusal::reason`]).
@@ -152,16 +132,6 @@ impl RelayMetrics {
         self.handshakes.observe(took.as_secs_f64());
     }
 
-    /// Somebody was closed without a byte.
-    pub fn stranger(&self) {
-        self.strangers.inc();
-    }
-
-    /// Accepting failed, most often for want of descriptors.
-    pub fn accept_failed(&self) {
-        self.accept_failures.inc();
-    }
-
     /// Connections being served now, and by how the others ended, for `thalweg status`.
     pub fn report(&self) -> serde_json::Value {
         let ended = |o: Outcome| self.ended.get_or_create(&[("outcome", o.word())]).get();
@@ -172,13 +142,24 @@ impl RelayMetrics {
     }
 }
 
-/// See [`RelayMetrics::connection`].
+/// See [`RelayMetrics::connection`]; dropped without [`OpenGuard::ended`], it counts a cut.
 #[derive(Debug)]
-pub struct OpenGuard(Gauge);
+pub struct OpenGuard {
+    metrics: RelayMetrics,
+    outcome: Outcome,
+}
+
+impl OpenGuard {
+    /// The connection has ended so.
+    pub fn ended(mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
 
 impl Drop for OpenGuard {
     fn drop(&mut self) {
-        self.0.dec();
+        self.metrics.open.dec();
+        self.metrics.ended.get_or_create(&[("outcome", self.outcome.word())]).inc();
     }
 }
 
@@ -189,8 +170,8 @@ struct Flows(Arc<Mutex<Ledger>>);
 #[derive(Debug, Default)]
 struct Ledger {
     /// Up and down, of ended connections.
-    ended: BTreeMap<LegLabel, [u64; 2]>,
-    live: BTreeMap<u64, (LegLabel, Arc<Moved>)>,
+    ended: BTreeMap<LegKind, [u64; 2]>,
+    live: BTreeMap<u64, (LegKind, Arc<Moved>)>,
     next: u64,
 }
 
@@ -198,7 +179,7 @@ fn both(moved: &Moved) -> [u64; 2] {
     [&moved.up, &moved.down].map(|n| n.load(Ordering::Relaxed))
 }
 
-fn add(totals: &mut BTreeMap<LegLabel, [u64; 2]>, leg: LegLabel, [up, down]: [u64; 2]) {
+fn add(totals: &mut BTreeMap<LegKind, [u64; 2]>, leg: LegKind, [up, down]: [u64; 2]) {
     let total = totals.entry(leg).or_default();
     *total = [total[0] + up, total[1] + down];
 }
@@ -208,7 +189,7 @@ impl Flows {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, leg: LegLabel, moved: Arc<Moved>) -> FlowGuard {
+    fn add(&self, leg: LegKind, moved: Arc<Moved>) -> FlowGuard {
         let mut ledger = self.lock();
         let id = ledger.next;
         ledger.next += 1;
@@ -216,7 +197,7 @@ impl Flows {
         FlowGuard { id, flows: self.clone() }
     }
 
-    fn totals(&self) -> BTreeMap<LegLabel, [u64; 2]> {
+    fn totals(&self) -> BTreeMap<LegKind, [u64; 2]> {
         let ledger = self.lock();
         let mut totals = ledger.ended.clone();
         for (leg, moved) in ledger.live.values() {
@@ -233,7 +214,7 @@ impl Collector for Flows {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (leg, moved) in self.totals() {
             for (direction, bytes) in ["up", "down"].into_iter().zip(moved) {
-                let labels = [("direction", direction), ("leg", leg.word())];
+                let labels = [("direction", direction), ("leg", word(leg))];
                 ConstCounter::new(bytes).encode(family.encode_family(&labels)?)?;
             }
         }
@@ -277,8 +258,8 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = RelayMetrics::register(&mut registry);
         let (a, b) = (Arc::new(Moved::default()), Arc::new(Moved::default()));
-        let flow = metrics.flow(LegLabel::Open, &a);
-        let _other = metrics.flow(LegLabel::Sealed, &b);
+        let flow = metrics.flow(LegKind::Open, &a);
+        let _other = metrics.flow(LegKind::Sealed, &b);
         a.up.store(5, Ordering::Relaxed);
         b.down.store(7, Ordering::Relaxed);
         for _ in 0..2 {
@@ -300,10 +281,9 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = RelayMetrics::register(&mut registry);
         let open = metrics.connection();
-        metrics.ended(Outcome::Quota);
+        metrics.connection().ended(Outcome::Quota);
         metrics.refused("avoid");
         metrics.handshake(Duration::from_millis(3));
-        metrics.stranger();
         let text = page(&registry);
         for line in [
             "thalweg_relay_connections_open 1\n",
@@ -311,13 +291,13 @@ mod tests {
             "thalweg_relay_connections_total{outcome=\"closed\"} 0\n",
             "thalweg_relay_refusals_total{reason=\"avoid\"} 1\n",
             "thalweg_relay_handshake_seconds_count 1\n",
-            "thalweg_relay_strangers_total 1\n",
             "thalweg_relay_pipes_open ",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
         drop(open);
-        assert!(page(&registry).contains("connections_open 0\n"));
+        let text = page(&registry);
+        assert!(text.contains("connections_open 0\n") && text.contains("{outcome=\"cut\"} 1\n"));
         assert_eq!(metrics.report()["ended"]["quota"], 1);
     }
 }

@@ -45,7 +45,7 @@ pub use ipnet::IpNet;
 pub use handshake::read_request;
 pub use log::{Event, Log, LogFormat};
 pub use mesh::MeshRelay;
-pub use metrics::{LegLabel, Outcome, RelayMetrics};
+pub use metrics::RelayMetrics;
 pub use own_addresses::OwnAddresses;
 pub use refusal::Refusal;
 pub use resolver::{Answer, Resolver, SystemResolver};

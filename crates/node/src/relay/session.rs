@@ -96,11 +96,13 @@ async fn second_leg(to: &Destination, config: &RelayConfig) -> Result<Resetting,
         let addresses = config.resolver.resolve(to).await.map_err(Refusal::NoLeg)?;
         let addresses = config.egress.admit(&addresses)?;
         let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
-        thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)
+        let made = thalweg_net::connect(&addresses, None, &options).await;
+        let destination = made.map(Resetting::new).map_err(Refusal::NoLeg)?;
+        config.egress.check_made(&destination)?;
+        Ok(destination)
     };
     let connected = timeout(config.connect, connecting).await;
-    let late = Err(Refusal::NoLeg(Cause::TimedOut(config.connect)));
-    connected.unwrap_or(late).map(Resetting::new)
+    connected.unwrap_or(Err(Refusal::NoLeg(Cause::TimedOut(config.connect))))
 }
 
 /// Tells the client that the second leg stands, and moves bytes until both directions end.

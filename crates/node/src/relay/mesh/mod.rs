@@ -76,7 +76,7 @@ impl MeshRelay {
         peer: MeshPeer,
         from: SocketAddr,
     ) -> impl Future<Output = ()> + Send + use<> {
-        session::serve(Arc::clone(&self.0), channel, peer, from)
+        session::serve(Arc::clone(&self.0), Box::new(channel), peer, from)
     }
 
     /// Its counts, for `thalweg status`.

@@ -2,9 +2,10 @@
 
 use super::{
     super::{
-        Event, LegLabel, Outcome, Refusal,
+        Event, Refusal,
         denial::Denial,
         handshake::{Greeting, NOWHERE},
+        metrics::{self, Outcome},
         pump::{self, Moved, Resetting, Stopped},
         quota::{Ticket, today},
         session::leg_options,
@@ -59,20 +60,18 @@ struct Opened {
     _place: OwnedSemaphorePermit,
 }
 
+/// A channel on its own piece of memory: futures that pass it on stay small.
+type Boxed = Box<Channel<TcpStream>>;
+
 /// Serves one channel to the end; logs and counts it.
-pub async fn serve(
-    shared: Arc<Shared>,
-    channel: Channel<TcpStream>,
-    peer: MeshPeer,
-    from: SocketAddr,
-) {
-    let _open = shared.metrics.connection();
+pub async fn serve(shared: Arc<Shared>, channel: Boxed, peer: MeshPeer, from: SocketAddr) {
+    let counted = shared.metrics.connection();
     let (started, depth) = (Instant::now(), channel.depth());
     let moved = Arc::default();
     let mut story = Story { started, leg: LegKind::Sealed, to: None, address: None, moved };
     let ended = run(&shared, channel, &peer, &mut story).await;
     let (outcome, event) = told(ended);
-    shared.metrics.ended(outcome);
+    counted.ended(outcome);
     let member = peer.member();
     let event = event
         .with("client", from)
@@ -110,23 +109,16 @@ impl Story {
         }
         if let Some(address) = self.address {
             let [up, down] = [&self.moved.up, &self.moved.down].map(|n| n.load(Ordering::Relaxed));
-            event = event.with("leg", label(self.leg).word()).with("address", address);
+            event = event.with("leg", metrics::word(self.leg)).with("address", address);
             event = event.with_number("up_bytes", up).with_number("down_bytes", down);
         }
         event.with_number("took_ms", self.started.elapsed().as_millis())
     }
 }
 
-const fn label(leg: LegKind) -> LegLabel {
-    match leg {
-        LegKind::Sealed => LegLabel::Sealed,
-        LegKind::Open => LegLabel::Open,
-    }
-}
-
 async fn run(
     shared: &Shared,
-    mut channel: Channel<TcpStream>,
+    mut channel: Boxed,
     peer: &MeshPeer,
     story: &mut Story,
 ) -> Result<(), Ended> {
@@ -140,7 +132,7 @@ async fn run(
         Ok(opened) => carry(shared, channel, peer, &greeting, opened, story).await,
         Err(refusal) => {
             shared.metrics.refused(refusal.reason());
-            let told = Box::pin(refusal.tell(&mut channel, greeting.prefix()));
+            let told = Box::pin(refusal.tell(&mut *channel, greeting.prefix()));
             unless_revoked(peer, told).await?;
             reset_when_dropped(channel.get_ref(), false);
             Err(Ended::Refused(refusal))
@@ -180,7 +172,8 @@ async fn open(
     let egress = &shared.config.egress;
     let depth = channel.depth();
     let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
-    let ticket = shared.quotas.enter(peer.member().principal(), gate.quota())?;
+    let quota = gate.quota().tightest(shared.config.quota);
+    let ticket = shared.quotas.enter(peer.member().principal(), quota)?;
     let connecting = second_leg(shared, gate, to, depth);
     let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
     let destination = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
@@ -207,6 +200,7 @@ async fn second_leg(
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
     let tcp = thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)?;
     let mut destination = Resetting::new(tcp);
+    shared.config.egress.check_made(&destination)?;
     introduce(&mut destination, &admitted, depth).await?;
     Ok(destination)
 }
@@ -229,7 +223,7 @@ async fn introduce(
 /// Tells the client that the second leg stands, and moves bytes until both directions end.
 async fn carry(
     shared: &Shared,
-    channel: Channel<TcpStream>,
+    channel: Boxed,
     peer: &MeshPeer,
     greeting: &Greeting,
     opened: Opened,
@@ -240,7 +234,7 @@ async fn carry(
     let reply = [greeting.prefix(), socks5::encode_reply(Reply::Succeeded, bound)].concat();
     let mut terms = pump::Terms::new(shared.config.limits(), &story.moved);
     terms.throttle = ticket.throttle();
-    let _flow = shared.metrics.flow(label(greeting.leg()), &story.moved);
+    let _flow = shared.metrics.flow(greeting.leg(), &story.moved);
     shared.metrics.handshake(story.started.elapsed());
     let patience = shared.config.handshake;
     let moved = match greeting.leg() {
@@ -248,13 +242,15 @@ async fn carry(
             let client = Box::pin(answer(channel, reply));
             let client = unless_revoked(peer, client).await?.map_err(broken)?;
             reset_when_dropped(client.get_ref(), false);
-            pump::sealed(Resetting::new(client), destination, terms, peer.revoked()).await
+            let client = Resetting::new(*client);
+            Box::pin(pump::sealed(client, destination, terms, peer.revoked())).await
         }
         LegKind::Open => {
             let cut_over = Box::pin(cut_over(channel, reply, patience));
             let (client, early) = unless_revoked(peer, cut_over).await?.map_err(broken)?;
             reset_when_dropped(&client, false);
-            pump::clear(Resetting::new(client), early, destination, terms, peer.revoked()).await
+            let client = Resetting::new(client);
+            Box::pin(pump::clear(client, early, destination, terms, peer.revoked())).await
         }
     };
     let [up, down] = [&story.moved.up, &story.moved.down].map(|n| n.load(Ordering::Relaxed));
@@ -266,7 +262,7 @@ fn broken(e: io::Error) -> Ended {
     Ended::Broken(Stopped::Broken(e))
 }
 
-async fn answer(mut channel: Channel<TcpStream>, reply: Vec<u8>) -> io::Result<Channel<TcpStream>> {
+async fn answer(mut channel: Boxed, reply: Vec<u8>) -> io::Result<Boxed> {
     channel.write_all(&reply).await?;
     channel.flush().await?;
     Ok(channel)
@@ -274,7 +270,7 @@ async fn answer(mut channel: Channel<TcpStream>, reply: Vec<u8>) -> io::Result<C
 
 /// Leaves TLS: GO is our last byte in it, GO-ACK the client's (see [`thalweg_wire::mesh`]).
 async fn cut_over(
-    channel: Channel<TcpStream>,
+    channel: Boxed,
     mut reply: Vec<u8>,
     patience: Duration,
 ) -> io::Result<(TcpStream, Vec<u8>)> {

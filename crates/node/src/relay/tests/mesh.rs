@@ -199,6 +199,17 @@ async fn over_the_quota_of_connections_is_not_allowed() {
 }
 
 #[tokio::test]
+async fn the_nodes_own_quota_binds_beside_the_rules() {
+    let none = |config: &mut RelayConfig| config.quota.connections = Some(0);
+    let scene = Scene::new(Plan { change: none, ..quota(Quota::default()) }).await;
+    let (_listener, to) = destination().await;
+    let error = scene.dial(&[1], LegKind::Sealed, &[], &to).await.unwrap_err();
+    assert_eq!(refusal(&error), Some(Reply::NotAllowed), "{error}");
+    let metrics = scene.nodes[0].metrics();
+    assert!(metrics.contains("refusals_total{reason=\"quota_connections\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
 async fn a_days_bytes_cut_the_connection_and_refuse_the_next() {
     for leg in BOTH {
         let day = Quota { bytes_per_day: Some(ByteSize::from_bytes(100_000)), ..Quota::default() };
