@@ -1,9 +1,10 @@
 //! The arguments of `thalweg get`, and the request they make.
 
-use super::display::Style;
+use super::{display::Style, mesh::Mesh};
+use crate::commands::here::Place;
 use clap::ValueEnum;
 use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
-use thalweg_net::{Destination, DialOptions, Dialer, Route};
+use thalweg_net::{DialOptions, Dialer, Route};
 use thalweg_node::{
     budget::Budget,
     get::{Candidate, GetError, HttpUrl, Request, add_field},
@@ -11,11 +12,20 @@ use thalweg_node::{
 };
 use thalweg_plan::selection::{Config, Ending};
 use thalweg_units::parse_duration;
+use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
 
 const HELP: &str = "\
 Downloads over the direct path and every relay at once for a moment, then over
 the fastest of them alone. The file appears under its name when it is complete.
 An interrupted download is continued by the same command.
+
+A relay is a node of the mesh, by its name (`thalweg roster` lists them), or a plain SOCKS5
+relay, as HOST:PORT. A chain of up to three is joined by `+`:
+
+  thalweg get http://example.org/big.iso --via fra,nyc,fra+nyc
+  thalweg get http://example.org/big.iso --path fra --legs open --sha256 9f86d0…
+
+Without --via, the relays of the mesh are tried, 8 at most, if this host has joined one.
 
 Over plain HTTP a relay, like anybody on the way, can read and alter the file.
 --sha256 or --blake3, with a hash from a source you trust, protects against
@@ -30,9 +40,22 @@ pub struct Args {
     /// What to download: an http:// URL
     url: String,
 
-    /// SOCKS5 relays to try besides the direct path
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
-    via: Vec<Destination>,
+    /// Relays to try besides the direct path: names, HOST:PORTs, or chains of them
+    #[arg(long, value_name = "RELAY[+RELAY…]", value_delimiter = ',')]
+    via: Vec<String>,
+
+    /// Try no relay that is not named by --via
+    #[arg(long)]
+    no_relays: bool,
+
+    /// How legs to relays of the mesh are carried: `sealed` is TLS throughout; `open`, faster,
+    /// is clear after the handshake, for what is encrypted or hashed already
+    #[arg(long, value_name = "KIND", default_value = "sealed", value_parser = ["sealed", "open"])]
+    legs: String,
+
+    /// Go through no relay with this tag, e.g. country=xx
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    avoid: Vec<Tag>,
 
     /// Write to this file [default: the last part of the URL]
     #[arg(short, long, value_name = "FILE")]
@@ -50,8 +73,8 @@ pub struct Args {
     #[arg(long, value_name = "HEX")]
     blake3: Option<String>,
 
-    /// Use this one path, without sampling: `direct`, or a relay
-    #[arg(long, value_name = "direct|HOST:PORT", conflicts_with = "via")]
+    /// Use this one path, without sampling: `direct`, a relay, or a chain
+    #[arg(long, value_name = "direct|RELAY[+RELAY…]", conflicts_with = "via")]
     path: Option<String>,
 
     /// When sampling ends: at the first complete share, or the paper's way
@@ -73,6 +96,9 @@ pub struct Args {
     /// Print events on standard output, one JSON object per line
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    place: Place,
 }
 
 /// When sampling ends; see UKAIRO §3.2.1 and `thalweg_plan::selection::Ending`.
@@ -117,36 +143,63 @@ impl Args {
             Sampling::Paper => Ending::Paper,
             Sampling::Early => Ending::Early,
         };
-        let deadline = self.connect_timeout;
+        let mesh = self.mesh();
+        let options = DialOptions { deadline: self.connect_timeout, ..DialOptions::default() };
         Ok(Request {
             url,
             target,
-            paths: self.paths()?,
+            paths: self.paths(&mesh)?,
             fields,
             digests: self.digests()?,
             selection: Config { ending, ..Config::default() },
-            dialer: Dialer::new(DialOptions { deadline, ..DialOptions::default() }),
+            dialer: match mesh.identity() {
+                Some(identity) => Dialer::with_identity(options, identity.clone()),
+                None => Dialer::new(options),
+            },
             batch: Batch::default(),
             budget: Arc::new(Budget::new()),
             patience: Duration::from_secs(30),
         })
     }
 
-    /// The direct path always runs, unless the user pins another.
-    fn paths(&self) -> Result<Vec<Candidate>, anyhow::Error> {
-        let direct = || Candidate { name: "direct".to_owned(), route: Route::direct() };
-        match self.path.as_deref() {
-            Some("direct") => return Ok(vec![direct()]),
-            Some(relay) => return Ok(vec![detour(&relay.parse()?)?]),
-            None => {}
+    /// The mesh, if this host is in one; that it cannot be used stops no direct download.
+    fn mesh(&self) -> Mesh {
+        let mesh = Mesh::open(self.place.open());
+        let unnamed = self.via.is_empty() && self.path.is_none() && !self.no_relays;
+        if let (true, false, Some(fault)) = (unnamed, self.quiet || self.json, mesh.fault()) {
+            eprintln!("thalweg get: no relays are tried: {fault}");
         }
-        let mut paths = vec![direct()];
-        for relay in &self.via {
-            let path = detour(relay)?;
-            if paths.iter().any(|p| p.name == path.name) {
-                anyhow::bail!("relay {} is named twice in --via", path.name);
+        mesh
+    }
+
+    /// What is asked of each relay of the mesh.
+    fn terms(&self) -> Terms {
+        let leg = if self.legs == "open" { LegKind::Open } else { LegKind::Sealed };
+        Terms { leg, avoid: self.avoid.iter().cloned().collect() }
+    }
+
+    /// The direct path always runs, unless the user pins another.
+    fn paths(&self, mesh: &Mesh) -> Result<Vec<Candidate>, anyhow::Error> {
+        let terms = self.terms();
+        let named = |name: &String| {
+            let route = mesh.route(name, &terms)?;
+            Ok::<_, anyhow::Error>(Candidate { name: name.clone(), route })
+        };
+        if let Some(path) = &self.path {
+            return Ok(vec![named(path)?]);
+        }
+        let mut paths = vec![Candidate { name: "direct".to_owned(), route: Route::direct() }];
+        for name in &self.via {
+            let path = named(name)?;
+            if paths.iter().any(|p| p.route == path.route) {
+                anyhow::bail!("path {} is named twice in --via", path.name);
             }
             paths.push(path);
+        }
+        if self.via.is_empty() && !self.no_relays {
+            let candidate =
+                |(name, route): (Name, Route)| Candidate { name: name.to_string(), route };
+            paths.extend(mesh.candidates(&terms).into_iter().map(candidate));
         }
         Ok(paths)
     }
@@ -163,8 +216,4 @@ impl Args {
             .flatten()
             .collect()
     }
-}
-
-fn detour(relay: &Destination) -> Result<Candidate, anyhow::Error> {
-    Ok(Candidate { name: relay.to_string(), route: Route::through([relay.clone()])? })
 }

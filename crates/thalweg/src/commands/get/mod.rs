@@ -2,6 +2,7 @@
 
 mod args;
 mod display;
+mod mesh;
 
 pub use args::Args;
 

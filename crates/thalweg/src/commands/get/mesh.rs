@@ -1,0 +1,78 @@
+//! The mesh as a download sees it: routes by name, and who we are to relays.
+
+use std::sync::Arc;
+use thalweg_net::{Route, channel::Connector};
+use thalweg_node::mesh::{Names, RouteNameError, State, StateError};
+use thalweg_wire::mesh::{Name, Roster, Terms};
+
+/// The most relays that are tried without being named: each costs its share of the
+/// sampling, and the best of eight is hardly beaten by more (UKAIRO §4.2 samples few).
+pub const MAX_CANDIDATES: usize = 8;
+
+/// This host's mesh, as far as it can be used now.
+pub struct Mesh {
+    me: Option<Name>,
+    roster: Result<Arc<Roster>, String>,
+    identity: Option<Connector>,
+    /// Whether something is wrong, rather than that there is no mesh.
+    is_faulty: bool,
+}
+
+impl Mesh {
+    /// What is in this state directory. Never fails: a download goes on directly.
+    pub fn open(state: anyhow::Result<State>) -> Self {
+        let opened = state.and_then(|state| Self::read(&state));
+        opened.unwrap_or_else(|e| {
+            let absent = e
+                .downcast_ref::<StateError>()
+                .is_some_and(|e| matches!(e, StateError::Absent(_) | StateError::NoMesh(_)));
+            let why = match absent {
+                true => "this host is in no mesh (see `thalweg join`)".to_owned(),
+                false => format!("this host's mesh cannot be used: {e:#}"),
+            };
+            Self { me: None, roster: Err(why), identity: None, is_faulty: !absent }
+        })
+    }
+
+    fn read(state: &State) -> anyhow::Result<Self> {
+        let (mesh, membership) = (state.mesh()?, state.membership()?);
+        let identity = Connector::new(&state.client_key()?)?;
+        let roster = match membership.current() {
+            None => Err("this host has no roster yet (start `thalweg node`)".to_owned()),
+            Some(roster) => match roster.check(membership.now()) {
+                Ok(()) => Ok(roster),
+                Err(fault) => Err(fault.to_string()),
+            },
+        };
+        let is_faulty = roster.is_err();
+        Ok(Self { me: Some(mesh.name), roster, identity: Some(identity), is_faulty })
+    }
+
+    /// What proves who we are.
+    pub fn identity(&self) -> Option<&Connector> {
+        self.identity.as_ref()
+    }
+
+    /// Why its relays cannot be used although this host belongs to it.
+    pub fn fault(&self) -> Option<&str> {
+        self.roster.as_ref().err().filter(|_| self.is_faulty).map(String::as_str)
+    }
+
+    fn names(&self) -> Names<'_> {
+        let roster = self.roster.as_deref().map_err(String::as_str);
+        Names { roster, me: self.me.as_ref() }
+    }
+
+    /// The route with this name; see [`Names::route`].
+    ///
+    /// # Errors
+    /// [`RouteNameError`].
+    pub fn route(&self, text: &str, terms: &Terms) -> Result<Route, RouteNameError> {
+        self.names().route(text, terms)
+    }
+
+    /// The relays that may be tried; none without a roster that holds.
+    pub fn candidates(&self, terms: &Terms) -> Vec<(Name, Route)> {
+        self.names().candidates(terms, MAX_CANDIDATES)
+    }
+}

@@ -1,0 +1,207 @@
+//! Hosts of a mesh: state directories, commands and daemons, all on loopback.
+
+use std::{
+    io::{BufRead, BufReader, Lines, Write as _},
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Child, ChildStderr, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// Whatever is waited for comes sooner, on the busiest machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Settings that let relays connect to tests' servers.
+const SETTINGS: &str = "[relay]\nallow_to = [\"127.0.0.0/8\"]\nports = [\"1-65535\"]\n";
+
+/// One host's state directory; its port is free, not bound.
+pub struct Host {
+    dir: TempDir,
+    pub port: u16,
+}
+
+impl Host {
+    pub fn new() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self { dir: TempDir::new().unwrap(), port: free }
+    }
+
+    /// The founder of a mesh, named `fra`.
+    pub fn founder() -> Self {
+        let host = Self::new();
+        host.ok(&["init", "--name", "fra", "--address", &host.address()]);
+        host
+    }
+
+    /// A member that `founder`, whose daemon runs, has let in.
+    pub fn joined(founder: &Self, name: &str, token: &[&str], join: &[&str]) -> Self {
+        let host = Self::new();
+        let token = founder.ok(&[&["token"], token].concat());
+        let args = ["join", token.trim(), "--name", name];
+        host.ok(&[&args, join].concat());
+        host
+    }
+
+    /// A relay that `founder` has let in.
+    pub fn relay(founder: &Self, name: &str, tags: &[&str]) -> Self {
+        let host = Self::new();
+        let mut token = vec!["token", "--role", "relay"];
+        tags.iter().for_each(|tag| token.extend(["--tag", tag]));
+        let token = founder.ok(&token);
+        host.ok(&["join", token.trim(), "--name", name, "--address", &host.address()]);
+        host
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// A command of this host, in a directory where it may write.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.args(args).current_dir(self.dir.path()).env("COLUMNS", "100");
+        command.env("THALWEG_STATE", self.state()).env("XDG_CONFIG_HOME", self.path("config"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Standard output of a command that must succeed.
+    pub fn ok(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Standard error of a command that must fail with this code, and say nothing else.
+    pub fn fails(&self, code: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(output.stdout.is_empty(), "{args:?}: {}", text(&output.stdout));
+        said
+    }
+
+    pub fn json(&self, args: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.ok(args)).unwrap()
+    }
+
+    /// Starts its daemon and waits until it serves.
+    pub fn start(&self) -> Daemon {
+        self.start_with("", None)
+    }
+
+    /// With these settings besides, and at most so many descriptors.
+    pub fn start_with(&self, settings: &str, descriptors: Option<u32>) -> Daemon {
+        let file = self.path("node.toml");
+        std::fs::write(&file, format!("{SETTINGS}{settings}")).unwrap();
+        let (listen, file) = (self.address(), file.display().to_string());
+        let args = ["node", "--json", "--listen", &listen, "--config", &file];
+        let mut command = match descriptors {
+            None => self.command(&args),
+            Some(most) => limited(&self.command(&args), most),
+        };
+        Daemon::spawn(&mut command)
+    }
+}
+
+/// The same command with a limit of descriptors.
+fn limited(command: &Command, most: u32) -> Command {
+    let mut limited = Command::new("sh");
+    let script = format!("ulimit -n {most}; exec \"$0\" \"$@\"");
+    limited.args(["-c", &script]).arg(command.get_program()).args(command.get_args());
+    let environment = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    limited.envs(environment).current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
+    limited.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    limited
+}
+
+/// A running daemon; killed when dropped.
+pub struct Daemon {
+    child: Child,
+    pub ready: serde_json::Value,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Daemon {
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let Ok(ready) = serde_json::from_str(&line) else {
+            let said: Vec<_> = log.by_ref().map(Result::unwrap).collect();
+            panic!("no line that says ready: {line}{said:?}");
+        };
+        Self { child, ready, log }
+    }
+
+    pub fn socks(&self) -> SocketAddr {
+        self.ready["socks"].as_str().unwrap().parse().unwrap()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Reads the log up to the first line with this text.
+    pub fn log_until(&mut self, text: &str) -> String {
+        let found = self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("the log ended without `{text}`"))
+    }
+
+    /// Ends it in order; the rest of its log.
+    pub fn end(mut self) -> Vec<String> {
+        self.signal("TERM");
+        let lines = self.log.by_ref().map(Result::unwrap).collect();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{lines:?}");
+        lines
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// Asks again and again until it is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        std::thread::yield_now();
+    }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A connection by SOCKS5 to `to`, through the listener at `proxy`.
+pub fn by_socks(proxy: SocketAddr, to: SocketAddr) -> std::net::TcpStream {
+    use std::io::Read as _;
+    let mut tcp = std::net::TcpStream::connect(proxy).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let SocketAddr::V4(to) = to else { panic!("{to} is not IPv4") };
+    let connect = [&[5, 1, 0, 5, 1, 0, 1][..], &to.ip().octets(), &to.port().to_be_bytes()];
+    tcp.write_all(&connect.concat()).unwrap();
+    let mut reply = [0; 12];
+    tcp.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..4], [5, 0, 5, 0], "{reply:?}");
+    tcp
+}
