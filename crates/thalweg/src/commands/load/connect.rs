@@ -62,7 +62,7 @@ async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Resul
         lanes.spawn(async move {
             let mut times = Vec::new();
             while Instant::now() < until {
-                times.push(once(&way, &[b'x']).await?);
+                times.push(once(&way, b"x").await?);
             }
             anyhow::Ok(times)
         });

@@ -46,7 +46,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     tokio::time::sleep(args.rest).await;
     let after = relay.anonymous_bytes()?;
     for connection in &mut resting {
-        exchange(connection, &[b'.']).await.context("a connection died at rest")?;
+        exchange(connection, b".").await.context("a connection died at rest")?;
     }
     let mut report = Report::default();
     let each = after.saturating_sub(before) as f64 / args.connections as f64;
