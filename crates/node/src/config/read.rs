@@ -13,8 +13,8 @@ use toml::de::{DeTable, DeValue, Deserializer, Error};
 /// Faults that are told; whoever has more begins with these.
 const MOST: usize = 50;
 
-/// What Rust's types for counts are to people.
-const WHOLE: &str = "a whole number from 0 on";
+/// What is said of counts.
+const WHOLE: &str = "expected a whole number from 0 on";
 
 pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
     let (whole, faults) = DeTable::parse_recoverable(text);
@@ -66,8 +66,14 @@ fn message(error: &Error) -> String {
             let message = message.replace("unknown variant", "unknown word");
             format!("{message}; did you mean `{near}`?")
         }
-        _ => message.replace('\n', "; ").replace("usize", WHOLE).replace("u32", WHOLE),
+        _ => counted(&message.replace('\n', "; ")),
     }
+}
+
+/// Without the names that Rust has for counts.
+fn counted(message: &str) -> String {
+    let whole = |message: String, of| message.replace(of, WHOLE);
+    ["expected usize", "expected u32"].into_iter().fold(message.to_owned(), whole)
 }
 
 /// Takes the entry whose key or value is at `span` out of the table, and gives its key.

@@ -84,12 +84,11 @@ impl Default for RelaySection {
 
 impl RelaySection {
     /// The relay with these settings, for the mesh or listening at `listen`.
-    ///
-    /// Its quota is not in it: see [`QuotaSection`]'s conversion.
     pub fn to_relay(&self, listen: SocketAddr) -> RelayConfig {
         let egress = EgressPolicy::new(self.allow_to.clone(), self.ports.clone());
         RelayConfig {
             egress: egress.deny(self.deny_to.iter().copied()),
+            quota: self.quota.into(),
             max_connections: self.max_connections,
             handshake: self.handshake,
             connect: self.connect,

@@ -248,7 +248,13 @@ fn read(mesh: &NodeId, file: &Path) -> Result<Option<(Roster, Vec<u8>)>, RosterE
     let found = durable::read(file, Roster::MAX_BYTES + 128);
     let failed = |source| RosterError::Read { file: file.to_owned(), source };
     let Some(signed) = found.map_err(failed)? else { return Ok(None) };
-    verify(mesh, &signed).map(|roster| Some((roster, signed)))
+    match verify(mesh, &signed) {
+        Ok(roster) => Ok(Some((roster, signed))),
+        Err(RosterError::Signer { signer, mesh }) => {
+            Err(RosterError::Foreign { file: file.to_owned(), signer, mesh })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn set_aside(file: &Path, why: &thalweg_wire::SignedError) -> Result<Damage, RosterError> {

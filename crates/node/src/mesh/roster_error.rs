@@ -30,6 +30,19 @@ pub enum RosterError {
         /// Who should have.
         mesh: NodeId,
     },
+    /// The kept roster is another mesh's.
+    #[error(
+        "{} is the roster of another mesh, signed by {signer:?}; it is left alone: move it \
+         away if this host is in the mesh {mesh:?}", file.display()
+    )]
+    Foreign {
+        /// The file.
+        file: PathBuf,
+        /// Who signed it.
+        signer: NodeId,
+        /// This mesh's key.
+        mesh: NodeId,
+    },
     /// Altered, or no roster.
     #[error(transparent)]
     Signed(#[from] SignedError),

@@ -2,6 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod join;
 mod membership;
+mod oracle;
+mod oracle_client;
 mod revoked;
 mod scene;
+mod state;
+mod sync;

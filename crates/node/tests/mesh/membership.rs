@@ -80,7 +80,7 @@ fn the_kept_roster_of_another_mesh_is_refused_and_left_alone() {
     let foreign = Signed::sign(roster(9, &["a"]), &key(251)).encode();
     fs::write(&file, &foreign).unwrap();
     let loaded = Membership::load(mesh().id(), file.clone());
-    assert!(matches!(loaded, Err(RosterError::Signer { .. })), "{loaded:?}");
+    assert!(matches!(loaded, Err(RosterError::Foreign { .. })), "{loaded:?}");
     assert_eq!(fs::read(&file).unwrap(), foreign);
 }
 
