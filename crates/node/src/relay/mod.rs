@@ -1,5 +1,8 @@
 //! A SOCKS5 relay (RFC 1928, CONNECT): the detour node of UKAIRO §3.2.3.
 //!
+//! [`Relay`] listens itself and knows its clients by their addresses; [`MeshRelay`] serves
+//! members of a mesh inside their channels, by the roster's rules and quotas.
+//!
 //! ```text
 //! accept ─ client allowed? ─ SOCKS5 ─ resolve ─ egress policy ─ connect ─ pump
 //!            no: closed without a byte          no: reply 2               │
@@ -7,7 +10,8 @@
 //! ```
 //!
 //! - A stranger gets no byte; a listener beyond loopback names its clients.
-//! - Names are resolved here, every address is checked, and a checked address is dialled.
+//! - Names are resolved here, once; every address is checked, and a checked address is dialled.
+//! - It never connects to the host's own addresses or to the node's own ports.
 //! - Half-closed connections go on; a leg that breaks *resets* the other, so that
 //!   no truncated stream looks complete.
 //! - Bounded: connections, buffers, every deadline. With no descriptor left,

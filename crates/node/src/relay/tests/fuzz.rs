@@ -197,8 +197,7 @@ fn assert_may_pass(to: SocketAddr, is_member: bool, avoiding: bool) {
 }
 
 /// Judges `cases` targets; how many passed.
-fn targets(cases: u64, chance: &mut Chance) -> u64 {
-    let (policy, roster) = world();
+fn targets(cases: u64, chance: &mut Chance, (policy, roster): &(EgressPolicy, Roster)) -> u64 {
     let mut passed = 0;
     for _ in 0..cases {
         let to = SocketAddr::new(ip(chance), port(chance).max(1));
@@ -206,7 +205,7 @@ fn targets(cases: u64, chance: &mut Chance) -> u64 {
         let avoid = if avoiding { tags(&["country=xx"]) } else { tags(&[]) };
         let terms = Terms { avoid, ..Terms::default() };
         let (own, client) = (key_id(1), key_id(190));
-        let gate = Gate::new(&policy, &roster, own, &client, &terms, 0).unwrap();
+        let gate = Gate::new(policy, roster, own, &client, &terms, 0).unwrap();
         let asked: Destination = match chance.below(2) {
             0 => to.into(),
             _ => Destination::new("name.test", to.port()).unwrap(),
@@ -232,8 +231,35 @@ fn key_id(seed: u8) -> thalweg_units::NodeId {
 #[test]
 fn no_target_passes_that_must_not() {
     let (cases, mut chance) = plan("targets");
-    let passed = targets(cases, &mut chance);
+    let passed = targets(cases, &mut chance, &world());
     assert!(passed > cases / 100, "only {passed} of {cases} passed: nothing was tried");
+}
+
+/// The account above is worth something: it sees each of these holes.
+#[test]
+fn a_policy_with_a_hole_is_found_out() {
+    let (_, Chance(seed)) = plan("holes");
+    let (whole, roster) = world();
+    let net = |text: &str| text.parse().unwrap();
+    let bare = || EgressPolicy::new(vec![], vec![]);
+    let wide = |text: &str| EgressPolicy::new(vec![net(text)], vec![]);
+    let own = OwnAddresses::fixed(["10.0.0.1".parse().unwrap()]);
+    let mut grabbing = roster.clone();
+    let stolen = member("evil", 4, &["192.168.0.1:22"], &[]);
+    grabbing.members.retain(|m| m.name.as_str() != "evil");
+    grabbing.members.push(stolen);
+    grabbing.members.sort_by(|a, b| a.name.cmp(&b.name));
+    for (what, policy, roster) in [
+        ("no deny list, and nothing known of itself", bare(), &roster),
+        ("no deny list", bare().with_own(&own), &roster),
+        ("a private network is allowed", wide("10.0.0.0/8").with_own(&own), &roster),
+        ("NAT64 and all within are allowed", wide("::/0"), &roster),
+        ("a member has another address", whole, &grabbing),
+    ] {
+        let world = (policy, roster.clone());
+        let judged = std::panic::catch_unwind(move || targets(50_000, &mut Chance(seed), &world));
+        assert!(judged.is_err(), "not found out: {what}");
+    }
 }
 
 /// A client's messages: whole ones, altered ones, and noise.

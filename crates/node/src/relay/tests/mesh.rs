@@ -289,6 +289,45 @@ async fn beyond_the_bound_others_are_refused_so_that_they_go_elsewhere() {
     assert!(scene.nodes[0].line().await.contains("reason=full"));
 }
 
+/// What names mean that somebody set up to reach what is not theirs.
+const TRAPS: [(&str, &str); 7] = [
+    ("loopback.test", "127.0.0.1"),
+    ("private.test", "10.1.2.3"),
+    ("metadata.test", "169.254.169.254"),
+    ("mapped.test", "::ffff:127.0.0.1"),
+    ("nat64.test", "64:ff9b::a9fe:a9fe"),
+    ("six-to-four.test", "2002:7f00:1::1"),
+    ("local.test", "fd00:ec2::254"),
+];
+
+#[derive(Debug)]
+struct Traps;
+
+impl Resolver for Traps {
+    fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
+        let name = host.host.to_string();
+        let ip = TRAPS.iter().find(|(trap, _)| *trap == name).unwrap().1.parse().unwrap();
+        Box::pin(async move { Ok(vec![SocketAddr::new(ip, host.port)]) })
+    }
+}
+
+#[tokio::test]
+async fn names_that_mean_inner_addresses_are_refused_and_logged() {
+    let change = |config: &mut RelayConfig| {
+        config.egress = EgressPolicy::new(vec![], vec![]);
+        config.resolver = Arc::new(Traps);
+    };
+    let scene = Scene::new(Plan { change, ..Plan::default() }).await;
+    for (name, ip) in TRAPS {
+        let to = Destination::new(name, 80).unwrap();
+        let error = scene.dial(&[1], LegKind::Sealed, &[], &to).await.unwrap_err();
+        assert_eq!(refusal(&error), Some(Reply::NotAllowed), "{name}: {error}");
+        let line = scene.nodes[0].line().await;
+        assert!(line.contains(ip) && line.contains(&format!("to={name}:80")), "{line}");
+        assert!(line.contains("reason=address_class"), "{line}");
+    }
+}
+
 /// Answers with the first address once, and with the second from then on.
 #[derive(Debug)]
 struct Rebinding {
