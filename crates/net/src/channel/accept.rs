@@ -4,7 +4,7 @@ use super::{Admission, Channel, Protocol, error, incoming::Incoming, session::Se
 use crate::PrivateKey;
 use rustls::{
     ServerConfig,
-    server::{Accepted, Acceptor as Hello},
+    server::{Accepted, AcceptedAlert, Acceptor as Hello},
 };
 use std::{future::poll_fn, io, sync::Arc, time::Duration};
 use thalweg_wire::mesh::{MAX_DEPTH, Preamble};
@@ -75,7 +75,10 @@ impl Acceptor {
                 "no protocol that is served here",
             )));
         };
-        let tls = accepted.into_connection(config).map_err(|(e, _)| handshake(e))?;
+        let tls = match accepted.into_connection(config) {
+            Ok(tls) => tls,
+            Err(failed) => return Err(AcceptError::Handshake(opening.fail(failed).await)),
+        };
         let mut session = Session { io: opening.io, tls: tls.into(), incoming: opening.incoming };
         if let Err(e) = session.handshake().await {
             farewell(&mut session.io).await;
@@ -92,10 +95,6 @@ impl Acceptor {
         let mut offered = hello.alpn()?.filter_map(Protocol::from_alpn);
         offered.find_map(|p| self.served.iter().find(|(served, _)| *served == p).cloned())
     }
-}
-
-fn handshake(e: rustls::Error) -> AcceptError {
-    AcceptError::Handshake(error::from_tls(e))
 }
 
 fn no_key() -> AcceptError {
@@ -166,14 +165,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
             match hello.accept() {
                 Ok(Some(accepted)) => return Ok(accepted),
                 Ok(None) => {}
-                Err((error, mut alert)) => {
-                    let mut bytes = Vec::new();
-                    alert.write_all(&mut bytes)?;
-                    self.refuse(&bytes).await;
-                    return Err(error::from_tls(error));
-                }
+                Err(failed) => return Err(self.fail(failed).await),
             }
         }
+    }
+
+    /// Sends TLS's alert, if it has one; gives its error.
+    async fn fail(&mut self, (error, mut alert): (rustls::Error, AcceptedAlert)) -> io::Error {
+        let mut bytes = Vec::new();
+        match alert.write_all(&mut bytes) {
+            Ok(()) => self.refuse(&bytes).await,
+            Err(e) => return e,
+        }
+        error::from_tls(error)
     }
 
     async fn refuse(&mut self, alert: &[u8]) {

@@ -1,0 +1,290 @@
+//! What a node's port says to those who are not let in: nothing beyond the handshake's flight and an alert.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme,
+    client::{
+        AlwaysResolvesClientRawPublicKeys,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
+    sign::CertifiedKey,
+    version::TLS13,
+};
+use std::{
+    io::{self, Write as _},
+    sync::Arc,
+};
+use thalweg_net::{
+    PrivateKey,
+    channel::{AcceptError, Acceptor, Admission, Protocol},
+};
+use thalweg_units::NodeId;
+use thalweg_wire::Signer as _;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+/// The SubjectPublicKeyInfo of an Ed25519 key, and the PKCS #8 of its seed (RFC 8410 §4, §7).
+const SPKI: &[u8] = b"\x30\x2a\x30\x05\x06\x03\x2b\x65\x70\x03\x21\x00";
+const PKCS8: &[u8] = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+
+/// An alert's record after the handshake's flight: header, two bytes, their type, the tag.
+const SEALED_ALERT: usize = 5 + 2 + 1 + 16;
+
+fn id(seed: u8) -> NodeId {
+    PrivateKey::from_seed(&[seed; 32]).id()
+}
+
+/// Key 2 is a member.
+#[derive(Debug)]
+struct OnlyTwo;
+
+impl Admission for OnlyTwo {
+    fn admits(&self, key: &NodeId, _: Protocol) -> bool {
+        *key == id(2)
+    }
+}
+
+/// A client that takes any server, as whoever probes a port does.
+#[derive(Debug)]
+struct AnyServer;
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// Who comes: the key that is shown, and the key that signs.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    NoKey,
+    Shows { shown: u8, signs: u8 },
+}
+
+fn client(who: Who, alpn: &[&[u8]]) -> ClientConnection {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyServer));
+    let mut config = match who {
+        Who::NoKey => builder.with_no_client_auth(),
+        Who::Shows { shown, signs } => {
+            let pkcs8 = PrivatePkcs8KeyDer::from([PKCS8, &[signs; 32]].concat());
+            let signer = provider.key_provider.load_private_key(pkcs8.into()).unwrap();
+            let spki = [SPKI, id(shown).as_bytes()].concat();
+            let key = Arc::new(CertifiedKey::new(vec![spki.into()], signer));
+            builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)))
+        }
+    };
+    config.alpn_protocols = alpn.iter().map(|p| p.to_vec()).collect();
+    ClientConnection::new(Arc::new(config), "node.example".try_into().unwrap()).unwrap()
+}
+
+/// What one attempt came to.
+struct Met {
+    /// Bytes that the server sent, all of them.
+    sent: usize,
+    /// What TLS made of them in the client's eyes.
+    client: Result<(), rustls::Error>,
+    server: Result<NodeId, AcceptError>,
+}
+
+async fn sockets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (near, far) =
+        tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    (near.unwrap(), far.unwrap().0)
+}
+
+fn acceptor() -> Acceptor {
+    let key = PrivateKey::from_seed(&[1; 32]);
+    Acceptor::new(&key, Arc::new(OnlyTwo), &[Protocol::Api, Protocol::Relay]).unwrap()
+}
+
+/// Does the handshake, then speaks SOCKS5 at once, and counts every byte that comes until the end.
+async fn probe(
+    mut tls: ClientConnection,
+    mut tcp: TcpStream,
+) -> (usize, Result<(), rustls::Error>) {
+    let (mut sent, mut client, mut asked) = (0, Ok(()), false);
+    loop {
+        if !tls.is_handshaking() && !asked {
+            tls.writer()
+                .write_all(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x50")
+                .unwrap();
+            tls.send_close_notify();
+            asked = true;
+        }
+        let mut out = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut out).unwrap();
+        }
+        // A server that has hung up is seen by reading.
+        let _ = tcp.write_all(&out).await;
+        let mut bytes = [0; 4096];
+        let n = tcp.read(&mut bytes).await.unwrap();
+        if n == 0 {
+            return (sent, client);
+        }
+        sent += n;
+        let mut rest = &bytes[..n];
+        while !rest.is_empty() && client.is_ok() {
+            tls.read_tls(&mut rest).unwrap();
+            client = tls.process_new_packets().map(drop);
+        }
+    }
+}
+
+async fn meet(who: Who, alpn: &[&[u8]]) -> Met {
+    let (near, far) = sockets().await;
+    let serve = async {
+        let channel = acceptor().accept(far).await?;
+        let peer = channel.peer();
+        drop(channel);
+        Ok(peer)
+    };
+    let ((sent, client), server) = tokio::join!(probe(client(who, alpn), near), serve);
+    Met { sent, client, server }
+}
+
+const RELAY: &[&[u8]] = &[b"thalweg/relay/1"];
+
+/// The handshake's flight, as a member sees it.
+async fn flight() -> usize {
+    let (near, far) = sockets().await;
+    let serve = async {
+        let mut channel = acceptor().accept(far).await.unwrap();
+        // Takes what comes and says nothing.
+        channel.read_to_end(&mut Vec::new()).await.unwrap();
+        channel.peer()
+    };
+    let member = client(Who::Shows { shown: 2, signs: 2 }, RELAY);
+    let ((sent, client), peer) = tokio::join!(probe(member, near), serve);
+    assert_eq!((client, peer), (Ok(()), id(2)));
+    sent
+}
+
+#[tokio::test]
+async fn a_stranger_gets_the_flight_and_an_alert_and_no_byte_more() {
+    let flight = flight().await;
+    let met = meet(Who::Shows { shown: 3, signs: 3 }, RELAY).await;
+    assert!(matches!(met.server, Err(AcceptError::Stranger(key)) if key == id(3)));
+    assert!(matches!(met.client, Err(rustls::Error::AlertReceived(_))), "{:?}", met.client);
+    assert_eq!(met.sent, flight + SEALED_ALERT);
+}
+
+#[tokio::test]
+async fn a_members_key_that_is_not_proven_is_worth_nothing() {
+    let flight = flight().await;
+    let met = meet(Who::Shows { shown: 2, signs: 3 }, RELAY).await;
+    assert!(matches!(met.server, Err(AcceptError::Handshake(_))), "{:?}", met.server);
+    assert!(met.client.is_err());
+    assert_eq!(met.sent, flight + SEALED_ALERT);
+}
+
+#[tokio::test]
+async fn without_a_key_there_is_no_channel() {
+    let flight = flight().await;
+    let met = meet(Who::NoKey, RELAY).await;
+    assert!(matches!(met.server, Err(AcceptError::Handshake(_))), "{:?}", met.server);
+    assert!(met.client.is_err());
+    assert!(met.sent <= flight + SEALED_ALERT, "{} bytes, the flight has {flight}", met.sent);
+}
+
+#[tokio::test]
+async fn what_is_not_served_gets_an_alert_and_no_flight() {
+    let unknown: &[&[u8]] = &[b"h2", b"thalweg/relay/2"];
+    let reserved: &[&[u8]] = &[b"thalweg/bond/1"];
+    for alpn in [unknown, reserved, &[]] {
+        let met = meet(Who::Shows { shown: 2, signs: 2 }, alpn).await;
+        assert!(met.client.is_err());
+        assert_eq!(met.sent, 7, "header, level, description");
+        assert!(matches!(met.server, Err(AcceptError::Handshake(_))), "{:?}", met.server);
+    }
+    let both: &[&[u8]] = &[b"h2", b"thalweg/api/1"];
+    assert!(meet(Who::Shows { shown: 2, signs: 2 }, both).await.server.is_ok());
+}
+
+/// What the server answers to these first bytes, and how it ends.
+async fn answer(first: &[u8]) -> (Vec<u8>, Result<(), AcceptError>) {
+    let (mut near, far) = sockets().await;
+    let client = async {
+        near.write_all(first).await?;
+        near.shutdown().await?;
+        let mut answer = Vec::new();
+        near.read_to_end(&mut answer).await?;
+        Ok::<_, io::Error>(answer)
+    };
+    let serve = async { acceptor().accept(far).await.map(drop) };
+    let (answer, server) = tokio::join!(client, serve);
+    // A reset is no answer either.
+    (answer.unwrap_or_default(), server)
+}
+
+#[tokio::test]
+async fn what_is_no_tls_gets_no_answer() {
+    let words: [&[u8]; 7] = [
+        b"",
+        b"\x05\x01\x00",
+        b"\x05\x01\x80",
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"TW1\x00",
+        b"TW1\xff",
+        b"TW",
+    ];
+    for first in words {
+        let (answer, server) = answer(first).await;
+        assert!(answer.is_empty(), "{first:?} got {answer:?}");
+        assert!(server.is_err(), "{first:?}");
+    }
+}
+
+#[tokio::test]
+async fn bad_handshakes_end_with_an_alert_at_most() {
+    // A record of handshake type with nonsense, one that claims to be too long, an early application record.
+    let words: [&[u8]; 3] = [
+        b"\x16\x03\x01\x00\x04\x01\x00\x00\x00",
+        b"\x16\x03\x01\xff\xff",
+        b"\x17\x03\x03\x00\x02hi",
+    ];
+    for first in words {
+        let (answer, server) = answer(first).await;
+        assert!(answer.is_empty() || answer[..3] == [21, 3, 3] && answer.len() == 7, "{answer:?}");
+        assert!(matches!(server, Err(AcceptError::Handshake(_))), "{first:?}: {server:?}");
+    }
+}
