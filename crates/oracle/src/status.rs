@@ -2,9 +2,9 @@
 
 use crate::{Caller, Event, Oracle, limits, oracle::Newest};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Member, MemberStatus, Roster, StatusReply};
@@ -26,7 +26,8 @@ impl Sightings {
 
     /// Forgets who is no member any more.
     pub fn retain(&self, roster: &Roster) {
-        self.lock().retain(|key, _| roster.by_key(key).is_some());
+        let members: HashSet<_> = roster.members.iter().map(Member::principal).collect();
+        self.lock().retain(|key, _| members.contains(key));
     }
 
     /// The version that was noted before.
@@ -79,7 +80,19 @@ impl Oracle {
             version: roster.version,
             expiry: roster.expiry,
             time: self.now(),
-            members: roster.members.iter().map(|m| self.inner.sightings.of(m)).collect(),
+            members: roster.members.iter().map(|m| self.member_status(m, roster.version)).collect(),
+        }
+    }
+
+    /// The oracle's own node gets rosters without asking.
+    fn member_status(&self, member: &Member, version: u64) -> MemberStatus {
+        match member.holds(&self.inner.node) {
+            true => MemberStatus {
+                name: member.name.clone(),
+                seen: Some(Duration::ZERO),
+                version: Some(version),
+            },
+            false => self.inner.sightings.of(member),
         }
     }
 }

@@ -258,9 +258,13 @@ async fn status_says_who_asked_and_what_it_has() {
     assert_eq!(get(&mesh.oracle, host.caller(), &path).await.status, 204);
     let status = mesh.oracle.status();
     assert_eq!((status.mesh, status.version), (mesh.oracle.mesh(), version));
-    let [ber, fra] = &status.members[..] else { panic!("{status:?}") };
+    mesh.joined("ham").await;
+    let status = mesh.oracle.status();
+    let [ber, fra, ham] = &status.members[..] else { panic!("{status:?}") };
     assert_eq!((ber.version, ber.seen.is_some()), (Some(version), true));
-    assert_eq!((fra.version, fra.seen), (None, None));
+    assert_eq!((ham.version, ham.seen), (None, None));
+    assert_eq!((fra.version, fra.seen), (Some(status.version), Some(Duration::ZERO)));
+    let version = status.version;
     // One that has more than we do: our state was rolled back. Told once.
     for _ in 0..2 {
         let path = format!("/v1/roster?after={}", version + 5);
