@@ -42,11 +42,11 @@ mod tests;
 
 pub use address_class::Class;
 pub use config::{CidrError, ConfigError, RelayConfig, parse_cidr};
-pub use descriptors::raise_descriptor_limit;
 pub use denial::Denial;
+pub use descriptors::raise_descriptor_limit;
 pub use egress::{EgressPolicy, SMTP};
-pub use ipnet::IpNet;
 pub use handshake::read_request;
+pub use ipnet::IpNet;
 pub use log::{Event, Log, LogFormat};
 pub use mesh::MeshRelay;
 pub use metrics::RelayMetrics;

@@ -17,7 +17,7 @@ pub use gate::{Admitted, Gate};
 use super::{Log, RelayConfig, RelayMetrics, quota::Quotas};
 use crate::{
     budget::Budget,
-    mesh::{MeshPeer, Membership},
+    mesh::{Membership, MeshPeer},
 };
 use std::{io, net::SocketAddr, sync::Arc};
 use thalweg_net::channel::Channel;

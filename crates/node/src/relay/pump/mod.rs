@@ -92,7 +92,7 @@ pub async fn clear(
     terms: Terms<'_>,
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
-    unless(cut, clear::both(&client, early, &destination, terms)).await?;
+    unless(cut, Box::pin(clear::both(&client, early, &destination, terms))).await?;
     client.close();
     destination.close();
     Ok(())
@@ -111,13 +111,16 @@ pub async fn sealed(
     terms: Terms<'_>,
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
-    unless(cut, sealed::both(&mut *client, &mut destination, terms)).await?;
+    unless(cut, Box::pin(sealed::both(&mut *client, &mut destination, terms))).await?;
     client.close();
     destination.close();
     Ok(())
 }
 
 /// Does the work, but not a step more once `cut` has ended.
+///
+/// The work comes boxed: moved by value, its future would stand twice in this one's
+/// memory for as long as the connection lives.
 async fn unless(
     cut: impl Future<Output = ()>,
     work: impl Future<Output = Result<(), Stopped>>,
