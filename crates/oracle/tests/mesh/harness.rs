@@ -27,6 +27,10 @@ use thalweg_wire::{
 };
 use tokio::io::duplex;
 
+/// So that a busy machine is no locked database.
+const PATIENT: Duration = Duration::from_secs(60);
+/// For tests in which the database stays locked.
+pub const IMPATIENT: Duration = Duration::from_millis(300);
 pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// A clock that stands, until it is told to go on.
@@ -132,6 +136,7 @@ pub struct Mesh {
     pub founder: Host,
     pub oracle: Oracle,
     pub events: Arc<Mutex<Vec<Event>>>,
+    pub patience: Duration,
 }
 
 impl Mesh {
@@ -140,16 +145,21 @@ impl Mesh {
     }
 
     pub async fn found_with(limits: JoinLimits) -> Self {
-        Self::found_in(tempfile::tempdir().unwrap(), limits).await
+        Self::found_in(tempfile::tempdir().unwrap(), limits, PATIENT).await
     }
 
-    pub async fn found_in(dir: TempDir, limits: JoinLimits) -> Self {
+    /// One that soon gives a locked database up.
+    pub async fn found_impatient() -> Self {
+        Self::found_in(tempfile::tempdir().unwrap(), JoinLimits::default(), IMPATIENT).await
+    }
+
+    pub async fn found_in(dir: TempDir, limits: JoinLimits, patience: Duration) -> Self {
         let (hand, founder) = (Hand::at_system_time(), Host::new("fra"));
         let events = Arc::default();
-        let config = config(&hand, limits, &events);
+        let config = config(&hand, limits, patience, &events);
         let path = dir.path().join("oracle");
         let oracle = Oracle::create(&path, founder.member(), config).await.unwrap();
-        Self { dir, hand, founder, oracle, events }
+        Self { dir, hand, founder, oracle, events, patience }
     }
 
     pub fn path(&self) -> PathBuf {
@@ -157,7 +167,7 @@ impl Mesh {
     }
 
     pub fn config(&self) -> Config {
-        config(&self.hand, JoinLimits::default(), &self.events)
+        config(&self.hand, JoinLimits::default(), self.patience, &self.events)
     }
 
     /// Another oracle on the same files: another process, or the next start.
@@ -211,12 +221,17 @@ impl Mesh {
     }
 }
 
-fn config(hand: &Hand, join_limits: JoinLimits, events: &Arc<Mutex<Vec<Event>>>) -> Config {
+fn config(
+    hand: &Hand,
+    join_limits: JoinLimits,
+    patience: Duration,
+    events: &Arc<Mutex<Vec<Event>>>,
+) -> Config {
     let events = events.clone();
     Config {
         clock: hand.clock(),
         join_limits,
-        patience: Duration::from_millis(300),
+        patience,
         events: Arc::new(move |event| events.lock().unwrap().push(event.clone())),
         ..Config::default()
     }

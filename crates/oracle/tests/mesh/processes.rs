@@ -6,6 +6,7 @@ use std::{
     io::{BufRead as _, BufReader, Lines},
     path::Path,
     process::{Child, ChildStdout, Command, Stdio},
+    time::Duration,
 };
 use thalweg_oracle::{Caller, Config, Oracle};
 use thalweg_units::NodeId;
@@ -17,7 +18,9 @@ const OWN_NAME: &str = "processes::versions_grow_over_kills_with_two_processes_a
 
 /// What a child does until it is killed: lets host after host join, and tells of each.
 async fn go_on(dir: &Path, node: NodeId) {
-    let oracle = Oracle::open(dir, node, Config::default()).await.unwrap();
+    // A busy machine is no locked database.
+    let config = Config { patience: Duration::from_secs(60), ..Config::default() };
+    let oracle = Oracle::open(dir, node, config).await.unwrap();
     for n in 0.. {
         let reply = match oracle.create_token(&Caller::Local, token_request()).await {
             Ok(reply) => reply,
@@ -96,10 +99,7 @@ async fn versions_grow_over_kills_with_two_processes_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_twenty_who_race_at_two_oracles_one_wins() {
     let mesh = Mesh::found().await;
-    let patient = || Config { clock: mesh.hand.clock(), ..Config::default() };
-    let open =
-        async || Oracle::open(&mesh.path(), mesh.founder.node.id(), patient()).await.unwrap();
-    let (first, second) = (open().await, open().await);
+    let (first, second) = (mesh.open().await.unwrap(), mesh.open().await.unwrap());
     let token = second.create_token(&Caller::Local, token_request()).await.unwrap();
     let token: Token = token.token.parse().unwrap();
     let race = (0..20).map(|n| {

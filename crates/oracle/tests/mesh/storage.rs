@@ -1,6 +1,6 @@
 //! Disks and databases that fail.
 
-use crate::harness::{Host, Mesh, get, newest, post, token_request, verified};
+use crate::harness::{Host, IMPATIENT, Mesh, get, newest, post, token_request, verified};
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use std::{
@@ -32,7 +32,7 @@ async fn serves_on(mesh: &Mesh, text: &str) {
 
 #[tokio::test]
 async fn a_locked_database_stops_writes_alone() {
-    let mesh = Mesh::found().await;
+    let mesh = Mesh::found_impatient().await;
     let token = mesh.token().await;
     let mut other = another_program(&mesh.path()).await;
     other.execute("BEGIN IMMEDIATE").await.unwrap();
@@ -49,7 +49,7 @@ async fn a_locked_database_stops_writes_alone() {
 
 #[tokio::test]
 async fn a_start_on_a_locked_database_serves_what_is_kept_and_publishes_later() {
-    let mesh = Mesh::found().await;
+    let mesh = Mesh::found_impatient().await;
     let kept = mesh.newest();
     let mut other = another_program(&mesh.path()).await;
     other.execute("BEGIN IMMEDIATE").await.unwrap();
@@ -67,7 +67,7 @@ async fn a_full_disk_stops_writes_alone() {
         return;
     };
     let dir = tempfile::tempdir_in(disk.0.path()).unwrap();
-    let mesh = Mesh::found_in(dir, Default::default()).await;
+    let mesh = Mesh::found_in(dir, Default::default(), IMPATIENT).await;
     let filler = disk.0.path().join("filler");
     let full = fs::File::create(&filler).unwrap();
     let mut at = 0;
@@ -181,7 +181,7 @@ async fn a_database_restored_from_a_backup_takes_what_it_missed_from_the_signed_
 
 #[tokio::test]
 async fn a_restored_database_that_is_locked_brings_nobody_back() {
-    let mesh = Mesh::found().await;
+    let mesh = Mesh::found_impatient().await;
     mesh.joined("goes").await;
     let mut other = another_program(&mesh.path()).await;
     let kept: (i64, String) =
