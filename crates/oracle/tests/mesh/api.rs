@@ -4,7 +4,7 @@ use crate::harness::{Host, Mesh, get, peer, post, send, token_of, token_request}
 use hyper::Method;
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
-use thalweg_oracle::Caller;
+use thalweg_oracle::{Caller, JoinLimits};
 use thalweg_wire::{
     Signer as _,
     mesh::{RevokeRequest, Role, TokenRequest},
@@ -142,15 +142,53 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// A mesh in which nobody is limited.
+async fn open_to_all() -> Mesh {
+    let burst = 100_000.try_into().unwrap();
+    Mesh::found_with(JoinLimits { burst, burst_of_all: burst, ..Default::default() }).await
+}
+
+/// What a host with a token says of itself.
+fn claims() -> impl Strategy<Value = (String, Vec<String>, u64)> {
+    let host = prop_oneof![
+        any::<std::net::Ipv4Addr>().prop_map(|ip| ip.to_string()),
+        any::<std::net::Ipv6Addr>().prop_map(|ip| format!("[{ip}]")),
+        "[a-z0-9.-]{0,260}",
+    ];
+    let address = (host, any::<u16>()).prop_map(|(host, port)| format!("{host}:{port}"));
+    let name = prop_oneof!["[a-z0-9][a-z0-9=._-]{0,62}", any::<String>()];
+    (name, proptest::collection::vec(address, 0..10), any::<u64>())
+}
+
+#[test]
+fn whatever_a_joining_host_claims_the_roster_stays_one() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mesh = runtime.block_on(open_to_all());
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(100));
+    let done = runner.run(&claims(), |(name, addresses, time)| {
+        let before = mesh.newest();
+        let (host, token) = (Host::new("x"), runtime.block_on(mesh.token()));
+        let mut request = json!(host.request(&token, mesh.hand.now()));
+        request["name"] = json!(name);
+        request["addresses"] = json!(addresses);
+        request["time"] = json!(time);
+        let answer = runtime.block_on(post(&mesh.oracle, host.caller(), "/v1/join", &request));
+        prop_assert!(answer.status.as_u16() < 500, "{answer:?}");
+        // `newest` reads it as members do.
+        let after = mesh.newest();
+        let joined = usize::from(answer.status.is_success());
+        prop_assert_eq!(after.members.len(), before.members.len() + joined);
+        prop_assert_eq!(after.by_key(&host.node.id()).is_some(), joined == 1);
+        Ok(())
+    });
+    done.unwrap();
+    assert!(mesh.newest().members.len() > 1, "some claims are good");
+}
+
 #[test]
 fn no_body_makes_the_oracle_fail() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let limits = thalweg_oracle::JoinLimits {
-        burst: 100_000.try_into().unwrap(),
-        burst_of_all: 100_000.try_into().unwrap(),
-        ..Default::default()
-    };
-    let mesh = runtime.block_on(Mesh::found_with(limits));
+    let mesh = runtime.block_on(open_to_all());
     let stranger = Host::new("x");
     // On failure proptest prints the body and the seed.
     let mut runner = TestRunner::new(ProptestConfig::with_cases(400));
