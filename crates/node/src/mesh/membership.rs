@@ -1,11 +1,12 @@
 //! The roster that this host believes, and those who watch it.
 
-use super::{MeshPeer, RosterError, WallClock, durable};
+use super::{MeshPeer, RosterError, WallClock, durable, guard::Guard};
 use std::{
     collections::BTreeSet,
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 use thalweg_net::{
     Ed25519,
@@ -27,8 +28,10 @@ use tokio::sync::watch;
 #[derive(Clone, Debug)]
 pub struct Membership(Arc<Inner>);
 
+/// What its clones share.
+
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     mesh: NodeId,
     file: Option<PathBuf>,
     clock: WallClock,
@@ -37,6 +40,7 @@ struct Inner {
     newest: Mutex<Newest>,
     /// What was wrong with the kept file.
     damage: Option<Damage>,
+    pub(super) guard: Guard,
 }
 
 /// The newest roster as it was signed.
@@ -85,7 +89,8 @@ impl Membership {
     /// The same by another clock.
     pub fn with_clock(mesh: NodeId, file: Option<PathBuf>, clock: WallClock) -> Self {
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
-        Self(Arc::new(Inner { mesh, file, clock, current, newest, damage: None }))
+        let guard = Guard::default();
+        Self(Arc::new(Inner { mesh, file, clock, current, newest, damage: None, guard }))
     }
 
     /// Reads the kept roster, whatever its age; a missing file is none.
@@ -113,7 +118,8 @@ impl Membership {
             _ => None,
         };
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
-        let inner = Inner { mesh, file: Some(file), clock, current, newest, damage };
+        let guard = Guard::default();
+        let inner = Inner { mesh, file: Some(file), clock, current, newest, damage, guard };
         match found {
             Err(RosterError::Signed(_)) | Ok(None) => {}
             Ok(Some((roster, signed))) => inner.put(&mut inner.lock(), roster, &signed, true),
@@ -150,6 +156,16 @@ impl Membership {
     /// Told of each new roster.
     pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Roster>>> {
         self.0.current.subscribe()
+    }
+
+    /// Told at least once a second while the roster does not hold; within a tokio runtime.
+    pub(super) fn lapses(&self) -> watch::Receiver<()> {
+        self.0.guard.watch(&self.0)
+    }
+
+    /// How long the roster still holds; `None` if it does not, or there is none.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.0.time_left()
     }
 
     /// Takes a signed roster (`Signed::<Roster>::encode`d), if it is newer; blocks for the disk.
@@ -198,6 +214,13 @@ impl Membership {
 }
 
 impl Inner {
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        let current = self.current.borrow();
+        let roster = current.as_ref().filter(|r| r.check(now).is_ok())?;
+        Some(Duration::from_nanos(roster.expiry.as_unix_nanos() - now.as_unix_nanos()))
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Newest> {
         // A panic in between leaves whole values behind.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)

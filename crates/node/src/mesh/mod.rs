@@ -2,6 +2,7 @@
 
 mod clock;
 mod durable;
+mod guard;
 mod join;
 mod membership;
 mod oracle_client;

@@ -1,15 +1,10 @@
 //! A member at the other end of a channel.
 
 use super::Membership;
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{future::Future, io, sync::Arc};
 use thalweg_net::{Peer, channel::Channel};
-use thalweg_units::{NodeId, WallTime};
+use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Member, Roster};
-use tokio::time::sleep;
-
-/// How often the wall clock is asked whether the roster still holds: it may jump, and
-/// timers do not follow it.
-const CLOCK_CHECK: Duration = Duration::from_secs(1);
 
 /// The exporter's label (RFC 8446 §7.5) of the secret that all others are derived from.
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-thalweg peer 1";
@@ -61,33 +56,25 @@ impl MeshPeer {
     pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let (key, membership) = (self.key, self.membership.clone());
         async move {
-            // The clone of the membership holds the sender: `changed` does not fail.
-            let mut rosters = membership.subscribe();
+            // The clone of the membership holds the senders: `changed` does not fail.
+            let (mut rosters, mut lapses) = (membership.subscribe(), membership.lapses());
             loop {
-                let Some(roster) = rosters.borrow_and_update().clone() else { return };
-                if roster.by_key(&key).is_none() {
+                let listed = |r: &Arc<Roster>| r.by_key(&key).is_some();
+                if !rosters.borrow_and_update().as_ref().is_some_and(listed) {
                     return;
                 }
-                tokio::select! {
-                    _ = rosters.changed() => {}
-                    () = expired(&roster, &membership) => return,
+                loop {
+                    if membership.time_left().is_none() {
+                        return;
+                    }
+                    tokio::select! {
+                        _ = rosters.changed() => break,
+                        _ = lapses.changed() => {}
+                    }
                 }
             }
         }
     }
-}
-
-/// Ends when the roster does not hold by the membership's clock.
-async fn expired(roster: &Roster, membership: &Membership) {
-    while let Some(left) = time_left(roster, membership.now()) {
-        sleep(left.min(CLOCK_CHECK)).await;
-    }
-}
-
-/// How long the roster still holds; `None` if it does not.
-fn time_left(roster: &Roster, now: WallTime) -> Option<Duration> {
-    let left = roster.expiry.as_unix_nanos().saturating_sub(now.as_unix_nanos());
-    roster.check(now).ok().map(|()| Duration::from_nanos(left))
 }
 
 impl std::fmt::Debug for MeshPeer {

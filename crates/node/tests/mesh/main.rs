@@ -8,5 +8,6 @@ mod oracle;
 mod oracle_client;
 mod revoked;
 mod scene;
+mod secrets;
 mod state;
 mod sync;

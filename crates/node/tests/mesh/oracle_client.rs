@@ -114,3 +114,11 @@ async fn a_kept_connection_that_has_gone_is_replaced() {
     client.status().await.unwrap();
     again.stop().await;
 }
+
+#[tokio::test]
+async fn an_address_that_takes_connections_and_says_nothing_does_not_hide_the_next() {
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fake = Fake::start(&[id(1)], BEGIN).await;
+    let addresses = vec![mute.local_addr().unwrap().into(), fake.address.into()];
+    client(1, vec![Oracle { key: id(SEED), addresses }]).status().await.unwrap();
+}

@@ -90,3 +90,19 @@ async fn a_client_key_of_a_member_is_cut_like_the_daemons() {
     membership.offer(&signed(roster(2, &["a"]))).unwrap();
     client.revoked().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_there_and_back_cuts_who_waited_and_admits_again() {
+    let clock = HandClock::at(BEGIN);
+    let (membership, peer) = admitted(&clock);
+    let mut first = pin!(peer.revoked());
+    assert!(lasts(&mut first).await);
+    clock.set(BEGIN + HOLDS);
+    first.await;
+    clock.set(BEGIN + 1);
+    let again = membership.peer(&id(2), membership.now()).unwrap();
+    let mut second = pin!(again.revoked());
+    assert!(lasts(&mut second).await);
+    clock.set(BEGIN - 1);
+    second.await;
+}

@@ -10,7 +10,12 @@ use hyper::{
     header::{CONTENT_TYPE, DATE, HOST, HeaderMap, HeaderValue},
 };
 use hyper_util::rt::TokioIo;
-use std::{error::Error, io, net::SocketAddr, time::UNIX_EPOCH};
+use std::{
+    error::Error,
+    io,
+    net::SocketAddr,
+    time::{Duration, UNIX_EPOCH},
+};
 use thalweg_net::{
     Destination, DialOptions,
     channel::{Channel, ChannelError, Connector, Protocol},
@@ -18,6 +23,10 @@ use thalweg_net::{
 };
 use thalweg_units::WallTime;
 use tokio::{net::TcpStream, task::AbortHandle, time::timeout};
+
+/// For TLS at one address, before the next is tried: two round trips of the slowest
+/// satellite path, and below half of the time for all addresses.
+const HANDSHAKE: Duration = Duration::from_secs(4);
 
 /// With which key and options connections are made.
 pub(super) struct Way {
@@ -137,9 +146,11 @@ async fn channel(
             }
         };
         let at = tcp.peer_addr().ok();
-        let why = match way.connector.connect(tcp, oracle.key, protocol).await {
-            Ok(channel) => return Some(channel),
-            Err(error) => error.to_string(),
+        let handshake = timeout(HANDSHAKE, way.connector.connect(tcp, oracle.key, protocol));
+        let why = match handshake.await {
+            Ok(Ok(channel)) => return Some(channel),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("it takes connections and says nothing for {HANDSHAKE:?}"),
         };
         let address = at.or(addresses.first().copied())?;
         tried.push(Attempt { address: address.into(), why });

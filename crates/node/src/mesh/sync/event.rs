@@ -53,7 +53,12 @@ impl SyncEvent {
 
     /// Whether somebody has to act.
     pub fn is_alert(&self) -> bool {
-        !matches!(self, Self::Updated { .. } | Self::Reached | Self::Unreached(_))
+        match self {
+            Self::Updated { .. } | Self::Reached => false,
+            // An oracle may be absent for a while; a revocation is for good.
+            Self::Unreached(error) => *error == OracleError::NotAdmitted,
+            _ => true,
+        }
     }
 }
 
