@@ -77,15 +77,10 @@ struct Cut {
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let (dialer, routes) = known_routes(args).await?;
     let pattern = Arc::new(Pattern::new());
+    let begun = begin_all(dialer, routes, &args.to, &pattern).await?;
     let mut flows = JoinSet::new();
-    for (relay, route) in routes {
-        let stream = begin(&dialer, &route, &args.to, &pattern).await;
-        let (stream, begun) = stream.with_context(|| format!("through {relay}"))?;
-        let pattern = Arc::clone(&pattern);
-        flows.spawn(async move {
-            let (last_byte, bytes) = until_cut(stream, begun, &pattern).await?;
-            anyhow::Ok(Cut { relay, last_byte, bytes })
-        });
+    for flow in begun {
+        flows.spawn(until_cut(flow, Arc::clone(&pattern)));
     }
     writeln!(io::stdout().lock(), "{}", json!({ "event": "flowing" }))?;
     let cuts = collect(flows, args.span).await?;
@@ -105,6 +100,36 @@ async fn known_routes(args: &Args) -> anyhow::Result<(Dialer, Vec<(String, Route
     }
 }
 
+/// A download that has begun.
+struct Flow {
+    relay: String,
+    stream: Stream,
+    position: u64,
+}
+
+/// Begins a download through each relay, all at the same time.
+async fn begin_all(
+    dialer: Dialer,
+    routes: Vec<(String, Route)>,
+    to: &Destination,
+    pattern: &Arc<Pattern>,
+) -> anyhow::Result<Vec<Flow>> {
+    let mut beginning = JoinSet::new();
+    for (relay, route) in routes {
+        let (dialer, to, pattern) = (dialer.clone(), to.clone(), Arc::clone(pattern));
+        beginning.spawn(async move {
+            let begun = begin(&dialer, &route, &to, &pattern).await;
+            let (stream, position) = begun.with_context(|| format!("through {relay}"))?;
+            anyhow::Ok(Flow { relay, stream, position })
+        });
+    }
+    let mut flows = Vec::new();
+    while let Some(flow) = beginning.join_next().await {
+        flows.push(flow.context("a task died")??);
+    }
+    Ok(flows)
+}
+
 /// Connects and awaits the first bytes.
 async fn begin(
     dialer: &Dialer,
@@ -122,20 +147,17 @@ async fn begin(
     Ok((stream, n as u64))
 }
 
-/// Reads until the connection ends, however; when the last byte came, and which it was.
-async fn until_cut(
-    mut stream: Stream,
-    mut position: u64,
-    pattern: &Pattern,
-) -> anyhow::Result<(SystemTime, u64)> {
+/// Reads until the connection ends, however.
+async fn until_cut(flow: Flow, pattern: Arc<Pattern>) -> anyhow::Result<Cut> {
+    let Flow { relay, mut stream, position: mut bytes } = flow;
     let mut buffer = vec![0; CHUNK];
-    let mut last = SystemTime::now();
+    let mut last_byte = SystemTime::now();
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-        last = SystemTime::now();
-        pattern.check(position, &buffer[..n])?;
-        position += n as u64;
+        last_byte = SystemTime::now();
+        pattern.check(bytes, &buffer[..n])?;
+        bytes += n as u64;
     }
-    Ok((last, position))
+    Ok(Cut { relay, last_byte, bytes })
 }
 
 async fn collect(
