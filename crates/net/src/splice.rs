@@ -8,28 +8,34 @@ use rustix::{
     pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
 };
 use std::{
+    collections::VecDeque,
     io,
     os::fd::{AsFd, OwnedFd},
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
-/// A pipe's size that is asked for: 64 places.
+/// A large pipe: 256 places, the most that an unprivileged user may have.
 ///
-/// A place holds one fragment of a received segment: 32 kB on loopback, but
-/// little more than one packet's 1.4 kB on most networks, where the kernel's usual
-/// 16 places hold 22 kB.
-const PIPE_BYTES: usize = 256 * 1024;
+/// A place holds one fragment of a received segment: 32 kB on loopback, little more
+/// than one packet's 1.4 kB on most networks. Fewer and larger turns cost less: with 100
+/// connections on loopback 1 MiB took half of the processor time of 256 kB, and
+/// less than half of that of the kernel's usual 64 kB.
+const LARGE: usize = 1024 * 1024;
 
-/// A smaller pipe is not worth its system calls. A user beyond
-/// `fs.pipe-user-pages-soft` gets pipes of two places (pipe(7)).
-const LEAST_PIPE_BYTES: usize = 64 * 1024;
+/// A small pipe, as the kernel makes it; smaller ones are not worth their system calls.
+/// A user beyond `fs.pipe-user-pages-soft` gets pipes of two places (pipe(7)).
+const SMALL: usize = 64 * 1024;
 
-/// Pipes of a process: their 32 MiB are half of the kernel's usual allowance for a user
-/// (`fs.pipe-user-pages-soft`, 64 MiB), and their 256 descriptors few beside those of
-/// the connections that want them.
+/// Large pipes of a pool. More than threads that move bytes are in use only where
+/// receivers are slow, and those gain nothing by large pipes.
+const LARGE_PIPES: usize = 24;
+
+/// Pipes of a process: 24 large and 104 small ones are 31 MiB, half of the kernel's usual
+/// allowance for a user (`fs.pipe-user-pages-soft`, 64 MiB), and their 256 descriptors are
+/// few beside those of the connections that want them.
 const PROCESS_PIPES: usize = 128;
 
 /// Once the kernel has refused a pipe, so many turns are copied before it is asked again:
@@ -48,7 +54,8 @@ pub struct PipePool {
     useless: AtomicBool,
     /// So many wishes are turned down before the kernel is asked again.
     resting: AtomicUsize,
-    idle: Mutex<Vec<Pipe>>,
+    /// The large ones behind, where they are taken from.
+    idle: Mutex<VecDeque<Pipe>>,
 }
 
 /// Both ends of a pipe, and how many bytes are in it.
@@ -56,6 +63,7 @@ pub struct PipePool {
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
+    large: bool,
     held: usize,
 }
 
@@ -77,7 +85,7 @@ impl PipePool {
             open: AtomicUsize::new(0),
             useless: AtomicBool::new(false),
             resting: AtomicUsize::new(0),
-            idle: Mutex::new(Vec::new()),
+            idle: Mutex::new(VecDeque::new()),
         }
     }
 
@@ -93,7 +101,7 @@ impl PipePool {
         if self.useless.load(Ordering::Relaxed) {
             return None;
         }
-        let idle = self.idle().pop();
+        let idle = self.idle().pop_back();
         let pipe = idle.or_else(|| self.make())?;
         Some(LentPipe { pool: self, pipe: Some(pipe) })
     }
@@ -114,8 +122,9 @@ impl PipePool {
         if self.resting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok() {
             return None;
         }
-        if self.open.fetch_add(1, Ordering::Relaxed) < self.most {
-            match Pipe::new() {
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        if before < self.most {
+            match Pipe::new(before < LARGE_PIPES) {
                 Some(pipe) => return Some(pipe),
                 None => self.resting.store(REST, Ordering::Relaxed),
             }
@@ -125,23 +134,25 @@ impl PipePool {
     }
 
     fn take_back(&self, pipe: Pipe) {
-        if pipe.held == 0 {
-            self.idle().push(pipe);
-        } else {
-            self.open.fetch_sub(1, Ordering::Relaxed);
+        match (pipe.held, pipe.large) {
+            (0, true) => self.idle().push_back(pipe),
+            (0, false) => self.idle().push_front(pipe),
+            _ => _ = self.open.fetch_sub(1, Ordering::Relaxed),
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Pipe>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pipe {
-    fn new() -> Option<Self> {
+    fn new(large: bool) -> Option<Self> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok()?;
-        let size = fcntl_setpipe_size(&write, PIPE_BYTES).or_else(|_| fcntl_getpipe_size(&write));
-        (size.ok()? >= LEAST_PIPE_BYTES).then_some(Self { read, write, held: 0 })
+        // Where the kernel allows no larger one, what it has made may do.
+        let asked = if large { fcntl_setpipe_size(&write, LARGE) } else { Err(Errno::PERM) };
+        let size = asked.or_else(|_| fcntl_getpipe_size(&write)).ok()?;
+        (size >= SMALL).then_some(Self { read, write, large: size >= LARGE, held: 0 })
     }
 }
 
@@ -268,6 +279,7 @@ mod tests {
         let third = pool.lend().unwrap();
         assert_eq!(pool.open(), 2);
         drop((second, third));
+        assert_eq!(pool.lent(), 0);
 
         let ((mut client, near), _other) = (pair(), ());
         client.write_all(b"somebody's secret").unwrap();
@@ -275,6 +287,19 @@ mod tests {
         assert_eq!(pipe.fill(&near, 100).unwrap(), Filled::Bytes(17));
         drop(pipe);
         assert_eq!(pool.open(), 1, "one with bytes in it is closed");
+    }
+
+    #[test]
+    fn large_pipes_are_few_and_taken_first() {
+        let pool = PipePool::new(LARGE_PIPES + 2);
+        let all: Vec<_> = std::iter::from_fn(|| pool.lend()).collect();
+        let large = |lent: &LentPipe<'_>| lent.pipe.as_ref().unwrap().large;
+        assert_eq!(all.len(), LARGE_PIPES + 2);
+        let made = all.iter().filter(|pipe| large(pipe)).count();
+        // An unprivileged user may have used its allowance up already.
+        assert!(made <= LARGE_PIPES && !large(&all[LARGE_PIPES]), "{made}");
+        drop(all);
+        assert!(pool.lend().is_some_and(|first| large(&first)) || made == 0);
     }
 
     #[test]

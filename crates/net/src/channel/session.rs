@@ -24,6 +24,15 @@ struct Blocking<'a, 'b, IO> {
     cx: &'a mut Context<'b>,
 }
 
+/// A source with nothing to read just now, unlike [`io::empty`], whose end is reached.
+struct Nothing;
+
+impl io::Read for Nothing {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
 fn or_would_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
     match polled {
         Poll::Ready(done) => done,
@@ -75,12 +84,15 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
     /// `UnexpectedEof` if the connection ends without `close_notify`; TLS's errors as `InvalidData`.
     fn poll_record(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let length = loop {
-            match self.incoming.record()? {
-                Some(length) => break length,
-                None => match ready!(self.incoming.poll_fill(&mut self.io, cx))? {
-                    0 => return Poll::Ready(Err(cut_short())),
-                    _ => continue,
-                },
+            if let Some(length) = self.incoming.record()? {
+                break length;
+            }
+            let filled = self.incoming.poll_fill(&mut self.io, cx);
+            if filled.is_pending() {
+                self.trim();
+            }
+            if ready!(filled)? == 0 {
+                return Poll::Ready(Err(cut_short()));
             }
         };
         let mut record = &self.incoming.held()[..length];
@@ -88,6 +100,14 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
         self.incoming.consume(length);
         self.tls.process_new_packets().map_err(super::error::from_tls)?;
         Poll::Ready(Ok(()))
+    }
+
+    /// Has TLS give back its copy's room, of a record's size after large ones.
+    ///
+    /// It does so only when it is about to read.
+    fn trim(&mut self) {
+        // Nothing is there to be read, so it fails, as it should.
+        let _ = self.tls.read_tls(&mut Nothing);
     }
 
     /// Plaintext that was received; empty at `close_notify`. Never looks beyond the record it is from.
