@@ -27,7 +27,7 @@ enum End {
     ByReset,
 }
 
-/// One connection that moves enough to be spliced; `slow` pairs leave bytes in pipes.
+/// One connection that moves enough to be spliced.
 async fn connection(at: SocketAddr, listener: &TcpListener, end: End) {
     let to: Destination = listener.local_addr().unwrap().into();
     let route = Route::through([at.into()]).unwrap();
