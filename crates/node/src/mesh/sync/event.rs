@@ -68,6 +68,7 @@ impl fmt::Display for SyncEvent {
             Self::Updated { version, members } => {
                 write!(f, "roster version {version} with {members} members")
             }
+            Self::Unreached(error @ OracleError::NotAdmitted) => error.fmt(f),
             Self::Unreached(error) => write!(f, "{error}; the cached roster goes on"),
             Self::Reached => f.write_str("an oracle answers again"),
             Self::Rejected(error @ RosterError::Keep { .. }) => {
@@ -77,8 +78,8 @@ impl fmt::Display for SyncEvent {
                 write!(f, "the oracle's roster is not accepted: {error}; the cached one stays")
             }
             Self::NotListed => f.write_str(
-                "this host is not in the roster any more: it was revoked; to come back, \
-                 `thalweg join` with a new token",
+                "this host is not in the roster any more: it was revoked; to come back, move \
+                 node.key and client.key away and `thalweg join` with a new token",
             ),
             Self::NearExpiry(left) => write!(
                 f,
