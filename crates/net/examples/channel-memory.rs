@@ -42,7 +42,7 @@ async fn idle(mut near: Channel<TcpStream>, mut far: Channel<TcpStream>, ready: 
     let receive = async {
         let mut left = 100_000;
         while left > 0 {
-            left -= far.read(&mut [0; 8192]).await.unwrap();
+            left -= far.read(&mut [0; 256]).await.unwrap();
         }
     };
     tokio::join!(send, receive);
@@ -64,8 +64,11 @@ async fn main() {
     let mut before = 0;
     for i in 0..=connections {
         let (tcp, accepted) = tokio::join!(TcpStream::connect(at), listener.accept());
-        let connect = connector.connect(tcp.unwrap(), server.id(), Protocol::Relay);
-        let (near, far) = tokio::join!(connect, acceptor.accept(accepted.unwrap().0));
+        let (tcp, accepted) = (tcp.unwrap(), accepted.unwrap().0);
+        tcp.set_nodelay(true).unwrap();
+        accepted.set_nodelay(true).unwrap();
+        let connect = connector.connect(tcp, server.id(), Protocol::Relay);
+        let (near, far) = tokio::join!(connect, acceptor.accept(accepted));
         let ready = Arc::new(Notify::new());
         tokio::spawn(idle(near.unwrap(), far.unwrap(), Arc::clone(&ready)));
         ready.notified().await;
