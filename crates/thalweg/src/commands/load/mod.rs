@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `relay-cost` and `revocation`.
+//! `relay-cost`, `relay-faults`, `revocation` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -8,6 +8,7 @@
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
+//! - [`soak`]: connections that stall, half-close and break, for minutes;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
 
 mod bulk;
@@ -19,6 +20,7 @@ mod mesh;
 mod pattern;
 mod report;
 mod server;
+mod soak;
 mod tls;
 mod watched;
 mod way;
@@ -49,6 +51,8 @@ enum Work {
     Latency(latency::Args),
     /// Download through all relays until each is cut
     Cut(cut::Args),
+    /// Many connections that stall, half-close and break; what does the relay keep?
+    Soak(soak::Args),
 }
 
 /// Runs the command.
@@ -70,6 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Idle(args) => idle::run(&args).await,
             Work::Latency(args) => latency::run(&args).await,
             Work::Cut(args) => cut::run(&args).await,
+            Work::Soak(args) => soak::run(&args).await,
         }
     })?;
     runtime.shutdown_background();

@@ -23,7 +23,7 @@ impl Report {
         times.sort();
         for percent in [50, 99] {
             if let Some(time) = rank(&times, percent) {
-                self.add(format!("{name}_p{percent}"), "us", time.as_secs_f64() * 1e6);
+                self.add(format!("{name}_p{percent}"), "us", micros(time));
             }
         }
     }
@@ -34,8 +34,7 @@ impl Report {
         base.sort();
         for percent in [50, 99] {
             if let (Some(a), Some(b)) = (rank(&times, percent), rank(&base, percent)) {
-                let excess = (a.as_secs_f64() - b.as_secs_f64()) * 1e6;
-                self.add(format!("{name}_p{percent}"), "us", excess);
+                self.add(format!("{name}_p{percent}"), "us", micros(a) - micros(b));
             }
         }
     }
@@ -48,6 +47,10 @@ impl Report {
         let mut out = io::stdout().lock();
         writeln!(out, "{}", json!({ "metrics": self.0 })).and_then(|()| out.flush())
     }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
 }
 
 /// The smallest of the sorted `times` with `percent` of them at or below it.

@@ -22,6 +22,17 @@ pub struct Spent {
     pub softirq: f64,
 }
 
+/// How many descriptors there are, and of which kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptors {
+    /// All of them.
+    pub all: u64,
+    /// Sockets of all families.
+    pub sockets: u64,
+    /// Ends of pipes.
+    pub pipes: u64,
+}
+
 impl Watched {
     /// Finds them.
     ///
@@ -76,6 +87,27 @@ impl Watched {
             bail!("the relay has ended");
         }
         Ok(each.iter().sum::<u64>() * 1024)
+    }
+
+    /// Descriptors that its processes hold.
+    ///
+    /// # Errors
+    /// When the relay is gone.
+    pub fn descriptors(&self) -> anyhow::Result<Descriptors> {
+        let mut held = Descriptors::default();
+        for pid in self.tree() {
+            let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+            for link in files.filter_map(|file| fs::read_link(file.path()).ok()) {
+                let link = link.to_string_lossy();
+                held.all += 1;
+                held.sockets += u64::from(link.starts_with("socket:"));
+                held.pipes += u64::from(link.starts_with("pipe:"));
+            }
+        }
+        if held.all == 0 {
+            bail!("the relay has ended");
+        }
+        Ok(held)
     }
 
     /// The listeners and all processes that stem from them, each once.
