@@ -159,7 +159,10 @@ impl Daemon {
 
     /// Reads the log up to the first line with this text.
     pub fn log_until(&mut self, text: &str) -> String {
-        let found = self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text));
+        // A test that waits in vain shows what it has read.
+        let seen = |line: &String| println!("log: {line}");
+        let lines = self.log.by_ref().map(Result::unwrap);
+        let found = lines.inspect(seen).find(|line| line.contains(text));
         found.unwrap_or_else(|| panic!("the log ended without `{text}`"))
     }
 

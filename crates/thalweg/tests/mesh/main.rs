@@ -47,12 +47,12 @@ async fn a_mesh_is_founded_joined_used_and_left() {
     for legs in ["sealed", "open"] {
         let output = get(&lap, &server, &["--path", "fra", "--legs", legs]).await;
         assert_got(&lap, &version, &output);
-        let line = fra_runs.log_until("event=closed");
-        assert!(line.contains("peer=lap") && line.contains(&format!("leg={legs}")), "{line}");
+        let line = fra_runs.log_until(&format!("leg={legs}"));
+        assert!(line.contains("peer=lap") && line.contains("depth=0"), "{line}");
 
         let output = get(&lap, &server, &["--path", "fra+nyc", "--legs", legs]).await;
         assert_got(&lap, &version, &output);
-        let line = nyc_runs.log_until("event=closed");
+        let line = nyc_runs.log_until(&format!("leg={legs}"));
         assert!(line.contains("peer=lap") && line.contains("depth=1"), "{line}");
     }
     // Unnamed, all relays are tried; the file is the same whichever wins.
