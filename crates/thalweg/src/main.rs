@@ -66,7 +66,19 @@ fn main() -> ExitCode {
         Command::Load(args) => commands::load::run(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("thalweg: {error:#}");
+        eprintln!("thalweg: {}", told(&error));
         ExitCode::FAILURE
     })
+}
+
+/// The error and its causes, each once: many errors say their cause themselves.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &cause;
+        }
+    }
+    text
 }

@@ -19,6 +19,15 @@ const COMMANDS: &[&[&str]] = &[
     &["lab"],
     &["lab", "run"],
     &["lab", "up"],
+    &["init"],
+    &["token"],
+    &["join"],
+    &["node"],
+    &["status"],
+    &["roster"],
+    &["revoke"],
+    &["config"],
+    &["config", "check"],
     &["lab", "down"],
     &["lab", "list"],
     &["lab", "exec"],
@@ -36,6 +45,22 @@ const MISTAKES: &[&str] = &[
     "get https://example.org/file",
     "get http://example.org/file --via relay",
     "get http://example.org/file --via relay:99999",
+    "get http://example.org/file --via fra,fra+nyc",
+    "get http://example.org/file --path Fra",
+    "get http://example.org/file --legs clear",
+    "get http://example.org/file --via fra --path nyc",
+    "token --role boss",
+    "token --valid 5",
+    "join",
+    "join hello",
+    "init --name Fra",
+    "init --address fra",
+    "node --listen nowhere",
+    "node --config /nonexistent/thalweg.toml",
+    "revoke",
+    "revoke lap --wait soon",
+    "config",
+    "config check /nonexistent/thalweg.toml",
     "relay --listen nowhere",
     "relay --listen localhost:21080",
     "relay --listen 127.0.0.1",
@@ -151,6 +176,10 @@ fn command<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     assert!(lab.exists(), "{} is missing: cargo build --workspace --bins", lab.display());
     let mut command = Command::new(program);
     command.args(arguments).env("COLUMNS", "100").env_remove("THALWEG_LAB");
+    // No mesh, no settings: neither hangs on who runs the tests.
+    command
+        .env("THALWEG_STATE", "/nonexistent/state")
+        .env("XDG_CONFIG_HOME", "/nonexistent/config");
     command
 }
 
