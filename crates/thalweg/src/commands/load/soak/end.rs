@@ -1,0 +1,175 @@
+//! One end of a connection plays its part.
+
+use super::{
+    super::pattern::{CHUNK, Pattern},
+    script::{Part, Script},
+};
+use std::{fmt, io, pin::pin, time::Duration};
+use thalweg_net::Stream;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
+    net::TcpStream,
+    sync::oneshot,
+    time::sleep,
+};
+
+/// A connection that can be broken off.
+pub enum Leg {
+    /// Broken off by a reset.
+    Clear(TcpStream),
+    /// Broken off by an end without `close_notify`.
+    Sealed(Stream),
+}
+
+/// What became of an end's part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Played {
+    /// All bytes came, and the end after them.
+    Whole,
+    /// We broke it off, as the script says.
+    BrokeOff,
+}
+
+/// How a part was not played to its end.
+#[derive(Debug)]
+pub enum Broken {
+    /// There was no connection.
+    Dial(String),
+    /// The connection broke.
+    Io(io::Error),
+    /// A clean end after too few bytes.
+    Truncated,
+    /// Other bytes than were sent.
+    WrongBytes(String),
+    /// It did not end.
+    Hung,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dial(why) => write!(f, "no connection: {why}"),
+            Self::Io(e) => write!(f, "broke: {e}"),
+            Self::Truncated => f.write_str("ended in order, too early"),
+            Self::WrongBytes(what) => f.write_str(what),
+            Self::Hung => f.write_str("did not end"),
+        }
+    }
+}
+
+impl From<io::Error> for Broken {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+/// Plays `part` of `script` on `leg`.
+///
+/// # Errors
+/// [`Broken`]; expected where the other end breaks it off.
+pub async fn play(
+    leg: Leg,
+    script: &Script,
+    part: Part,
+    pattern: &Pattern,
+) -> Result<Played, Broken> {
+    match leg {
+        Leg::Clear(mut tcp) => {
+            tcp.set_nodelay(true)?;
+            let done = both(&mut tcp, script, part, pattern).await;
+            if done.as_ref().is_ok_and(|played| *played == Played::BrokeOff) {
+                socket2::SockRef::from(&tcp).set_linger(Some(Duration::ZERO))?;
+            }
+            done
+        }
+        Leg::Sealed(mut stream) => both(&mut stream, script, part, pattern).await,
+    }
+}
+
+/// Both directions at once; who breaks it off reads no further.
+async fn both<S>(
+    stream: &mut S,
+    script: &Script,
+    part: Part,
+    pattern: &Pattern,
+) -> Result<Played, Broken>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut reader, mut writer) = split(stream);
+    let (ended, other_ended) = oneshot::channel();
+    let sending = async {
+        if part.waits {
+            // Its sender is dropped when the reading fails, and that is told there.
+            _ = other_ended.await;
+        }
+        send(&mut writer, script.from, part, pattern).await
+    };
+    let receiving = async {
+        let done = receive(&mut reader, script.from, part, pattern).await;
+        _ = ended.send(());
+        done
+    };
+    let (mut sending, mut receiving) = (pin!(sending), pin!(receiving));
+    if part.resets {
+        return tokio::select! {
+            sent = &mut sending => sent.map(|()| Played::BrokeOff),
+            // It may have ended its own direction long ago.
+            received = &mut receiving => match received {
+                Ok(()) => sending.await.map(|()| Played::BrokeOff),
+                Err(broken) => Err(broken),
+            },
+        };
+    }
+    let (received, sent) = tokio::join!(receiving, sending);
+    received.and(sent).map(|()| Played::Whole)
+}
+
+async fn send(
+    to: &mut (impl AsyncWrite + Unpin),
+    from: u64,
+    part: Part,
+    pattern: &Pattern,
+) -> Result<(), Broken> {
+    let all = if part.resets { part.sends / 2 } else { part.sends };
+    let mut sent = 0;
+    while sent < all {
+        let n = (all - sent).min(part.write as u64) as usize;
+        to.write_all(&pattern.at(from + sent)[..n]).await?;
+        to.flush().await?;
+        sent += n as u64;
+        // A slow pace is for few writes: else a connection would last for minutes.
+        if all / part.write as u64 <= 64 {
+            sleep(part.pace).await;
+        }
+    }
+    if !part.resets {
+        to.shutdown().await?;
+    }
+    Ok(())
+}
+
+async fn receive(
+    from: &mut (impl AsyncRead + Unpin),
+    position: u64,
+    part: Part,
+    pattern: &Pattern,
+) -> Result<(), Broken> {
+    let mut buffer = vec![0; CHUNK / 4];
+    let (mut got, mut stall) = (0, part.stall);
+    loop {
+        if let Some((_, pause)) = stall.take_if(|(at, _)| got >= *at) {
+            sleep(pause).await;
+        }
+        let n = from.read(&mut buffer).await?;
+        if n == 0 {
+            return if got == part.receives { Ok(()) } else { Err(Broken::Truncated) };
+        }
+        let right = pattern.check(position + got, &buffer[..n]);
+        right.map_err(|e| Broken::WrongBytes(e.to_string()))?;
+        got += n as u64;
+        if got > part.receives {
+            return Err(Broken::WrongBytes(format!("{got} bytes of {}", part.receives)));
+        }
+    }
+}

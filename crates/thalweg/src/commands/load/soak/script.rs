@@ -1,0 +1,157 @@
+//! What happens on one connection; pure.
+
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::time::Duration;
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Both ends send and receive, and each ends its direction when it has sent all.
+    Whole,
+    /// The client sends all and ends its direction; only then the far end begins to.
+    NearFirst,
+    /// The far end sends all and ends its direction; only then the client begins to.
+    FarFirst,
+    /// The client breaks it off midway.
+    NearResets,
+    /// The far end breaks it off midway.
+    FarResets,
+}
+
+impl Ending {
+    /// Whether both ends must receive all bytes.
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Self::Whole | Self::NearFirst | Self::FarFirst)
+    }
+}
+
+/// One connection's course.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// Whether the client's leg is an open one.
+    pub open: bool,
+    /// How it ends.
+    pub ending: Ending,
+    /// Where the stream begins in the pattern.
+    pub from: u64,
+    near: Part,
+    far: Part,
+}
+
+/// What one end does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Bytes that it sends, if nobody breaks it off.
+    pub sends: u64,
+    /// Bytes that it is to receive.
+    pub receives: u64,
+    /// It waits for the other's end before it sends.
+    pub waits: bool,
+    /// It breaks the connection off when half is sent.
+    pub resets: bool,
+    /// It pauses after so many received bytes, for so long.
+    pub stall: Option<(u64, Duration)>,
+    /// Between two writes.
+    pub pace: Duration,
+    /// The largest write, bytes.
+    pub write: usize,
+}
+
+impl Script {
+    /// The script of connection `number`, the same at both ends.
+    pub fn new(seed: u64, number: u64) -> Self {
+        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number);
+        let mut draw = Draw(Xoshiro256PlusPlus::seed_from_u64(mixed));
+        let ending = match draw.below(100) {
+            0..50 => Ending::Whole,
+            50..63 => Ending::NearFirst,
+            63..76 => Ending::FarFirst,
+            76..88 => Ending::NearResets,
+            _ => Ending::FarResets,
+        };
+        let (open, from) = (draw.below(2) == 0, draw.below(1 << 30));
+        let (up, down) = (draw.size(), draw.size());
+        let mut near = draw.part(up, down);
+        let mut far = draw.part(down, up);
+        near.waits = ending == Ending::FarFirst;
+        far.waits = ending == Ending::NearFirst;
+        near.resets = ending == Ending::NearResets;
+        far.resets = ending == Ending::FarResets;
+        Self { open, ending, from, near, far }
+    }
+
+    /// The client's part.
+    pub const fn near(&self) -> Part {
+        self.near
+    }
+
+    /// The far end's.
+    pub const fn far(&self) -> Part {
+        self.far
+    }
+
+    /// Whether an end pauses.
+    pub const fn stalls(&self) -> bool {
+        self.near.stall.is_some() || self.far.stall.is_some()
+    }
+}
+
+struct Draw(Xoshiro256PlusPlus);
+
+impl Draw {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0.next_u64() % n
+    }
+
+    /// From 1 kB to 2 MB, each power of two as often as another.
+    fn size(&mut self) -> u64 {
+        let magnitude = 10 + self.below(11);
+        (1 << magnitude) + self.below(1 << magnitude)
+    }
+
+    fn part(&mut self, sends: u64, receives: u64) -> Part {
+        let stall = (self.below(8) == 0)
+            .then(|| (self.below(receives), Duration::from_millis(500 + self.below(7500))));
+        Part {
+            sends,
+            receives,
+            waits: false,
+            resets: false,
+            stall,
+            pace: Duration::from_millis(self.below(30)),
+            write: 1 << (9 + self.below(8)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_draw_the_same_and_all_endings_occur() {
+        let all: Vec<_> = (0..1000).map(|n| Script::new(7, n)).collect();
+        for (n, script) in (0..).zip(&all) {
+            assert_eq!(*script, Script::new(7, n));
+            assert_eq!(script.near.sends, script.far.receives);
+            assert_eq!(script.far.sends, script.near.receives);
+            assert!(!(script.near.waits && script.far.waits));
+            assert_eq!(script.near.resets || script.far.resets, !script.ending.is_whole());
+        }
+        for ending in [
+            Ending::Whole,
+            Ending::NearFirst,
+            Ending::FarFirst,
+            Ending::NearResets,
+            Ending::FarResets,
+        ] {
+            for open in [true, false] {
+                let found = |s: &Script| s.ending == ending && s.open == open;
+                assert!(all.iter().any(found), "{ending:?}, open: {open}");
+            }
+        }
+        assert!(all.iter().any(Script::stalls) && !all.iter().all(Script::stalls));
+        assert_ne!(Script::new(7, 1), Script::new(8, 1));
+    }
+}
