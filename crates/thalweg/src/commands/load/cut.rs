@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How often the roster is read until then.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// From the first bytes to the word that all flows: slow starts share the queue until then.
+const SETTLE: Duration = Duration::from_secs(2);
+
 /// Arguments of `thalweg load cut`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -66,6 +69,7 @@ enum Leg {
 struct Cut {
     relay: String,
     last_byte: SystemTime,
+    end: SystemTime,
     bytes: u64,
 }
 
@@ -82,6 +86,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     for flow in begun {
         flows.spawn(until_cut(flow, Arc::clone(&pattern)));
     }
+    sleep(SETTLE).await;
     writeln!(io::stdout().lock(), "{}", json!({ "event": "flowing" }))?;
     let cuts = collect(flows, args.span).await?;
     report(&cuts, read_time(&args.since)?)?.print().context("cannot print the report")
@@ -157,7 +162,7 @@ async fn until_cut(flow: Flow, pattern: Arc<Pattern>) -> anyhow::Result<Cut> {
         pattern.check(bytes, &buffer[..n])?;
         bytes += n as u64;
     }
-    Ok(Cut { relay, last_byte, bytes })
+    Ok(Cut { relay, last_byte, end: SystemTime::now(), bytes })
 }
 
 async fn collect(
@@ -189,9 +194,10 @@ fn read_time(file: &Path) -> anyhow::Result<SystemTime> {
 /// `cut_RELAY` in seconds; one that ended before the revocation was cut by something else.
 fn report(cuts: &[Cut], since: SystemTime) -> anyhow::Result<Report> {
     let (mut report, mut all) = (Report::default(), Vec::new());
-    for Cut { relay, last_byte, bytes } in cuts {
-        let after = last_byte.duration_since(since);
-        let after = after.with_context(|| format!("{relay} ended before the revocation"))?;
+    for Cut { relay, last_byte, end, bytes } in cuts {
+        ensure!(*end >= since, "{relay} ended before the revocation");
+        // None came after it.
+        let after = last_byte.duration_since(since).unwrap_or_default();
         report.add(format!("cut_{relay}"), "s", after.as_secs_f64());
         all.push(after.as_secs_f64());
         report.add(format!("bytes_{relay}"), "MB", *bytes as f64 / 1e6);
