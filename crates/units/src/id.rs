@@ -6,8 +6,8 @@ use thiserror::Error;
 
 /// A node's identity: its Ed25519 public key.
 ///
-/// Printed as 64 hexadecimal digits. Pure crates work on dense indices; the
-/// mapping to a `NodeId` is made at their edge.
+/// Printed as 64 hexadecimal digits; 32 bytes in binary formats. Pure crates work
+/// on dense indices; the mapping to a `NodeId` is made at their edge.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId([u8; 32]);
 
@@ -60,12 +60,15 @@ impl FromStr for NodeId {
 
 impl Serialize for NodeId {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        s.collect_str(self)
+        if s.is_human_readable() { s.collect_str(self) } else { self.0.serialize(s) }
     }
 }
 
 impl<'de> Deserialize<'de> for NodeId {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        if !d.is_human_readable() {
+            return <[u8; 32]>::deserialize(d).map(Self);
+        }
         String::deserialize(d)?.parse().map_err(de::Error::custom)
     }
 }
