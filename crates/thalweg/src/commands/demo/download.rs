@@ -1,24 +1,24 @@
 //! One download: a program in the client's host, watched until it ends.
 
+use super::mesh::{Hosts, Mesh};
 use super::network::CLIENT;
 use super::process::{Running, TICK};
-use super::scratch::{Scratch, Verdict};
-use super::servers::{Relay, Web};
+use super::scratch::Verdict;
+use super::tail::Tail;
 use super::watch::Bar;
+use super::web::Web;
 use anyhow::{Context, bail};
-use std::path::{Path, PathBuf};
+use std::ops::ControlFlow;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use thalweg_experiment::run::stop::Stop;
-use thalweg_lab::client::Lab;
 use thalweg_units::{ByteSize, Rate};
 
 /// A relay alone is stopped after this long, and counted by its rate. The paper does the
 /// same after 20 s (UKAIRO §4); less here, since four slow relays must fit into the show.
-pub const RELAY_LIMIT: Duration = Duration::from_secs(12);
+pub const RELAY_LIMIT: Duration = Duration::from_secs(10);
 
-/// Curl's exit code for "the time limit was reached".
-const CURL_TIMED_OUT: i32 = 28;
+/// So long after its revocation it is watched whether a member still gets bytes.
+const WATCH: Duration = Duration::from_secs(5);
 
 /// What would make curl use another proxy.
 const PROXY_VARIABLES: [&str; 6] =
@@ -29,7 +29,7 @@ const PROXY_VARIABLES: [&str; 6] =
 pub struct Outcome {
     /// Bytes in the file at the end.
     pub bytes: u64,
-    /// From the program's start to its end.
+    /// From the program's start to its end; of a member that was revoked, to its last byte.
     pub took: Duration,
     /// Whether they are the right ones.
     pub verdict: Verdict,
@@ -37,6 +37,21 @@ pub struct Outcome {
     pub chosen: Vec<String>,
     /// Bytes present when the chosen relay was killed.
     pub killed_at: Option<u64>,
+    /// What came of the client's revocation.
+    pub revoked: Option<Revoked>,
+}
+
+/// What came of a revocation in the middle of a download.
+#[derive(Debug, Clone)]
+pub struct Revoked {
+    /// Bytes present when `thalweg revoke` was started.
+    pub at: u64,
+    /// From the start of `thalweg revoke` to the last byte, at most.
+    pub last_byte: Duration,
+    /// How many nodes have confirmed the new roster, of how many.
+    pub confirmed: (u64, u64),
+    /// How the download ended, in its own words; `None` if it did not end by itself.
+    pub why: Option<String>,
 }
 
 impl Outcome {
@@ -49,94 +64,145 @@ impl Outcome {
 /// Everything that a download needs.
 #[derive(Clone, Copy)]
 pub struct Stage<'a> {
-    /// The running lab.
-    pub lab: &'a Lab,
-    /// Where files go.
-    pub scratch: &'a Scratch,
+    /// The hosts.
+    pub hosts: Hosts<'a>,
     /// The web server.
     pub web: &'a Web,
     /// Size of the served file, bytes.
     pub size: u64,
-    /// Set by Ctrl-C.
-    pub stop: &'a Stop,
 }
 
 impl<'a> Stage<'a> {
-    /// Downloads with curl, directly or through one relay; the latter at most
-    /// for [`RELAY_LIMIT`].
+    /// Downloads with curl, directly.
     ///
     /// # Errors
-    /// When curl fails in any way but the time limit; on Ctrl-C.
-    pub fn curl(&self, name: &str, relay: Option<&Relay>) -> anyhow::Result<Outcome> {
-        let file = self.scratch.path("download.bin");
-        let mut command = self.lab.command(CLIENT, "curl");
+    /// When curl fails; on Ctrl-C.
+    pub fn curl(&self, name: &str) -> anyhow::Result<Outcome> {
+        let mut command = self.hosts.lab.command(CLIENT, "curl");
         // The user's own settings must not lead it elsewhere; --disable must come first.
-        command.args(["--disable", "--silent", "--show-error", "--fail", "--output"]).arg(&file);
+        command.args(["--disable", "--silent", "--show-error", "--fail", "--output"]);
+        command.arg(self.hosts.scratch.target()).arg(self.web.url());
         for name in PROXY_VARIABLES {
             command.env_remove(name);
         }
-        if let Some(relay) = relay {
-            command.args(["--socks5-hostname", &relay.address()]);
-            command.args(["--max-time", &RELAY_LIMIT.as_secs().to_string()]);
-        }
-        command.arg(self.web.url());
-        let mut watched = self.start(command, name, &file)?;
-        let code = loop {
-            if let Some(status) = watched.step()? {
-                break status;
-            }
-        };
-        if code != 0 && code != CURL_TIMED_OUT {
-            bail!("curl failed ({code}): {}", self.scratch.log_tail(watched.running.log()));
-        }
-        watched.finish(code == 0, Vec::new(), None)
+        let mut watched = self.start(command, name)?;
+        let code = watched.run(|_| Ok(ControlFlow::Continue(())))?;
+        watched.must_succeed("curl", code)?;
+        watched.finish()
     }
 
-    /// Downloads with `thalweg get` over the direct path and all relays; if `kill`, the
-    /// relay that it chooses is killed as soon as it is chosen.
+    /// Downloads with `thalweg get` over one path, `direct` or a relay's name, for `limit`
+    /// at most.
     ///
     /// # Errors
     /// When `get` fails; on Ctrl-C.
-    pub fn get(&self, name: &str, relays: &mut [Relay], kill: bool) -> anyhow::Result<Outcome> {
-        let file = self.scratch.path("download.bin");
-        let via: Vec<String> = relays.iter().map(Relay::address).collect();
-        let own = std::env::current_exe().context("cannot find this program")?;
-        let mut command = self.lab.command(CLIENT, own);
-        command.arg("get").arg(self.web.url()).args(["--via", &via.join(","), "--json"]);
-        command.arg("--output").arg(&file);
-        let mut watched = self.start(command, name, &file)?;
-        let (mut chosen, mut killed_at) = (Vec::new(), None);
-        let code = loop {
-            let ended = watched.step()?;
-            while let Some(line) = watched.running.line() {
-                match serde_json::from_str(&line) {
-                    Ok(Event::Progress { done_bytes }) => watched.bytes = done_bytes,
-                    Ok(Event::Chosen { path }) => chosen.push(path),
-                    Ok(Event::Other) | Err(_) => {}
-                }
-            }
-            let victim = relays.iter_mut().find(|relay| chosen.first() == Some(&relay.address()));
-            if let (true, None, None, Some(relay)) = (kill, ended, killed_at, victim) {
-                relay.kill();
-                killed_at = Some(watched.bytes);
-                watched.bar.note(&format!("killed {}", relay.name()));
-            }
-            if let Some(status) = ended {
-                break status;
-            }
-        };
-        if code != 0 {
-            let log = self.scratch.log_tail(watched.running.log());
-            bail!("thalweg get failed ({code}): {log}");
+    pub fn alone(
+        &self,
+        name: &str,
+        path: &str,
+        limit: Option<Duration>,
+    ) -> anyhow::Result<Outcome> {
+        let mut watched = self.start(self.get(&["--path", path]), name)?;
+        let code = watched.run(|watched| {
+            let over = limit.is_some_and(|limit| watched.started.elapsed() >= limit);
+            Ok(if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if code.is_some() {
+            watched.must_succeed("thalweg get", code)?;
         }
-        watched.finish(true, chosen, killed_at)
+        watched.chosen.clear();
+        watched.finish()
     }
 
-    fn start(&self, command: Command, name: &str, file: &Path) -> anyhow::Result<Watched<'a>> {
+    /// Downloads with `thalweg get`, which tries the direct path and all relays; if `kill`,
+    /// the relay that it chooses is killed as soon as it is chosen.
+    ///
+    /// # Errors
+    /// When `get` fails; on Ctrl-C.
+    pub fn all(&self, name: &str, mesh: &mut Mesh<'_>, kill: bool) -> anyhow::Result<Outcome> {
+        let mut watched = self.start(self.get(&[]), name)?;
+        let mut killed_at = None;
+        let code = watched.run(|watched| {
+            let chosen = watched.chosen.first();
+            let victim =
+                mesh.nodes.iter_mut().find(|node| chosen.is_some_and(|c| c == node.name()));
+            if let (true, None, Some(node)) = (kill, killed_at, victim) {
+                node.kill();
+                killed_at = Some(watched.bytes);
+                watched.bar.note(&format!("killed {}", node.name()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        watched.must_succeed("thalweg get", code)?;
+        let outcome = watched.finish()?;
+        Ok(Outcome { killed_at, ..outcome })
+    }
+
+    /// Downloads with `thalweg get` over one relay, and has the client revoked when a
+    /// quarter of the file is there.
+    ///
+    /// # Errors
+    /// When `get` ends before that, or `thalweg revoke` fails; on Ctrl-C.
+    pub fn revoked(&self, name: &str, relay: &str, mesh: &Mesh<'_>) -> anyhow::Result<Outcome> {
+        let mut watched = self.start(self.get(&["--path", relay]), name)?;
+        let mut revoking: Option<(Running, u64, Instant)> = None;
+        let code = watched.run(|watched| {
+            match &revoking {
+                Some((_, _, at)) if watched.tail.silent_since(*at, Instant::now()) >= WATCH => {
+                    return Ok(ControlFlow::Break(()));
+                }
+                None if watched.bytes >= self.size / 4 => {
+                    let at = Instant::now();
+                    revoking = Some((mesh.revoke(CLIENT)?, watched.bytes, at));
+                    watched.bar.note(&format!("revoked {CLIENT}"));
+                }
+                _ => {}
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let Some((revoking, at, since)) = revoking else {
+            watched.must_succeed("thalweg get", code)?;
+            bail!("the file came before {CLIENT} could be revoked; take a greater --size");
+        };
+        let reply = revoking.finish(self.hosts.scratch, self.hosts.stop);
+        let reply = reply.with_context(|| format!("thalweg revoke {CLIENT}"))?;
+        let reply: serde_json::Value = serde_json::from_str(&reply)?;
+        let count = |field: &str| reply[field].as_u64().unwrap_or_default();
+        let last = watched.tail.last_byte();
+        let (started, why) = (watched.started, watched.why.take());
+        let revoked = Revoked {
+            at,
+            last_byte: last.saturating_duration_since(since),
+            confirmed: (count("confirmed"), count("of")),
+            why,
+        };
+        watched.chosen.clear();
+        let outcome = watched.finish()?;
+        let took = last.saturating_duration_since(started);
+        Ok(Outcome { revoked: Some(revoked), took, ..outcome })
+    }
+
+    /// `thalweg get` with these arguments besides.
+    fn get(&self, args: &[&str]) -> Command {
+        let mut command = self.hosts.thalweg(CLIENT, &["get", &self.web.url(), "--json"]);
+        command.args(args).arg("--output").arg(self.hosts.scratch.target());
+        command
+    }
+
+    fn start(&self, command: Command, name: &str) -> anyhow::Result<Watched<'a>> {
+        self.hosts.scratch.clear_target()?;
         let bar = Bar::new(name, self.size);
         let started = Instant::now();
-        let running = Running::start(command, self.scratch, "download")?;
-        Ok(Watched { running, bar, started, file: file.to_owned(), bytes: 0, stage: *self })
+        Ok(Watched {
+            running: Running::start(command, self.hosts.scratch, "download")?,
+            bar,
+            started,
+            bytes: 0,
+            chosen: Vec::new(),
+            tail: Tail::new(started),
+            why: None,
+            hosts: self.hosts,
+        })
     }
 }
 
@@ -145,46 +211,73 @@ struct Watched<'a> {
     running: Running,
     bar: Bar,
     started: Instant,
-    file: PathBuf,
     /// Bytes present: of the file, or what `get` said last.
     bytes: u64,
-    stage: Stage<'a>,
+    chosen: Vec<String>,
+    tail: Tail,
+    /// Why it failed.
+    why: Option<String>,
+    hosts: Hosts<'a>,
 }
 
 impl Watched<'_> {
-    /// Waits a moment; the program's exit code, once it has ended.
-    fn step(&mut self) -> anyhow::Result<Option<i32>> {
-        self.stage.stop.check()?;
-        if let Some(status) = self.running.ended()? {
-            return Ok(Some(status.code().unwrap_or(-1)));
+    /// Runs it until it ends or `act`, which is asked every moment, breaks off; the program's
+    /// exit code, if it has ended.
+    fn run(
+        &mut self,
+        mut act: impl FnMut(&mut Self) -> anyhow::Result<ControlFlow<()>>,
+    ) -> anyhow::Result<Option<i32>> {
+        loop {
+            self.hosts.stop.check()?;
+            let ended = self.running.ended()?;
+            self.listen();
+            if let Some(status) = ended {
+                self.tail.ends(Instant::now());
+                return Ok(Some(status.code().unwrap_or(-1)));
+            }
+            if act(self)?.is_break() {
+                self.running.kill();
+                return Ok(None);
+            }
+            self.bar.set(self.bytes);
+            std::thread::sleep(TICK);
         }
-        if let Ok(file) = std::fs::metadata(&self.file) {
-            self.bytes = file.len();
-        }
-        self.bar.set(self.bytes);
-        std::thread::sleep(TICK);
-        Ok(None)
     }
 
-    /// `complete`: the program says that it has the whole file; less is wrong then.
-    fn finish(
-        self,
-        complete: bool,
-        chosen: Vec<String>,
-        killed_at: Option<u64>,
-    ) -> anyhow::Result<Outcome> {
-        let took = self.started.elapsed();
-        if !complete && !self.file.exists() {
-            // Stopped before the first byte.
-            std::fs::write(&self.file, [])?;
+    /// Takes note of what it has said and written.
+    fn listen(&mut self) {
+        if let Ok(file) = std::fs::metadata(self.hosts.scratch.target()) {
+            self.bytes = file.len();
         }
-        let verdict = match self.stage.scratch.verify(&self.file)? {
-            Verdict::Beginning if complete => Verdict::Wrong,
-            verdict => verdict,
-        };
-        let bytes = std::fs::metadata(&self.file)?.len();
-        std::fs::remove_file(&self.file)?;
-        Ok(Outcome { bytes, took, verdict, chosen, killed_at })
+        while let Some(line) = self.running.line() {
+            match serde_json::from_str(&line) {
+                Ok(Event::Progress { done_bytes, rate_bps }) => {
+                    self.bytes = done_bytes;
+                    self.tail.counts(rate_bps > 0, Instant::now());
+                }
+                Ok(Event::Chosen { path }) => self.chosen.push(path),
+                Ok(Event::Failed { why }) => self.why = Some(why),
+                Ok(Event::Other) | Err(_) => {}
+            }
+        }
+    }
+
+    fn must_succeed(&self, what: &str, code: Option<i32>) -> anyhow::Result<()> {
+        match code {
+            Some(0) => Ok(()),
+            code => {
+                let said = self.hosts.scratch.log_tail(self.running.log());
+                bail!("{what} failed ({}): {said}", code.unwrap_or(-1))
+            }
+        }
+    }
+
+    fn finish(self) -> anyhow::Result<Outcome> {
+        let took = self.started.elapsed();
+        let (bytes, verdict) = self.hosts.scratch.verify_target()?;
+        self.hosts.scratch.clear_target()?;
+        let Self { chosen, .. } = self;
+        Ok(Outcome { bytes, took, verdict, chosen, killed_at: None, revoked: None })
     }
 }
 
@@ -194,9 +287,13 @@ impl Watched<'_> {
 enum Event {
     Progress {
         done_bytes: u64,
+        rate_bps: u64,
     },
     Chosen {
         path: String,
+    },
+    Failed {
+        why: String,
     },
     #[serde(other)]
     Other,

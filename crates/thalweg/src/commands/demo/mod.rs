@@ -1,29 +1,33 @@
 //! `thalweg demo`: a download by detour, in an emulated Internet on this machine.
 //!
-//! Eight hosts, a real web server, six relays. The same file comes by curl directly,
-//! by curl through each relay, by `thalweg get`, and by `thalweg get` whose chosen
-//! relay is killed. Nothing is installed and nothing stays behind.
+//! Eight hosts, a real web server, a mesh of six relays and a client, founded and joined as a
+//! user would do it. The same file comes directly, through each relay, by `thalweg get` with
+//! all of them, by `thalweg get` whose chosen relay is killed; at last the client is revoked
+//! in the middle of a download. Nothing is installed and nothing stays behind.
 
 mod download;
+mod mesh;
 mod network;
 mod process;
 mod report;
 mod scratch;
-mod servers;
+mod tail;
 mod watch;
+mod web;
 
 use super::signals::INTERRUPTED;
 use anyhow::Context;
-use download::{Outcome, Stage};
-use network::{Course, RELAYS};
+use download::{Outcome, RELAY_LIMIT, Stage};
+use mesh::{Hosts, Mesh, ORACLE};
+use network::{CLIENT, Course, RELAYS};
 use report::{Report, Row};
 use scratch::Scratch;
-use servers::{Relay, Web};
 use std::process::ExitCode;
 use thalweg_experiment::run::installed;
 use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
 use thalweg_units::ByteSize;
+use web::Web;
 
 /// Arguments of `thalweg demo`.
 #[derive(clap::Args)]
@@ -36,7 +40,8 @@ pub struct Args {
     json: bool,
 }
 
-/// Runs the command. Exit: 0 when every download brought the right bytes.
+/// Runs the command. Exit: 0 when every download brought the right bytes, and the revoked
+/// client's ended.
 ///
 /// # Errors
 /// When the lab cannot be started or a program in it fails; the message says what to try.
@@ -55,7 +60,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         print!("\n{}", report.table());
     }
-    Ok(if report.right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
@@ -63,35 +68,79 @@ fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
     let scratch = Scratch::create(size, stop)?;
     let lab = Lab::start(&network::topology()?).context("cannot start the lab")?;
     let web = Web::start(&lab, &scratch, stop)?;
-    let mut relays = RELAYS
-        .iter()
-        .map(|host| Relay::start(&lab, &scratch, stop, host))
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    let stage = Stage { lab: &lab, scratch: &scratch, web: &web, size, stop };
-    let mut rows = alone(&stage, &relays)?;
-    let all = Course { limit: network::limit_of_all(lab.resolved()), ..Course::default() };
-    rows.push(row("get", Ok(stage.get("get", &mut relays, false)?), all.clone()));
-    let killed = stage.get("get, relay killed", &mut relays, true)?;
-    // It may have chosen the direct path, or been done before the choice was seen.
-    let name = if killed.killed_at.is_some() { "get, relay killed" } else { "get, none killed" };
-    rows.push(row(name, Ok(killed), all));
-    Ok(Report { size, server: web.program, rows, stats: lab.stats(false)? })
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let hosts = Hosts { own: &own, lab: &lab, scratch: &scratch, stop };
+    let mut mesh = found(hosts)?;
+    let stage = Stage { hosts, web: &web, size };
+    let mut rows = alone(&stage)?;
+    rows.extend(together(&stage, &mut mesh)?);
+    rows.push(revoked(&stage, &mesh, &rows)?);
+    let (version, founded) = (mesh.version, mesh.took);
+    Ok(Report { size, server: web.program, rows, version, founded, stats: lab.stats(false)? })
 }
 
-/// Curl on the direct path, then through each relay.
-fn alone(stage: &Stage<'_>, relays: &[Relay]) -> anyhow::Result<Vec<Row>> {
-    let network = stage.lab.resolved();
-    let paths = std::iter::once(None).chain(relays.iter().map(Some));
-    paths
-        .map(|relay| {
-            let course = network::course(network, relay.map(Relay::name));
-            let name = relay.map_or("curl direct".into(), |r| format!("curl via {}", r.name()));
-            if installed::find("curl").is_none() {
-                return Ok(row(&name, Err("curl is not installed".into()), course));
-            }
-            Ok(row(&name, Ok(stage.curl(&name, relay)?), course))
-        })
-        .collect()
+fn found(hosts: Hosts<'_>) -> anyhow::Result<Mesh<'_>> {
+    eprintln!(
+        "founding a mesh: {ORACLE} is the oracle and a relay, {} more relays, {CLIENT}",
+        RELAYS.len() - 1
+    );
+    let mesh = Mesh::found(hosts)?;
+    eprintln!(
+        "mesh: all {} nodes know all {} members, {:.1} s after the first command",
+        mesh.nodes.len(),
+        RELAYS.len() + 1,
+        mesh.took.as_secs_f64()
+    );
+    Ok(mesh)
+}
+
+/// Over the direct path, with `get` and with curl, then through each relay.
+fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<Row>> {
+    let network = stage.hosts.lab.resolved();
+    let direct = network::course(network, None);
+    let mut rows =
+        vec![row("get direct", Ok(stage.alone("get direct", "direct", None)?), direct.clone())];
+    rows.push(row("curl direct", curl(stage)?, direct));
+    for relay in RELAYS {
+        let (name, course) = (format!("get via {relay}"), network::course(network, Some(relay)));
+        rows.push(row(&name, Ok(stage.alone(&name, relay, Some(RELAY_LIMIT))?), course));
+    }
+    Ok(rows)
+}
+
+fn curl(stage: &Stage<'_>) -> anyhow::Result<Result<Outcome, String>> {
+    match installed::find("curl") {
+        Some(_) => Ok(Ok(stage.curl("curl direct")?)),
+        None => Ok(Err("curl is not installed".into())),
+    }
+}
+
+/// `get` with the direct path and all relays; once more, and its relay dies.
+fn together(stage: &Stage<'_>, mesh: &mut Mesh<'_>) -> anyhow::Result<Vec<Row>> {
+    let limit = network::limit_of_all(stage.hosts.lab.resolved());
+    let all = Course { limit, ..Course::default() };
+    let whole = row("get", Ok(stage.all("get", mesh, false)?), all.clone());
+    let killed = stage.all("get, relay killed", mesh, true)?;
+    // It may have chosen the direct path, or been done before the choice was seen.
+    let name = match (killed.killed_at, killed.chosen.first()) {
+        (Some(_), Some(relay)) => {
+            mesh.restart(relay)?;
+            "get, relay killed"
+        }
+        _ => "get, none killed",
+    };
+    Ok(vec![whole, row(name, Ok(killed), all)])
+}
+
+/// The best relay's download, during which the client is put out of the mesh.
+fn revoked(stage: &Stage<'_>, mesh: &Mesh<'_>, rows: &[Row]) -> anyhow::Result<Row> {
+    let rate = |relay: &str| {
+        let row = rows.iter().find(|row| row.name == format!("get via {relay}"));
+        row.and_then(|row| row.outcome.as_ref().ok()).map(Outcome::rate)
+    };
+    let best = RELAYS.into_iter().max_by_key(|relay| rate(relay)).unwrap_or(ORACLE);
+    let course = network::course(stage.hosts.lab.resolved(), Some(best));
+    Ok(row("get, revoked", Ok(stage.revoked("get, revoked", best, mesh)?), course))
 }
 
 /// A finished step: one line of progress, one row of the table.

@@ -6,6 +6,7 @@
 //! better, one better, one has a wide link that loses too much for TCP, and three
 //! are worse. The seed is fixed, so that every run meets the same losses.
 
+use super::mesh::ORACLE;
 use std::time::Duration;
 use thalweg_lab::topology::{Resolved, Topology, TopologyError};
 use thalweg_units::Rate;
@@ -40,6 +41,11 @@ queue = "1 BDP of 60 ms"
 rate = "200 Mbit/s"
 delay = "1 ms"
 queue = "1 BDP of 60 ms"
+
+# Between relays only tokens and rosters travel.
+[link.backbone]
+rate = "100 Mbit/s"
+delay = "20 ms"
 
 [link.direct]
 rate = "15 Mbit/s"
@@ -104,6 +110,9 @@ pub fn topology() -> Result<Topology, TopologyError> {
         let number = index + 1;
         path(CLIENT, relay, &format!(r#""client-access", "c{number}""#));
         path(relay, SERVER, &format!(r#""s{number}", "server-access""#));
+    }
+    for relay in &RELAYS[1..] {
+        path(relay, ORACLE, r#""backbone""#);
     }
     Topology::from_toml(&text)
 }

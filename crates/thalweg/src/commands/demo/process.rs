@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use thalweg_experiment::run::stop::Stop;
 
 /// Lines that wait for their reader. `get` prints some tens in a second and is read every
-/// [`TICK`]; what nobody reads (a relay's later lines) is thrown away beyond this.
+/// [`TICK`]; what nobody reads (a node's later lines) is thrown away beyond this.
 const LINES: usize = 1024;
 
 /// How often a waiting step looks for Ctrl-C.
@@ -58,6 +58,28 @@ impl Running {
             }
         }
         bail!("it did not come up: {}", scratch.log_tail(&self.log))
+    }
+
+    /// Waits for the program's end; what it printed, at most 1,024 lines, without the last
+    /// line's end.
+    ///
+    /// # Errors
+    /// When it fails, or takes more than half a minute; its log says why. On Ctrl-C.
+    pub fn finish(mut self, scratch: &Scratch, stop: &Stop) -> anyhow::Result<String> {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.ended()?.is_none() {
+            stop.check()?;
+            if Instant::now() > deadline {
+                bail!("it does not end: {}", scratch.log_tail(&self.log));
+            }
+            std::thread::sleep(TICK);
+        }
+        match self.child.wait()?.code() {
+            Some(0) => {}
+            code => bail!("it failed ({}): {}", code.unwrap_or(-1), scratch.log_tail(&self.log)),
+        }
+        let lines: Vec<String> = self.lines.iter().collect();
+        Ok(lines.join("\n"))
     }
 
     /// The next line, if one has come.

@@ -1,15 +1,19 @@
 //! The table of the demonstration, for eyes and as JSON.
 
-use super::download::{Outcome, RELAY_LIMIT};
-use super::network::Course;
+use super::download::{Outcome, RELAY_LIMIT, Revoked};
+use super::network::{CLIENT, Course, RELAYS};
 use super::scratch::Verdict;
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::time::Duration;
 use thalweg_lab::stats::Stats;
 use thalweg_units::Rate;
 
 /// Above this the machine is too busy: a tenth of the shortest round trip (44 ms).
 const LATENESS_BOUND_US: u64 = 5_000;
+
+/// No relay that can be reached serves a revoked member longer.
+const REVOKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// One download, or why there was none.
 pub struct Row {
@@ -29,15 +33,22 @@ pub struct Report {
     pub server: &'static str,
     /// The downloads, in order.
     pub rows: Vec<Row>,
+    /// The roster's version that all nodes had before the downloads.
+    pub version: u64,
+    /// From the first command of the mesh until then.
+    pub founded: Duration,
     /// The lab's own account at the end.
     pub stats: Stats,
 }
 
 impl Report {
-    /// Whether every download that was run delivered the right bytes.
-    pub fn right(&self) -> bool {
-        let ran = self.rows.iter().filter_map(|row| row.outcome.as_ref().ok());
-        ran.clone().count() > 0 && ran.into_iter().all(|outcome| outcome.verdict != Verdict::Wrong)
+    /// Whether every download that was run brought the right bytes, and nothing came to the
+    /// client [`REVOKED_WITHIN`] after its revocation.
+    pub fn good(&self) -> bool {
+        let ran = || self.rows.iter().filter_map(|row| row.outcome.as_ref().ok());
+        let cut = |revoked: &Revoked| revoked.last_byte < REVOKED_WITHIN;
+        ran().all(|outcome| outcome.verdict != Verdict::Wrong)
+            && ran().filter_map(|outcome| outcome.revoked.as_ref()).all(cut)
     }
 
     /// The table, with what one must know to read it below.
@@ -73,6 +84,11 @@ impl Report {
                 ": the rates may be this machine's, not the network's"
             },
         );
+        for revoked in
+            self.rows.iter().filter_map(|row| row.outcome.as_ref().ok()?.revoked.as_ref())
+        {
+            text += &epilogue(revoked);
+        }
         text
     }
 
@@ -81,8 +97,13 @@ impl Report {
         json!({
             "bytes": self.size,
             "server": self.server,
-            "right": self.right(),
+            "right": self.good(),
             "valid": self.on_time(),
+            "mesh": {
+                "relays": RELAYS.len(),
+                "roster_version": self.version,
+                "founded_s": self.founded.as_secs_f64(),
+            },
             "lateness_us": self.stats.lateness,
             "rows": self.rows.iter().map(|row| self.row_json(row)).collect::<Vec<_>>(),
         })
@@ -126,11 +147,12 @@ impl Report {
                 "bytes": outcome.bytes,
                 "verified": match outcome.verdict {
                     Verdict::Whole => "whole",
-                    Verdict::Beginning => "beginning",
+                    Verdict::Part => "part",
                     Verdict::Wrong => "wrong",
                 },
                 "chosen": outcome.chosen,
                 "killed_at_bytes": outcome.killed_at,
+                "revoked": outcome.revoked.as_ref().map(revoked_json),
             }),
         }
     }
@@ -146,10 +168,32 @@ fn rtts_ms(course: &Course) -> impl Iterator<Item = f64> {
     course.rtts.iter().map(|rtt| rtt.as_secs_f64() * 1e3)
 }
 
+fn revoked_json(revoked: &Revoked) -> Value {
+    json!({
+        "member": CLIENT,
+        "at_bytes": revoked.at,
+        "last_byte_s": revoked.last_byte.as_secs_f64(),
+        "confirmed": revoked.confirmed.0,
+        "of": revoked.confirmed.1,
+        "why": revoked.why,
+    })
+}
+
+/// What a revocation was to its member.
+fn epilogue(revoked: &Revoked) -> String {
+    let Revoked { at, confirmed: (have, of), why, .. } = revoked;
+    let why = why.as_deref().unwrap_or("nothing; it was stopped while it waited");
+    format!(
+        "Revoked at {:.1} MB: {have} of {of} nodes have confirmed. The time of the last byte is \
+         an upper bound, to\na quarter of a second. `thalweg get` said: {why}\n",
+        *at as f64 / 1e6
+    )
+}
+
 fn remark(outcome: &Outcome) -> String {
     let mut text = match outcome.verdict {
         Verdict::Whole => "all right".to_owned(),
-        Verdict::Beginning => format!("first {:.1} MB, right", outcome.bytes as f64 / 1e6),
+        Verdict::Part => format!("{:.1} MB, right", outcome.bytes as f64 / 1e6),
         Verdict::Wrong => "WRONG".to_owned(),
     };
     for (index, path) in outcome.chosen.iter().enumerate() {
@@ -158,6 +202,10 @@ fn remark(outcome: &Outcome) -> String {
         if let (0, Some(bytes)) = (index, outcome.killed_at) {
             text += &format!(", killed at {:.1} MB", bytes as f64 / 1e6);
         }
+    }
+    if let Some(revoked) = &outcome.revoked {
+        let seconds = revoked.last_byte.as_secs_f64();
+        text += &format!("; last byte {seconds:.1} s after `thalweg revoke {CLIENT}`");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! What runs in the hosts: a web server and the relays.
+//! The web server.
 
 use super::network::SERVER;
 use super::process::{Running, TICK};
@@ -9,12 +9,8 @@ use thalweg_experiment::run::installed;
 use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
 
-/// The web server's port.
-const WEB_PORT: u16 = 8080;
-/// The relays' port.
-const RELAY_PORT: u16 = 1080;
-/// The lab's addresses: the relays serve and reach these alone.
-const LAB_ADDRESSES: [&str; 2] = ["10.0.0.0/8", "fd54::/16"];
+/// Its port.
+pub const WEB_PORT: u16 = 8080;
 
 /// The running web server.
 pub struct Web {
@@ -70,47 +66,6 @@ fn nginx_config(scratch: &Scratch) -> String {
         pid = scratch.path("nginx.pid").display(),
         www = www.display(),
     )
-}
-
-/// A running relay.
-pub struct Relay {
-    running: Running,
-    name: String,
-}
-
-impl Relay {
-    /// Starts `thalweg relay` in the host of that name.
-    ///
-    /// # Errors
-    /// When it does not come up; on Ctrl-C.
-    pub fn start(lab: &Lab, scratch: &Scratch, stop: &Stop, host: &str) -> anyhow::Result<Self> {
-        let own = std::env::current_exe().context("cannot find this program")?;
-        let mut command = lab.command(host, own);
-        let listen = format!("[::]:{RELAY_PORT}");
-        command.args(["relay", "--json", "--listen", &listen]);
-        for network in LAB_ADDRESSES {
-            command.args(["--allow-from", network, "--allow-to", network]);
-        }
-        command.args(["--allow-port", &WEB_PORT.to_string()]);
-        let running = Running::start(command, scratch, host)?;
-        running.first_line(scratch, stop).with_context(|| format!("thalweg relay in {host}"))?;
-        Ok(Self { running, name: host.to_owned() })
-    }
-
-    /// The host it runs in.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// HOST:PORT, as `--via` and curl take it.
-    pub fn address(&self) -> String {
-        format!("{}:{RELAY_PORT}", self.name)
-    }
-
-    /// Kills it.
-    pub fn kill(&mut self) {
-        self.running.kill();
-    }
 }
 
 /// nginx writes its pid only after its sockets listen.
