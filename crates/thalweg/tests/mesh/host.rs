@@ -103,10 +103,15 @@ impl Host {
         self.start_with("", None)
     }
 
-    /// With these settings besides, and at most so many descriptors.
+    /// With these settings besides (first those of `[relay]`), and at most so many descriptors.
     pub fn start_with(&self, settings: &str, descriptors: Option<u32>) -> Daemon {
+        self.start_under(&format!("{SETTINGS}{settings}"), descriptors)
+    }
+
+    /// With these settings alone.
+    pub fn start_under(&self, settings: &str, descriptors: Option<u32>) -> Daemon {
         let file = self.path("node.toml");
-        std::fs::write(&file, format!("{SETTINGS}{settings}")).unwrap();
+        std::fs::write(&file, settings).unwrap();
         let (listen, file) = (self.address(), file.display().to_string());
         let args = ["node", "--json", "--listen", &listen, "--config", &file];
         let mut command = match descriptors {
@@ -136,7 +141,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    fn spawn(command: &mut Command) -> Self {
+    /// Starts it and waits until it says that it serves.
+    pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -155,6 +161,14 @@ impl Daemon {
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Bytes of its anonymous memory that are resident.
+    pub fn memory(&self) -> u64 {
+        let file = format!("/proc/{}/smaps_rollup", self.child.id());
+        let text = std::fs::read_to_string(file).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap();
+        line.trim().strip_suffix("kB").unwrap().trim().parse::<u64>().unwrap() * 1024
     }
 
     /// Reads the log up to the first line with this text.

@@ -121,8 +121,11 @@ where
             },
         };
     }
-    let (received, sent) = tokio::join!(receiving, sending);
-    received.and(sent).map(|()| Played::Whole)
+    match tokio::join!(receiving, sending) {
+        // The kernel tells a reset once: who writes learns of it, and the read then ends.
+        (Err(Broken::Truncated), Err(sent)) => Err(sent),
+        (received, sent) => received.and(sent).map(|()| Played::Whole),
+    }
 }
 
 async fn send(

@@ -1,0 +1,15 @@
+//! What goes wrong around a relay, on real daemons; docs/relay-faults.md is the list.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod flows;
+mod member;
+mod members;
+mod messages;
+mod oracle;
+mod paths;
+mod roster;
+
+#[allow(dead_code, reason = "shared with the tests of the mesh")]
+#[path = "../mesh/host.rs"]
+mod host;

@@ -1,0 +1,50 @@
+//! A test is a member of the mesh: it dials as a host's command line would.
+
+use super::host::Host;
+use std::net::SocketAddr;
+use thalweg_net::{
+    DialError, DialOptions, Dialer, Hop, Route, Stream,
+    channel::{Channel, Connector, Protocol},
+};
+use thalweg_node::mesh::State;
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Destination, Signer as _,
+    mesh::{LegKind, Terms},
+};
+use tokio::net::TcpStream;
+
+pub const BOTH: [LegKind; 2] = [LegKind::Sealed, LegKind::Open];
+
+/// The daemon's key of `host`.
+pub fn node(host: &Host) -> NodeId {
+    State::open(&host.state()).unwrap().node_key().unwrap().id()
+}
+
+/// The client's end of `host`.
+pub fn connector(host: &Host) -> Connector {
+    Connector::new(&State::open(&host.state()).unwrap().client_key().unwrap()).unwrap()
+}
+
+/// A connection of `host` to `to` through `relay`.
+pub async fn dial(
+    host: &Host,
+    relay: &Host,
+    leg: LegKind,
+    to: &Destination,
+) -> Result<Stream, DialError> {
+    let terms = Terms { leg, ..Terms::default() };
+    let hop = Hop::mesh(relay.address().parse().unwrap(), node(relay), terms);
+    let dialer = Dialer::with_identity(DialOptions::default(), connector(host));
+    dialer.dial(&Route::new(vec![hop]).unwrap(), to).await
+}
+
+/// A channel of `host` to `relay`, in which nothing has been said.
+pub async fn channel(host: &Host, relay: &Host) -> Channel<TcpStream> {
+    let tcp = TcpStream::connect(at(relay)).await.unwrap();
+    connector(host).connect(tcp, node(relay), Protocol::Relay).await.unwrap()
+}
+
+pub fn at(relay: &Host) -> SocketAddr {
+    relay.address().parse().unwrap()
+}

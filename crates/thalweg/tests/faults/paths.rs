@@ -1,0 +1,207 @@
+//! Cases 28, 36 and 37: a download in an emulated Internet loses the path it uses.
+//!
+//! ```text
+//!          ┌ 30 Mbit/s ─ fra ┐
+//! client ──┼ 15 Mbit/s ─ nyc ┼── server
+//!          └ 6 Mbit/s, direct ┘
+//! ```
+
+use super::host::{Daemon, Host, text, until};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+use thalweg_lab::{
+    client::Lab,
+    topology::{LinkChange, Queue, Topology},
+};
+use thalweg_units::ByteSize;
+
+const NETWORK: &str = r#"
+    congestion = "cubic"
+    [host.client]
+    [host.fra]
+    [host.nyc]
+    [host.server]
+    [link.direct]
+    rate = "6 Mbit/s"
+    delay = "10 ms"
+    [link.fra]
+    rate = "30 Mbit/s"
+    delay = "10 ms"
+    [link.nyc]
+    rate = "15 Mbit/s"
+    delay = "10 ms"
+    [link.fra-server]
+    delay = "5 ms"
+    rate = "200 Mbit/s"
+    [link.nyc-server]
+    delay = "5 ms"
+    rate = "200 Mbit/s"
+    [link.between]
+    delay = "5 ms"
+    rate = "200 Mbit/s"
+    [[path]]
+    from = "client"
+    to = "server"
+    links = ["direct"]
+    [[path]]
+    from = "client"
+    to = "fra"
+    links = ["fra"]
+    [[path]]
+    from = "client"
+    to = "nyc"
+    links = ["nyc"]
+    [[path]]
+    from = "fra"
+    to = "server"
+    links = ["fra-server"]
+    [[path]]
+    from = "nyc"
+    to = "server"
+    links = ["nyc-server"]
+    [[path]]
+    from = "fra"
+    to = "nyc"
+    links = ["between"]
+"#;
+
+const SETTINGS: &str = "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
+                        ports = [\"1-65535\"]\nblack_hole = \"3 s\"\n";
+
+const LENGTH: u32 = 10_000_000;
+
+/// The mesh and the server, in the lab; all ends with this.
+struct Scene {
+    lab: Lab,
+    fra: Host,
+    client: Host,
+    fra_runs: Daemon,
+    _nyc: (Host, Daemon),
+    server: Child,
+    content: Vec<u8>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        _ = self.server.kill();
+        _ = self.server.wait();
+    }
+}
+
+/// The same command inside a host of the lab.
+fn within(lab: &Lab, place: &str, command: &Command) -> Command {
+    let mut inside = lab.command(place, command.get_program());
+    inside.args(command.get_args());
+    inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    inside.current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
+    inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    inside
+}
+
+fn ok(lab: &Lab, place: &str, host: &Host, args: &[&str]) -> String {
+    let output = within(lab, place, &host.command(args)).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout).trim().to_owned()
+}
+
+fn start(lab: &Lab, place: &str, host: &Host) -> Daemon {
+    let file = host.path("node.toml");
+    fs::write(&file, SETTINGS).unwrap();
+    let file = file.display().to_string();
+    let args = ["node", "--json", "--listen", "0.0.0.0:7373", "--config", &file];
+    Daemon::spawn(&mut within(lab, place, &host.command(&args)))
+}
+
+impl Scene {
+    /// `None`, with the reason printed, where there can be no lab.
+    fn new() -> Option<Self> {
+        let program = Path::new(env!("CARGO_BIN_EXE_thalweg")).with_file_name("thalweg-lab");
+        if !program.exists() || fs::File::open("/dev/net/tun").is_err() {
+            println!("skipped: no lab here (/dev/net/tun, and cargo build --workspace)");
+            return None;
+        }
+        let lab = Lab::start(&Topology::from_toml(NETWORK).unwrap()).unwrap();
+        let [fra, nyc, client] = [Host::new(), Host::new(), Host::new()];
+        ok(&lab, "fra", &fra, &["init", "--name", "fra", "--address", "fra:7373"]);
+        let fra_runs = start(&lab, "fra", &fra);
+        let token = ok(&lab, "fra", &fra, &["token", "--role", "relay"]);
+        ok(&lab, "nyc", &nyc, &["join", &token, "--name", "nyc", "--address", "nyc:7373"]);
+        let nyc_runs = start(&lab, "nyc", &nyc);
+        let token = ok(&lab, "fra", &fra, &["token"]);
+        ok(&lab, "client", &client, &["join", &token, "--name", "client", "--no-daemon"]);
+        until("nyc knows the client", || ok(&lab, "nyc", &nyc, &["roster"]).contains("client"));
+        let content: Vec<u8> =
+            (0..LENGTH).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let www = fra.path("www");
+        fs::create_dir(&www).unwrap();
+        fs::write(www.join("file.bin"), &content).unwrap();
+        let www = www.display().to_string();
+        let mut server = lab.tool("server", &["http", &www, "--listen", "0.0.0.0:8000"]);
+        let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+        // Its first line says that it listens.
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        Some(Self { lab, fra, client, fra_runs, _nyc: (nyc, nyc_runs), server, content })
+    }
+
+    /// Downloads; `then` happens when the rest comes over `fra`, amid it. The events that follow.
+    fn get(&self, then: impl FnOnce(&Self)) -> String {
+        let args =
+            ["get", "http://server:8000/file.bin", "-o", "file", "--via", "fra,nyc", "--json"];
+        let mut get = within(&self.lab, "client", &self.client.command(&args)).spawn().unwrap();
+        let mut lines = BufReader::new(get.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let chosen = lines.find(|line| line.contains("\"chosen\"")).unwrap();
+        assert!(chosen.contains("\"fra"), "{chosen}");
+        lines.find(|line| line.contains("\"progress\"")).unwrap();
+        then(self);
+        let rest: Vec<_> = lines.collect();
+        let output = get.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}\n{rest:?}", text(&output.stderr));
+        assert!(fs::read(self.client.path("file")).unwrap() == self.content, "other bytes");
+        rest.join("\n")
+    }
+}
+
+/// The line of the event with this name about `path`.
+fn assert_failed(events: &str, path: &str) {
+    let about = |line: &&str| line.contains("path_failed") && line.contains(&format!("\"{path}"));
+    assert!(events.lines().any(|line| about(&line)), "{path} did not fail: {events}");
+}
+
+#[test]
+fn a_client_revoked_amid_a_download_is_cut_and_goes_the_direct_path() {
+    let Some(mut scene) = Scene::new() else { return };
+    let events = scene.get(|scene| {
+        ok(&scene.lab, "fra", &scene.fra, &["revoke", "client", "--wait", "60s"]);
+    });
+    assert_failed(&events, "fra");
+    scene.fra_runs.log_until("event=revoked");
+}
+
+#[test]
+fn a_black_hole_is_given_up_by_the_client_and_by_the_relay() {
+    let Some(mut scene) = Scene::new() else { return };
+    let events = scene.get(|scene| {
+        let down = LinkChange { up: Some(false), ..LinkChange::default() };
+        scene.lab.set("fra", &down).unwrap();
+    });
+    assert_failed(&events, "fra");
+    scene.fra_runs.log_until("client no longer acknowledges");
+}
+
+#[test]
+fn a_path_on_which_large_packets_vanish_is_given_up() {
+    let Some(scene) = Scene::new() else { return };
+    let events = scene.get(|scene| {
+        // A queue that no packet above 1200 bytes fits into; acknowledgements pass.
+        let small = LinkChange {
+            queue: Some(Queue::Bytes(ByteSize::from_bytes(1200))),
+            ..LinkChange::default()
+        };
+        scene.lab.set("fra", &small).unwrap();
+    });
+    assert_failed(&events, "fra");
+}

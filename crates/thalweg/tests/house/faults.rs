@@ -1,0 +1,47 @@
+//! Each case of docs/relay-faults.md has tests, and they exist.
+
+use super::tree;
+use std::{collections::BTreeSet, fs};
+
+/// The cases of a relay, by their numbers in the list that the document follows.
+const CASES: std::ops::RangeInclusive<u32> = 25..=37;
+
+#[test]
+fn every_fault_of_a_relay_has_tests_that_exist() {
+    let text = fs::read_to_string(tree::root().join("docs/relay-faults.md")).expect("the list");
+    let rows: Vec<_> = text.lines().filter_map(row).collect();
+    let found: BTreeSet<u32> = rows.iter().map(|(case, _)| *case).collect();
+    assert_eq!(found, CASES.collect(), "the cases of the table");
+    for (case, tests) in rows {
+        assert!(!tests.is_empty(), "case {case} names no test");
+        for (file, name) in tests {
+            let source = fs::read_to_string(tree::root().join(file));
+            let source = source.unwrap_or_else(|e| panic!("case {case}: {file}: {e}"));
+            let test = format!("fn {name}(");
+            assert!(source.contains(&test), "case {case}: no test `{name}` in {file}");
+        }
+    }
+}
+
+/// `| 25 … | `crates/file.rs` `name` … |`: the case, and the tests as file and name.
+fn row(line: &str) -> Option<(u32, Vec<(&str, &str)>)> {
+    let (case, rest) = line.strip_prefix("| ")?.split_once(' ')?;
+    let code = rest.split('|').nth(1)?.split('`').skip(1).step_by(2);
+    let mut tests = Vec::new();
+    let mut file = None;
+    for word in code {
+        match word.ends_with(".rs") {
+            true => file = Some(word),
+            false => tests.extend(file.map(|file| (file, word))),
+        }
+    }
+    Some((case.parse().ok()?, tests))
+}
+
+#[test]
+fn a_row_is_read() {
+    let line = "| 7 Name | `crates/a.rs` `one`, `two`; `crates/b.rs` `three` | seen `so` |";
+    let tests = vec![("crates/a.rs", "one"), ("crates/a.rs", "two"), ("crates/b.rs", "three")];
+    assert_eq!(row(line), Some((7, tests)));
+    assert_eq!(row("| Case | Tests | Observed |"), None);
+}
