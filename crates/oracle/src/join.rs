@@ -7,7 +7,11 @@ use crate::{
     store::{TokenRow, Write},
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    time::Duration,
+};
 use thalweg_net::Ed25519;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
@@ -228,6 +232,9 @@ fn plausible(addresses: &[Destination], caller: Option<&Caller>) -> Result<(), R
         if !seen.insert(destination) {
             return Err(wrong("given twice"));
         }
+        if destination.port == SMTP {
+            return Err(wrong("port 25 is never relayed to"));
+        }
         if let Some(why) = implausible(&destination.host, caller) {
             return Err(wrong(why));
         }
@@ -240,9 +247,10 @@ fn implausible(host: &Host, caller: Option<&Caller>) -> Option<&'static str> {
     let (ip, here) = (ip.to_canonical(), is_here(caller));
     let link_local = match ip {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.segments() == METADATA,
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
     match ip {
+        _ if METADATA.contains(&ip) => Some("a cloud's metadata service, and no host"),
         _ if ip.is_unspecified() => Some("no host is there; give one that others reach"),
         _ if ip.is_multicast() => Some("not one host's"),
         _ if link_local => Some("only valid on one link; give one that others reach"),
@@ -251,8 +259,15 @@ fn implausible(host: &Host, caller: Option<&Caller>) -> Option<&'static str> {
     }
 }
 
-/// Amazon's metadata service on IPv6, fd00:ec2::254; on IPv4 it is link-local, as everybody's.
-const METADATA: [u16; 8] = [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254];
+/// Metadata services beyond link-local addresses: Amazon's on IPv6, Azure's, Alibaba's.
+const METADATA: [IpAddr; 3] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+];
+
+/// Mail between servers: no relay connects to it, whatever the rules.
+const SMTP: u16 = 25;
 
 /// Whether the caller is on the oracle's own host: a mesh on one machine uses loopback.
 fn is_here(caller: Option<&Caller>) -> bool {

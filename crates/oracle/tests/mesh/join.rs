@@ -191,7 +191,11 @@ async fn addresses_are_those_of_a_host_that_others_reach() {
         "169.254.169.254:80",
         "[fe80::1]:7373",
         "[fd00:ec2::254]:80",
+        "168.63.129.16:80",
+        "[::ffff:100.100.100.200]:80",
         "[ff02::1]:7373",
+        "198.51.100.7:25",
+        "mail.example:25",
     ] {
         let given = vec![address(), bad.parse().unwrap()];
         let code = refused(&mesh, &token, |_, r| r.addresses = given).await;
