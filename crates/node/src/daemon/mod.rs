@@ -19,6 +19,7 @@ mod gate;
 mod local_api;
 mod local_socks;
 mod metrics;
+mod oracle_down;
 mod service;
 mod status;
 mod throttle;
@@ -29,6 +30,7 @@ pub use door::Services;
 pub use error::DaemonError;
 pub use gate::Limits;
 pub use local_socks::Ways;
+pub use oracle_down::OracleDown;
 pub use service::{ApiService, BoxFuture, Caller, Control, RelayService};
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
@@ -42,7 +44,7 @@ use gate::Gate;
 use local_socks::LocalSocks;
 use metrics::RosterMetrics;
 use prometheus_client::registry::Registry;
-use status::Subject;
+use status::{Subject, duties};
 use std::{
     fs, io,
     net::SocketAddr,
@@ -175,6 +177,7 @@ impl Daemon {
             relay: services.relay.clone(),
             counters: counters.clone(),
             listen: bound,
+            duties: duties(&membership, &key.id()),
             started: Instant::now(),
         };
         let admission = Arc::new(membership.clone());

@@ -7,12 +7,13 @@ use super::{
 use crate::mesh::Membership;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeSet,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_units::{NodeId, WallTime, serde_duration};
-use thalweg_wire::mesh::{MemberStatus, Name, StatusReply};
+use thalweg_wire::mesh::{MemberStatus, Name, Role, StatusReply};
 use tokio::time::timeout;
 
 /// How long the oracle may take to answer before it counts as not reached.
@@ -42,6 +43,9 @@ pub struct NodeStatus {
     pub counts: Counts,
     /// The relay's own counts and quotas; null if it does not relay.
     pub relay: serde_json::Value,
+    /// Why the daemon should be started anew; none: it is as it should be.
+    #[serde(default)]
+    pub restart: Option<String>,
 }
 
 /// The roster that a node goes by.
@@ -101,6 +105,8 @@ pub struct Subject {
     pub counters: Counters,
     /// Where its port is bound.
     pub listen: Vec<SocketAddr>,
+    /// The roles that it serves by: those it had when it started.
+    pub duties: BTreeSet<Role>,
     /// When it started.
     pub started: Instant,
 }
@@ -119,7 +125,18 @@ impl Subject {
             oracle: self.oracle().await,
             counts: self.counters.counts(),
             relay: self.relay.as_ref().map(|r| r.report()).unwrap_or_default(),
+            restart: self.restart(),
         }
+    }
+
+    fn restart(&self) -> Option<String> {
+        let now = duties(&self.membership, &self.key);
+        (now != self.duties).then(|| {
+            let [now, then] = [&now, &self.duties].map(words);
+            format!(
+                "its roles are {now} by the roster and were {then} when it started; start it anew"
+            )
+        })
     }
 
     async fn oracle(&self) -> OracleStatus {
@@ -140,6 +157,20 @@ impl Subject {
             },
         }
     }
+}
+
+/// The roles of the member with this key, but for `client`, which changes nothing that a
+/// daemon does; empty if there is none.
+pub(super) fn duties(membership: &Membership, key: &NodeId) -> BTreeSet<Role> {
+    let roster = membership.current();
+    let member = roster.as_ref().and_then(|r| r.by_key(key));
+    let roles = member.iter().flat_map(|m| m.roles.iter().copied());
+    roles.filter(|role| *role != Role::Client).collect()
+}
+
+fn words(roles: &BTreeSet<Role>) -> String {
+    let all: Vec<_> = [Role::Client].iter().chain(roles).map(Role::to_string).collect();
+    all.join(", ")
 }
 
 fn reached(inside: bool, reply: StatusReply, now: WallTime) -> OracleStatus {

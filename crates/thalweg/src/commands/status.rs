@@ -19,8 +19,8 @@ command line's own key.
 
   thalweg status --json | jq .roster.version
 
-Exit codes: 0 all is well; 1 not: no valid roster, or no oracle reached (work goes on
-from the cached roster until it expires).";
+Exit codes: 0 all is well; 1 not: no valid roster, no oracle reached or none that runs (work
+goes on from the cached roster until it expires), or the daemon is to be started anew.";
 
 /// Arguments of `thalweg status`.
 #[derive(clap::Args)]
@@ -55,7 +55,7 @@ fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
         print!("{}", text(status));
     }
     let holds = status.roster.as_ref().is_some_and(|r| r.fault.is_none());
-    Ok(holds && status.oracle.reached)
+    Ok(holds && status.oracle.reached && status.restart.is_none())
 }
 
 /// Without a daemon.
@@ -94,7 +94,8 @@ fn seen(reply: &StatusReply) -> String {
 }
 
 fn text(status: &NodeStatus) -> String {
-    let NodeStatus { name, key, mesh, program, up, listen, roster, oracle, counts, relay } = status;
+    let NodeStatus { name, key, mesh, program, up, listen, roster, oracle, .. } = status;
+    let NodeStatus { counts, relay, restart, .. } = status;
     let mut text = format!(
         "node     {name}, key {key:?}, thalweg {program}, up {}\n\
          mesh     {mesh:?}\n\
@@ -117,6 +118,9 @@ fn text(status: &NodeStatus) -> String {
         // Writing to a string cannot fail.
         _ = writeln!(text, "relay    {}", pairs.join(", "));
     }
+    if let Some(why) = restart {
+        _ = writeln!(text, "restart  {why}");
+    }
     if !oracle.members.is_empty() {
         text += "\n";
         text += &members(&oracle.members);
@@ -136,11 +140,12 @@ fn roster_line(roster: Option<&RosterStatus>) -> String {
 }
 
 fn oracle_line(oracle: &OracleStatus) -> String {
-    if oracle.inside {
-        return "this node".to_owned();
-    }
-    if !oracle.reached {
-        return format!("not reached: {}", oracle.error.as_deref().unwrap_or("no reason known"));
+    let why = oracle.error.as_deref().unwrap_or("no reason known");
+    match (oracle.inside, oracle.reached) {
+        (true, true) => return "this node".to_owned(),
+        (true, false) => return format!("this node; {why}"),
+        (false, false) => return format!("not reached: {why}"),
+        (false, true) => {}
     }
     let version = oracle.version.map(|v| format!(", roster version {v}")).unwrap_or_default();
     format!("reached{version}{}", oracle.clock_ahead_s.map(clock).unwrap_or_default())

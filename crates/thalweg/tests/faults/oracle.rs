@@ -104,11 +104,14 @@ fn a_damaged_database_is_no_relays_business() {
     let (mut another, mut its_far) = flow(&nyc_runs, &echo);
     assert_flows(&mut another, &mut its_far);
     assert_flows(&mut program, &mut far);
-    // The oracle itself is not started on it: the file is named, with what to do.
+    // Started anew, the node relays on without its oracle, and says what to do.
     drop((program, far, another, its_far));
     fra_runs.end();
-    let said = fra.fails(1, &["node", "--listen", "127.0.0.1:0"]);
-    assert!(said.contains("oracle.db"), "{said}");
+    let mut fra_runs = fra.start();
+    let line = fra_runs.log_until("event=oracle_down");
+    assert!(line.contains("oracle.db") && line.contains("Restore"), "{line}");
+    let (mut program, mut far) = flow(&nyc_runs, &echo);
+    assert_flows(&mut program, &mut far);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod faults;
 mod host;
+mod oracle_down;
 mod words;
 
 // Each of the crates of tests uses another part of it.

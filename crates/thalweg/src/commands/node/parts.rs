@@ -1,12 +1,12 @@
 //! What a node is made of: its keys, its membership, its relay, its oracle.
 
-use crate::commands::oracle_inside::OracleInside;
+use super::seat::Seat;
 use std::{future::Future, sync::Arc};
 use thalweg_net::PrivateKey;
 use thalweg_node::{
     budget::Budget,
     config::Config,
-    daemon::{ApiService, Control, DaemonConfig, Node, RelayService, Services},
+    daemon::{DaemonConfig, Node, RelayService, Services},
     mesh::{Membership, MeshFile, OracleClient, Reporter, RosterSync, State, SyncEvent, WallClock},
     relay::{Event, Log, MeshRelay, RelayMetrics},
 };
@@ -21,7 +21,7 @@ pub struct Parts {
     mesh: MeshFile,
     key: PrivateKey,
     membership: Membership,
-    oracle: Option<OracleInside>,
+    seat: Seat,
     log: Log,
 }
 
@@ -67,19 +67,9 @@ impl Parts {
         if let Some(damage) = membership.damage() {
             log.put(Event::new("roster_damaged").with("what", damage));
         }
-        let dir = state.oracle_dir();
-        let oracle = match dir.exists() {
-            true => {
-                let oracle =
-                    OracleInside::open(&dir, key.id(), &config.oracle, Some(log.clone())).await?;
-                oracle.rule(&config.oracle).await?;
-                // At once, so that this node itself begins with what it has just published.
-                membership.offer(&oracle.signed())?;
-                Some(oracle)
-            }
-            false => None,
-        };
-        Ok(Self { mesh, key, membership, oracle, log })
+        let settings = &config.oracle;
+        let seat = Seat::open(state, key.id(), &membership, settings, &log).await?;
+        Ok(Self { mesh, key, membership, seat, log })
     }
 
     /// The daemon's key.
@@ -94,7 +84,7 @@ impl Parts {
 
     /// Whether others have a reason to come to its port.
     pub fn serves_others(&self) -> bool {
-        self.oracle.is_some() || self.relays()
+        self.seat.is_taken() || self.relays()
     }
 
     fn relays(&self) -> bool {
@@ -120,21 +110,20 @@ impl Parts {
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let tasks = Tasks::new();
         tasks.spawn(self.sync(client.clone(), state).run());
-        let (control, service): (Arc<dyn Control>, _) = match &self.oracle {
-            Some(oracle) => {
-                let (stop, oracle) = (tasks.stop.clone(), oracle.clone());
-                // To its end: it closes its database.
-                tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
-                tasks.spawn(oracle.clone().feed(self.membership.clone(), self.log.clone()));
-                (Arc::new(oracle.clone()), Some(Arc::new(oracle) as Arc<dyn ApiService>))
-            }
-            None => (Arc::new(client), None),
-        };
+        if let Seat::Taken(oracle) = &self.seat {
+            let stop = tasks.stop.clone();
+            // To its end: it closes its database.
+            tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
+            tasks.spawn(oracle.clone().feed(self.membership.clone(), self.log.clone()));
+        }
+        tasks.spawn(self.seat.clone().remind(config.oracle.clone(), self.log.clone()));
+        let control = self.seat.control().unwrap_or_else(|| Arc::new(client));
+        let oracle = self.seat.service();
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle: service },
+            services: Services { relay, oracle },
             control,
             registry,
             log: self.log,

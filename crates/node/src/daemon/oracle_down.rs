@@ -1,0 +1,146 @@
+//! In the oracle's place while it cannot run: members still get the last signed roster.
+//!
+//! Nothing is signed here, so no roster becomes newer, nobody joins and nobody is revoked;
+//! the rest of the mesh goes on until the roster expires.
+
+use super::service::{ApiService, BoxFuture, Caller, Control};
+use crate::mesh::Membership;
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Query, State},
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use serde::Deserialize;
+use std::{sync::Arc, time::Duration};
+use thalweg_net::channel::{Channel, Protocol};
+use thalweg_wire::mesh::{
+    ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
+};
+use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
+
+/// Connections at a time, as many waiting requests as an oracle has places for; further
+/// ones are closed, and their nodes ask again.
+const PLACES: usize = 1024;
+
+/// The longest wait of a request for a newer roster; nodes ask for 20 s.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// For a request's head.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+
+/// The longest that a connection is served; then a node connects anew and proves its key.
+const LONGEST: Duration = Duration::from_secs(12 * 3600);
+
+/// Answers for an oracle that does not run; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct OracleDown {
+    membership: Membership,
+    why: Arc<str>,
+    places: Arc<Semaphore>,
+}
+
+impl OracleDown {
+    /// Serves the roster of `membership`; all else is refused with `why`.
+    pub fn new(membership: Membership, why: &str) -> Self {
+        Self { membership, why: why.into(), places: Arc::new(Semaphore::new(PLACES)) }
+    }
+
+    /// Why it does not run, and what to do.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
+    fn error(&self) -> ApiError {
+        ApiError { code: "oracle_down".to_owned(), message: self.why.to_string() }
+    }
+
+    fn router(&self, protocol: Protocol) -> Router {
+        match protocol {
+            Protocol::Api => Router::new()
+                .route("/v1/roster", get(newest))
+                .fallback(refuse)
+                .with_state(self.clone()),
+            // Strangers do not learn what is wrong.
+            _ => Router::new().fallback(refuse_stranger),
+        }
+    }
+
+    /// The roster once it is above `after`; none if that does not happen in time.
+    async fn newer(&self, after: u64, wait: Duration) -> Option<Arc<[u8]>> {
+        let mut rosters = self.membership.subscribe();
+        let newer = rosters.wait_for(|r| r.as_ref().is_some_and(|r| r.version > after));
+        timeout(wait.min(WAIT), newer).await.ok()?.ok()?;
+        self.membership.signed()
+    }
+}
+
+/// As the oracle's own `GET /v1/roster`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Newer {
+    after: u64,
+    wait_s: u64,
+}
+
+async fn newest(State(down): State<OracleDown>, Query(asked): Query<Newer>) -> Response {
+    match down.newer(asked.after, Duration::from_secs(asked.wait_s)).await {
+        Some(signed) => {
+            let body = Body::from(signed.to_vec());
+            ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()
+        }
+        None => StatusCode::NO_CONTENT.into_response(),
+    }
+}
+
+async fn refuse(State(down): State<OracleDown>) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, Json(down.error())).into_response()
+}
+
+async fn refuse_stranger() -> Response {
+    let message = "the mesh's oracle does not run now; its operator finds the reason in \
+                   `thalweg status` there. Join again later, the token is not used up"
+        .to_owned();
+    let error = ApiError { code: "oracle_down".to_owned(), message };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(error)).into_response()
+}
+
+impl ApiService for OracleDown {
+    fn serve(&self, channel: Channel<TcpStream>, caller: Caller) -> BoxFuture<'static, ()> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let service = TowerToHyperService::new(self.router(caller.protocol));
+        let member = caller.protocol == Protocol::Api;
+        Box::pin(async move {
+            let Ok(_place) = place else { return };
+            let served = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_TIME)
+                .keep_alive(member)
+                .serve_connection(TokioIo::new(channel), service);
+            let longest = if member { LONGEST } else { HEAD_TIME };
+            // A connection that breaks is its caller's trouble, who asks again.
+            _ = timeout(longest, served).await;
+        })
+    }
+}
+
+impl Control for OracleDown {
+    fn token(&self, _: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
+        Box::pin(async { Err(self.error()) })
+    }
+
+    fn revoke(&self, _: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
+        Box::pin(async { Err(self.error()) })
+    }
+
+    fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {
+        Box::pin(async { Err(self.error()) })
+    }
+}
