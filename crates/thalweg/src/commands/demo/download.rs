@@ -139,11 +139,16 @@ impl<'a> Stage<'a> {
     }
 
     /// Downloads with `thalweg get` over one relay, and has the client revoked when a
-    /// quarter of the file is there.
+    /// quarter of the file is there. `None` if the whole file came before it was cut off.
     ///
     /// # Errors
-    /// When `get` ends before that, or `thalweg revoke` fails; on Ctrl-C.
-    pub fn revoked(&self, name: &str, relay: &str, mesh: &Mesh<'_>) -> anyhow::Result<Outcome> {
+    /// When `get` fails before that, or `thalweg revoke` fails; on Ctrl-C.
+    pub fn revoked(
+        &self,
+        name: &str,
+        relay: &str,
+        mesh: &Mesh<'_>,
+    ) -> anyhow::Result<Option<Outcome>> {
         let mut watched = self.start(self.get(&["--path", relay]), name)?;
         let mut revoking: Option<(Running, u64, Instant)> = None;
         let code = watched.run(|watched| {
@@ -162,7 +167,7 @@ impl<'a> Stage<'a> {
         })?;
         let Some((revoking, at, since)) = revoking else {
             watched.must_succeed("thalweg get", code)?;
-            bail!("the file came before {CLIENT} could be revoked; take a greater --size");
+            return Ok(None);
         };
         let reply = revoking.finish(self.hosts.scratch, self.hosts.stop);
         let reply = reply.with_context(|| format!("thalweg revoke {CLIENT}"))?;
@@ -179,7 +184,8 @@ impl<'a> Stage<'a> {
         watched.chosen.clear();
         let outcome = watched.finish()?;
         let took = last.saturating_duration_since(started);
-        Ok(Outcome { revoked: Some(revoked), took, ..outcome })
+        let outcome = Outcome { revoked: Some(revoked), took, ..outcome };
+        Ok((outcome.verdict != Verdict::Whole).then_some(outcome))
     }
 
     /// `thalweg get` with these arguments besides.

@@ -75,8 +75,8 @@ fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
     let mut rows = alone(&stage)?;
     rows.extend(together(&stage, &mut mesh)?);
     rows.push(revoked(&stage, &mesh, &rows)?);
-    let (version, founded) = (mesh.version, mesh.took);
-    Ok(Report { size, server: web.program, rows, version, founded, stats: lab.stats(false)? })
+    let (version, founded, lateness) = (mesh.version, mesh.took, lab.stats(false)?.lateness);
+    Ok(Report { size, server: web.program, rows, version, founded, lateness })
 }
 
 fn found(hosts: Hosts<'_>) -> anyhow::Result<Mesh<'_>> {
@@ -102,7 +102,7 @@ fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<Row>> {
         vec![row("get direct", Ok(stage.alone("get direct", "direct", None)?), direct.clone())];
     rows.push(row("curl direct", curl(stage)?, direct));
     for relay in RELAYS {
-        let (name, course) = (format!("get via {relay}"), network::course(network, Some(relay)));
+        let (name, course) = (via(relay), network::course(network, Some(relay)));
         rows.push(row(&name, Ok(stage.alone(&name, relay, Some(RELAY_LIMIT))?), course));
     }
     Ok(rows)
@@ -135,12 +135,19 @@ fn together(stage: &Stage<'_>, mesh: &mut Mesh<'_>) -> anyhow::Result<Vec<Row>> 
 /// The best relay's download, during which the client is put out of the mesh.
 fn revoked(stage: &Stage<'_>, mesh: &Mesh<'_>, rows: &[Row]) -> anyhow::Result<Row> {
     let rate = |relay: &str| {
-        let row = rows.iter().find(|row| row.name == format!("get via {relay}"));
+        let row = rows.iter().find(|row| row.name == via(relay));
         row.and_then(|row| row.outcome.as_ref().ok()).map(Outcome::rate)
     };
     let best = RELAYS.into_iter().max_by_key(|relay| rate(relay)).unwrap_or(ORACLE);
     let course = network::course(stage.hosts.lab.resolved(), Some(best));
-    Ok(row("get, revoked", Ok(stage.revoked("get, revoked", best, mesh)?), course))
+    let cut = stage.revoked("get, revoked", best, mesh)?;
+    let cut = cut.ok_or_else(|| "the file came first; take a greater --size".to_owned());
+    Ok(row("get, revoked", cut, course))
+}
+
+/// The name of a download through one relay.
+fn via(relay: &str) -> String {
+    format!("get via {relay}")
 }
 
 /// A finished step: one line of progress, one row of the table.

@@ -4,9 +4,8 @@ use super::download::{Outcome, RELAY_LIMIT, Revoked};
 use super::network::{CLIENT, Course, RELAYS};
 use super::scratch::Verdict;
 use serde_json::{Value, json};
-use std::fmt::Write;
 use std::time::Duration;
-use thalweg_lab::stats::Stats;
+use thalweg_lab::stats::Lateness;
 use thalweg_units::Rate;
 
 /// Above this the machine is too busy: a tenth of the shortest round trip (44 ms).
@@ -37,8 +36,8 @@ pub struct Report {
     pub version: u64,
     /// From the first command of the mesh until then.
     pub founded: Duration,
-    /// The lab's own account at the end.
-    pub stats: Stats,
+    /// How late the lab delivered packets.
+    pub lateness: Lateness,
 }
 
 impl Report {
@@ -62,34 +61,35 @@ impl Report {
             "limit, Mbit/s",
             "RTT, ms",
             "loss,%",
-            "bytes (SHA-256 compared)"
+            "bytes (compared with what is served)"
         );
         for row in &self.rows {
             text += &self.line(row);
         }
-        let _written = write!(
-            text,
-            "\n{} MB from {}; relays alone are stopped after {} s. The limit is the narrowest link \
-             of the path,\nheaders included; for get, which samples them all, what all paths \
-             together let through. RTT: of\neach leg, without queues. A lossy leg stays far below \
+        text += &self.notes();
+        let cut = self.rows.iter().filter_map(|row| row.outcome.as_ref().ok()?.revoked.as_ref());
+        text += &cut.map(epilogue).collect::<String>();
+        text
+    }
+
+    fn notes(&self) -> String {
+        format!(
+            "\n{} MB from {}. Relays are nodes of a mesh, reached by TLS 1.3 with keys that its \
+             roster names;\nalone they are stopped after {} s. The limit is the narrowest link of \
+             the path, headers included;\nfor get, which samples them all, what all paths \
+             together let through. RTT: of each leg, without queues.\nA lossy leg stays far below \
              its limit: TCP takes loss for congestion.\nEmulator late by {} µs at the 99th \
              percentile{}.\n",
             self.size as f64 / 1e6,
             self.server,
             RELAY_LIMIT.as_secs(),
-            self.stats.lateness.p99_us,
+            self.lateness.p99_us,
             if self.on_time() {
                 ""
             } else {
                 ": the rates may be this machine's, not the network's"
             },
-        );
-        for revoked in
-            self.rows.iter().filter_map(|row| row.outcome.as_ref().ok()?.revoked.as_ref())
-        {
-            text += &epilogue(revoked);
-        }
-        text
+        )
     }
 
     /// The same as one object.
@@ -104,13 +104,13 @@ impl Report {
                 "roster_version": self.version,
                 "founded_s": self.founded.as_secs_f64(),
             },
-            "lateness_us": self.stats.lateness,
+            "lateness_us": self.lateness,
             "rows": self.rows.iter().map(|row| self.row_json(row)).collect::<Vec<_>>(),
         })
     }
 
     fn on_time(&self) -> bool {
-        self.stats.lateness.p99_us <= LATENESS_BOUND_US
+        self.lateness.p99_us <= LATENESS_BOUND_US
     }
 
     fn line(&self, row: &Row) -> String {
@@ -181,12 +181,16 @@ fn revoked_json(revoked: &Revoked) -> Value {
 
 /// What a revocation was to its member.
 fn epilogue(revoked: &Revoked) -> String {
-    let Revoked { at, confirmed: (have, of), why, .. } = revoked;
-    let why = why.as_deref().unwrap_or("nothing; it was stopped while it waited");
+    let Revoked { at, last_byte, confirmed: (have, of), why } = revoked;
+    let said = match why {
+        Some(why) => format!("`thalweg get` ended:\n  {why}"),
+        None => "`thalweg get` was stopped while it tried again.".to_owned(),
+    };
     format!(
-        "Revoked at {:.1} MB: {have} of {of} nodes have confirmed. The time of the last byte is \
-         an upper bound, to\na quarter of a second. `thalweg get` said: {why}\n",
-        *at as f64 / 1e6
+        "\n`thalweg revoke {CLIENT}`, {:.1} MB into its download: the last byte came {:.2} s later \
+         at most;\n{have} of {of} nodes have confirmed the new roster. {said}\n",
+        *at as f64 / 1e6,
+        last_byte.as_secs_f64(),
     )
 }
 
@@ -205,7 +209,64 @@ fn remark(outcome: &Outcome) -> String {
     }
     if let Some(revoked) = &outcome.revoked {
         let seconds = revoked.last_byte.as_secs_f64();
-        text += &format!("; last byte {seconds:.1} s after `thalweg revoke {CLIENT}`");
+        text += &format!("; cut off {seconds:.1} s after `thalweg revoke`");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(verdict: Verdict, last_byte: Option<f64>) -> Outcome {
+        let revoked = |seconds| Revoked {
+            at: 2_000_000,
+            last_byte: Duration::from_secs_f64(seconds),
+            confirmed: (6, 6),
+            why: Some("the relay does not admit this host's key".into()),
+        };
+        Outcome {
+            bytes: 3_000_000,
+            took: Duration::from_secs(2),
+            verdict,
+            chosen: Vec::new(),
+            killed_at: None,
+            revoked: last_byte.map(revoked),
+        }
+    }
+
+    fn report(outcomes: Vec<Result<Outcome, String>>) -> Report {
+        let row = |outcome| Row { name: "get".into(), outcome, course: Course::default() };
+        Report {
+            size: 4_000_000,
+            server: "nginx",
+            rows: outcomes.into_iter().map(row).collect(),
+            version: 7,
+            founded: Duration::from_secs(3),
+            lateness: Lateness::default(),
+        }
+    }
+
+    #[test]
+    fn wrong_bytes_and_late_ones_are_no_success() {
+        let good = |outcome| report(vec![Ok(outcome)]).good();
+        assert!(good(outcome(Verdict::Whole, None)));
+        assert!(!good(outcome(Verdict::Wrong, None)));
+        assert!(good(outcome(Verdict::Part, Some(0.4))));
+        assert!(!good(outcome(Verdict::Part, Some(10.1))));
+        assert!(report(vec![Err("not installed".into())]).good());
+    }
+
+    #[test]
+    fn a_revocation_is_told_in_the_row_below_the_table_and_as_json() {
+        let report = report(vec![Ok(outcome(Verdict::Part, Some(0.42)))]);
+        let table = report.table();
+        assert!(table.contains("3.0 MB, right; cut off 0.4 s after `thalweg revoke`\n"), "{table}");
+        let told = "2.0 MB into its download: the last byte came 0.42 s later at most;\n6 of 6";
+        assert!(table.contains(told), "{table}");
+        assert!(table.contains("  the relay does not admit this host's key\n"), "{table}");
+        let revoked = &report.json()["rows"][0]["revoked"];
+        assert_eq!(revoked["last_byte_s"], 0.42);
+        assert_eq!(revoked["at_bytes"], 2_000_000);
+    }
 }
