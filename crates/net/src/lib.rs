@@ -5,6 +5,7 @@
 //! between hosts gets them from here, so that deadlines, socket options and
 //! the wording of failures are the same everywhere.
 
+mod closed_on_drop;
 mod dial;
 mod identity;
 mod peer;
@@ -18,6 +19,7 @@ pub mod channel;
 pub mod socks5;
 pub mod splice;
 
+pub use closed_on_drop::ClosedOnDrop;
 pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect,
     connect_by_terms, cut_over, resolve,

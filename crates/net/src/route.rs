@@ -28,6 +28,8 @@ pub enum Medium {
 pub struct Hop {
     /// The relay's address, or a name that the hop before resolves.
     pub relay: Destination,
+    /// Its other addresses, the best first; [`crate::Dialer`] takes one if `relay` fails.
+    pub others: Vec<Destination>,
     /// What carries the leg to this relay.
     pub medium: Medium,
     /// What is spoken to it.
@@ -52,12 +54,25 @@ pub enum Speech {
 impl Hop {
     /// A plain SOCKS5 relay, on the underlay.
     pub const fn socks(relay: Destination) -> Self {
-        Self { relay, medium: Medium::Underlay, speech: Speech::Socks }
+        Self { relay, others: Vec::new(), medium: Medium::Underlay, speech: Speech::Socks }
     }
 
     /// The node with `key` at `relay`, asked by `terms`, on the underlay.
     pub const fn mesh(relay: Destination, key: NodeId, terms: Terms) -> Self {
-        Self { relay, medium: Medium::Underlay, speech: Speech::Mesh { key, terms } }
+        let speech = Speech::Mesh { key, terms };
+        Self { relay, others: Vec::new(), medium: Medium::Underlay, speech }
+    }
+
+    /// The same hop, which is at these addresses as well.
+    #[must_use]
+    pub fn or_at(mut self, others: Vec<Destination>) -> Self {
+        self.others = others;
+        self
+    }
+
+    /// All its addresses, `relay` first.
+    pub fn addresses(&self) -> impl Iterator<Item = &Destination> {
+        std::iter::once(&self.relay).chain(&self.others)
     }
 
     /// The key of a node of the mesh; `None` for plain relays.

@@ -3,8 +3,8 @@
 
 use std::{net::SocketAddr, num::NonZeroU32, time::Duration};
 use thalweg_net::{
-    Cause, Destination, DialError, DialOptions, Dialer, Hop, Medium, Route, SocketOptions, Speech,
-    Stream, connect,
+    Cause, Destination, DialError, DialOptions, Dialer, Hop, Medium, Route, SocketOptions, Stream,
+    connect,
 };
 use thalweg_wire::socks5::Reply;
 use tokio::{
@@ -245,7 +245,7 @@ async fn an_option_that_the_kernel_refuses_is_named() {
 
 #[tokio::test]
 async fn carriers_are_refused_until_there_are_any() {
-    let hop = Hop { relay: www(), medium: Medium::Carrier, speech: Speech::Socks };
+    let hop = Hop { medium: Medium::Carrier, ..Hop::socks(www()) };
     let route = Route::new(vec![hop]).unwrap();
     let error = Dialer::default().dial(&route, &www()).await.unwrap_err();
     assert!(matches!(error.cause, Cause::CarrierUnsupported), "{error}");

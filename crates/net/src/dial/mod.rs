@@ -5,6 +5,7 @@ mod mesh;
 mod options;
 mod race;
 mod socks;
+mod turns;
 
 pub use error::{Cause, DialError, Step};
 pub use mesh::{connect_by_terms, cut_over};
@@ -17,15 +18,15 @@ use crate::{
     transport::{Leg, Transport},
 };
 use std::{net::SocketAddr, num::NonZeroU32};
-use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination, Host,
     mesh::{LegKind, Terms},
 };
 use tokio::{
     net::{TcpStream, lookup_host},
-    time::{Instant, timeout_at},
+    time::Instant,
 };
+use turns::{Patience, Turns};
 
 /// Makes connections; cheap to clone, holds no connection.
 #[derive(Clone, Debug, Default)]
@@ -57,21 +58,50 @@ impl Dialer {
     /// One deadline holds for all of it. Cancel-safe: dropping the future
     /// closes what was opened.
     ///
+    /// A relay with several addresses is tried at all of them: the first on the route as
+    /// those of a name are (RFC 8305), each later one in turn, with its share of the deadline.
+    ///
     /// # Errors
-    /// [`DialError`]: which host failed, and how.
+    /// [`DialError`]: which host failed, and how; of several addresses of a later relay, the
+    /// last that was tried.
     pub async fn dial(&self, route: &Route, to: &Destination) -> Result<Stream, DialError> {
-        let deadline = Instant::now() + self.options.deadline;
         self.check(route)?;
-        let first = route.hops().first().map_or(to, |hop| &hop.relay);
-        let step = Step::reach(first, !route.is_direct());
-        let reach = self.reach(first, route.interface());
-        let tcp = self.in_time(deadline, step, reach).await?;
-        let mut transport = Transport::Tcp(Leg::new(tcp));
-        for (i, hop) in route.hops().iter().enumerate() {
-            let toward = route.hops().get(i + 1).map_or(to, |next| &next.relay);
-            transport = self.through(deadline, transport, hop, toward).await?;
+        let until = Instant::now() + self.options.deadline;
+        let mut turns = Turns::of(route.hops());
+        loop {
+            let patience = Patience::share(until, turns.left());
+            match self.dial_by(patience, &turns, route, to).await {
+                Err(error) if turns.advance(&error) => {}
+                done => return Ok(Stream::new(done?, route.clone(), to.clone())),
+            }
         }
-        Ok(Stream::new(transport, route.clone(), to.clone()))
+    }
+
+    /// By these addresses of the later relays.
+    async fn dial_by(
+        &self,
+        patience: Patience,
+        turns: &Turns<'_>,
+        route: &Route,
+        to: &Destination,
+    ) -> Result<Transport, DialError> {
+        let Some(first) = route.hops().first() else {
+            let reach = self.reach(to, route.interface());
+            let tcp = patience.wait(Step::reach(to, false), reach).await?;
+            return Ok(Transport::Tcp(Leg::new(tcp)));
+        };
+        let mut at = self.enter_first(patience, first, route.interface()).await?;
+        for (i, hop) in route.hops().iter().enumerate() {
+            let next = route.hops().get(i + 1);
+            let toward = turns.address(i + 1).unwrap_or(to);
+            let relay = turns.address(i).unwrap_or(&hop.relay);
+            let leg = ask(patience, at, hop, relay, toward).await?;
+            let Some(next) = next else { return Ok(leg) };
+            let entering = self.enter(leg, next);
+            at = patience.wait(Step::reach(toward, true), entering).await?;
+        }
+        // A route that has a first hop has a last one.
+        Err(Step::reach(to, false).failed(Cause::NoAddress))
     }
 
     /// Whether there is all that `route` needs, before anything is opened.
@@ -87,41 +117,55 @@ impl Dialer {
         Ok(())
     }
 
-    /// Has `hop`, at the other end of `leg`, connect to `toward`.
-    async fn through(
+    /// The first relay, at whichever of its addresses it is found.
+    ///
+    /// Behind one of them may be another host, e.g. where two private networks have the
+    /// same addresses: then the rest races on.
+    async fn enter_first(
         &self,
-        deadline: Instant,
-        mut leg: Transport,
+        patience: Patience,
         hop: &Hop,
-        toward: &Destination,
-    ) -> Result<Transport, DialError> {
-        let ask = Step::Ask { relay: hop.relay.clone(), toward: toward.clone() };
-        let Speech::Mesh { key, terms } = &hop.speech else {
-            self.in_time(deadline, ask, socks::connect_through(&mut leg, toward)).await?;
-            return Ok(leg);
-        };
-        let reach = Step::reach(&hop.relay, true);
-        let channel = self.in_time(deadline, reach, self.open(leg, *key)).await?;
-        self.in_time(deadline, ask, ask_by_terms(channel, terms, toward)).await
-    }
-
-    /// A channel to the relay with `key`.
-    async fn open(&self, leg: Transport, key: NodeId) -> Result<Channel<Transport>, Cause> {
-        let identity = self.identity.as_ref().ok_or(Cause::NoIdentity)?;
-        Ok(identity.connect(leg, key, Protocol::Relay).await?)
-    }
-
-    /// `work`, or a timeout that is blamed on the same step.
-    async fn in_time<T>(
-        &self,
-        deadline: Instant,
-        step: Step,
-        work: impl Future<Output = Result<T, Cause>>,
-    ) -> Result<T, DialError> {
-        match timeout_at(deadline, work).await {
-            Ok(done) => done.map_err(|cause| step.failed(cause)),
-            Err(_) => Err(step.failed(Cause::TimedOut(self.options.deadline))),
+        interface: Option<NonZeroU32>,
+    ) -> Result<Entered, DialError> {
+        let mut addresses: Vec<&Destination> = hop.addresses().collect();
+        let mut misled = None;
+        loop {
+            let step = || Step::reach(&hop.relay, true);
+            let racing = self.race(&addresses, interface);
+            let (tcp, winner) = match (patience.wait(step(), racing).await, misled) {
+                (Ok(won), _) => won,
+                // That another host answered says more than that nobody else does.
+                (Err(_), Some(earlier)) => return Err(earlier),
+                (Err(error), None) => return Err(error),
+            };
+            addresses.retain(|address| **address != winner);
+            let left = Patience::share(patience.until, addresses.len() as u32);
+            let entering = self.enter(Transport::Tcp(Leg::new(tcp)), hop);
+            match left.wait(step(), entering).await {
+                Err(error) if !addresses.is_empty() => misled = Some(error),
+                done => return done,
+            }
         }
+    }
+
+    /// A TCP connection to whichever of `hosts` answers first, and which it was.
+    async fn race(
+        &self,
+        hosts: &[&Destination],
+        interface: Option<NonZeroU32>,
+    ) -> Result<(TcpStream, Destination), Cause> {
+        let attempts = hosts.iter().map(|&host| {
+            let (dialer, host) = (self.clone(), host.clone());
+            async move { Ok((dialer.reach(&host, interface).await?, host)) }
+        });
+        race::staggered(attempts, self.options.stagger).await
+    }
+
+    /// What is spoken to the relay at the other end of `leg`.
+    async fn enter(&self, leg: Transport, hop: &Hop) -> Result<Entered, Cause> {
+        let Speech::Mesh { key, .. } = &hop.speech else { return Ok(Entered::Socks(leg)) };
+        let identity = self.identity.as_ref().ok_or(Cause::NoIdentity)?;
+        Ok(Entered::Mesh(Box::new(identity.connect(leg, *key, Protocol::Relay).await?)))
     }
 
     /// A TCP connection to `host` from here.
@@ -132,6 +176,35 @@ impl Dialer {
     ) -> Result<TcpStream, Cause> {
         let addresses = resolve(host).await?;
         connect(&addresses, interface, &self.options).await
+    }
+}
+
+/// A relay that can be asked.
+enum Entered {
+    /// A plain one.
+    Socks(Transport),
+    /// A node of the mesh, whose key is proven.
+    Mesh(Box<Channel<Transport>>),
+}
+
+/// Has `hop`, which was entered at `relay`, connect to `toward`.
+async fn ask(
+    patience: Patience,
+    entered: Entered,
+    hop: &Hop,
+    relay: &Destination,
+    toward: &Destination,
+) -> Result<Transport, DialError> {
+    let step = Step::Ask { relay: relay.clone(), toward: toward.clone() };
+    match (entered, &hop.speech) {
+        (Entered::Mesh(channel), Speech::Mesh { terms, .. }) => {
+            patience.wait(step, ask_by_terms(*channel, terms, toward)).await
+        }
+        (Entered::Mesh(_), Speech::Socks) => Err(step.failed(Cause::Closed)),
+        (Entered::Socks(mut leg), _) => {
+            patience.wait(step, socks::connect_through(&mut leg, toward)).await?;
+            Ok(leg)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Cause, DialOptions};
 use crate::sys;
 use socket2::SockRef;
-use std::{io, net::SocketAddr, num::NonZeroU32, os::fd::AsFd};
+use std::{io, net::SocketAddr, num::NonZeroU32, os::fd::AsFd, time::Duration};
 use tokio::{
     net::{TcpSocket, TcpStream},
     task::JoinSet,
@@ -31,24 +31,41 @@ pub async fn connect(
     interface: Option<NonZeroU32>,
     options: &DialOptions,
 ) -> Result<TcpStream, Cause> {
-    let mut waiting = turns(addresses).into_iter();
+    let attempts = turns(addresses).into_iter().map(|address| {
+        let socket = options.socket.clone();
+        async move { attempt(address, interface, &socket).await }
+    });
+    staggered(attempts, options.stagger).await
+}
+
+/// Whichever of `attempts` succeeds first; the next one begins `stagger` after the last,
+/// or at once when one fails. The others are dropped.
+///
+/// # Errors
+/// The first failure, or [`Cause::NoAddress`] if there is no attempt.
+pub(super) async fn staggered<T, F>(
+    attempts: impl ExactSizeIterator<Item = F>,
+    stagger: Duration,
+) -> Result<T, Cause>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Cause>> + Send + 'static,
+{
+    let mut waiting = attempts;
     let mut racing = JoinSet::new();
     let mut first_failure = None;
     loop {
         match waiting.next() {
-            Some(address) => {
-                let socket = options.socket.clone();
-                racing.spawn(async move { attempt(address, interface, &socket).await });
-            }
+            Some(attempt) => drop(racing.spawn(attempt)),
             None if racing.is_empty() => return Err(first_failure.unwrap_or(Cause::NoAddress)),
             None => {}
         }
         let result = tokio::select! {
             Some(done) = racing.join_next() => done,
-            () = sleep(options.stagger), if waiting.len() > 0 => continue,
+            () = sleep(stagger), if waiting.len() > 0 => continue,
         };
         match result.map_err(io::Error::other).map_err(Cause::Socket).and_then(|done| done) {
-            Ok(tcp) => return Ok(tcp),
+            Ok(won) => return Ok(won),
             Err(cause) => _ = first_failure.get_or_insert(cause),
         }
     }

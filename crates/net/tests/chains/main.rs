@@ -171,3 +171,55 @@ async fn a_plain_relay_may_stand_before_the_mesh() {
     peer.read_to_end(&mut seen).await.unwrap();
     assert_eq!(seen, b"it");
 }
+
+/// Addresses where nobody listens, then where another host does, then the relay's.
+async fn misleading(relay: &Relay) -> Vec<Destination> {
+    let (closed, nobody) = listener().await;
+    drop(closed);
+    let other = Relay::start(77, CLIENT).await;
+    vec![nobody, other.at, relay.at.clone()]
+}
+
+#[tokio::test]
+async fn a_relay_is_found_at_whichever_of_its_addresses_it_is_the_first_and_the_later_ones() {
+    let (_listener, to) = listener().await;
+    for legs in [&[LegKind::Open][..], &[LegKind::Open, LegKind::Sealed]] {
+        let (route, relays) = route(legs).await;
+        let mut hops = route.hops().to_vec();
+        for (hop, relay) in hops.iter_mut().zip(&relays) {
+            let mut all = misleading(relay).await;
+            hop.relay = all.remove(0);
+            hop.others = all;
+        }
+        let stream = dialer(CLIENT).dial(&Route::new(hops).unwrap(), &to).await.unwrap();
+        assert!(stream.tcp_info().is_ok());
+        assert_eq!(relays.last().unwrap().depth() as usize, legs.len() - 1);
+    }
+}
+
+#[tokio::test]
+async fn a_relay_that_is_at_none_of_its_addresses_is_named() {
+    let (_listener, to) = listener().await;
+    let (route, relays) = route(&[LegKind::Sealed; 2]).await;
+    for wrong in 0..2 {
+        let mut hops = route.hops().to_vec();
+        let mut all = misleading(&relays[wrong]).await;
+        all.pop();
+        hops[wrong].relay = all.remove(0);
+        hops[wrong].others = all.clone();
+        let error = dialer(CLIENT).dial(&Route::new(hops).unwrap(), &to).await.unwrap_err();
+        assert!(matches!(error.cause, Cause::Channel(ChannelError::WrongKey(_))), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn other_addresses_do_not_help_a_destination_that_refuses() {
+    let (closed, to) = listener().await;
+    drop(closed);
+    let (route, relays) = route(&[LegKind::Sealed; 2]).await;
+    let mut hops = route.hops().to_vec();
+    hops[1].others = vec![relays[0].at.clone()];
+    let error = dialer(CLIENT).dial(&Route::new(hops).unwrap(), &to).await.unwrap_err();
+    assert!(matches!(error.cause, Cause::Refused(Reply::ConnectionRefused)), "{error:?}");
+    assert_eq!(relays[1].accepted(), 1, "asked once");
+}

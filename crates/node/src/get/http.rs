@@ -34,7 +34,7 @@ impl Connection {
         route: &Route,
         url: &HttpUrl,
     ) -> Result<Self, PathError> {
-        let stream = dialer.dial(route, url.destination()).await?;
+        let stream = dialer.dial(route, url.destination()).await?.closed_on_drop();
         let (send, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(PathError::Http)?;
         // Its failures come out of the answer that they spoil.

@@ -132,8 +132,9 @@ impl Names<'_> {
         if let Some(tag) = common(&member.tags, &terms.avoid) {
             return Err(RouteNameError::Avoided { name: name(), tag });
         }
-        let address = member.addresses.first().ok_or_else(|| RouteNameError::NoAddress(name()))?;
-        Ok(Hop::mesh(address.clone(), key, terms.clone()))
+        let addresses = member.addresses.split_first();
+        let (first, others) = addresses.ok_or_else(|| RouteNameError::NoAddress(name()))?;
+        Ok(Hop::mesh(first.clone(), key, terms.clone()).or_at(others.to_vec()))
     }
 }
 
@@ -201,6 +202,16 @@ mod tests {
         assert_eq!(speech, [mesh(1), Speech::Socks, mesh(4)]);
         assert_eq!(route.to_string(), "via 10.0.0.1:7373 then 10.9.9.9:1080 then 10.0.0.4:7373");
         assert!(with(&roster, "home", |n| n.route("direct", &terms(&[]))).unwrap().is_direct());
+    }
+
+    #[test]
+    fn a_hop_has_all_addresses_of_its_member_in_their_order() {
+        let mut roster = roster();
+        let all: Vec<Destination> =
+            ["[2001:db8::1]:7", "fra.example:7", "10.0.0.1:7"].map(|a| a.parse().unwrap()).into();
+        roster.members[0].addresses = all.clone();
+        let route = with(&roster, "home", |n| n.route("fra", &terms(&[]))).unwrap();
+        assert_eq!(route.hops()[0].addresses().cloned().collect::<Vec<_>>(), all);
     }
 
     #[test]

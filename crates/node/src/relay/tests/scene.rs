@@ -106,8 +106,7 @@ impl Scene {
         let hop = |&i: &usize| {
             let node = &self.nodes[i - 1];
             let terms = Terms { leg, avoid: tags(avoid) };
-            let speech = Speech::Mesh { key: key(node.seed).id(), terms };
-            Hop { relay: node.at.into(), medium: Medium::Underlay, speech }
+            Hop::mesh(node.at.into(), key(node.seed).id(), terms)
         };
         let route = Route::new(through.iter().map(hop).collect()).unwrap();
         let identity = Connector::new(&key(190)).unwrap();
