@@ -26,6 +26,7 @@ mod connections;
 mod denial;
 mod descriptors;
 mod egress;
+pub mod fuzz;
 mod handshake;
 mod liveness;
 mod log;

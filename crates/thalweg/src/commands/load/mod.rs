@@ -9,6 +9,7 @@
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
+//! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
 
 mod bulk;
@@ -21,6 +22,7 @@ mod pattern;
 mod report;
 mod server;
 mod soak;
+mod strangers;
 mod tls;
 mod watched;
 mod way;
@@ -53,6 +55,8 @@ enum Work {
     Cut(cut::Args),
     /// Many connections that stall, half-close and break; what does the relay keep?
     Soak(soak::Args),
+    /// Come to a mesh as those who are not let in; what does its port say?
+    Strangers(strangers::Args),
 }
 
 /// Runs the command.
@@ -75,6 +79,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Latency(args) => latency::run(&args).await,
             Work::Cut(args) => cut::run(&args).await,
             Work::Soak(args) => soak::run(&args).await,
+            Work::Strangers(args) => strangers::run(&args).await,
         }
     })?;
     runtime.shutdown_background();

@@ -1,0 +1,22 @@
+//! Arbitrary targets and messages against the relay's judgement, and an account of our own.
+//!
+//! For the tests, and for whoever wants a million of each from the program itself
+//! (`thalweg load strangers`). Cases come from a seed alone.
+
+mod cases;
+mod messages;
+mod targets;
+
+pub use messages::messages;
+pub use targets::{World, targets};
+
+use cases::Chance;
+
+/// What a run has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// How many cases.
+    pub cases: u64,
+    /// Those that passed: addresses that may be dialled, messages that were requests.
+    pub passed: u64,
+}

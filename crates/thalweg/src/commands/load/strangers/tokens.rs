@@ -1,0 +1,33 @@
+//! One token, many hosts.
+
+use super::{
+    super::report::Report,
+    place::{Node, Place},
+};
+
+/// Hosts that race.
+const HOSTS: usize = 8;
+
+/// Races and replays; adds how many hosts became members.
+///
+/// # Errors
+/// When a token cannot be made.
+pub fn run(report: &mut Report, place: &Place, founder: &Node) -> anyhow::Result<()> {
+    let token = founder.thalweg(&["token"])?;
+    let hosts: Result<Vec<Node>, _> = (0..HOSTS).map(|_| place.stranger()).collect();
+    let mut racing = Vec::new();
+    for (number, host) in hosts?.iter().enumerate() {
+        racing.push(host.joining(&token, &format!("race{number}"))?);
+    }
+    let mut winners = 0;
+    for child in racing {
+        winners += u32::from(child.wait_with_output()?.status.success());
+    }
+    report.add("raced_token_winners", "1", winners.into());
+    let replay = place.stranger()?.try_join(&token, "replay")?;
+    report.add("replayed_token_winners", "1", u32::from(replay.status.success()).into());
+    let roster = founder.thalweg(&["roster", "--json"])?;
+    let raced = roster.matches("\"race").count() + roster.matches("\"replay\"").count();
+    report.add("members_by_one_token", "1", raced as f64);
+    Ok(())
+}
