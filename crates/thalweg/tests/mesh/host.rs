@@ -164,6 +164,7 @@ impl Daemon {
     }
 
     /// Bytes of its anonymous memory that are resident.
+    #[allow(dead_code, reason = "only for the tests of faults")]
     pub fn memory(&self) -> u64 {
         let file = format!("/proc/{}/smaps_rollup", self.child.id());
         let text = std::fs::read_to_string(file).unwrap();
