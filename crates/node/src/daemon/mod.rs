@@ -342,3 +342,20 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_all_of_ipv6_may_be_missing() {
+        let unsupported = || io::Error::from(rustix::io::Errno::AFNOSUPPORT);
+        let lacks = |address: &str, e: &io::Error| lacks_family(&address.parse().unwrap(), e);
+        assert!(lacks("[::]:7373", &unsupported()));
+        assert!(lacks("[::]:7373", &io::ErrorKind::AddrNotAvailable.into()));
+        // Addresses that somebody has named must be there, and IPv4 is not optional.
+        assert!(!lacks("[2001:db8::1]:7373", &io::ErrorKind::AddrNotAvailable.into()));
+        assert!(!lacks("0.0.0.0:7373", &unsupported()));
+        assert!(!lacks("[::]:7373", &io::ErrorKind::AddrInUse.into()));
+    }
+}

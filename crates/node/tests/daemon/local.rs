@@ -39,3 +39,15 @@ async fn without_a_daemon_it_says_how_to_start_one() {
     assert!(matches!(none, LocalError::NoDaemon(_)));
     assert!(none.to_string().contains("thalweg node"), "{none}");
 }
+
+#[tokio::test]
+async fn a_daemon_whose_roles_have_changed_asks_to_be_started_anew() {
+    let node = Fixture::start().await;
+    let local = node.local().await;
+    node.publish(2, &[1, 2, 3]);
+    assert_eq!(local.node_status().await.unwrap().restart, None);
+    // It is no member any more: with that its role as a relay.
+    node.publish(3, &[2, 3]);
+    let why = local.node_status().await.unwrap().restart.unwrap();
+    assert!(why.contains("were client, relay when it started"), "{why}");
+}

@@ -9,7 +9,7 @@ use std::{
 use thalweg_node::{
     config::{Config, config_file, state_directory},
     daemon::{BoxFuture, Control, LocalClient, LocalError},
-    mesh::{OracleClient, State, StateLock, WallClock},
+    mesh::{Membership, OracleClient, State, StateLock, WallClock},
 };
 use thalweg_wire::{
     Signer as _,
@@ -32,6 +32,18 @@ impl Place {
     /// If there is no home to look in.
     pub fn directory(&self) -> anyhow::Result<PathBuf> {
         Ok(state_directory(self.state.as_deref())?)
+    }
+
+    /// What a command after this one needs, to be about the same directory: ` --state DIR`,
+    /// as a shell reads it, or nothing.
+    pub fn argument(&self) -> String {
+        let Some(dir) = &self.state else { return String::new() };
+        let dir = dir.display().to_string();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
+        match dir.chars().all(plain) {
+            true => format!(" --state {dir}"),
+            false => format!(" --state '{}'", dir.replace('\'', r"'\''")),
+        }
     }
 
     /// The directory, which must exist.
@@ -70,7 +82,8 @@ pub async fn control(state: &State) -> anyhow::Result<Box<dyn Control>> {
         let settings = settings(None)?;
         let (dir, node) = (state.oracle_dir(), state.node_key()?.id());
         let oracle = OracleInside::open(&dir, node, &settings.oracle, None).await?;
-        return Ok(Box::new(Offline { oracle, _lock: lock }));
+        let membership = state.membership()?;
+        return Ok(Box::new(Offline { oracle, membership, _lock: lock }));
     }
     Ok(Box::new(OracleClient::new(&state.client_key()?, mesh.oracles, WallClock::default())?))
 }
@@ -79,16 +92,34 @@ pub async fn control(state: &State) -> anyhow::Result<Box<dyn Control>> {
 #[derive(Debug)]
 struct Offline {
     oracle: OracleInside,
+    membership: Membership,
     _lock: StateLock,
+}
+
+impl Offline {
+    /// What was published is this host's roster as well: no daemon fetches it.
+    fn keep(&self) {
+        if let Err(error) = self.membership.offer(&self.oracle.signed()) {
+            eprintln!("thalweg: this host's own copy of the roster stays as it was: {error}");
+        }
+    }
 }
 
 impl Control for Offline {
     fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>> {
-        self.oracle.token(request)
+        Box::pin(async move {
+            let reply = self.oracle.token(request).await?;
+            self.keep();
+            Ok(reply)
+        })
     }
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
-        self.oracle.revoke(request)
+        Box::pin(async move {
+            let reply = self.oracle.revoke(request).await?;
+            self.keep();
+            Ok(reply)
+        })
     }
 
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {

@@ -61,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let founder = founder(&args, &state)?;
     let mesh = here::block_on(found(&state, founder.clone()))?;
-    print(&mesh, &founder, &state, args.json);
+    print(&mesh, &founder, &state, &args);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -110,10 +110,10 @@ async fn found(state: &State, founder: Member) -> anyhow::Result<NodeId> {
     Ok(mesh)
 }
 
-fn print(mesh: &NodeId, founder: &Member, state: &State, as_json: bool) {
+fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) {
     let Member { name, addresses, .. } = founder;
     let dir = state.dir().display().to_string();
-    if as_json {
+    if args.json {
         let line = json!({ "mesh": mesh, "name": name, "addresses": addresses, "state": dir });
         println!("{line}");
         return;
@@ -125,7 +125,8 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, as_json: bool) {
         reached.join(", ")
     );
     eprintln!("All of it is in {dir}; keep a copy of {dir}/oracle in a safe place.");
+    let place = args.place.argument();
     eprintln!("Next:");
-    eprintln!("  thalweg node                 # serve the mesh");
-    eprintln!("  thalweg token --role relay   # let another host join");
+    eprintln!("  thalweg node{place}                 # serve the mesh");
+    eprintln!("  thalweg token --role relay{place}   # let another host join");
 }

@@ -97,8 +97,11 @@ fn print(joined: &Joined, state: &State, args: &Args) {
         eprintln!("thalweg: {skew}");
     }
     if !args.json && !args.no_daemon {
+        let place = args.place.argument();
         eprintln!("Next:");
-        eprintln!("  thalweg node                 # keep the roster new, and relay if asked to");
-        eprintln!("  thalweg get URL              # fetch, by the mesh's relays too");
+        eprintln!(
+            "  thalweg node{place}                 # keep the roster new, and relay if asked to"
+        );
+        eprintln!("  thalweg get URL{place}              # fetch, by the mesh's relays too");
     }
 }

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 const HELP: &str = "\
 A new roster without the member is signed and goes to all nodes at once; each cuts the
 member's connections when it has it. A node that cannot reach the oracle goes on until
-its roster expires. To wait until all nodes that can be reached have confirmed:
+its roster expires. To wait until all nodes that the oracle heard of within the last
+minute have confirmed:
 
   thalweg revoke laptop --wait 10s
 
@@ -40,18 +41,25 @@ pub struct Args {
     place: Place,
 }
 
-/// How many of the nodes that the oracle has heard of have the new roster.
+/// A node that was silent for so long is not connected: nodes ask every 20 s at least.
+const SILENT: Duration = Duration::from_secs(60);
+
+/// How many nodes have the new roster, the oracle's own among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Confirmed {
     have: usize,
+    /// Of so many that the oracle hears of.
     of: usize,
+    /// It heard of these, and does no more.
+    silent: usize,
 }
 
 impl Confirmed {
     fn of(status: &StatusReply, version: u64) -> Self {
-        let seen = status.members.iter().filter_map(|m| m.version);
-        let (have, of) = (seen.clone().filter(|v| *v >= version).count(), seen.count());
-        Self { have, of }
+        let seen = status.members.iter().filter_map(|m| Some((m.seen?, m.version?)));
+        let (near, silent): (Vec<_>, Vec<_>) = seen.partition(|(seen, _)| *seen <= SILENT);
+        let have = near.iter().filter(|(_, v)| *v >= version).count();
+        Self { have, of: near.len(), silent: silent.len() }
     }
 
     fn all(self) -> bool {
@@ -102,15 +110,28 @@ fn print(reply: &RevokeReply, confirmed: Option<Confirmed>, as_json: bool) {
     let RevokeReply { name, version } = reply;
     if as_json {
         let (have, of) = (confirmed.map(|c| c.have), confirmed.map(|c| c.of));
-        let line = json!({ "revoked": name, "version": version, "confirmed": have, "of": of });
+        let silent = confirmed.map(|c| c.silent);
+        let line = json!({
+            "revoked": name, "version": version, "confirmed": have, "of": of, "silent": silent
+        });
         println!("{line}");
         return;
     }
-    let known = match confirmed {
-        Some(Confirmed { have, of }) => format!("; {have} of {of} nodes have it"),
-        None => String::new(),
-    };
+    let known = confirmed.map(text).unwrap_or_default();
     println!("{name} is revoked by roster version {version}{known}");
+}
+
+fn text(confirmed: Confirmed) -> String {
+    let Confirmed { have, of, silent } = confirmed;
+    let mut text = match of {
+        // The oracle's own node alone, or not even that.
+        0 | 1 => "; no other node is connected".to_owned(),
+        _ => format!("; {have} of {of} nodes have it, the oracle's own among them"),
+    };
+    if silent > 0 {
+        text += &format!("; {silent} more did not ask for over a minute and cannot be told now");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -120,17 +141,30 @@ mod tests {
     use thalweg_wire::mesh::MemberStatus;
 
     #[test]
-    fn only_nodes_that_were_heard_of_can_confirm() {
-        let member =
-            |name: &str, version| MemberStatus { name: name.parse().unwrap(), seen: None, version };
+    fn only_nodes_that_were_heard_of_lately_can_confirm() {
+        let member = |name: &str, seen: Option<u64>, version| MemberStatus {
+            name: name.parse().unwrap(),
+            seen: seen.map(Duration::from_secs),
+            version,
+        };
         let status = StatusReply {
             mesh: NodeId::from_bytes([1; 32]),
             version: 9,
             expiry: WallTime::from_unix_nanos(1),
             time: WallTime::from_unix_nanos(0),
-            members: vec![member("a", Some(9)), member("b", Some(8)), member("c", None)],
+            members: vec![
+                member("a", Some(0), Some(9)),
+                member("b", Some(19), Some(8)),
+                member("c", None, None),
+                member("d", Some(61), Some(8)),
+            ],
         };
-        assert_eq!(Confirmed::of(&status, 9), Confirmed { have: 1, of: 2 });
+        let confirmed = Confirmed::of(&status, 9);
+        assert_eq!(confirmed, Confirmed { have: 1, of: 2, silent: 1 });
+        assert!(text(confirmed).contains("1 of 2 nodes have it") && !confirmed.all());
+        assert!(text(confirmed).contains("1 more did not ask"));
         assert!(Confirmed::of(&status, 8).all());
+        let alone = Confirmed { have: 1, of: 1, silent: 0 };
+        assert_eq!(text(alone), "; no other node is connected");
     }
 }

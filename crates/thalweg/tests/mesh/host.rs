@@ -40,6 +40,7 @@ impl Host {
         let token = founder.ok(&[&["token"], token].concat());
         let args = ["join", token.trim(), "--name", name];
         host.ok(&[&args, join].concat());
+        founder.knows(name);
         host
     }
 
@@ -50,7 +51,16 @@ impl Host {
         tags.iter().for_each(|tag| token.extend(["--tag", tag]));
         let token = founder.ok(&token);
         host.ok(&["join", token.trim(), "--name", name, "--address", &host.address()]);
+        founder.knows(name);
         host
+    }
+
+    /// Waits until its own node, not the oracle in it alone, has heard of this member.
+    fn knows(&self, name: &str) {
+        let has = |roster: &serde_json::Value| {
+            roster["members"].as_array().unwrap().iter().any(|m| m["name"] == name)
+        };
+        until("the founder's node knows the member", || has(&self.json(&["roster", "--json"])));
     }
 
     pub fn address(&self) -> String {
@@ -182,8 +192,13 @@ impl Daemon {
     }
 
     /// Ends it in order; the rest of its log.
-    pub fn end(mut self) -> Vec<String> {
+    pub fn end(self) -> Vec<String> {
         self.signal("TERM");
+        self.ended()
+    }
+
+    /// Waits until it has ended in order; the rest of its log.
+    pub fn ended(mut self) -> Vec<String> {
         let lines = self.log.by_ref().map(Result::unwrap).collect();
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{lines:?}");
         lines
