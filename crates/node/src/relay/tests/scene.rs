@@ -8,7 +8,7 @@ use crate::{
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{collections::BTreeSet, sync::mpsc::Receiver};
 use thalweg_net::{
-    DialError, DialOptions, Dialer, Hop, Medium, PrivateKey, Route, Speech, Stream,
+    DialError, DialOptions, Dialer, Hop, PrivateKey, Route, Stream,
     channel::{Acceptor, Connector, Protocol},
 };
 use thalweg_units::WallTime;
