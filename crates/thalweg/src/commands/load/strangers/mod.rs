@@ -4,10 +4,12 @@
 //! judged here; the report counts, and the experiment `strangers` says what must hold.
 //!
 //! - [`place`]: state directories and daemons; [`probe`]: what a port sends to whom;
-//! - [`tokens`], [`targets`]: who joins; where members are connected to.
+//! - [`tokens`], [`rosters`], [`targets`]: who joins; who is believed; where members are
+//!   connected to.
 
 mod place;
 mod probe;
+mod rosters;
 mod targets;
 mod tokens;
 
@@ -56,6 +58,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     keys(&mut report).await?;
     expiry(&mut report).await?;
+    rosters::run(&mut report).await?;
     targets::run(&mut report, args.rebinding).await?;
     let account = fuzz::World::new().and_then(|w| fuzz::targets(args.fuzz, args.seed, &w));
     add_account(&mut report, "targets", account)?;
