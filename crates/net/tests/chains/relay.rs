@@ -16,7 +16,7 @@ use thalweg_net::{
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signer as _,
-    mesh::{GO, GO_ACK, LegKind, METHOD, Preamble, Terms},
+    mesh::{Ask, GO, GO_ACK, LegKind, METHOD, Preamble},
     socks5::{self, Reply, VERSION},
 };
 use tokio::{
@@ -93,9 +93,9 @@ async fn serve(mut channel: Channel<TcpStream>) -> io::Result<()> {
     assert_eq!(methods, [VERSION, 1, METHOD]);
     let mut head = [0; 2];
     channel.read_exact(&mut head).await?;
-    let mut body = vec![0; Terms::length(head).unwrap()];
+    let mut body = vec![0; Ask::length(head).unwrap()];
     channel.read_exact(&mut body).await?;
-    let terms = Terms::decode(&body).unwrap();
+    let terms = Ask::decode(&body).unwrap().terms;
     channel.write_all(&socks5::encode_method(METHOD)).await?;
     let depth = channel.depth();
     let Some(mut out) = connect(&mut channel, depth).await? else {

@@ -6,8 +6,9 @@ use std::{
     time::Duration,
 };
 use thalweg_net::socks5::read_message;
+use thalweg_units::NodeId;
 use thalweg_wire::{
-    mesh::{LegKind, METHOD, Terms},
+    mesh::{Ask, LegKind, METHOD, Terms},
     socks5::{self, Command, Decoded, Request, Socks5Error},
 };
 use tokio::{
@@ -23,6 +24,8 @@ pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED
 pub struct Asked {
     /// Its terms; the default ones (sealed, nothing avoided) if it has none.
     pub terms: Terms,
+    /// The member that it says is at the other end: the next hop of its chain.
+    pub next: Option<NodeId>,
     /// What it wants.
     pub request: Request,
 }
@@ -97,26 +100,26 @@ impl Greeting {
             let methods = read_message(client, decode_methods).await?;
             match methods {
                 Methods { terms: true, .. } => {
-                    let terms = read_terms(client).await?;
-                    self.terms = Some(terms.clone());
+                    let ask = read_ask(client).await?;
+                    self.terms = Some(ask.terms.clone());
                     let request = read_message(client, socks5::decode_request).await?;
-                    Ok((terms, request))
+                    Ok((ask, request))
                 }
-                Methods { plain: true, .. } => Ok((Terms::default(), choose_plain(client).await?)),
+                Methods { plain: true, .. } => Ok((Ask::default(), choose_plain(client).await?)),
                 _ => Err(Refusal::NoMethod),
             }
         };
-        let (terms, request) = timeout(limit, messages).await.unwrap_or(Err(Refusal::Slow))?;
-        Ok(Asked { terms, request: connect_only(request)? })
+        let (ask, request) = timeout(limit, messages).await.unwrap_or(Err(Refusal::Slow))?;
+        Ok(Asked { terms: ask.terms, next: ask.next, request: connect_only(request)? })
     }
 }
 
-async fn read_terms<S: AsyncRead + Unpin>(client: &mut S) -> Result<Terms, Refusal> {
+async fn read_ask<S: AsyncRead + Unpin>(client: &mut S) -> Result<Ask, Refusal> {
     let mut head = [0; 2];
     client.read_exact(&mut head).await.map_err(Refusal::Left)?;
-    let mut body = vec![0; Terms::length(head)?];
+    let mut body = vec![0; Ask::length(head)?];
     client.read_exact(&mut body).await.map_err(Refusal::Left)?;
-    Ok(Terms::decode(&body)?)
+    Ok(Ask::decode(&body)?)
 }
 
 /// Chooses "no authentication" and reads what follows.

@@ -18,5 +18,5 @@ pub use api::{
 pub use member::{Member, Name, NameError, Role, Tag};
 pub use roster::{Roster, RosterFault};
 pub use rule::{PortRange, PortRangeError, Quota, Rule};
-pub use terms::{GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, Terms, TermsError};
+pub use terms::{Ask, GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, Terms, TermsError};
 pub use token::{Secret, Token, TokenError};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TCP       [preamble, from a relay only] TLS 1.3 handshake
-//! in TLS →  METHODS{0x80} terms REQUEST          (one flight)
+//! in TLS →  METHODS{0x80} ask REQUEST            (one flight)
 //! in TLS ←  METHOD{0x80} REPLY [GO]              then, on an open leg, clear bytes
 //! in TLS →  [GO-ACK]                             then, on an open leg, clear bytes
 //! ```
@@ -14,6 +14,7 @@
 use super::Tag;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use thalweg_units::NodeId;
 use thiserror::Error;
 
 /// SOCKS5's private method (RFC 1928 §3: X'80'–X'FE') that announces terms.
@@ -50,7 +51,7 @@ pub struct Terms {
 /// The bytes are no terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TermsError {
-    /// Longer than [`Terms::MAX_BYTES`].
+    /// Longer than [`Ask::MAX_BYTES`].
     #[error("terms of {0} bytes are longer than allowed")]
     TooLong(usize),
     /// Not readable.
@@ -59,7 +60,27 @@ pub enum TermsError {
 }
 
 impl Terms {
-    /// The longest encoding: 32 tags of 63 bytes.
+    /// As an [`Ask`] for a destination that is no member.
+    pub fn encode(&self) -> Vec<u8> {
+        Ask { terms: self.clone(), next: None }.encode()
+    }
+}
+
+/// What a client sends after METHODS: its terms, and who is at the other end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// How, and what to avoid.
+    pub terms: Terms,
+    /// The member to be connected to, if the destination is the next hop of a chain.
+    ///
+    /// A relay treats an address as a member's (whatever its class and port, with a
+    /// [`Preamble`] first) only if the client says so by the member's key: else a member
+    /// that lists somebody else's address would change what others say there.
+    pub next: Option<NodeId>,
+}
+
+impl Ask {
+    /// The longest encoding: 32 tags of 63 bytes, and a key.
     pub const MAX_BYTES: usize = 2200;
 
     /// `length:u16 ‖ postcard`, big-endian.
@@ -87,7 +108,7 @@ impl Terms {
     /// [`TermsError`].
     pub fn decode(body: &[u8]) -> Result<Self, TermsError> {
         match postcard::take_from_bytes(body) {
-            Ok((terms, [])) => Ok(terms),
+            Ok((ask, [])) => Ok(ask),
             _ => Err(TermsError::Invalid),
         }
     }
@@ -131,12 +152,13 @@ mod tests {
     fn terms_and_preambles_go_both_ways() {
         let avoid = ["country=xx".parse().unwrap(), "guest".parse().unwrap()].into();
         let terms = Terms { leg: LegKind::Open, avoid };
-        let bytes = terms.encode();
-        let length = Terms::length([bytes[0], bytes[1]]).unwrap();
+        let ask = Ask { terms, next: Some(NodeId::from_bytes([7; 32])) };
+        let bytes = ask.encode();
+        let length = Ask::length([bytes[0], bytes[1]]).unwrap();
         assert_eq!(length, bytes.len() - 2);
-        assert_eq!(Terms::decode(&bytes[2..]), Ok(terms));
-        assert_eq!(Terms::length([0xff, 0xff]), Err(TermsError::TooLong(0xffff)));
-        assert_eq!(Terms::decode(&[0, 0, 0]), Err(TermsError::Invalid));
+        assert_eq!(Ask::decode(&bytes[2..]), Ok(ask));
+        assert_eq!(Ask::length([0xff, 0xff]), Err(TermsError::TooLong(0xffff)));
+        assert_eq!(Ask::decode(&[0, 0, 0, 0]), Err(TermsError::Invalid));
         let preamble = Preamble { depth: 2 };
         assert_eq!(Preamble::decode(preamble.encode()), Some(preamble));
         assert_eq!(Preamble::decode(*b"TW1\0"), None);
