@@ -1,22 +1,19 @@
 //! The roster that this host believes, and those who watch it.
 
-use super::{MeshPeer, RosterError, WallClock, durable, guard::Guard};
+use super::{
+    MeshPeer, RosterError, WallClock,
+    guard::Guard,
+    kept::{self, Damage},
+};
 use std::{
     collections::BTreeSet,
-    io,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
-use thalweg_net::{
-    Ed25519,
-    channel::{Admission, Protocol},
-};
+use thalweg_net::channel::{Admission, Protocol};
 use thalweg_units::{NodeId, WallTime};
-use thalweg_wire::{
-    Signable as _, Signed,
-    mesh::{Roster, RosterFault, Tag},
-};
+use thalweg_wire::mesh::{Roster, RosterFault, Tag};
 use tokio::sync::watch;
 
 /// The newest roster of a mesh, shared by all who ask it; cheap to clone.
@@ -26,17 +23,18 @@ use tokio::sync::watch;
 /// a roster with a bad signature, a lower version, or of another mesh changes
 /// nothing. An expired roster admits nobody, nor does one whose time has not come.
 #[derive(Clone, Debug)]
-pub struct Membership(Arc<Inner>);
+pub struct Membership(pub(super) Arc<Inner>);
 
 /// What its clones share.
-
 #[derive(Debug)]
 pub(super) struct Inner {
-    mesh: NodeId,
-    file: Option<PathBuf>,
+    pub(super) mesh: NodeId,
+    pub(super) file: Option<PathBuf>,
+    /// This host's own key, once somebody has said it.
+    own: OnceLock<NodeId>,
     clock: WallClock,
     current: watch::Sender<Option<Arc<Roster>>>,
-    /// Held by whoever offers, so that offers are compared and kept one by one.
+    /// Held while offers are compared, never while the disk is waited for.
     newest: Mutex<Newest>,
     /// What was wrong with the kept file.
     damage: Option<Damage>,
@@ -44,11 +42,11 @@ pub(super) struct Inner {
 }
 
 /// The newest roster as it was signed.
-#[derive(Debug, Default)]
-struct Newest {
-    signed: Option<Arc<[u8]>>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct Newest {
+    pub(super) signed: Option<Arc<[u8]>>,
     /// Whether the file holds it.
-    kept: bool,
+    pub(super) kept: bool,
 }
 
 /// What became of an offered roster.
@@ -58,26 +56,6 @@ pub enum Offered {
     Accepted,
     /// It is the one that was there.
     Same,
-}
-
-/// The kept roster was torn or altered, and was set aside; a new one is to be fetched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// Where the damaged file is now.
-    pub aside: PathBuf,
-    /// What is wrong with it.
-    pub why: String,
-}
-
-impl std::fmt::Display for Damage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { aside, why } = self;
-        let aside = aside.display();
-        write!(
-            f,
-            "the kept roster was damaged ({why}) and is now {aside}; the oracle is asked anew"
-        )
-    }
 }
 
 impl Membership {
@@ -90,7 +68,8 @@ impl Membership {
     pub fn with_clock(mesh: NodeId, file: Option<PathBuf>, clock: WallClock) -> Self {
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
         let guard = Guard::default();
-        Self(Arc::new(Inner { mesh, file, clock, current, newest, damage: None, guard }))
+        let own = OnceLock::new();
+        Self(Arc::new(Inner { mesh, file, own, clock, current, newest, damage: None, guard }))
     }
 
     /// Reads the kept roster, whatever its age; a missing file is none.
@@ -112,14 +91,15 @@ impl Membership {
         file: PathBuf,
         clock: WallClock,
     ) -> Result<Self, RosterError> {
-        let found = read(&mesh, &file);
+        let found = kept::read(&mesh, &file);
         let damage = match &found {
-            Err(RosterError::Signed(why)) => Some(set_aside(&file, why)?),
+            Err(RosterError::Signed(why)) => Some(kept::set_aside(&file, why)?),
             _ => None,
         };
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
         let guard = Guard::default();
-        let inner = Inner { mesh, file: Some(file), clock, current, newest, damage, guard };
+        let own = OnceLock::new();
+        let inner = Inner { mesh, file: Some(file), own, clock, current, newest, damage, guard };
         match found {
             Err(RosterError::Signed(_)) | Ok(None) => {}
             Ok(Some((roster, signed))) => inner.put(&mut inner.lock(), roster, &signed, true),
@@ -168,7 +148,18 @@ impl Membership {
         self.0.time_left()
     }
 
-    /// Takes a signed roster (`Signed::<Roster>::encode`d), if it is newer; blocks for the disk.
+    /// Says which key is this host's own; the first one that is said stays.
+    ///
+    /// From then on a roster without it ends all sessions of this host, see
+    /// [`MeshPeer::revoked`]: a relay that was revoked relays for nobody.
+    pub fn set_own(&self, key: NodeId) {
+        _ = self.0.own.set(key);
+        // Those who wait look again.
+        self.0.current.send_modify(|_| {});
+    }
+
+    /// Takes a signed roster (`Signed::<Roster>::encode`d) and keeps it in the file, if it
+    /// is newer; waits for the disk. [`super::Keeper::take`] does not.
     ///
     /// Its dates do not matter here: whom it leaves out is revoked even if it has expired.
     ///
@@ -176,21 +167,61 @@ impl Membership {
     /// [`RosterError`]. After [`RosterError::Keep`] it is the current one, but not in
     /// the file: a revocation does not wait for a full disk. The next offer tries again.
     pub fn offer(&self, signed: &[u8]) -> Result<Offered, RosterError> {
+        let turn = self.0.turn();
+        // What another process of the host has kept meanwhile may be newer.
+        let found = self.0.catch_up();
+        let offered = self.publish(signed)?;
+        turn.and_then(|_turn| self.0.write(found)).map(|()| offered)
+    }
+
+    /// The same in memory alone: it is in force when this returns, and no disk is waited for.
+    ///
+    /// # Errors
+    /// [`RosterError`], but for [`RosterError::Keep`].
+    pub(super) fn publish(&self, signed: &[u8]) -> Result<Offered, RosterError> {
         let inner = &*self.0;
-        let roster = verify(&inner.mesh, signed)?;
+        let roster = kept::verify(&inner.mesh, signed)?;
         let mut newest = inner.lock();
-        let _turn = inner.file.as_deref().map(durable::turn).transpose().map_err(inner.keep())?;
-        inner.catch_up(&mut newest);
-        let known = newest.signed.as_deref() == Some(signed);
-        if !known {
-            inner.is_newer(roster.version)?;
-            inner.put(&mut newest, roster, signed, false);
+        if newest.signed.as_deref() == Some(signed) {
+            return Ok(Offered::Same);
         }
-        if let (Some(file), false) = (&inner.file, newest.kept) {
-            durable::replace(file, signed).map_err(inner.keep())?;
-            newest.kept = true;
+        inner.is_newer(roster.version)?;
+        inner.put(&mut newest, roster, signed, false);
+        Ok(Offered::Accepted)
+    }
+
+    /// Ends when the roster lacks this key, or does not hold; never otherwise.
+    ///
+    /// For sessions *to* that member: whoever goes through a relay lets go when the relay
+    /// is revoked. To be awaited within a tokio runtime.
+    pub fn left(&self, key: NodeId) -> impl Future<Output = ()> + Send + use<> {
+        let membership = self.clone();
+        async move { membership.until(|roster| roster.by_key(&key).is_none()).await }
+    }
+
+    /// Ends when there is no roster that holds, or when `ended` says so of it.
+    pub(super) async fn until(&self, ended: impl Fn(&Roster) -> bool + Send) {
+        // We hold the senders: `changed` does not fail.
+        let (mut rosters, mut lapses) = (self.subscribe(), self.lapses());
+        loop {
+            if rosters.borrow_and_update().as_ref().is_none_or(|r| ended(r)) {
+                return;
+            }
+            loop {
+                if self.time_left().is_none() {
+                    return;
+                }
+                tokio::select! {
+                    _ = rosters.changed() => break,
+                    _ = lapses.changed() => {}
+                }
+            }
         }
-        Ok(if known { Offered::Same } else { Offered::Accepted })
+    }
+
+    /// Whether this host's own key is known and not in the roster.
+    pub(super) fn disowned(&self, roster: &Roster) -> bool {
+        self.0.own.get().is_some_and(|own| roster.by_key(own).is_none())
     }
 
     /// The peer with this key, if the roster holds at `now` and has it.
@@ -221,69 +252,24 @@ impl Inner {
         Some(Duration::from_nanos(roster.expiry.as_unix_nanos() - now.as_unix_nanos()))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Newest> {
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Newest> {
         // A panic in between leaves whole values behind.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, newest: &mut Newest, roster: Roster, signed: &[u8], kept: bool) {
+    pub(super) fn put(&self, newest: &mut Newest, roster: Roster, signed: &[u8], kept: bool) {
         *newest = Newest { signed: Some(signed.into()), kept };
         self.current.send_replace(Some(Arc::new(roster)));
     }
 
     /// Refuses what is not above the version that is there.
-    fn is_newer(&self, offered: u64) -> Result<(), RosterError> {
+    pub(super) fn is_newer(&self, offered: u64) -> Result<(), RosterError> {
         match self.current.borrow().as_ref().map(|r| r.version) {
             Some(have) if offered < have => Err(RosterError::Rollback { offered, have }),
             Some(have) if offered == have => Err(RosterError::Forked(have)),
             _ => Ok(()),
         }
     }
-
-    /// Takes what another process of this host has kept meanwhile, if it is newer.
-    fn catch_up(&self, newest: &mut Newest) {
-        let found = self.file.as_deref().map(|file| read(&self.mesh, file));
-        // What cannot be read is about to be replaced by what was offered.
-        if let Some(Ok(Some((roster, signed)))) = found
-            && self.is_newer(roster.version).is_ok()
-        {
-            self.put(newest, roster, &signed, true);
-        }
-    }
-
-    fn keep(&self) -> impl Fn(io::Error) -> RosterError {
-        let file = self.file.clone().unwrap_or_default();
-        move |source| RosterError::Keep { file: file.clone(), source }
-    }
-}
-
-fn verify(mesh: &NodeId, signed: &[u8]) -> Result<Roster, RosterError> {
-    let signed = Signed::<Roster>::open(signed, &Ed25519)?;
-    if signed.signer() != *mesh {
-        return Err(RosterError::Signer { signer: signed.signer(), mesh: *mesh });
-    }
-    Ok(signed.into_value())
-}
-
-/// The kept roster and its signed bytes.
-fn read(mesh: &NodeId, file: &Path) -> Result<Option<(Roster, Vec<u8>)>, RosterError> {
-    // The envelope adds a hundred bytes to the roster.
-    let found = durable::read(file, Roster::MAX_BYTES + 128);
-    let failed = |source| RosterError::Read { file: file.to_owned(), source };
-    let Some(signed) = found.map_err(failed)? else { return Ok(None) };
-    match verify(mesh, &signed) {
-        Ok(roster) => Ok(Some((roster, signed))),
-        Err(RosterError::Signer { signer, mesh }) => {
-            Err(RosterError::Foreign { file: file.to_owned(), signer, mesh })
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn set_aside(file: &Path, why: &thalweg_wire::SignedError) -> Result<Damage, RosterError> {
-    let failed = |source| RosterError::Read { file: file.to_owned(), source };
-    let aside = durable::set_aside(file).map_err(failed)?;
-    Ok(Damage { aside, why: why.to_string() })
 }
 
 impl Admission for Membership {

@@ -4,6 +4,7 @@ mod clock;
 mod durable;
 mod guard;
 mod join;
+mod kept;
 mod membership;
 mod oracle_client;
 mod peer;
@@ -14,7 +15,8 @@ mod sync;
 
 pub use clock::WallClock;
 pub use join::{JoinError, Joined, Wish, join, member_name};
-pub use membership::{Damage, Membership, Offered};
+pub use kept::{Damage, Keeper};
+pub use membership::{Membership, Offered};
 pub use oracle_client::{Attempt, ClockSkew, OracleClient, OracleError};
 pub use peer::MeshPeer;
 pub use roster_error::RosterError;

@@ -49,30 +49,16 @@ impl MeshPeer {
         &self.membership
     }
 
-    /// Ends when a newer roster lacks the key or the roster expires; never otherwise.
+    /// Ends when a newer roster lacks the key, or this host's own
+    /// ([`Membership::set_own`]), or the roster expires; never otherwise.
     ///
     /// A lost role does not end it: roles are asked when work is begun. A renewed
     /// roster moves the end. To be awaited within a tokio runtime.
     pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let (key, membership) = (self.key, self.membership.clone());
         async move {
-            // The clone of the membership holds the senders: `changed` does not fail.
-            let (mut rosters, mut lapses) = (membership.subscribe(), membership.lapses());
-            loop {
-                let listed = |r: &Arc<Roster>| r.by_key(&key).is_some();
-                if !rosters.borrow_and_update().as_ref().is_some_and(listed) {
-                    return;
-                }
-                loop {
-                    if membership.time_left().is_none() {
-                        return;
-                    }
-                    tokio::select! {
-                        _ = rosters.changed() => break,
-                        _ = lapses.changed() => {}
-                    }
-                }
-            }
+            let ended = |r: &Roster| r.by_key(&key).is_none() || membership.disowned(r);
+            membership.until(ended).await;
         }
     }
 }

@@ -5,12 +5,12 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
-    sync::{Arc, Barrier},
+    sync::{Arc, Barrier, mpsc},
     thread,
 };
 use tempfile::TempDir;
 use thalweg_net::channel::{Admission as _, Protocol};
-use thalweg_node::mesh::{Membership, Offered, RosterError};
+use thalweg_node::mesh::{Keeper, Membership, Offered, RosterError};
 use thalweg_wire::{Signed, SignedError, Signer as _};
 
 fn file() -> (TempDir, PathBuf) {
@@ -182,6 +182,77 @@ fn a_disk_that_fails_does_not_hold_up_a_revocation() {
     fs::remove_dir(&way).unwrap();
     assert_eq!(membership.offer(&second).unwrap(), Offered::Same);
     assert_eq!(fs::read(&file).unwrap(), second, "the next offer keeps it");
+}
+
+/// A keeper whose failures are told to the receiver.
+fn keeper(membership: &Membership) -> (Keeper, mpsc::Receiver<String>) {
+    let (failed, failures) = mpsc::sync_channel(8);
+    let told = move |e: RosterError| failed.send(e.to_string()).unwrap();
+    (Keeper::start(membership.clone(), told), failures)
+}
+
+fn until_kept(file: &std::path::Path, signed: &[u8]) {
+    while fs::read(file).ok().as_deref() != Some(signed) {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_disk_that_hangs_does_not_hold_up_a_revocation() {
+    let (dir, file) = file();
+    let membership = load(&file, &HandClock::at(BEGIN));
+    let first = signed(roster(1, &["a", "b"]));
+    membership.offer(&first).unwrap();
+    // Who has this lock is the one to write: the keeper waits as for a disk.
+    let turn = fs::File::open(dir.path()).unwrap();
+    turn.lock().unwrap();
+    let (keeper, _failures) = keeper(&membership);
+    let third = signed(roster(3, &["a"]));
+    assert_eq!(keeper.take(&signed(roster(2, &["a", "c"]))).unwrap(), Offered::Accepted);
+    assert!(!membership.admits(&id(2), Protocol::Relay), "b is revoked");
+    assert_eq!(keeper.take(&third).unwrap(), Offered::Accepted);
+    assert!(!membership.admits(&id(3), Protocol::Relay), "c is revoked");
+    assert_eq!(membership.signed().as_deref(), Some(&third[..]));
+    assert_eq!(fs::read(&file).unwrap(), first);
+    turn.unlock().unwrap();
+    until_kept(&file, &third);
+}
+
+#[test]
+fn a_keeper_tells_what_it_cannot_keep_and_keeps_the_next() {
+    let (dir, file) = file();
+    let membership = load(&file, &HandClock::at(BEGIN));
+    let way = dir.path().join("roster.new");
+    fs::create_dir(&way).unwrap();
+    let (keeper, failures) = keeper(&membership);
+    keeper.take(&signed(roster(1, &["a", "b"]))).unwrap();
+    let told = failures.recv().unwrap();
+    assert!(told.contains("cannot keep the roster"), "{told}");
+    fs::remove_dir(&way).unwrap();
+    let second = signed(roster(2, &["a"]));
+    keeper.take(&second).unwrap();
+    until_kept(&file, &second);
+}
+
+#[test]
+fn a_keeper_leaves_what_another_process_kept_first() {
+    let (_dir, file) = file();
+    let clock = HandClock::at(BEGIN);
+    let (daemon, command) = (load(&file, &clock), load(&file, &clock));
+    let (keeper, failures) = keeper(&daemon);
+    let fifth = signed(roster(5, &["a"]));
+    command.offer(&fifth).unwrap();
+    keeper.take(&signed(roster(5, &["a", "z"]))).unwrap();
+    let told = failures.recv().unwrap();
+    assert!(told.contains("another roster with version 5"), "{told}");
+    assert_eq!(fs::read(&file).unwrap(), fifth);
+    let ninth = signed(roster(9, &["a", "b"]));
+    command.offer(&ninth).unwrap();
+    keeper.take(&signed(roster(8, &["a"]))).unwrap();
+    while version(&daemon) != Some(9) {
+        thread::yield_now();
+    }
+    assert_eq!(fs::read(&file).unwrap(), ninth);
 }
 
 #[test]

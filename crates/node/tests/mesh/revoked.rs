@@ -106,3 +106,39 @@ async fn a_clock_that_jumps_there_and_back_cuts_who_waited_and_admits_again() {
     clock.set(BEGIN - 1);
     second.await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_left_the_roster_itself_ends_all_its_sessions() {
+    let (membership, peer) = admitted(&HandClock::at(BEGIN));
+    let mut revoked = pin!(peer.revoked());
+    membership.set_own(id(1));
+    assert!(lasts(&mut revoked).await, "it is listed");
+    membership.offer(&signed(roster(2, &["b"]))).unwrap();
+    let before = Instant::now();
+    revoked.await;
+    peer.revoked().await;
+    assert_eq!(Instant::now(), before, "b is listed, and a is not: no timer is waited for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_says_its_key_late_ends_its_sessions_then() {
+    let (membership, peer) = admitted(&HandClock::at(BEGIN));
+    let mut revoked = pin!(peer.revoked());
+    assert!(lasts(&mut revoked).await);
+    membership.set_own(id(9));
+    revoked.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_goes_through_a_relay_is_told_when_it_leaves() {
+    let clock = HandClock::at(BEGIN);
+    let (membership, _) = admitted(&clock);
+    let (mut a, mut b) = (pin!(membership.left(id(1))), pin!(membership.left(id(2))));
+    assert!(lasts(&mut a).await && lasts(&mut b).await);
+    membership.offer(&signed(roster(2, &["a", "c"]))).unwrap();
+    b.await;
+    membership.left(id(2)).await;
+    assert!(lasts(&mut a).await, "a stays");
+    clock.set(BEGIN + HOLDS);
+    a.await;
+}

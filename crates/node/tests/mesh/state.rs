@@ -45,6 +45,21 @@ fn all_of_it_is_its_owners_alone() {
 }
 
 #[test]
+fn the_directory_of_another_user_is_refused() {
+    let (_dir, state) = fresh();
+    // Root gives the directory away; others have `/`, which is root's.
+    let foreign = match std::os::unix::fs::chown(state.dir(), Some(12_345), None) {
+        Ok(()) => state.dir(),
+        Err(_) => Path::new("/"),
+    };
+    let refused = State::open(foreign);
+    assert!(matches!(refused, Err(StateError::Owner { .. })), "{refused:?}");
+    let told = refused.unwrap_err().to_string();
+    assert!(told.contains("belongs to the user with id") && told.contains("--state"), "{told}");
+    assert!(matches!(State::create(foreign), Err(StateError::Owner { .. })));
+}
+
+#[test]
 fn what_others_may_enter_or_change_is_refused_with_the_remedy() {
     let (_dir, state) = fresh();
     state.make_node_key().unwrap();

@@ -87,6 +87,41 @@ async fn a_revoked_member_is_cut_by_the_next_roster() {
     cut.await.unwrap();
 }
 
+#[test]
+fn a_revocation_needs_no_blocking_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (free, freed) = std::sync::mpsc::sync_channel::<()>(1);
+    // The only one waits, as for the answer of a name server that has none.
+    runtime.spawn_blocking(move || freed.recv());
+    runtime.block_on(async {
+        let fake = Fake::start(&[id(1)], BEGIN).await;
+        let mut host = Host::start(vec![fake.oracle()], None);
+        fake.script.publish(roster(1, &["a", "b"]));
+        host.version(1).await;
+        let peer = host.membership.peer(&id(2), host.membership.now()).unwrap();
+        let cut = tokio::spawn(peer.revoked());
+        fake.script.publish(roster(2, &["a"]));
+        cut.await.unwrap();
+    });
+    drop(free);
+}
+
+#[tokio::test]
+async fn a_host_that_was_revoked_cuts_its_sessions() {
+    let fake = Fake::start(&[id(1)], BEGIN).await;
+    let mut host = Host::start(vec![fake.oracle()], None);
+    fake.script.publish(roster(1, &["a", "b"]));
+    host.version(1).await;
+    let peer = host.membership.peer(&id(2), host.membership.now()).unwrap();
+    let cut = tokio::spawn(peer.revoked());
+    fake.script.publish(roster(2, &["b"]));
+    cut.await.unwrap();
+}
+
 #[tokio::test]
 async fn an_oracle_that_comes_late_is_found() {
     let fake = Fake::start(&[id(1)], BEGIN).await;

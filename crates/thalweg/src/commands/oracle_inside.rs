@@ -5,7 +5,7 @@ use thalweg_net::channel::Channel;
 use thalweg_node::{
     config::OracleSection,
     daemon::{ApiService, BoxFuture, Caller, Control},
-    mesh::Membership,
+    mesh::{Keeper, Membership, RosterError},
     relay::{Event, Log},
 };
 use thalweg_oracle::{Caller as Asker, Config, Oracle, OracleError};
@@ -13,7 +13,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
 };
-use tokio::{net::TcpStream, task::spawn_blocking};
+use tokio::net::TcpStream;
 
 /// An oracle that runs in this process.
 #[derive(Clone, Debug)]
@@ -59,14 +59,13 @@ impl OracleInside {
 
     /// Gives each roster that is published to this node itself, for as long as it runs.
     pub async fn feed(self, membership: Membership, log: Log) {
-        let mut rosters = self.0.roster();
+        let refused = move |e: RosterError| log.put(Event::new("roster_refused").with("why", e));
+        let (mut rosters, keeper) = (self.0.roster(), Keeper::start(membership, refused.clone()));
         loop {
             let signed = rosters.borrow_and_update().clone();
-            let membership = membership.clone();
-            // It blocks for the disk.
-            let offered = spawn_blocking(move || membership.offer(&signed)).await;
-            if let Ok(Err(e)) = offered {
-                log.put(Event::new("roster_refused").with("why", e));
+            // In force when it returns; the disk is waited for elsewhere.
+            if let Err(e) = keeper.take(&signed) {
+                refused(e);
             }
             if rosters.changed().await.is_err() {
                 return;

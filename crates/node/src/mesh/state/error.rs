@@ -34,6 +34,17 @@ pub enum StateError {
         /// What they should be.
         right: u32,
     },
+    /// It is another user's.
+    #[error("{} belongs to the user with id {owner}, and this is the user with id {me}: run \
+        this as its owner, or take another --state DIR", dir.display())]
+    Owner {
+        /// The directory.
+        dir: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        me: u32,
+    },
     /// Another process uses the directory.
     #[error("{} is in use by {}; only one daemon, `init` or `join` can use it at a time",
         dir.display(), process(*pid))]

@@ -24,7 +24,7 @@ use super::{Membership, durable};
 use std::{
     fs::{self, DirBuilder},
     io,
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 use thalweg_net::{KeyError, PrivateKey};
@@ -49,7 +49,8 @@ impl State {
     /// Opens a directory that is there.
     ///
     /// # Errors
-    /// [`StateError::Absent`], [`StateError::Mode`] if others may enter it.
+    /// [`StateError::Absent`], [`StateError::Owner`] if it is another user's,
+    /// [`StateError::Mode`] if others may enter it.
     pub fn open(dir: &Path) -> Result<Self, StateError> {
         let found = match fs::metadata(dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -60,6 +61,7 @@ impl State {
         if !found.is_dir() {
             return Err(StateError::io("open", dir)(io::ErrorKind::NotADirectory.into()));
         }
+        check_owner(dir, found.uid(), rustix::process::geteuid().as_raw())?;
         let mode = found.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(StateError::Mode { path: dir.to_owned(), mode, right: 0o700 });
@@ -160,6 +162,12 @@ impl State {
     fn mesh_file(&self) -> PathBuf {
         self.dir.join("mesh.json")
     }
+}
+
+/// Whoever owns the directory reads the keys in it and says whom this host trusts; root,
+/// who may enter any, would leave files there that their user cannot use.
+fn check_owner(dir: &Path, owner: u32, me: u32) -> Result<(), StateError> {
+    if owner == me { Ok(()) } else { Err(StateError::Owner { dir: dir.to_owned(), owner, me }) }
 }
 
 fn make_key(file: &Path) -> Result<PrivateKey, StateError> {

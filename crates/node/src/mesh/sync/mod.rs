@@ -7,15 +7,11 @@ mod event;
 
 pub use event::SyncEvent;
 
-use super::{Membership, MeshFile, Oracle, OracleClient, OracleError, State};
-use bytes::Bytes;
+use super::{Keeper, Membership, MeshFile, Oracle, OracleClient, OracleError, State};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Roster;
-use tokio::{
-    task::spawn_blocking,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long a request waits at the oracle: below what NATs and firewalls forget
 /// connections after, and 15 requests a second from 300 nodes that have no news.
@@ -41,6 +37,7 @@ pub type Reporter = Arc<dyn Fn(&SyncEvent) + Send + Sync>;
 pub struct RosterSync {
     client: OracleClient,
     membership: Membership,
+    keeper: Keeper,
     mesh: MeshFile,
     key: NodeId,
     state: Option<State>,
@@ -50,8 +47,9 @@ pub struct RosterSync {
 }
 
 impl RosterSync {
-    /// The task of the host that is called `mesh.name` and asks with `key`; `state` keeps
-    /// the oracles' addresses when they change.
+    /// The task of the host that is called `mesh.name` and asks with `key`, which is said
+    /// to be its own ([`Membership::set_own`]); `state` keeps the oracles' addresses when
+    /// they change.
     pub fn new(
         client: OracleClient,
         membership: Membership,
@@ -60,7 +58,10 @@ impl RosterSync {
         report: Reporter,
     ) -> Self {
         let (told, failures) = (BTreeMap::new(), 0);
-        Self { client, membership, mesh, key, state, report, told, failures }
+        membership.set_own(key);
+        let unkept = Arc::clone(&report);
+        let keeper = Keeper::start(membership.clone(), move |e| unkept(&SyncEvent::Rejected(e)));
+        Self { client, membership, keeper, mesh, key, state, report, told, failures }
     }
 
     /// Runs for ever; drop the future to end it.
@@ -83,7 +84,7 @@ impl RosterSync {
         let after = self.membership.current().map_or(0, |r| r.version);
         let began = Instant::now();
         match self.client.roster(after, WAIT).await {
-            Ok(Some(signed)) => self.take(signed).await,
+            Ok(Some(signed)) => self.take(&signed),
             Ok(None) => {
                 self.reached();
                 LEAST.saturating_sub(began.elapsed())
@@ -104,13 +105,10 @@ impl RosterSync {
         Duration::ZERO
     }
 
-    async fn take(&mut self, signed: Bytes) -> Duration {
+    fn take(&mut self, signed: &[u8]) -> Duration {
         self.reached();
-        let membership = self.membership.clone();
-        // It waits for the disk. The task ends early only if the offer panicked.
-        let Ok(offered) = spawn_blocking(move || membership.offer(&signed)).await else {
-            return MOST;
-        };
+        // In force when it returns: no disk, and no pool that others fill, holds it up.
+        let offered = self.keeper.take(signed);
         let roster = self.membership.current();
         if let Err(error) = offered {
             self.tell(SyncEvent::Rejected(error));
