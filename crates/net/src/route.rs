@@ -2,7 +2,10 @@
 
 use std::{fmt, num::NonZeroU32};
 use thalweg_units::NodeId;
-use thalweg_wire::{Destination, mesh::Terms};
+use thalweg_wire::{
+    Destination,
+    mesh::{Name, Terms},
+};
 use thiserror::Error;
 
 /// The most relays on a route.
@@ -30,6 +33,8 @@ pub struct Hop {
     pub relay: Destination,
     /// Its other addresses, the best first; [`crate::Dialer`] takes one if `relay` fails.
     pub others: Vec<Destination>,
+    /// The relay's name in the roster, if it was found by that: for messages alone.
+    pub name: Option<Name>,
     /// What carries the leg to this relay.
     pub medium: Medium,
     /// What is spoken to it.
@@ -54,13 +59,23 @@ pub enum Speech {
 impl Hop {
     /// A plain SOCKS5 relay, on the underlay.
     pub const fn socks(relay: Destination) -> Self {
-        Self { relay, others: Vec::new(), medium: Medium::Underlay, speech: Speech::Socks }
+        Self::new(relay, Speech::Socks)
     }
 
     /// The node with `key` at `relay`, asked by `terms`, on the underlay.
     pub const fn mesh(relay: Destination, key: NodeId, terms: Terms) -> Self {
-        let speech = Speech::Mesh { key, terms };
-        Self { relay, others: Vec::new(), medium: Medium::Underlay, speech }
+        Self::new(relay, Speech::Mesh { key, terms })
+    }
+
+    const fn new(relay: Destination, speech: Speech) -> Self {
+        Self { relay, others: Vec::new(), name: None, medium: Medium::Underlay, speech }
+    }
+
+    /// The same hop, called by its name in messages.
+    #[must_use]
+    pub fn named(mut self, name: Name) -> Self {
+        self.name = Some(name);
+        self
     }
 
     /// The same hop, which is at these addresses as well.

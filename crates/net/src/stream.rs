@@ -67,6 +67,11 @@ impl Stream {
         TcpInfo::of(&**self.transport.tcp())
     }
 
+    /// The TCP connection of our own leg, for its options and counters alone.
+    pub fn tcp(&self) -> &TcpStream {
+        self.transport.tcp()
+    }
+
     /// A look at the counters that outlives a move of the stream.
     pub fn monitor(&self) -> Monitor {
         Monitor(Arc::downgrade(self.transport.tcp()))

@@ -1,9 +1,10 @@
 //! Why a connection could not be made, and which host is to blame.
 
-use crate::{channel::ChannelError, socks5::ReadError};
+use crate::{Route, channel::ChannelError, socks5::ReadError};
 use std::{fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 use thalweg_wire::{
     Destination,
+    mesh::Name,
     socks5::{Reply, Socks5Error},
 };
 use thiserror::Error;
@@ -11,7 +12,7 @@ use thiserror::Error;
 /// A dial failed: at which step, and how.
 ///
 /// Prints as `relay 10.1.0.3:1080 refused www.example:80: connection refused
-/// by destination`, or `cannot reach relay 10.1.0.3:1080: no answer within 10s`.
+/// by destination`, or `cannot reach relay fra (10.1.0.3:7373): no answer within 10s`.
 #[derive(Debug, Error)]
 pub struct DialError {
     /// What was being done.
@@ -19,6 +20,8 @@ pub struct DialError {
     /// What went wrong.
     #[source]
     pub cause: Cause,
+    /// The names of the step's relays, where the route knows them.
+    names: Vec<(Destination, Name)>,
 }
 
 /// One step of a dial.
@@ -120,7 +123,7 @@ impl Step {
     }
 
     pub(super) fn failed(self, cause: Cause) -> DialError {
-        DialError { step: self, cause }
+        DialError { step: self, cause, names: Vec::new() }
     }
 }
 
@@ -137,19 +140,46 @@ impl DialError {
     }
 }
 
+impl DialError {
+    /// The same error, with the names that the relays have on `route`.
+    pub(super) fn named_by(mut self, route: &Route) -> Self {
+        let all = route.hops().iter().filter_map(|hop| Some((hop, hop.name.as_ref()?)));
+        let named = |at: &Destination| {
+            let mut all = all.clone();
+            let (_, name) = all.find(|(hop, _)| hop.addresses().any(|a| a == at))?;
+            Some((at.clone(), name.clone()))
+        };
+        let hosts = match &self.step {
+            Step::Reach { host, is_relay: true } => vec![host],
+            Step::Reach { .. } => Vec::new(),
+            Step::Ask { relay, toward } => vec![relay, toward],
+        };
+        self.names = hosts.into_iter().filter_map(named).collect();
+        self
+    }
+
+    /// `fra (10.1.0.3:7373)`, or the address alone.
+    fn shown(&self, host: &Destination) -> String {
+        match self.names.iter().find(|(at, _)| at == host) {
+            Some((_, name)) => format!("{name} ({host})"),
+            None => host.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for DialError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let cause = &self.cause;
+        let (cause, shown) = (&self.cause, |host| self.shown(host));
         match (&self.step, cause) {
             (Step::Reach { host, is_relay: true }, _) => {
-                write!(f, "cannot reach relay {host}: {cause}")
+                write!(f, "cannot reach relay {}: {cause}", shown(host))
             }
             (Step::Reach { host, .. }, _) => write!(f, "cannot reach {host}: {cause}"),
             (Step::Ask { relay, toward }, Cause::Refused(_)) => {
-                write!(f, "relay {relay} refused {toward}: {cause}")
+                write!(f, "relay {} refused {}: {cause}", shown(relay), shown(toward))
             }
             (Step::Ask { relay, toward }, _) => {
-                write!(f, "relay {relay}, asked for {toward}: {cause}")
+                write!(f, "relay {}, asked for {}: {cause}", shown(relay), shown(toward))
             }
         }
     }

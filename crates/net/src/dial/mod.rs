@@ -65,6 +65,10 @@ impl Dialer {
     /// [`DialError`]: which host failed, and how; of several addresses of a later relay, the
     /// last that was tried.
     pub async fn dial(&self, route: &Route, to: &Destination) -> Result<Stream, DialError> {
+        self.by(route, to).await.map_err(|error| error.named_by(route))
+    }
+
+    async fn by(&self, route: &Route, to: &Destination) -> Result<Stream, DialError> {
         self.check(route)?;
         let until = Instant::now() + self.options.deadline;
         let mut turns = Turns::of(route.hops());

@@ -33,10 +33,10 @@ fn listeners(config: &Config, problems: &mut Vec<Problem>) {
         );
         problems.push(Problem::of("socks.listen", what));
     }
-    if let Some(open) = local(config.metrics.listen).filter(|_| !config.metrics.public) {
+    if let Some(open) = local(config.metrics.listen) {
         let what = format!(
             "{open} is reachable from other hosts, and metrics ask nobody who they are; \
-             write 127.0.0.1:{}, or add `public = true`",
+             write 127.0.0.1:{}",
             open.port()
         );
         problems.push(Problem::of("metrics.listen", what));

@@ -49,11 +49,9 @@ impl SocksSection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsSection {
-    /// Where; absent: nowhere. A loopback address, unless `public` is set.
+    /// Where; absent: nowhere. A loopback address: nobody is asked who they are.
     #[serde(deserialize_with = "text::option")]
     pub listen: Option<SocketAddr>,
-    /// Whether strangers may read them: there is no authentication.
-    pub public: bool,
 }
 
 /// How the log is written.

@@ -4,12 +4,16 @@
 //! Names are resolved by the last relay; this node applies no egress policy of its own,
 //! the relays do.
 
-use super::{bridge, counters::Counters, door::Ends};
+use super::{counters::Counters, door::Ends};
 use crate::{
     mesh::{Membership, Names, RouteNameError},
-    relay::{Event, Log, Refusal, read_request},
+    relay::{
+        Event, Limits, Log, Refusal,
+        pump::{self, Moved, Resetting, Stopped},
+        read_request,
+    },
 };
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_net::{Cause, DialError, Dialer, Route, Stream};
 use thalweg_wire::{
     Destination,
@@ -24,7 +28,8 @@ use tokio::{
     time::sleep,
 };
 
-/// Local connections at a time; more wait in the kernel's queue. Two descriptors and 32 kB each.
+/// Local connections at a time; more wait in the kernel's queue. Two descriptors each, and
+/// the pump's buffers while bytes move.
 const MAX_LOCAL: usize = 4096;
 
 /// For a program's two messages, which do not leave the host: as the relay's.
@@ -42,8 +47,8 @@ pub struct Ways {
     pub terms: Terms,
     /// Dials with the node's key.
     pub dialer: Dialer,
-    /// Without a byte in either direction so long, a connection is given up.
-    pub idle: Duration,
+    /// When a connection is given up.
+    pub limits: Limits,
 }
 
 /// The SOCKS5 server of the host's own programs.
@@ -82,10 +87,10 @@ impl NoWay {
         }
     }
 
-    /// Whether another route may do better: not if the destination itself said no.
+    /// Whether another route may do better: not if the destination itself said no, and not
+    /// if rules did, which another route would only get around.
     fn may_go_on(&self) -> bool {
-        let Self::Dial(DialError { cause: Cause::Refused(reply), .. }) = self else { return true };
-        !matches!(reply, Reply::ConnectionRefused)
+        !matches!(self.reply(), Reply::ConnectionRefused | Reply::NotAllowed)
     }
 }
 
@@ -119,10 +124,12 @@ impl LocalSocks {
         });
     }
 
-    async fn serve(&self, mut client: TcpStream, from: SocketAddr) {
+    async fn serve(&self, client: TcpStream, from: SocketAddr) {
+        // Whatever cuts it short, the program sees a reset, never an end.
+        let mut client = Resetting::new(client);
         // A program that has left already makes this fail; its reads will tell.
         _ = client.set_nodelay(true);
-        let to = match read_request(&mut client, HANDSHAKE).await {
+        let to = match read_request(&mut *client, HANDSHAKE).await {
             Ok(request) => request.destination,
             Err(refusal) => return self.refuse(client, from, &refusal).await,
         };
@@ -135,14 +142,16 @@ impl LocalSocks {
                 let message = socks5::encode_reply(no_way.reply(), NOWHERE);
                 // A program that is gone by now does not miss it.
                 _ = client.write_all(&message).await;
+                client.close();
                 Event::new("local_failed").with("why", no_way)
             }
         };
         self.log.put(event.with("client", from).with("to", to));
     }
 
-    async fn refuse(&self, mut client: TcpStream, from: SocketAddr, why: &Refusal) {
-        why.tell(&mut client, Vec::new()).await;
+    async fn refuse(&self, mut client: Resetting, from: SocketAddr, why: &Refusal) {
+        why.tell(&mut *client, Vec::new()).await;
+        client.close();
         self.log.put(Event::new("local_refused").with("client", from).with("why", why));
     }
 
@@ -180,9 +189,27 @@ impl LocalSocks {
         Names { roster, me: Some(&self.me) }.route(way, &self.ways.terms)
     }
 
-    async fn carry(&self, mut client: TcpStream, stream: Stream) -> io::Result<()> {
-        client.write_all(&socks5::encode_reply(Reply::Succeeded, NOWHERE)).await?;
-        bridge::carry(client, stream, self.ways.idle).await
+    /// Both legs are reset unless both directions end well.
+    async fn carry(&self, mut client: Resetting, stream: Stream) -> Result<(), Stopped> {
+        let (moved, limits) = (Moved::default(), self.limits(stream.route()));
+        let terms = pump::Terms::new(limits, &moved);
+        let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
+        let success = socks5::encode_reply(Reply::Succeeded, NOWHERE);
+        client.write_all(&success).await.map_err(Stopped::Broken)?;
+        match stream {
+            Ok(tcp) => pump::clear(client, Vec::new(), tcp, terms, pending()).await,
+            Err(stream) => pump::sealed(client, stream, terms, pending()).await,
+        }
+    }
+
+    /// Behind relays we see our own leg alone: once one direction has ended, a relay may
+    /// still have much to deliver to a slow reader. It sees that, and lingers itself.
+    fn limits(&self, route: &Route) -> Limits {
+        let limits = self.ways.limits;
+        match route.is_direct() {
+            true => limits,
+            false => Limits { linger: limits.linger.max(limits.idle), ..limits },
+        }
     }
 }
 

@@ -10,7 +10,6 @@
 //! It ends in order: nothing more is accepted, requests of the API are finished,
 //! relayed connections get a time to end by themselves, and the rest is reset.
 
-mod bridge;
 mod client;
 mod counters;
 mod door;
@@ -162,7 +161,7 @@ impl Daemon {
             }
         }
         let metrics = match config.metrics {
-            Some(address) => Some(listen("metrics", address)?),
+            Some(address) => Some(listen_local("metrics", address)?),
             None => None,
         };
         let bound = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();

@@ -134,7 +134,8 @@ impl Names<'_> {
         }
         let addresses = member.addresses.split_first();
         let (first, others) = addresses.ok_or_else(|| RouteNameError::NoAddress(name()))?;
-        Ok(Hop::mesh(first.clone(), key, terms.clone()).or_at(others.to_vec()))
+        let hop = Hop::mesh(first.clone(), key, terms.clone());
+        Ok(hop.or_at(others.to_vec()).named(name()))
     }
 }
 

@@ -7,6 +7,7 @@ mod doors;
 mod drain;
 mod faults;
 mod host;
+mod local_socks;
 mod oracle_down;
 mod words;
 

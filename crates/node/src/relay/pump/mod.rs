@@ -27,9 +27,9 @@ pub use throttle::{THROTTLED_TURN, Taken, Throttle};
 use super::liveness::{Limits, Verdict};
 use crate::budget::OverBudget;
 use std::{io, sync::atomic::AtomicU64};
-use thalweg_net::{channel::Channel, splice::PipePool};
+use thalweg_net::splice::PipePool;
 use thiserror::Error;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Bytes moved so far, in each direction.
 #[derive(Debug, Default)]
@@ -98,20 +98,25 @@ pub async fn clear(
     Ok(())
 }
 
-/// The same between a client's channel, which stays sealed, and a leg in the clear.
+/// The same between legs of which one stays sealed: a client's channel at a relay, the way
+/// into the mesh for a local program.
 ///
-/// The client's `close_notify` becomes the destination's FIN, and the other way about. A
-/// FIN without `close_notify` is a truncation: it breaks the connection.
+/// One leg's `close_notify` becomes the other's FIN, and the other way about. A FIN without
+/// `close_notify` is a truncation: it breaks the connection.
 ///
 /// # Errors
 /// [`Stopped`]; both legs are reset.
-pub async fn sealed(
-    mut client: Resetting<Channel<TcpStream>>,
-    mut destination: Resetting,
+pub async fn sealed<C, D>(
+    mut client: Resetting<C>,
+    mut destination: Resetting<D>,
     terms: Terms<'_>,
     cut: impl Future<Output = ()>,
-) -> Result<(), Stopped> {
-    unless(cut, Box::pin(sealed::both(&mut *client, &mut destination, terms))).await?;
+) -> Result<(), Stopped>
+where
+    C: Leg + AsyncRead + AsyncWrite,
+    D: Leg + AsyncRead + AsyncWrite,
+{
+    unless(cut, Box::pin(sealed::both(&mut *client, &mut *destination, terms))).await?;
     client.close();
     destination.close();
     Ok(())
@@ -119,8 +124,8 @@ pub async fn sealed(
 
 /// Does the work, but not a step more once `cut` has ended.
 ///
-/// The work comes boxed: moved by value, its future would stand twice in this one's
-/// memory for as long as the connection lives.
+/// The work comes boxed, and a large `cut` should be pinned by the caller: moved by value, a
+/// future stands in the memory of each function that it passes, while the connection lives.
 async fn unless(
     cut: impl Future<Output = ()>,
     work: impl Future<Output = Result<(), Stopped>>,

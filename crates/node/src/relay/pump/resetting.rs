@@ -2,7 +2,7 @@
 
 use socket2::SockRef;
 use std::{ops, time::Duration};
-use thalweg_net::channel::Channel;
+use thalweg_net::{Stream, channel::Channel};
 use tokio::net::TcpStream;
 
 /// A leg of a relayed connection: a TCP connection, or what runs on one.
@@ -20,6 +20,20 @@ impl Leg for TcpStream {
 impl Leg for Channel<TcpStream> {
     fn tcp(&self) -> &TcpStream {
         self.get_ref()
+    }
+}
+
+/// A leg on its own piece of memory: futures that pass it on stay small.
+impl<L: Leg> Leg for Box<L> {
+    fn tcp(&self) -> &TcpStream {
+        (**self).tcp()
+    }
+}
+
+/// What was dialled for a local program, seen by its first leg.
+impl Leg for Stream {
+    fn tcp(&self) -> &TcpStream {
+        self.tcp()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The pump of a sealed client leg and a destination leg in the clear.
+//! The pump of two legs of which one or both are sealed.
 //!
 //! One task polls both directions, since TLS has one state for both.
 
@@ -15,10 +15,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll, ready},
 };
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 /// What is read at once: four TLS records, and a full TCP segmentation unit.
 const CHUNK: usize = 64 * 1024;
@@ -27,13 +24,14 @@ const CHUNK: usize = 64 * 1024;
 ///
 /// # Errors
 /// [`Stopped`]; the caller then resets both legs.
-pub async fn both<C>(
+pub async fn both<C, D>(
     client: &mut C,
-    destination: &mut TcpStream,
+    destination: &mut D,
     terms: Terms<'_>,
 ) -> Result<(), Stopped>
 where
     C: Leg + AsyncRead + AsyncWrite,
+    D: Leg + AsyncRead + AsyncWrite,
 {
     let mut up = Direction::new(terms.throttle, &terms.moved.up);
     let mut down = Direction::new(terms.throttle, &terms.moved.down);
@@ -50,13 +48,13 @@ where
         });
         tokio::select! {
             done = step => break done?,
-            () = watch.tick() => watch.check(client.tcp(), destination, Holding {
+            () = watch.tick() => watch.check(client.tcp(), destination.tcp(), Holding {
                 half_closed: up.has_ended() || down.has_ended(),
                 throttled: up.paying.is_some() || down.paying.is_some(),
             })?,
         }
     }
-    watch.delivered(client.tcp(), destination).await
+    watch.delivered(client.tcp(), destination.tcp()).await
 }
 
 /// What a direction does next.

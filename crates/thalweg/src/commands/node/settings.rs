@@ -2,11 +2,12 @@
 
 use super::parts::Parts;
 use std::{net::SocketAddr, time::Duration};
-use thalweg_net::{DialOptions, Dialer, channel::Connector};
+use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
     config::{Config, PORT},
     daemon::{DaemonConfig, Limits, SocksConfig, Ways},
     mesh::State,
+    relay::RelayConfig,
 };
 use thalweg_wire::mesh::Member;
 
@@ -63,13 +64,20 @@ fn listens(config: &Config, given: &[SocketAddr], member: Option<&Member>) -> Ve
 
 fn socks(config: &Config, parts: &Parts) -> anyhow::Result<Option<SocksConfig>> {
     let Some(listen) = config.socks.listen else { return Ok(None) };
+    let direct = RelayConfig { idle: config.socks.idle, ..config.relay.to_relay(listen) };
     if config.socks.via.is_empty() {
-        return Ok(Some(SocksConfig::Direct(Box::new(config.relay.to_relay(listen)))));
+        return Ok(Some(SocksConfig::Direct(Box::new(direct))));
     }
-    let options = DialOptions { deadline: ROUTE, ..DialOptions::default() };
+    let options = DialOptions { deadline: ROUTE, socket: leg_options(), ..DialOptions::default() };
     let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
-    let (via, terms, idle) = (config.socks.via.clone(), config.socks.terms(), config.socks.idle);
-    Ok(Some(SocksConfig::Mesh { listen, ways: Ways { via, terms, dialer, idle } }))
+    let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
+    Ok(Some(SocksConfig::Mesh { listen, ways: Ways { via, terms, dialer, limits } }))
+}
+
+/// No TCP_USER_TIMEOUT: it would end uploads to receivers that pause; the pump's liveness
+/// watches instead. Keepalive, by default, finds black holes for who only receives.
+fn leg_options() -> SocketOptions {
+    SocketOptions { user_timeout: None, ..SocketOptions::default() }
 }
 
 /// Says so if the system gives fewer descriptors than the settings need.
