@@ -6,13 +6,14 @@
 use rustix::{
     io::Errno,
     pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
+    thread::CapabilitySet,
 };
 use std::{
     collections::VecDeque,
     io,
     os::fd::{AsFd, OwnedFd},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -29,13 +30,14 @@ const LARGE: usize = 1024 * 1024;
 /// A user beyond `fs.pipe-user-pages-soft` gets pipes of two places (pipe(7)).
 const SMALL: usize = 64 * 1024;
 
-/// Large pipes of a pool. More than threads that move bytes are in use only where
-/// receivers are slow, and those gain nothing by large pipes.
+/// Large pipes of a pool, where the kernel counts them against the user: with all receivers
+/// slow, pipes are in use by more than the threads that move bytes.
 const LARGE_PIPES: usize = 24;
 
 /// Pipes of a process: 24 large and 104 small ones are 31 MiB, half of the kernel's usual
 /// allowance for a user (`fs.pipe-user-pages-soft`, 64 MiB), and their 256 descriptors are
-/// few beside those of the connections that want them.
+/// few beside those of the connections that want them. A process without that limit
+/// (`CAP_SYS_RESOURCE`) has 128 large ones: 128 MiB, and only while receivers are slow.
 const PROCESS_PIPES: usize = 128;
 
 /// Once the kernel has refused a pipe, so many turns are copied before it is asked again:
@@ -124,7 +126,7 @@ impl PipePool {
         }
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         if before < self.most {
-            match Pipe::new(before < LARGE_PIPES) {
+            match Pipe::new(before < LARGE_PIPES || unlimited()) {
                 Some(pipe) => return Some(pipe),
                 None => self.resting.store(REST, Ordering::Relaxed),
             }
@@ -144,6 +146,15 @@ impl PipePool {
     fn idle(&self) -> MutexGuard<'_, VecDeque<Pipe>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the kernel counts our pipes against no user's allowance (pipe(7)).
+fn unlimited() -> bool {
+    static UNLIMITED: OnceLock<bool> = OnceLock::new();
+    *UNLIMITED.get_or_init(|| {
+        let have = rustix::thread::capabilities(None);
+        have.is_ok_and(|have| have.effective.contains(CapabilitySet::SYS_RESOURCE))
+    })
 }
 
 impl Pipe {
@@ -290,14 +301,15 @@ mod tests {
     }
 
     #[test]
-    fn large_pipes_are_few_and_taken_first() {
+    fn large_pipes_are_few_where_the_kernel_counts_them_and_taken_first() {
         let pool = PipePool::new(LARGE_PIPES + 2);
         let all: Vec<_> = std::iter::from_fn(|| pool.lend()).collect();
         let large = |lent: &LentPipe<'_>| lent.pipe.as_ref().unwrap().large;
         assert_eq!(all.len(), LARGE_PIPES + 2);
         let made = all.iter().filter(|pipe| large(pipe)).count();
         // An unprivileged user may have used its allowance up already.
-        assert!(made <= LARGE_PIPES && !large(&all[LARGE_PIPES]), "{made}");
+        assert!(unlimited() || made <= LARGE_PIPES && !large(&all[LARGE_PIPES]), "{made}");
+        assert!(!unlimited() || made == all.len(), "{made}");
         drop(all);
         assert!(pool.lend().is_some_and(|first| large(&first)) || made == 0);
     }
