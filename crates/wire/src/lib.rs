@@ -8,6 +8,7 @@
 mod destination;
 mod reader;
 
+pub mod address_class;
 pub mod content_range;
 pub mod manifest;
 pub mod mesh;

@@ -3,7 +3,10 @@
 use super::{address_class::Class, egress::SMTP};
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
-use thalweg_wire::mesh::{MAX_DEPTH, Name, Tag};
+use thalweg_wire::{
+    Destination,
+    mesh::{MAX_DEPTH, Name, Tag},
+};
 use thiserror::Error;
 
 /// Why an address is not connected to.
@@ -50,6 +53,12 @@ pub enum Denial {
     /// The client has left the roster since its channel was made.
     #[error("the client is no member any more")]
     NotMember,
+    /// This node is no relay of the mesh, or none any more.
+    #[error("this node has not the role relay in the mesh's roster")]
+    NotRelay,
+    /// Where a member that is to be avoided is could not be learnt.
+    #[error("member {0} is to be avoided, and its name {1} could not be resolved: try again")]
+    AvoidsUnknown(Name, Destination),
 }
 
 impl Denial {
@@ -64,10 +73,11 @@ impl Denial {
             Self::Admin(_) => "admin_port",
             Self::RuleNetwork(..) => "rule_network",
             Self::RulePort(_) => "rule_port",
-            Self::AvoidsUs(_) | Self::Avoids(..) => "avoid",
+            Self::AvoidsUs(_) | Self::Avoids(..) | Self::AvoidsUnknown(..) => "avoid",
             Self::Itself => "itself",
             Self::TooDeep(_) => "depth",
             Self::NotMember => "not_member",
+            Self::NotRelay => "not_relay",
         }
     }
 }

@@ -13,8 +13,7 @@ use std::{
 use thalweg_wire::mesh::PortRange;
 use tokio::net::TcpStream;
 
-/// The port that is never relayed to, whatever the lists say: mail would make us a spammer.
-pub const SMTP: u16 = 25;
+pub use thalweg_wire::address_class::SMTP;
 
 /// Which addresses and ports a relay connects to.
 ///
@@ -161,7 +160,11 @@ impl EgressPolicy {
         self.allow.iter().any(|net| net.contains(&ip))
     }
 
-    fn check_ip(&self, ip: IpAddr) -> Result<(), Denial> {
+    /// Whether this address may be connected to, on whatever port.
+    ///
+    /// # Errors
+    /// The reason why not.
+    pub fn check_ip(&self, ip: IpAddr) -> Result<(), Denial> {
         if self.is_own(ip) && !self.allows_alone(ip) {
             return Err(Denial::Own(ip));
         }

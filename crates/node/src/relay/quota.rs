@@ -7,17 +7,17 @@
 
 use super::{
     bucket::Bucket,
-    pump::{Taken, Throttle},
+    pump::{Moved, Taken, Throttle},
 };
 use crate::budget::{Budget, OverBudget, PeerKey, Purpose, Scope};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use thalweg_units::{ByteSize, NodeId};
-use thalweg_wire::mesh::Quota;
+use thalweg_wire::mesh::{Member, Quota, Roster};
 use thiserror::Error;
 
 /// A connection is not made because of a quota.
@@ -50,8 +50,14 @@ impl OverQuota {
 #[derive(Debug)]
 pub struct Quotas {
     budget: Arc<Budget>,
-    /// At most one for each member that ever came: a roster bounds them.
-    peers: Mutex<BTreeMap<NodeId, Arc<Allowance>>>,
+    peers: Mutex<Peers>,
+}
+
+/// At most one for each member of the newest roster, and those that still have connections.
+#[derive(Debug, Default)]
+struct Peers {
+    version: u64,
+    allowances: BTreeMap<NodeId, Arc<Allowance>>,
 }
 
 impl Quotas {
@@ -60,19 +66,43 @@ impl Quotas {
         Self { budget, peers: Mutex::default() }
     }
 
+    /// Forgets who is in the roster no more and has no connection; the first time that a
+    /// roster is seen.
+    pub fn keep(&self, roster: &Roster) {
+        let mut peers = self.lock();
+        if peers.version < roster.version {
+            peers.version = roster.version;
+            let members: BTreeSet<_> = roster.members.iter().map(Member::principal).collect();
+            let used = |allowance: &Arc<Allowance>| Arc::strong_count(allowance) > 1;
+            peers.allowances.retain(|peer, allowance| members.contains(peer) || used(allowance));
+        }
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A place for one more connection of the peer with this principal key.
     ///
-    /// `quota` holds from now on for all of its connections.
+    /// `quota` holds from now on for all of its connections. What is in `moved` when the
+    /// connection ends is what it has used, also if it ends because nobody waits for it.
     ///
     /// # Errors
     /// [`OverQuota`].
-    pub fn enter(&self, peer: NodeId, quota: Quota) -> Result<Ticket, OverQuota> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn enter(
+        &self,
+        peer: NodeId,
+        quota: Quota,
+        moved: Arc<Moved>,
+    ) -> Result<Ticket, OverQuota> {
+        let mut peers = self.lock();
         let new = || Arc::new(Allowance::new(peer, Arc::clone(&self.budget)));
-        let allowance = Arc::clone(peers.entry(peer).or_insert_with(new));
+        let allowance = Arc::clone(peers.allowances.entry(peer).or_insert_with(new));
         drop(peers);
         allowance.enter(quota, today())?;
-        Ok(Ticket { throttled: quota.rate.is_some() || quota.bytes_per_day.is_some(), allowance })
+        let throttled = quota.rate.is_some() || quota.bytes_per_day.is_some();
+        Ok(Ticket { throttled, allowance, moved })
     }
 }
 
@@ -141,6 +171,7 @@ impl Allowance {
 pub struct Ticket {
     allowance: Arc<Allowance>,
     throttled: bool,
+    moved: Arc<Moved>,
 }
 
 impl Ticket {
@@ -149,10 +180,12 @@ impl Ticket {
         self.throttled.then_some(self as &dyn Throttle)
     }
 
-    /// Counts what a connection without a throttle has moved.
-    pub fn account(&self, bytes: u64) {
+    /// Counts what a connection without a throttle has moved; the others have paid.
+    fn account(&self) {
         if !self.throttled {
-            self.allowance.budget.charge(self.allowance.scope, ByteSize::from_bytes(bytes));
+            let [up, down] = [&self.moved.up, &self.moved.down].map(|n| n.load(Ordering::Relaxed));
+            let bytes = ByteSize::from_bytes(up.saturating_add(down));
+            self.allowance.budget.charge(self.allowance.scope, bytes);
         }
     }
 }
@@ -178,6 +211,7 @@ impl Throttle for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        self.account();
         self.allowance.lock().connections -= 1;
     }
 }
@@ -200,13 +234,13 @@ mod tests {
     fn connections_are_counted_for_each_peer_and_given_back() {
         let quotas = Quotas::new(Arc::default());
         let two = Quota { connections: Some(2), ..Quota::default() };
-        let first = quotas.enter(PEER, two).unwrap();
-        let _second = quotas.enter(PEER, two).unwrap();
-        assert_eq!(quotas.enter(PEER, two).unwrap_err(), OverQuota::Connections(2));
-        assert!(quotas.enter(NodeId::from_bytes([8; 32]), two).is_ok());
+        let first = quotas.enter(PEER, two, Arc::default()).unwrap();
+        let _second = quotas.enter(PEER, two, Arc::default()).unwrap();
+        assert_eq!(quotas.enter(PEER, two, Arc::default()).unwrap_err(), OverQuota::Connections(2));
+        assert!(quotas.enter(NodeId::from_bytes([8; 32]), two, Arc::default()).is_ok());
         assert!(first.throttle().is_none(), "connections alone slow nobody down");
         drop(first);
-        assert!(quotas.enter(PEER, two).is_ok());
+        assert!(quotas.enter(PEER, two, Arc::default()).is_ok());
     }
 
     #[test]
@@ -243,7 +277,7 @@ mod tests {
     #[test]
     fn a_rate_and_a_days_bytes_are_asked_by_the_pump() {
         let quotas = Quotas::new(Arc::default());
-        let asked = |quota| quotas.enter(PEER, quota).unwrap().throttle().is_some();
+        let asked = |quota| quotas.enter(PEER, quota, Arc::default()).unwrap().throttle().is_some();
         assert!(asked(Quota { rate: Some(Rate::from_bps(8)), ..Quota::default() }));
         let bytes_per_day = Some(ByteSize::from_bytes(8));
         assert!(asked(Quota { bytes_per_day, ..Quota::default() }));
@@ -253,9 +287,32 @@ mod tests {
     #[test]
     fn what_needs_no_throttle_is_counted_all_the_same() {
         let budget = Arc::new(Budget::new());
-        let ticket = Quotas::new(Arc::clone(&budget)).enter(PEER, Quota::default()).unwrap();
-        ticket.account(42);
+        let quotas = Quotas::new(Arc::clone(&budget));
+        let moved: Arc<Moved> = Arc::default();
+        let ticket = quotas.enter(PEER, Quota::default(), Arc::clone(&moved)).unwrap();
+        moved.up.store(40, Ordering::Relaxed);
+        moved.down.store(2, Ordering::Relaxed);
+        drop(ticket);
         let scope = Scope { peer: Some(PeerKey::Node(PEER)), ..Scope::purpose(Purpose::Data) };
         assert_eq!(budget.spent(scope).as_bytes(), 42);
+    }
+
+    #[test]
+    fn who_left_the_roster_is_forgotten_once_it_has_no_connection() {
+        let quotas = Quotas::new(Arc::default());
+        let date = thalweg_units::WallTime::from_unix_nanos(0);
+        let empty = |version| Roster {
+            version,
+            not_before: date,
+            expiry: date,
+            members: Vec::new(),
+            rules: Vec::new(),
+        };
+        let ticket = quotas.enter(PEER, Quota::default(), Arc::default()).unwrap();
+        quotas.keep(&empty(1));
+        assert_eq!(quotas.lock().allowances.len(), 1);
+        drop(ticket);
+        quotas.keep(&empty(2));
+        assert!(quotas.lock().allowances.is_empty());
     }
 }

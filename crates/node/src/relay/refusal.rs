@@ -49,6 +49,9 @@ pub enum Refusal {
     /// As many connections as this relay serves at a time.
     #[error("this relay serves as many connections as it may")]
     Full,
+    /// So many beyond that, that this one was not even listened to; it gets no byte.
+    #[error("this relay serves and refuses as many connections as it may")]
+    Crowded,
     /// No second leg.
     #[error("{0}")]
     NoLeg(#[source] Cause),
@@ -77,7 +80,9 @@ impl Refusal {
     /// The RFC's reply, where it has one.
     fn reply(&self) -> Option<Reply> {
         Some(match self {
-            Self::Slow | Self::Left(_) | Self::NoMethod | Self::Terms(_) => return None,
+            Self::Slow | Self::Left(_) | Self::NoMethod | Self::Terms(_) | Self::Crowded => {
+                return None;
+            }
             Self::NotSocks(Socks5Error::Command(_)) | Self::Command(_) => {
                 Reply::CommandNotSupported
             }
@@ -102,6 +107,7 @@ impl Refusal {
             Self::Denied(denial) => denial.reason(),
             Self::Quota(over) => over.reason(),
             Self::Full => "full",
+            Self::Crowded => "crowded",
             Self::NoLeg(Cause::Resolve(_) | Cause::NoAddress) => "resolve",
             Self::NoLeg(_) => "connect",
         }

@@ -14,31 +14,45 @@ use std::{
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination, Host,
-    mesh::{MAX_DEPTH, Member, Quota, Roster, Rule, Tag, Terms},
+    mesh::{MAX_DEPTH, Member, Quota, Role, Roster, Rule, Tag, Terms},
 };
-
-static NO_TAGS: BTreeSet<Tag> = BTreeSet::new();
 
 /// An address that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
     /// To be dialled.
     pub address: SocketAddr,
-    /// A member listens there: the preamble goes first.
+    /// A relay or an oracle listens there: the preamble goes first.
     pub member: bool,
+}
+
+/// What an address is in the roster; the later, the more it opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// Not there.
+    Stranger,
+    /// What a listed name resolves to, as whoever owns the name wants.
+    Named,
+    /// That very address and port.
+    Listed,
 }
 
 /// What holds for one client's request at this relay.
 ///
 /// In order of strength: what the policy never allows (port 25, deny lists, the node's
 /// own ports); networks that a rule denies; avoided tags, loops and depth;
-/// then members' addresses pass whatever their class and port, and all others need the
-/// ports and classes of policy and rules.
+/// then the addresses of relays and oracles pass whatever their class and port, and all
+/// others need the ports and classes of policy and rules.
 ///
 /// A member chooses its own addresses when it joins. So that nobody opens what is not
-/// theirs by it, a member's address never passes for being one if it is this host's own,
-/// unspecified, multicast, a cloud's metadata, or loopback; loopback does if this relay
-/// itself is listed there, as in a mesh on one host.
+/// theirs by it:
+/// - only members with a node key and the role relay or oracle, which an admin gave them,
+///   open anything, and only that very address and port;
+/// - what a relay's name resolves to is free of the list of ports, but needs the class
+///   of any other address;
+/// - an address never passes for being a relay's if it is this host's own, unspecified,
+///   multicast, a cloud's metadata, or loopback; loopback does if this relay itself is
+///   listed there, as in a mesh on one host.
 #[derive(Clone, Debug)]
 pub struct Gate<'a> {
     policy: &'a EgressPolicy,
@@ -57,7 +71,7 @@ impl<'a> Gate<'a> {
     /// at the relay with key `own`.
     ///
     /// # Errors
-    /// [`Denial::NotMember`], [`Denial::AvoidsUs`].
+    /// [`Denial::NotMember`], [`Denial::NotRelay`], [`Denial::AvoidsUs`].
     pub fn new(
         policy: &'a EgressPolicy,
         roster: &'a Roster,
@@ -67,22 +81,27 @@ impl<'a> Gate<'a> {
         depth: u8,
     ) -> Result<Self, Denial> {
         let client = roster.by_key(client).ok_or(Denial::NotMember)?;
-        let us = roster.by_key(&own);
-        let our_tags = us.map_or(&NO_TAGS, |us| &us.tags);
-        let rules: Vec<_> = roster.rules_for(&client.tags, our_tags).collect();
+        let us = relay(roster, &own)?;
+        let rules: Vec<_> = roster.rules_for(&client.tags, &us.tags).collect();
         let avoid = rules.iter().flat_map(|rule| &rule.avoid).chain(&terms.avoid);
         let avoid: BTreeSet<_> = avoid.cloned().collect();
-        if let Some(tag) = avoid.intersection(our_tags).next() {
+        if let Some(tag) = avoid.intersection(&us.tags).next() {
             return Err(Denial::AvoidsUs(tag.clone()));
         }
-        let on_one_host = us.is_some_and(|us| us.addresses.iter().any(is_loopback));
+        let on_one_host = us.addresses.iter().any(is_loopback);
         let learnt = Vec::new();
         Ok(Self { policy, roster, own, on_one_host, depth, avoid, rules, learnt })
     }
 
-    /// What the client may use: the tightest of all its rules.
-    pub fn quota(&self) -> Quota {
-        self.rules.iter().fold(Quota::default(), |quota, rule| quota.tightest(rule.quota))
+    /// What the client may use at this relay: the tightest of all its rules. Known before
+    /// it asks for anything.
+    ///
+    /// # Errors
+    /// [`Denial::NotMember`], [`Denial::NotRelay`].
+    pub fn quota(roster: &Roster, own: &NodeId, client: &NodeId) -> Result<Quota, Denial> {
+        let client = roster.by_key(client).ok_or(Denial::NotMember)?;
+        let rules = roster.rules_for(&client.tags, &relay(roster, own)?.tags);
+        Ok(rules.fold(Quota::default(), |quota, rule| quota.tightest(rule.quota)))
     }
 
     /// Whether it is worth while to resolve the name: not if no address could have that port.
@@ -90,8 +109,8 @@ impl<'a> Gate<'a> {
     /// # Errors
     /// As [`Gate::admit`].
     pub fn check_port(&self, port: u16) -> Result<(), Denial> {
-        let members = || self.roster.members.iter().flat_map(|m| &m.addresses);
-        if members().any(|at| at.port == port) {
+        let mut relays = self.roster.members.iter().filter(|m| is_reached(m));
+        if relays.any(|m| m.addresses.iter().any(|at| at.port == port)) {
             return Ok(());
         }
         self.policy.check_port(port).and_then(|()| self.check_rule_port(port))
@@ -139,12 +158,16 @@ impl<'a> Gate<'a> {
     pub fn check(&self, asked: &Destination, to: SocketAddr) -> Result<Admitted, Denial> {
         self.policy.check_never(to)?;
         self.check_rule_networks(to.ip())?;
-        let member = self.check_members(asked, to)?;
-        if !(member && self.is_members_own(to.ip())) {
-            self.policy.check(to)?;
-            self.check_rule_port(to.port())?;
+        let standing = self.check_members(asked, to)?;
+        match standing {
+            Standing::Listed if self.is_members_own(to.ip()) => {}
+            Standing::Named => self.policy.check_ip(to.ip())?,
+            Standing::Listed | Standing::Stranger => {
+                self.policy.check(to)?;
+                self.check_rule_port(to.port())?;
+            }
         }
-        Ok(Admitted { address: to, member })
+        Ok(Admitted { address: to, member: standing > Standing::Stranger })
     }
 
     fn check_rule_networks(&self, ip: IpAddr) -> Result<(), Denial> {
@@ -167,19 +190,25 @@ impl<'a> Gate<'a> {
         Ok(())
     }
 
-    /// Whether members listen there; all of them are looked at, since one may claim another's address.
-    fn check_members(&self, asked: &Destination, to: SocketAddr) -> Result<bool, Denial> {
+    /// What the address is in the roster. All members are looked at for what is avoided,
+    /// since one may claim another's address.
+    fn check_members(&self, asked: &Destination, to: SocketAddr) -> Result<Standing, Denial> {
         let to = canonical(to);
-        let listed = self.roster.members.iter().filter(|m| lists(m, asked, to));
-        let learnt = self.learnt.iter().filter(|(at, _)| *at == to).map(|(_, m)| *m);
-        let mut found = false;
-        for member in listed.chain(learnt) {
-            self.check_member(member)?;
-            found = true;
+        let learnt = self.learnt.iter().filter(|(at, _)| *at == to);
+        learnt.map(|(_, member)| *member).try_for_each(|member| self.check_member(member))?;
+        let mut best = Standing::Stranger;
+        for member in &self.roster.members {
+            let standing = standing(member, asked, to);
+            if standing > Standing::Stranger {
+                self.check_member(member)?;
+            }
+            if is_reached(member) {
+                best = best.max(standing);
+            }
         }
-        match found && self.depth >= MAX_DEPTH {
+        match best > Standing::Stranger && self.depth >= MAX_DEPTH {
             true => Err(Denial::TooDeep(self.depth.saturating_add(1))),
-            false => Ok(found),
+            false => Ok(best),
         }
     }
 
@@ -212,12 +241,26 @@ fn canonical(to: SocketAddr) -> SocketAddr {
     SocketAddr::new(to.ip().to_canonical(), to.port())
 }
 
-/// Whether the member is listed at the address, or by the name that was asked for.
-fn lists(member: &Member, asked: &Destination, to: SocketAddr) -> bool {
-    member.addresses.iter().filter(|at| at.port == to.port()).any(|at| match &at.host {
-        Host::Ip(ip) => ip.to_canonical() == to.ip(),
-        Host::Name(name) => matches!(&asked.host, Host::Name(other) if is_same(name, other)),
-    })
+/// This relay's own entry.
+fn relay<'a>(roster: &'a Roster, own: &NodeId) -> Result<&'a Member, Denial> {
+    let us = roster.members.iter().find(|m| m.node.as_ref() == Some(own));
+    us.filter(|us| us.is(Role::Relay)).ok_or(Denial::NotRelay)
+}
+
+/// Whether members have business at its addresses: an admin has made it a relay or an oracle.
+fn is_reached(member: &Member) -> bool {
+    member.node.is_some() && (member.is(Role::Relay) || member.is(Role::Oracle))
+}
+
+/// What the address is to the member: in its list, or asked for by a name in its list.
+fn standing(member: &Member, asked: &Destination, to: SocketAddr) -> Standing {
+    let of = |at: &Destination| match (&at.host, &asked.host) {
+        (Host::Ip(ip), _) if ip.to_canonical() == to.ip() => Standing::Listed,
+        (Host::Name(name), Host::Name(other)) if is_same(name, other) => Standing::Named,
+        _ => Standing::Stranger,
+    };
+    let there = member.addresses.iter().filter(|at| at.port == to.port());
+    there.map(of).max().unwrap_or(Standing::Stranger)
 }
 
 /// Names are compared as DNS does (RFC 4343), with or without the root's dot.

@@ -9,10 +9,13 @@
 //!
 //! Whatever happens, the peer's revocation resets both legs at once.
 
+mod avoided;
 mod gate;
 mod session;
 
 pub use gate::{Admitted, Gate};
+
+use avoided::AvoidedNames;
 
 use super::{Log, RelayConfig, RelayMetrics, quota::Quotas};
 use crate::{
@@ -39,7 +42,14 @@ struct Shared {
     /// [`RelayConfig::max_connections`]; those beyond are refused, so that their
     /// clients take another relay.
     places: Arc<Semaphore>,
+    /// [`REFUSED`] that have no place, until they are told so.
+    refused: Semaphore,
+    avoided: AvoidedNames,
 }
+
+/// The most channels that are listened to only to be refused in their own words; any more
+/// are closed at once. A tenth of the sessions is enough for a rush, and little memory.
+const REFUSED: usize = RelayConfig::MAX_CONNECTIONS / 10;
 
 impl MeshRelay {
     /// The relay of the node with key `own`.
@@ -63,7 +73,10 @@ impl MeshRelay {
         let places = config.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(places));
         let quotas = Quotas::new(budget);
-        Ok(Self(Arc::new(Shared { own, config, membership, quotas, metrics, log, places })))
+        let (refused, avoided) = (Semaphore::new(REFUSED), AvoidedNames::default());
+        let shared =
+            Shared { own, config, membership, quotas, metrics, log, places, refused, avoided };
+        Ok(Self(Arc::new(shared)))
     }
 
     /// Serves one member's channel to its end, and logs it.

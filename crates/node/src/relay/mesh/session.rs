@@ -7,7 +7,7 @@ use super::{
         handshake::{Greeting, NOWHERE},
         metrics::{self, Outcome},
         pump::{self, Moved, Resetting, Stopped},
-        quota::{Ticket, today},
+        quota::{OverQuota, Ticket, today},
         session::leg_options,
     },
     Admitted, Gate, Shared,
@@ -34,6 +34,9 @@ use tokio::{
     time::timeout,
 };
 
+/// What a client that will be refused has to say what it wants: it sends that at once.
+const HEARD_OUT: Duration = Duration::from_secs(2);
+
 /// How a session ended otherwise than by both sides' ends.
 enum Ended {
     /// Before the second leg stood.
@@ -53,12 +56,16 @@ struct Story {
     moved: Arc<Moved>,
 }
 
+/// A channel's place, from before it says anything; given back with its end.
+struct Seat {
+    ticket: Ticket,
+    _among_all: OwnedSemaphorePermit,
+}
+
 /// The second leg stands.
 struct Opened {
     destination: Resetting,
-    ticket: Ticket,
-    /// Given back with the connection's end.
-    _place: OwnedSemaphorePermit,
+    seat: Seat,
 }
 
 /// A channel on its own piece of memory: futures that pass it on stay small.
@@ -95,9 +102,11 @@ fn told(ended: Result<(), Ended>) -> (Outcome, Event) {
             let (outcome, event) = with(Outcome::Refused, &why);
             (outcome, event.with("reason", why.reason()))
         }
-        Err(Ended::Broken(why @ Stopped::Quota(_))) => {
+        Err(Ended::Broken(Stopped::Quota(over))) => {
+            let retry = today().1;
+            let why = OverQuota::Bytes { limit: over.limit, retry };
             let (outcome, event) = with(Outcome::Quota, &why);
-            (outcome, event.with_number("retry_s", today().1.as_secs()))
+            (outcome, event.with_number("retry_s", retry.as_secs()))
         }
         Err(Ended::Broken(why)) => with(Outcome::Broken, &why),
     }
@@ -156,6 +165,36 @@ fn reset_when_dropped(tcp: &TcpStream, yes: bool) {
     _ = SockRef::from(tcp).set_linger(yes.then_some(Duration::ZERO));
 }
 
+/// A place among all sessions and among the peer's: a silent channel takes one as well.
+fn seat(shared: &Shared, peer: &MeshPeer, story: &Story) -> Result<Seat, Refusal> {
+    let place = Arc::clone(&shared.places).try_acquire_owned();
+    let _among_all = place.map_err(|_| Refusal::Full)?;
+    let roster = shared.membership.current().ok_or(Denial::NotMember)?;
+    shared.quotas.keep(&roster);
+    let quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(shared.config.quota);
+    let principal = peer.member().principal();
+    let ticket = shared.quotas.enter(principal, quota, Arc::clone(&story.moved))?;
+    Ok(Seat { ticket, _among_all })
+}
+
+/// Hears the client out, so that it understands the refusal; not too many of them, nor for long.
+async fn refuse(
+    shared: &Shared,
+    channel: &mut Channel<TcpStream>,
+    greeting: &mut Greeting,
+    story: &mut Story,
+    why: Refusal,
+) -> Refusal {
+    let Ok(_place) = shared.refused.try_acquire() else { return Refusal::Crowded };
+    match greeting.read(channel, shared.config.handshake.min(HEARD_OUT)).await {
+        Ok(asked) => {
+            story.to = Some(asked.request.destination);
+            why
+        }
+        Err(refusal) => refusal,
+    }
+}
+
 /// Hears what the client wants and makes the second leg.
 async fn open(
     shared: &Shared,
@@ -164,38 +203,36 @@ async fn open(
     greeting: &mut Greeting,
     story: &mut Story,
 ) -> Result<Opened, Refusal> {
-    let place = Arc::clone(&shared.places).try_acquire_owned();
+    let seat = match seat(shared, peer, story) {
+        Ok(seat) => seat,
+        Err(why) => return Err(refuse(shared, channel, greeting, story, why).await),
+    };
     let asked = greeting.read(channel, shared.config.handshake).await?;
     story.leg = asked.terms.leg;
     let to = story.to.insert(asked.request.destination);
-    let place = place.map_err(|_| Refusal::Full)?;
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
     let egress = &shared.config.egress;
     let depth = channel.depth();
     let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
-    let quota = gate.quota().tightest(shared.config.quota);
-    let ticket = shared.quotas.enter(peer.member().principal(), quota)?;
-    let connecting = second_leg(shared, gate, to, depth);
+    let connecting = second_leg(shared, gate, roster.version, to, depth);
     let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
     let destination = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
     story.address = destination.peer_addr().ok();
-    Ok(Opened { destination, ticket, _place: place })
+    Ok(Opened { destination, seat })
 }
 
 /// Resolves, checks and connects: only addresses that passed are dialled.
 async fn second_leg(
     shared: &Shared,
     mut gate: Gate<'_>,
+    version: u64,
     to: &Destination,
     depth: u8,
 ) -> Result<Resetting, Refusal> {
     gate.check_port(to.port)?;
     let resolver = &shared.config.resolver;
     let addresses = resolver.resolve(to).await.map_err(Refusal::NoLeg)?;
-    for (name, member) in gate.names_to_learn(to) {
-        // A name without an address hides nobody.
-        gate.learn(member, &resolver.resolve(&name).await.unwrap_or_default());
-    }
+    shared.avoided.teach(&mut gate, version, to, resolver).await?;
     let admitted = gate.admit(to, &addresses)?;
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
@@ -230,11 +267,11 @@ async fn carry(
     opened: Opened,
     story: &Story,
 ) -> Result<(), Ended> {
-    let Opened { destination, ticket, _place } = opened;
+    let Opened { destination, seat } = opened;
     let bound = destination.local_addr().unwrap_or(NOWHERE);
     let reply = [greeting.prefix(), socks5::encode_reply(Reply::Succeeded, bound)].concat();
     let mut terms = pump::Terms::new(shared.config.limits(), &story.moved);
-    terms.throttle = ticket.throttle();
+    terms.throttle = seat.ticket.throttle();
     let _flow = shared.metrics.flow(greeting.leg(), &story.moved);
     shared.metrics.handshake(story.started.elapsed());
     let patience = shared.config.handshake;
@@ -255,8 +292,6 @@ async fn carry(
             Box::pin(pump::clear(client, early, destination, terms, cut)).await
         }
     };
-    let [up, down] = [&story.moved.up, &story.moved.down].map(|n| n.load(Ordering::Relaxed));
-    ticket.account(up + down);
     moved.map_err(Ended::Broken)
 }
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use thalweg_units::Rate;
 use thalweg_wire::{
     Destination, Signer as _,
-    mesh::{Quota, Roster, Rule, Terms},
+    mesh::{Quota, Role, Roster, Rule, Terms},
 };
 
 fn to(text: &str) -> Destination {
@@ -90,6 +90,63 @@ fn nobody_opens_by_listing_it_what_is_not_theirs() {
     }
     assert_eq!(judge(&gate, "10.0.0.9:25"), Err(Denial::Smtp));
     assert!(matches!(judge(&gate, "10.66.0.1:7373"), Err(Denial::Listed(..))), "deny beats all");
+}
+
+#[test]
+fn only_relays_and_oracles_with_a_node_key_open_their_addresses() {
+    let with = |role: Role, node: bool| {
+        let mut other = member("other", 2, &["10.0.0.2:5432", "8.8.4.4:5432"], &["country=xx"]);
+        other.roles = [Role::Client, role].into();
+        other.node = other.node.filter(|_| node);
+        let members =
+            vec![member("c", 90, &[], &[]), member("us", 1, &["10.0.0.1:7373"], &[]), other];
+        roster(1, members, vec![])
+    };
+    let policy = policy();
+    for (role, node, opens) in [
+        (Role::Client, true, false),
+        (Role::Admin, true, false),
+        (Role::Relay, false, false),
+        (Role::Relay, true, true),
+        (Role::Oracle, true, true),
+    ] {
+        let roster = with(role, node);
+        let free = gate(&policy, &roster, &[], 0).unwrap();
+        assert_eq!(free.check_port(5432).is_ok(), opens, "{role}, node key: {node}");
+        for at in ["10.0.0.2:5432", "8.8.4.4:5432"] {
+            assert_eq!(judge(&free, at) == Ok(true), opens, "{role}, node key: {node}, {at}");
+            assert_eq!(judge(&free, at).is_ok(), opens, "{role}, node key: {node}, {at}");
+        }
+        // Avoiding looks at all members.
+        let avoid = gate(&policy, &roster, &["country=xx"], 0).unwrap();
+        assert!(matches!(judge(&avoid, "10.0.0.2:5432"), Err(Denial::Avoids(..))), "{role}");
+    }
+}
+
+#[test]
+fn what_a_relays_name_resolves_to_needs_an_ordinary_class() {
+    let (policy, roster) = (policy(), mesh(vec![]));
+    let gate = gate(&policy, &roster, &[], 0).unwrap();
+    let named = |at: &str| gate.check(&to("relay.test:7373"), address(at));
+    assert_eq!(named("8.8.8.8:7373").map(|a| a.member), Ok(true), "whatever its port");
+    for at in ["10.0.0.77:7373", "127.0.0.1:7373", "169.254.169.254:7373", "[fd54::9]:7373"] {
+        assert!(named(at).is_err(), "{at}");
+    }
+    // Listed as an address by itself.
+    assert_eq!(named("10.0.0.2:7373").map(|a| a.member), Ok(true));
+}
+
+#[test]
+fn who_is_no_relay_any_more_relays_nothing() {
+    let policy = policy();
+    let mut roster = mesh(vec![]);
+    let us = roster.members.iter_mut().find(|m| m.name.as_str() == "us").unwrap();
+    us.roles = [Role::Client, Role::Oracle].into();
+    assert_eq!(gate(&policy, &roster, &[], 0).unwrap_err(), Denial::NotRelay);
+    roster.members.retain(|m| m.name.as_str() != "us");
+    assert_eq!(gate(&policy, &roster, &[], 0).unwrap_err(), Denial::NotRelay);
+    let quota = Gate::quota(&roster, &key(1).id(), &key(190).id());
+    assert_eq!(quota.unwrap_err(), Denial::NotRelay);
 }
 
 #[test]
@@ -180,7 +237,8 @@ fn rules_hold_for_their_clients_and_relays_together() {
     assert!(matches!(judge(&gate, "8.8.8.8:443"), Err(Denial::RuleNetwork(..))));
     assert_eq!(judge(&gate, "10.0.0.2:7373"), Ok(true), "ports do not bind members' addresses");
     let rate = Some(Rate::from_bps(8));
-    assert_eq!(gate.quota(), Quota { connections: Some(4), rate, bytes_per_day: None });
+    let quota = Gate::quota(&roster, &key(1).id(), &key(190).id());
+    assert_eq!(quota, Ok(Quota { connections: Some(4), rate, bytes_per_day: None }));
 }
 
 #[test]

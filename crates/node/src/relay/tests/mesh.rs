@@ -387,3 +387,66 @@ async fn what_a_name_means_after_the_check_is_never_asked() {
     let line = scene.nodes[0].line().await;
     assert!(line.contains("127.0.0.2") && line.contains("reason=deny_list"), "{line}");
 }
+
+/// Name servers that fail, or know that there is no such name; addresses are themselves.
+#[derive(Debug)]
+struct Failing(&'static str);
+
+impl Resolver for Failing {
+    fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
+        let answer = match host.host {
+            thalweg_wire::Host::Ip(ip) => Ok(vec![SocketAddr::new(ip, host.port)]),
+            thalweg_wire::Host::Name(_) => Err(Cause::Resolve(io::Error::other(self.0))),
+        };
+        Box::pin(async move { answer })
+    }
+}
+
+#[tokio::test]
+async fn an_avoided_members_name_that_nobody_can_resolve_refuses() {
+    for (text, refused) in [
+        ("failed to lookup address information: Temporary failure in name resolution", true),
+        ("failed to lookup address information: Name or service not known", false),
+    ] {
+        let change: fn(&mut RelayConfig) = match refused {
+            true => |config| {
+                let text = "failed to lookup address information: Temporary failure";
+                config.resolver = Arc::new(Failing(text));
+            },
+            false => |config| {
+                let text = "failed to lookup address information: Name or service not known";
+                config.resolver = Arc::new(Failing(text));
+            },
+        };
+        let (listener, to) = destination().await;
+        let hidden = Destination::new("hidden.test", to.port).unwrap();
+        let scene = Scene::with_named(Plan { change, ..Plan::default() }, &hidden).await;
+        let dialled = scene.dial(&[1], LegKind::Sealed, &["country=xx"], &to);
+        if refused {
+            let error = dialled.await.unwrap_err();
+            assert_eq!(refusal(&error), Some(Reply::NotAllowed), "{text}: {error}");
+            let line = scene.nodes[0].line().await;
+            assert!(line.contains("reason=avoid") && line.contains("hidden.test"), "{line}");
+        } else {
+            let (client, _server) = tokio::join!(dialled, listener.accept());
+            client.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn silent_channels_count_from_the_beginning() {
+    for (plan, reply) in [
+        (quota(Quota { connections: Some(1), ..Quota::default() }), Reply::NotAllowed),
+        (Plan { change: |c| c.max_connections = 1, ..Plan::default() }, Reply::GeneralFailure),
+    ] {
+        let scene = Scene::new(plan).await;
+        let (_listener, to) = destination().await;
+        let mut silent = channel(&scene, b"").await;
+        // The answer to its methods: it is being served, and says no more.
+        silent.write_all(&socks5::encode_methods()).await.unwrap();
+        silent.read_exact(&mut [0; 2]).await.unwrap();
+        let error = scene.dial(&[1], LegKind::Open, &[], &to).await.unwrap_err();
+        assert_eq!(refusal(&error), Some(reply), "{error}");
+    }
+}

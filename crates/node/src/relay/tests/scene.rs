@@ -80,6 +80,15 @@ impl Default for Plan {
 
 impl Scene {
     pub async fn new(plan: Plan) -> Self {
+        Self::with(plan, Vec::new()).await
+    }
+
+    /// With one more member, tagged `country=xx`, which the roster has by this name.
+    pub async fn with_named(plan: Plan, at: &Destination) -> Self {
+        Self::with(plan, vec![member("hidden", 80, &[&at.to_string()], &["country=xx"])]).await
+    }
+
+    async fn with(plan: Plan, more: Vec<Member>) -> Self {
         let mut listeners = Vec::new();
         for _ in &plan.tags {
             listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -89,6 +98,7 @@ impl Scene {
             let at = listener.local_addr().unwrap().to_string();
             members.push(member(&format!("r{seed}"), seed, &[&at], tags));
         }
+        members.extend(more);
         let roster = roster(1, members, plan.rules);
         let start = |(listener, seed)| Node::start(listener, seed, &roster, plan.change);
         let nodes = listeners.into_iter().zip(1..).map(start).collect();
