@@ -12,9 +12,10 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
+use thalweg_net::channel::Channel;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::oneshot,
     task::JoinHandle,
 };
@@ -87,7 +88,7 @@ impl Setup {
                 return clear(near, self.early, far, terms, cut).await;
             }
             let mut near = near;
-            unless(cut, sealed::both(&mut *near, &mut far, terms)).await?;
+            unless(cut, sealed::both(&mut *near, &mut *far, terms)).await?;
             near.close();
             far.close();
             Ok(())
