@@ -4,7 +4,6 @@ use crate::{Route, channel::ChannelError, socks5::ReadError};
 use std::{fmt, io, net::SocketAddr, num::NonZeroU32, time::Duration};
 use thalweg_wire::{
     Destination,
-    mesh::Name,
     socks5::{Reply, Socks5Error},
 };
 use thiserror::Error;
@@ -20,8 +19,8 @@ pub struct DialError {
     /// What went wrong.
     #[source]
     pub cause: Cause,
-    /// The names of the step's relays, where the route knows them.
-    names: Vec<(Destination, Name)>,
+    /// It knows names of the step's relays.
+    route: Option<Box<Route>>,
 }
 
 /// One step of a dial.
@@ -123,7 +122,7 @@ impl Step {
     }
 
     pub(super) fn failed(self, cause: Cause) -> DialError {
-        DialError { step: self, cause, names: Vec::new() }
+        DialError { step: self, cause, route: None }
     }
 }
 
@@ -143,24 +142,15 @@ impl DialError {
 impl DialError {
     /// The same error, with the names that the relays have on `route`.
     pub(super) fn named_by(mut self, route: &Route) -> Self {
-        let all = route.hops().iter().filter_map(|hop| Some((hop, hop.name.as_ref()?)));
-        let named = |at: &Destination| {
-            let mut all = all.clone();
-            let (_, name) = all.find(|(hop, _)| hop.addresses().any(|a| a == at))?;
-            Some((at.clone(), name.clone()))
-        };
-        let hosts = match &self.step {
-            Step::Reach { host, is_relay: true } => vec![host],
-            Step::Reach { .. } => Vec::new(),
-            Step::Ask { relay, toward } => vec![relay, toward],
-        };
-        self.names = hosts.into_iter().filter_map(named).collect();
+        self.route = Some(Box::new(route.clone()));
         self
     }
 
     /// `fra (10.1.0.3:7373)`, or the address alone.
     fn shown(&self, host: &Destination) -> String {
-        match self.names.iter().find(|(at, _)| at == host) {
+        let hops = self.route.iter().flat_map(|route| route.hops());
+        let mut named = hops.filter_map(|hop| Some((hop, hop.name.as_ref()?)));
+        match named.find(|(hop, _)| hop.addresses().any(|at| at == host)) {
             Some((_, name)) => format!("{name} ({host})"),
             None => host.to_string(),
         }

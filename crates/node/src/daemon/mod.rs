@@ -92,7 +92,7 @@ pub enum SocksConfig {
         /// A loopback address.
         listen: SocketAddr,
         /// By which routes.
-        ways: Ways,
+        ways: Box<Ways>,
     },
 }
 
@@ -296,7 +296,7 @@ async fn bind_socks(
         Some(SocksConfig::Mesh { listen, ways }) => {
             let listener = listen_local("SOCKS5 for local programs", listen)?;
             let socks = LocalSocks {
-                ways,
+                ways: *ways,
                 membership: subject.membership.clone(),
                 me: subject.name.clone(),
                 log: log.clone(),

@@ -71,7 +71,8 @@ fn socks(config: &Config, parts: &Parts) -> anyhow::Result<Option<SocksConfig>> 
     let options = DialOptions { deadline: ROUTE, socket: leg_options(), ..DialOptions::default() };
     let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
-    Ok(Some(SocksConfig::Mesh { listen, ways: Ways { via, terms, dialer, limits } }))
+    let ways = Box::new(Ways { via, terms, dialer, limits });
+    Ok(Some(SocksConfig::Mesh { listen, ways }))
 }
 
 /// No TCP_USER_TIMEOUT: it would end uploads to receivers that pause; the pump's liveness
