@@ -8,12 +8,12 @@ use crate::{
 use std::io;
 use thalweg_wire::{
     Destination,
-    mesh::{GO, GO_ACK, METHOD, Terms},
+    mesh::{Ask, GO, GO_ACK, METHOD},
     socks5::{self, Reply, VERSION},
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Has the relay at the other end of `channel` connect to `toward` by `terms`.
+/// Has the relay at the other end of `channel` connect to `toward`, on these terms.
 ///
 /// All is asked in one flight, so that a hop costs one round trip beside TLS's.
 /// Not a byte beyond the reply is read: `channel` then is the stream to `toward`,
@@ -23,14 +23,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// [`Cause`]: a refusal, or that it is no relay of a mesh.
 pub async fn connect_by_terms<S>(
     channel: &mut S,
-    terms: &Terms,
+    asked: &Ask,
     toward: &Destination,
 ) -> Result<(), Cause>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let methods = &[VERSION, 1, METHOD][..];
-    let flight = [methods, &terms.encode(), &socks5::encode_connect(toward)].concat();
+    let flight = [methods, &asked.encode(), &socks5::encode_connect(toward)].concat();
     channel.write_all(&flight).await.map_err(broken)?;
     channel.flush().await.map_err(broken)?;
     let method = read_message(channel, socks5::decode_method).await.map_err(unread)?;

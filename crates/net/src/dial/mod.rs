@@ -18,9 +18,10 @@ use crate::{
     transport::{Leg, Transport},
 };
 use std::{net::SocketAddr, num::NonZeroU32};
+use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination, Host,
-    mesh::{LegKind, Terms},
+    mesh::{Ask, LegKind, Terms},
 };
 use tokio::{
     net::{TcpStream, lookup_host},
@@ -99,10 +100,11 @@ impl Dialer {
             let next = route.hops().get(i + 1);
             let toward = turns.address(i + 1).unwrap_or(to);
             let relay = turns.address(i).unwrap_or(&hop.relay);
+            let toward = Toward { at: toward, node: next.and_then(Hop::key) };
             let leg = ask(patience, at, hop, relay, toward).await?;
             let Some(next) = next else { return Ok(leg) };
             let entering = self.enter(leg, next);
-            at = patience.wait(Step::reach(toward, true), entering).await?;
+            at = patience.wait(Step::reach(toward.at, true), entering).await?;
         }
         // A route that has a first hop has a last one.
         Err(Step::reach(to, false).failed(Cause::NoAddress))
@@ -191,22 +193,30 @@ enum Entered {
     Mesh(Box<Channel<Transport>>),
 }
 
+/// What a relay is asked to connect to.
+#[derive(Clone, Copy)]
+struct Toward<'a> {
+    at: &'a Destination,
+    /// The next hop's key, if it is a node of the mesh.
+    node: Option<NodeId>,
+}
+
 /// Has `hop`, which was entered at `relay`, connect to `toward`.
 async fn ask(
     patience: Patience,
     entered: Entered,
     hop: &Hop,
     relay: &Destination,
-    toward: &Destination,
+    toward: Toward<'_>,
 ) -> Result<Transport, DialError> {
-    let step = Step::Ask { relay: relay.clone(), toward: toward.clone() };
+    let step = Step::Ask { relay: relay.clone(), toward: toward.at.clone() };
     match (entered, &hop.speech) {
         (Entered::Mesh(channel), Speech::Mesh { terms, .. }) => {
             patience.wait(step, ask_by_terms(*channel, terms, toward)).await
         }
         (Entered::Mesh(_), Speech::Socks) => Err(step.failed(Cause::Closed)),
         (Entered::Socks(mut leg), _) => {
-            patience.wait(step, socks::connect_through(&mut leg, toward)).await?;
+            patience.wait(step, socks::connect_through(&mut leg, toward.at)).await?;
             Ok(leg)
         }
     }
@@ -216,9 +226,10 @@ async fn ask(
 async fn ask_by_terms(
     mut channel: Channel<Transport>,
     terms: &Terms,
-    toward: &Destination,
+    toward: Toward<'_>,
 ) -> Result<Transport, Cause> {
-    connect_by_terms(&mut channel, terms, toward).await?;
+    let asked = Ask { terms: terms.clone(), next: toward.node };
+    connect_by_terms(&mut channel, &asked, toward.at).await?;
     if terms.leg == LegKind::Sealed {
         return Ok(Transport::Sealed(Box::new(channel)));
     }
