@@ -4,6 +4,7 @@ use crate::Event;
 use std::{
     fmt,
     num::NonZeroU32,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -86,6 +87,9 @@ pub struct Config {
     pub patience: Duration,
     /// How often strangers may ask to join.
     pub join_limits: JoinLimits,
+    /// The roster that this oracle's node has cached. It may be newer than all that the
+    /// oracle's directory has, if that was restored from a backup.
+    pub cached: Option<PathBuf>,
     /// Where the date comes from.
     pub clock: Clock,
     /// Where events go.
@@ -100,6 +104,7 @@ impl Default for Config {
             refresh: Duration::from_secs(1),
             patience: Duration::from_secs(2),
             join_limits: JoinLimits::default(),
+            cached: None,
             clock: Clock::system(),
             events: Arc::new(|_| {}),
         }

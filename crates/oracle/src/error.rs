@@ -35,6 +35,17 @@ pub enum OracleError {
         /// The mesh it is of.
         found: String,
     },
+    /// The mesh does not know the node that the oracle is to run in.
+    #[error(
+        "the mesh of {dir} has no node with this host's key {node:?}; restore node.key, \
+         client.key, mesh.json and oracle/ of the state directory together, from one copy"
+    )]
+    OtherNode {
+        /// The oracle's directory.
+        dir: PathBuf,
+        /// The key that was given.
+        node: NodeId,
+    },
     /// The roster that would come out is none that members accept.
     #[error("no roster can be made of it: {0}")]
     Roster(#[from] thalweg_wire::SignedError),

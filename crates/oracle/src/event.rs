@@ -30,6 +30,11 @@ pub enum Event {
         /// [`crate::Refusal::code`], or `storage`.
         code: &'static str,
     },
+    /// A host listed addresses, and its token has neither the role relay nor oracle.
+    AddressesDropped {
+        /// Its name.
+        name: Name,
+    },
     /// A member was revoked.
     Revoked {
         /// Its name.
@@ -72,6 +77,10 @@ impl fmt::Display for Event {
             }
             Self::Joined { name, key } => write!(f, "{name} joined with key {key:?}"),
             Self::JoinRefused { key, code } => write!(f, "key {key:?} may not join: {code}"),
+            Self::AddressesDropped { name } => write!(
+                f,
+                "the addresses of {name} are not listed: its token has not the role relay"
+            ),
             Self::Revoked { name, by } => write!(f, "{name} revoked by {by}"),
             Self::TokenMade { by } => write!(f, "join token made by {by}"),
             Self::Restored { database, copy } => write!(

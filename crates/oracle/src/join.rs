@@ -7,15 +7,12 @@ use crate::{
     store::{TokenRow, Write},
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use std::{
-    collections::BTreeSet,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    time::Duration,
-};
+use std::{collections::BTreeSet, iter, net::IpAddr, time::Duration};
 use thalweg_net::Ed25519;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination, Host, Signed,
+    address_class::{self, Class, SMTP},
     mesh::{ClientBinding, JoinReply, JoinRequest, Member, Role, Roster},
 };
 
@@ -115,11 +112,17 @@ impl Oracle {
     fn entry(&self, token: &TokenRow, client: NodeId, request: &JoinRequest) -> Member {
         let mut roles = token.roles.clone();
         roles.insert(Role::Client);
+        let reached = roles.contains(&Role::Relay) || roles.contains(&Role::Oracle);
+        if !reached && !request.addresses.is_empty() {
+            self.tell(&Event::AddressesDropped { name: request.name.clone() });
+        }
+        // Relays connect to listed addresses whatever their class: an admin's word, by the role.
+        let addresses = if reached { request.addresses.clone() } else { Vec::new() };
         Member {
             name: request.name.clone(),
             node: request.node,
             client,
-            addresses: request.addresses.clone(),
+            addresses,
             roles,
             tags: token.tags.clone(),
         }
@@ -245,29 +248,17 @@ fn plausible(addresses: &[Destination], caller: Option<&Caller>) -> Result<(), R
 fn implausible(host: &Host, caller: Option<&Caller>) -> Option<&'static str> {
     let Host::Ip(ip) = host else { return None };
     let (ip, here) = (ip.to_canonical(), is_here(caller));
-    let link_local = match ip {
-        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    match ip {
-        _ if METADATA.contains(&ip) => Some("a cloud's metadata service, and no host"),
-        _ if ip.is_unspecified() => Some("no host is there; give one that others reach"),
-        _ if ip.is_multicast() => Some("not one host's"),
-        _ if link_local => Some("only valid on one link; give one that others reach"),
-        _ if ip.is_loopback() && !here => Some("only this host reaches it; give another"),
+    // A translator connects to what an address carries inside.
+    let inner = address_class::embedded(ip).map(IpAddr::from);
+    iter::once(ip).chain(inner).find_map(|ip| match address_class::classify(ip)? {
+        Class::Metadata => Some("a cloud's metadata service, and no host"),
+        Class::Unspecified => Some("no host is there; give one that others reach"),
+        Class::Multicast => Some("not one host's"),
+        Class::LinkLocal => Some("only valid on one link; give one that others reach"),
+        Class::Loopback if !here => Some("only this host reaches it; give another"),
         _ => None,
-    }
+    })
 }
-
-/// Metadata services beyond link-local addresses: Amazon's on IPv6, Azure's, Alibaba's.
-const METADATA: [IpAddr; 3] = [
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-];
-
-/// Mail between servers: no relay connects to it, whatever the rules.
-const SMTP: u16 = 25;
 
 /// Whether the caller is on the oracle's own host: a mesh on one machine uses loopback.
 fn is_here(caller: Option<&Caller>) -> bool {

@@ -28,15 +28,22 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Written beside, synced and renamed: there is always a whole one.
+/// Written beside, synced and renamed, also in the directory: there is always a whole one,
+/// and after a power failure it is not the older one.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension(format!("{}.tmp", process::id()));
-    let done = fill(&beside, bytes).and_then(|()| fs::rename(&beside, path));
+    let done = fill(&beside, bytes)
+        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| sync_above(path));
     if done.is_err() {
         // The error that counts is the first one.
         let _ = fs::remove_file(&beside);
     }
     done
+}
+
+fn sync_above(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
 fn fill(path: &Path, bytes: &[u8]) -> io::Result<()> {

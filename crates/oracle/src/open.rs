@@ -25,17 +25,25 @@ impl Oracle {
     /// is made anew from the signed copy.
     ///
     /// # Errors
-    /// [`OracleError`]: no oracle there, a damaged database, keys that do not fit.
+    /// [`OracleError`]: no oracle there, a damaged database, keys that do not fit: the mesh's,
+    /// or the node's own, which the roster must have.
     pub async fn open(dir: &Path, node: NodeId, config: Config) -> Result<Self, OracleError> {
         let key_file = dir.join(file::KEY);
         if !key_file.exists() {
             return Err(OracleError::Missing(dir.into()));
         }
         let key = PrivateKey::load(&key_file)?;
-        let copy = copied(dir, &key, &config)?;
+        let cached = config.cached.as_deref();
+        let copy = newer(
+            copied(&dir.join(file::COPY), &key, &config)?,
+            cached.map(|file| copied(file, &key, &config)).transpose()?.flatten(),
+        );
         let store = database(dir, &key, copy.is_some(), &config).await?;
         let mesh = about(&store, &key).await?;
         let kept = newest_of(&store, &mesh, &key, copy)?;
+        if !kept.roster.members.iter().any(|m| m.node == Some(node)) {
+            return Err(OracleError::OtherNode { dir: dir.into(), node });
+        }
         let oracle = Self::assemble(dir, key, node, store, config, kept);
         oracle.start().await?;
         Ok(oracle)
@@ -82,14 +90,17 @@ impl Oracle {
     }
 }
 
-/// The signed copy, if there is a usable one.
+fn newer(a: Option<Arc<Newest>>, b: Option<Arc<Newest>>) -> Option<Arc<Newest>> {
+    a.into_iter().chain(b).max_by_key(|newest| newest.roster.version)
+}
+
+/// The signed copy in this file, if there is a usable one.
 fn copied(
-    dir: &Path,
+    path: &Path,
     key: &PrivateKey,
     config: &Config,
 ) -> Result<Option<Arc<Newest>>, OracleError> {
-    let path = dir.join(file::COPY);
-    let Some(bytes) = keep::read(&path).map_err(file_error(&path))? else { return Ok(None) };
+    let Some(bytes) = keep::read(path).map_err(file_error(path))? else { return Ok(None) };
     match read_signed(bytes, key) {
         Ok(newest) => Ok(Some(Arc::new(newest))),
         Err(error) => {

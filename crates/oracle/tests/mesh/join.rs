@@ -6,7 +6,7 @@ use crate::harness::{
 use data_encoding::HEXLOWER;
 use std::{sync::Arc, time::Duration};
 use thalweg_net::PrivateKey;
-use thalweg_oracle::{Caller, OracleError, Refusal};
+use thalweg_oracle::{Caller, Event, OracleError, Refusal};
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed, Signer as _,
@@ -259,4 +259,23 @@ async fn a_local_process_has_no_key_to_join_with() {
     let request = Host::new("ber").request(&mesh.token().await, mesh.hand.now());
     let error = mesh.oracle.join(&Caller::Local, request).await.unwrap_err();
     assert!(matches!(error, OracleError::Refused(Refusal::Keys(_))), "{error}");
+}
+
+#[tokio::test]
+async fn only_relays_list_addresses() {
+    let mesh = Mesh::found().await;
+    for (name, role, listed) in [
+        ("plain", Role::Client, false),
+        ("admin", Role::Admin, false),
+        ("relay", Role::Relay, true),
+    ] {
+        let token = mesh.token_with(TokenRequest { roles: [role].into(), ..token_request() }).await;
+        let host = Host::new(name);
+        mesh.join(&host, &token).await.unwrap();
+        let roster = mesh.newest();
+        let member = roster.by_key(&host.node.id()).unwrap();
+        assert_eq!(member.addresses.is_empty(), !listed, "{name}");
+        let dropped = Event::AddressesDropped { name: name.parse().unwrap() };
+        assert_eq!(mesh.events.lock().unwrap().contains(&dropped), !listed, "{name}");
+    }
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use thalweg_oracle::{Caller, Event, Oracle, OracleError, StoreError};
-use thalweg_wire::mesh::RevokeRequest;
+use thalweg_wire::{Signer as _, mesh::RevokeRequest};
 
 async fn another_program(dir: &Path) -> SqliteConnection {
     let options = SqliteConnectOptions::new().filename(dir.join("oracle.db"));
@@ -221,6 +221,39 @@ async fn a_lost_database_is_made_anew_from_the_signed_copy() {
         let _ = fs::remove_file(mesh.path().join(name));
     }
     assert!(matches!(mesh.open().await.unwrap_err(), OracleError::Missing(_)));
+}
+
+#[tokio::test]
+async fn a_restored_directory_is_no_truth_beside_a_newer_cached_roster() {
+    let mesh = Mesh::found().await;
+    mesh.joined("goes").await;
+    mesh.oracle.run(async {}).await;
+    let backup = mesh.dir.path().join("backup");
+    fs::create_dir(&backup).unwrap();
+    for name in ["mesh.key", "oracle.db", "roster"] {
+        fs::copy(mesh.path().join(name), backup.join(name)).unwrap();
+    }
+    let since = mesh.open().await.unwrap();
+    let request = RevokeRequest { member: "goes".into() };
+    post(&since, Caller::Local, "/v1/revoke", &request).await.result::<Value>().unwrap();
+    let last = newest(&since);
+    let cached = mesh.dir.path().join("cached");
+    fs::write(&cached, &*since.roster().borrow().clone()).unwrap();
+    let config = thalweg_oracle::Config { cached: Some(cached), ..mesh.config() };
+    let restored = Oracle::open(&backup, mesh.founder.node.id(), config).await.unwrap();
+    assert_eq!(newest(&restored).members, last.members);
+    assert!(newest(&restored).version > last.version);
+    let told = |e: &Event| matches!(e, Event::Restored { .. });
+    assert!(mesh.events.lock().unwrap().iter().any(told));
+}
+
+#[tokio::test]
+async fn a_node_that_the_mesh_does_not_have_is_told_what_to_restore() {
+    let mesh = Mesh::found().await;
+    let other = Host::new("fra");
+    let error = Oracle::open(&mesh.path(), other.node.id(), mesh.config()).await.unwrap_err();
+    assert!(matches!(error, OracleError::OtherNode { .. }), "{error}");
+    assert!(error.to_string().contains("node.key"), "{error}");
 }
 
 #[tokio::test]

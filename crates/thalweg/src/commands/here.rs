@@ -80,8 +80,8 @@ pub async fn control(state: &State) -> anyhow::Result<Box<dyn Control>> {
     if state.oracle_dir().exists() {
         let lock = state.lock()?;
         let settings = settings(None)?;
-        let (dir, node) = (state.oracle_dir(), state.node_key()?.id());
-        let oracle = OracleInside::open(&dir, node, &settings.oracle, None).await?;
+        let node = state.node_key()?.id();
+        let oracle = OracleInside::open(state, node, &settings.oracle, None).await?;
         let membership = state.membership()?;
         return Ok(Box::new(Offline { oracle, membership, _lock: lock }));
     }

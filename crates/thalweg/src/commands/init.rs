@@ -17,7 +17,8 @@ use thalweg_wire::{
 
 const HELP: &str = "\
 Makes two keys for this host and one for the mesh, which signs who belongs to it. The mesh's
-key stays in the state directory's oracle/: keep a copy of that in a safe place.
+key stays in the state directory's oracle/. Keep a copy of the whole state directory in a safe
+place: oracle/ without node.key, client.key and mesh.json is of no use.
 
   thalweg init --name fra --address fra.example.org:7373
   thalweg node
@@ -59,11 +60,29 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             state.dir().display()
         );
     }
+    whole(&state)?;
     let founder = founder(&args, &state)?;
     let mesh = here::block_on(found(&state, founder.clone()))?;
     print(&mesh, &founder, &state, &args);
     Ok(ExitCode::SUCCESS)
 }
+
+/// An oracle that is there already was left by a start that broke off, which has made the
+/// keys before it; or it was restored from a copy, and then the keys must have been as well.
+fn whole(state: &State) -> anyhow::Result<()> {
+    let keys = state.node_key().and_then(|_| state.client_key());
+    if let (true, Err(error)) = (state.oracle_dir().exists(), keys) {
+        bail!(
+            "{} holds a mesh's oracle already, but this host's keys are not there ({error}); \
+             {RESTORE}, or move oracle/ away to found another mesh",
+            state.dir().display()
+        );
+    }
+    Ok(())
+}
+
+/// What belongs together.
+const RESTORE: &str = "restore node.key, client.key, mesh.json and oracle/ from one copy";
 
 fn founder(args: &Args, state: &State) -> anyhow::Result<Member> {
     let name = match &args.name {
@@ -88,7 +107,8 @@ fn founder(args: &Args, state: &State) -> anyhow::Result<Member> {
 /// start is begun anew.
 async fn found(state: &State, founder: Member) -> anyhow::Result<NodeId> {
     let dir = state.oracle_dir();
-    let (name, node) = (founder.name.clone(), founder.node.context("the founder has no key")?);
+    let (name, client) = (founder.name.clone(), founder.client);
+    let node = founder.node.context("the founder has no key")?;
     let oracle = match Oracle::create(&dir, founder, Config::default()).await {
         // Left by a start that broke off after it; who is not in it is refused below.
         Err(OracleError::Exists(_)) => Oracle::open(&dir, node, Config::default()).await?,
@@ -97,11 +117,12 @@ async fn found(state: &State, founder: Member) -> anyhow::Result<NodeId> {
     let signed = oracle.roster().borrow().clone();
     let membership = Membership::load(oracle.mesh(), state.roster_file())?;
     membership.offer(&signed)?;
-    let listed = membership.current().is_some_and(|roster| roster.by_name(&name).is_some());
-    if !listed {
+    let roster = membership.current();
+    let listed = roster.as_ref().and_then(|roster| roster.by_name(&name));
+    if !listed.is_some_and(|m| m.node == Some(node) && m.client == client) {
         bail!(
-            "{} holds the oracle of a mesh without `{name}`; restore mesh.json beside it, or \
-             move it away",
+            "{} holds the oracle of a mesh without `{name}` and this host's keys; {RESTORE}, \
+             or move it away",
             dir.display()
         );
     }
@@ -124,7 +145,7 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) {
         "This host is `{name}`, the mesh's oracle and first relay, at {}.",
         reached.join(", ")
     );
-    eprintln!("All of it is in {dir}; keep a copy of {dir}/oracle in a safe place.");
+    eprintln!("All of it is in {dir}; keep a copy of the whole directory in a safe place.");
     let place = args.place.argument();
     eprintln!("Next:");
     eprintln!("  thalweg node{place}                 # serve the mesh");

@@ -93,6 +93,12 @@ fn print(joined: &Joined, state: &State, args: &Args) {
         println!("joined as {name} ({})", roles.join(", "));
         eprintln!("The keys and the roster are in {}.", state.dir().display());
     }
+    if !args.addresses.is_empty() && member.is_some_and(|m| m.addresses.is_empty()) {
+        eprintln!(
+            "thalweg: --address is not listed: this token has not the role relay, and only \
+             relays are reached by others"
+        );
+    }
     if let Some(skew) = &joined.skew {
         eprintln!("thalweg: {skew}");
     }

@@ -1,14 +1,14 @@
 //! The oracle, plugged into the daemon: the rooms `node` and `oracle` do not know each other.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 use thalweg_net::channel::Channel;
 use thalweg_node::{
     config::OracleSection,
     daemon::{ApiService, BoxFuture, Caller, Control},
-    mesh::{Keeper, Membership, RosterError},
+    mesh::{Keeper, Membership, RosterError, State},
     relay::{Event, Log},
 };
-use thalweg_oracle::{Caller as Asker, Config, Oracle, OracleError};
+use thalweg_oracle::{Caller as Asker, Config, Event as Happened, Oracle, OracleError};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
@@ -20,23 +20,23 @@ use tokio::net::TcpStream;
 pub struct OracleInside(Oracle);
 
 impl OracleInside {
-    /// Opens the oracle in `dir`, of the node with this key, under these settings; its
-    /// events go to `log`, if there is one.
+    /// Opens the oracle in this state directory, of the node with this key, under these
+    /// settings; its events go to `log`, if there is one.
     ///
     /// # Errors
     /// [`OracleError`].
     pub async fn open(
-        dir: &Path,
+        state: &State,
         node: NodeId,
         settings: &OracleSection,
         log: Option<Log>,
     ) -> Result<Self, OracleError> {
-        let mut config = Config { validity: settings.validity, ..Config::default() };
+        let cached = Some(state.roster_file());
+        let mut config = Config { validity: settings.validity, cached, ..Config::default() };
         if let Some(log) = log {
-            config.events =
-                Arc::new(move |event| log.put(Event::new("oracle").with("what", event)));
+            config.events = Arc::new(move |event| log.put(line(event)));
         }
-        Ok(Self(Oracle::open(dir, node, config).await?))
+        Ok(Self(Oracle::open(&state.oracle_dir(), node, config).await?))
     }
 
     /// Makes the settings' rules the mesh's; for the daemon alone, whose settings count.
@@ -72,6 +72,17 @@ impl OracleInside {
             }
         }
     }
+}
+
+/// The event's line; what an operator has to act on is an alert.
+fn line(event: &Happened) -> Event {
+    let line = match event {
+        Happened::Ahead { .. } | Happened::Restored { .. } => {
+            Event::new("oracle_behind").with("level", "alert")
+        }
+        _ => Event::new("oracle"),
+    };
+    line.with("what", event)
 }
 
 impl ApiService for OracleInside {

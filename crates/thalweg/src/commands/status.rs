@@ -124,6 +124,8 @@ fn text(status: &NodeStatus) -> String {
     if !oracle.members.is_empty() {
         text += "\n";
         text += &members(&oracle.members);
+        let ours = oracle.version.or(roster.as_ref().map(|r| r.version));
+        text += &behind(&oracle.members, ours).unwrap_or_default();
     }
     text
 }
@@ -159,6 +161,18 @@ fn clock(ahead_s: f64) -> String {
         (_, true) => format!("; this host's clock is {} behind its", rough(off)),
         (_, false) => format!("; this host's clock is {} ahead of its", rough(off)),
     }
+}
+
+/// A member that has a newer roster than the oracle.
+fn behind(members: &[MemberStatus], ours: Option<u64>) -> Option<String> {
+    let ahead = members.iter().max_by_key(|m| m.version).filter(|m| m.version > ours)?;
+    let (name, has) = (&ahead.name, ahead.version?);
+    Some(format!(
+        "\nALERT: {name} has roster version {has}, the oracle {}: the oracle's state was rolled \
+         back, and who was revoked since may be a member again. Copy {name}'s `roster` file to \
+         the oracle's oracle/roster and start it anew.\n",
+        ours?
+    ))
 }
 
 /// When the oracle last heard of whom.

@@ -34,11 +34,11 @@ async fn an_address_in_disguise_is_denied_and_logged() {
         ("[64:ff9b::7f00:1]:80", "NAT64"),
         ("[64:ff9b::8.8.8.8]:80", "NAT64"),
         ("[2002:7f00:1::1]:80", "6to4"),
-        ("169.254.169.254:80", "metadata"),
-        ("[fd00:ec2::254]:80", "metadata"),
-        ("100.64.0.1:443", "shared"),
+        ("169.254.169.254:80", "cloud metadata"),
+        ("[fd00:ec2::254]:80", "cloud metadata"),
+        ("100.64.0.1:443", "carrier NAT"),
         ("10.1.2.3:443", "private"),
-        ("0.0.0.0:80", "this network"),
+        ("0.0.0.0:80", "unspecified"),
     ] {
         let to: Destination = to.parse().unwrap();
         let error = dial(&fra, &fra, LegKind::Sealed, &to).await.unwrap_err().to_string();
@@ -46,6 +46,7 @@ async fn an_address_in_disguise_is_denied_and_logged() {
         let line = fra_runs.log_until("event=refused");
         assert!(line.contains(&format!("to={to}")), "{to}: {line}");
         assert!(line.contains("reason=address_class"), "{kind}: {line}");
+        assert!(line.contains(&format!(" is a {kind} address")), "{to}: not {kind}: {line}");
     }
 }
 

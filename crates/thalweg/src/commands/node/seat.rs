@@ -49,7 +49,7 @@ impl Seat {
         if !dir.exists() && !is_oracle(membership, &node) {
             return Ok(Self::Empty);
         }
-        match OracleInside::open(&dir, node, settings, Some(log.clone())).await {
+        match OracleInside::open(state, node, settings, Some(log.clone())).await {
             Ok(oracle) => {
                 take(&oracle, membership, settings, log).await?;
                 Ok(Self::Taken(oracle))
