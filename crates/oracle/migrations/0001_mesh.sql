@@ -29,8 +29,12 @@ CREATE TABLE keys (
     revoked BIGINT
 );
 
+-- The maker is the key that stands for a member; none: a local process. Void since its
+-- maker was revoked; the row stays to tell so.
 CREATE TABLE tokens (
     hash    TEXT   PRIMARY KEY,
+    maker   TEXT,
+    voided  BIGINT,
     roles   TEXT   NOT NULL,
     tags    TEXT   NOT NULL,
     name    TEXT,

@@ -101,6 +101,9 @@ pub enum Refusal {
     /// Too many waiting requests.
     #[error("too many requests of {0} are waiting for a roster; try again")]
     Waiting(&'static str),
+    /// Too many connections.
+    #[error("too many connections at once; try again")]
+    Crowded,
     /// The keys in a request to join do not fit.
     #[error("the keys do not fit: {0}")]
     Keys(&'static str),
@@ -120,6 +123,12 @@ pub enum Refusal {
         /// How the joiner's clock differs; empty if by a minute at most.
         skew: String,
     },
+    /// Who made it was revoked.
+    #[error(
+        "the token is void, since whoever made it is no admin of the mesh any more; ask an admin \
+         for another"
+    )]
+    TokenVoid,
     /// It is for another name.
     #[error("the token is for the name {0}: join with `--name {0}`")]
     TokenName(Name),
@@ -196,10 +205,12 @@ impl Refusal {
             Self::NotAdmin(_) => "not_admin",
             Self::RateLimited(_) => "rate_limited",
             Self::Waiting(_) => "too_many_waiting",
+            Self::Crowded => "too_many_connections",
             Self::Keys(_) => "keys",
             Self::TokenUnknown => "token_unknown",
             Self::TokenUsed => "token_used",
             Self::TokenExpired { .. } => "token_expired",
+            Self::TokenVoid => "token_void",
             Self::TokenName(_) => "token_name",
             Self::NameTaken(_) => "name_taken",
             Self::KeyTaken(_) => "key_taken",

@@ -98,6 +98,7 @@ impl Oracle {
         match token.used_by {
             Some(by) if by == key => return Ok(Verdict::Again),
             Some(_) => return Err(Refusal::TokenUsed),
+            None if token.void => return Err(Refusal::TokenVoid),
             None => {}
         }
         let now = self.now();
@@ -193,6 +194,9 @@ async fn fits(write: &mut Write<'_>, member: &Member, token: &TokenRow) -> Resul
         }
     }
     let members = write.members().await?;
+    if !token.is_of_an_admin(&members) {
+        return Err(Refusal::TokenVoid.into());
+    }
     if members.iter().any(|m| m.name == member.name) {
         return Err(Refusal::NameTaken(member.name.clone()).into());
     }

@@ -25,6 +25,7 @@ mod keep;
 mod limits;
 mod open;
 mod oracle;
+mod places;
 mod publish;
 mod renew;
 mod restore;

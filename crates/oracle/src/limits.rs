@@ -1,6 +1,6 @@
 //! Bounds on what callers can make the oracle do at a time.
 
-use crate::{JoinLimits, Refusal};
+use crate::{JoinLimits, Refusal, places::Bounds};
 use governor::{
     Quota, RateLimiter,
     clock::{Clock as _, DefaultClock},
@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 use thalweg_units::NodeId;
+use thalweg_wire::mesh::Roster;
 
 /// The longest body of a request: addresses and tags at their bounds are 5 kB.
 pub(crate) const BODY: usize = 64 * 1024;
@@ -24,14 +25,24 @@ pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
 pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 /// The longest wait for a newer roster, below the idle times of most middleboxes.
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
-/// Requests that wait for a roster: [`Roster::MAX_MEMBERS`](thalweg_wire::mesh::Roster::MAX_MEMBERS)
+/// Requests that wait for a roster: [`Roster::MAX_MEMBERS`]
 /// and a third for commands and for connections that broke unseen. About 20 kB each.
 pub(crate) const WAITING: usize = 4096;
 /// Of them those of one member: a daemon, commands, and connections that broke unseen.
 pub(crate) const WAITING_EACH: u8 = 8;
-/// Connections of keys that are no members: enough for a rack that joins at once.
-pub(crate) const STRANGERS: usize = 64;
-/// The longest such connection.
+/// Connections for joining: enough for a rack that joins at once, also from behind one
+/// address, since each takes milliseconds.
+pub(crate) const STRANGERS: Bounds = Bounds { all: 64, each: 8, once: true };
+/// Connections beyond these bounds that are told so: as many again.
+pub(crate) const TURNED_AWAY: Bounds = STRANGERS;
+/// Connections of members. Of one: a daemon's, commands', and some that broke unseen; about
+/// 20 kB each. Of all: that times the members there can be, so one never costs another its own.
+pub(crate) const MEMBERS: Bounds = Bounds { all: 16 * Roster::MAX_MEMBERS, each: 16, once: false };
+/// How long the request of a connection for joining may take to come.
+pub(crate) const FIRST_TIME: Duration = Duration::from_secs(5);
+/// How long a connection that gives way may take to write its last answer.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+/// The longest connection for joining.
 pub(crate) const STRANGER_TIME: Duration = Duration::from_secs(30);
 /// Tokens that can be used at a time: more than members there can be.
 pub(crate) const OPEN_TOKENS: u64 = 4096;
@@ -127,7 +138,7 @@ impl PerKey {
 }
 
 /// What one party can choose freely counts as one: an IPv6 host has a /64.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),

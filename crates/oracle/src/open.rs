@@ -4,6 +4,7 @@ use crate::{
     Config, Event, Oracle, OracleError, keep,
     limits::{self, JoinGate, PerKey},
     oracle::{Inner, Newest, file, file_error},
+    places::Places,
     publish::read_signed,
     status::Sightings,
     store::{MeshRow, Store, StoreError},
@@ -71,7 +72,9 @@ impl Oracle {
             sightings: Sightings::default(),
             waiting: Semaphore::new(limits::WAITING),
             waits_each: PerKey::default(),
-            strangers: Semaphore::new(limits::STRANGERS),
+            members: Places::new(limits::MEMBERS),
+            strangers: Places::new(limits::STRANGERS),
+            turned_away: Places::new(limits::TURNED_AWAY),
             stopping: watch::Sender::new(false),
         };
         Self { inner: Arc::new(inner) }

@@ -3,6 +3,7 @@
 use crate::{
     Caller, Config, Event, OracleError, Refusal,
     limits::{JoinGate, PerKey},
+    places::Places,
     status::Sightings,
     store::Store,
 };
@@ -47,8 +48,12 @@ pub(crate) struct Inner {
     /// Requests that wait for a roster.
     pub waiting: Semaphore,
     pub waits_each: PerKey,
-    /// Connections of strangers.
-    pub strangers: Semaphore,
+    /// Connections of members.
+    pub members: Arc<Places>,
+    /// Connections for joining, and of strangers.
+    pub strangers: Arc<Places>,
+    /// Those beyond these bounds.
+    pub turned_away: Arc<Places>,
     pub stopping: watch::Sender<bool>,
 }
 

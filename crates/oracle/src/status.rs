@@ -67,9 +67,9 @@ impl Oracle {
         limits::WAITING - self.inner.waiting.available_permits()
     }
 
-    /// Connections of strangers now.
+    /// Connections for joining, and of strangers, now.
     pub fn strangers(&self) -> usize {
-        limits::STRANGERS - self.inner.strangers.available_permits()
+        self.inner.strangers.len()
     }
 
     /// The oracle's view of the mesh.

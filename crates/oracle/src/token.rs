@@ -37,7 +37,8 @@ impl Oracle {
         let expires = later(self.now(), request.valid);
         let TokenRequest { mut roles, tags, name, .. } = request;
         roles.insert(Role::Client);
-        let row = TokenRow { roles, tags, name, expires, used_by: None };
+        let maker = actor.0.as_ref().map(Member::principal);
+        let row = TokenRow { roles, tags, name, expires, maker, void: false, used_by: None };
         self.keep_token(&token.secret, &row, actor.label()).await?;
         self.tell(&Event::TokenMade { by: actor.label().to_owned() });
         Ok(TokenReply { token: token.to_string(), expires })
@@ -56,8 +57,13 @@ impl Oracle {
                 format!("{OPEN_TOKENS} tokens are open, the most there can be; let some expire");
             return Err(Refusal::Full(why).into());
         }
+        let members = write.members().await?;
+        if !row.is_of_an_admin(&members) {
+            // Revoked since it was asked who it is.
+            return Err(Refusal::NotMember.into());
+        }
         if let Some(name) = &row.name
-            && write.members().await?.iter().any(|m| m.name == *name)
+            && members.iter().any(|m| m.name == *name)
         {
             return Err(Refusal::NameTaken(name.clone()).into());
         }

@@ -42,12 +42,13 @@ fn status(error: &OracleError) -> StatusCode {
         | Refusal::Yourself(_)
         | Refusal::Last { .. }
         | Refusal::NotListed(_) => StatusCode::CONFLICT,
-        Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Crowded | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::NotMember
         | Refusal::NotAdmin(_)
         | Refusal::TokenUnknown
         | Refusal::TokenUsed
         | Refusal::TokenExpired { .. }
+        | Refusal::TokenVoid
         | Refusal::TokenName(_)
         | Refusal::KeyRevoked(_) => StatusCode::FORBIDDEN,
     }
@@ -57,9 +58,8 @@ fn status(error: &OracleError) -> StatusCode {
 fn retry_after(error: &OracleError) -> Option<Duration> {
     match error {
         OracleError::Refused(Refusal::RateLimited(wait)) => Some(*wait),
-        OracleError::Refused(Refusal::Waiting(_) | Refusal::Stopping) | OracleError::Store(_) => {
-            Some(Duration::from_secs(5))
-        }
+        OracleError::Refused(Refusal::Waiting(_) | Refusal::Crowded | Refusal::Stopping)
+        | OracleError::Store(_) => Some(Duration::from_secs(5)),
         _ => None,
     }
 }

@@ -29,6 +29,24 @@ pub(crate) fn router(oracle: Oracle) -> Router {
         .with_state(oracle)
 }
 
+/// Joining alone: what a key can do there before it is a member, it can do after it was revoked.
+pub(crate) fn join_router(oracle: Oracle) -> Router {
+    Router::new()
+        .route("/v1/join", post(join))
+        .fallback(async || OracleError::from(Refusal::NoRoute))
+        .method_not_allowed_fallback(async || OracleError::from(Refusal::NoRoute))
+        .with_state(oracle)
+}
+
+/// For connections beyond the bounds. The body is read: an answer before it can get lost.
+pub(crate) fn crowded_router() -> Router {
+    Router::new().fallback(async |body: Body| {
+        let read = body::read::<serde::de::IgnoredAny>(body).await;
+        drop(read);
+        OracleError::from(Refusal::Crowded)
+    })
+}
+
 /// A request that nobody vouches for is a stranger's.
 impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = OracleError;

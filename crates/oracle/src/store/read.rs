@@ -35,7 +35,8 @@ pub(super) async fn token(
     db: impl SqliteExecutor<'_>,
     hash: &[u8; 32],
 ) -> Result<Option<TokenRow>> {
-    let statement = "SELECT roles, tags, name, expires, used_by FROM tokens WHERE hash = $1";
+    let statement = "SELECT roles, tags, name, expires, maker, voided, used_by \
+                     FROM tokens WHERE hash = $1";
     let found = sqlx::query(statement).bind(HEXLOWER.encode(hash)).fetch_optional(db).await?;
     found.as_ref().map(row::token).transpose()
 }
@@ -55,7 +56,8 @@ pub(super) async fn revoked(db: impl SqliteExecutor<'_>, name: &Name) -> Result<
 }
 
 pub(super) async fn open_tokens(db: impl SqliteExecutor<'_>, now: WallTime) -> Result<u64> {
-    let statement = "SELECT COUNT(*) FROM tokens WHERE used_by IS NULL AND expires > $1";
+    let statement = "SELECT COUNT(*) FROM tokens \
+                     WHERE used_by IS NULL AND voided IS NULL AND expires > $1";
     let count: i64 = sqlx::query_scalar(statement).bind(nanos(now)).fetch_one(db).await?;
     Ok(u64::try_from(count).unwrap_or(0))
 }

@@ -40,8 +40,20 @@ pub(crate) struct TokenRow {
     pub name: Option<Name>,
     /// When it expires.
     pub expires: WallTime,
+    /// The principal of the member that made it; none: a local process.
+    pub maker: Option<NodeId>,
+    /// Its maker was revoked.
+    pub void: bool,
     /// The key that used it.
     pub used_by: Option<NodeId>,
+}
+
+impl TokenRow {
+    /// Whether whoever made it may still make tokens.
+    pub fn is_of_an_admin(&self, members: &[Member]) -> bool {
+        let admin = |key| members.iter().any(|m| m.principal() == key && m.is(Role::Admin));
+        self.maker.is_none_or(admin)
+    }
 }
 
 /// A column holds what nobody of us wrote.
@@ -122,6 +134,8 @@ pub(super) fn token(row: &SqliteRow) -> sqlx::Result<TokenRow> {
         tags: listed(row, "tags")?,
         name: optional(row, "name")?,
         expires: date(row.try_get("expires")?),
+        maker: optional(row, "maker")?,
+        void: row.try_get::<Option<i64>, _>("voided")?.is_some(),
         used_by: optional(row, "used_by")?,
     })
 }

@@ -128,30 +128,36 @@ impl<'a> Write<'a> {
         self.run(query).await.map(drop)
     }
 
-    /// Takes a member out and keeps its keys as revoked.
+    /// Takes a member out, keeps its keys as revoked, and voids what tokens of it are open:
+    /// else it could let itself in again.
     pub async fn remove(&mut self, name: &Name, now: WallTime) -> Result<()> {
         let name = name.as_str();
         self.run(sqlx::query("DELETE FROM members WHERE name = $1").bind(name.to_owned())).await?;
+        let statement = "UPDATE tokens SET voided = $1 \
+                         WHERE used_by IS NULL AND voided IS NULL AND maker IN \
+                         (SELECT key FROM keys WHERE name = $2 AND revoked IS NULL)";
+        self.run(sqlx::query(statement).bind(nanos(now)).bind(name.to_owned())).await?;
         let statement = "UPDATE keys SET revoked = $1 WHERE name = $2 AND revoked IS NULL";
         self.run(sqlx::query(statement).bind(nanos(now)).bind(name.to_owned())).await.map(drop)
     }
 
     pub async fn add_token(&mut self, hash: &[u8; 32], token: &TokenRow) -> Result<()> {
-        let statement =
-            "INSERT INTO tokens (hash, roles, tags, name, expires) VALUES ($1, $2, $3, $4, $5)";
+        let statement = "INSERT INTO tokens (hash, roles, tags, name, expires, maker) \
+                         VALUES ($1, $2, $3, $4, $5, $6)";
         let query = sqlx::query(statement)
             .bind(HEXLOWER.encode(hash))
             .bind(self.told(list(&token.roles))?)
             .bind(self.told(list(&token.tags))?)
             .bind(token.name.as_ref().map(|name| name.as_str().to_owned()))
-            .bind(nanos(token.expires));
+            .bind(nanos(token.expires))
+            .bind(token.maker.map(|key| key.to_string()));
         self.run(query).await.map(drop)
     }
 
     /// Whether the token was free and is now used by `key`.
     pub async fn use_token(&mut self, hash: &[u8; 32], key: NodeId, now: WallTime) -> Result<bool> {
         let statement = "UPDATE tokens SET used_by = $1, used_at = $2 \
-                         WHERE hash = $3 AND used_by IS NULL";
+                         WHERE hash = $3 AND used_by IS NULL AND voided IS NULL";
         let query = sqlx::query(statement)
             .bind(key.to_string())
             .bind(nanos(now))

@@ -10,7 +10,7 @@ use thalweg_oracle::{Caller, Event, OracleError, Refusal};
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed, Signer as _,
-    mesh::{ClientBinding, JoinReply, JoinRequest, Role, Token, TokenRequest},
+    mesh::{ClientBinding, JoinReply, JoinRequest, RevokeRequest, Role, Token, TokenRequest},
 };
 use tokio::sync::Barrier;
 
@@ -41,8 +41,11 @@ async fn of_twenty_who_race_with_one_token_one_wins() {
         let (mesh, token, barrier) = (mesh.clone(), token.clone(), barrier.clone());
         tokio::spawn(async move {
             let host = Host::new(&format!("host-{n}"));
+            // Each from an address of its own: one address has eight connections at a time.
+            let caller = peer_from(host.node.id(), &format!("10.0.0.{n}"));
+            let request = host.request(&token, mesh.hand.now());
             barrier.wait().await;
-            mesh.join(&host, &token).await
+            post(&mesh.oracle, caller, "/v1/join", &request).await.result::<JoinReply>()
         })
     });
     let mut won = Vec::new();
@@ -259,6 +262,54 @@ async fn a_local_process_has_no_key_to_join_with() {
     let request = Host::new("ber").request(&mesh.token().await, mesh.hand.now());
     let error = mesh.oracle.join(&Caller::Local, request).await.unwrap_err();
     assert!(matches!(error, OracleError::Refused(Refusal::Keys(_))), "{error}");
+}
+
+/// A member with the role admin, by a token of whoever `by` is.
+async fn admin(mesh: &Mesh, name: &str, by: Caller) -> Host {
+    let (host, request) = (Host::new(name), admin_token());
+    let reply = mesh.oracle.create_token(&by, request).await.unwrap();
+    mesh.join(&host, &reply.token.parse().unwrap()).await.unwrap();
+    host
+}
+
+fn admin_token() -> TokenRequest {
+    TokenRequest { roles: [Role::Admin].into(), ..token_request() }
+}
+
+#[tokio::test]
+async fn a_revoked_admin_does_not_come_back_by_a_token_of_its_own() {
+    let mut mesh = Mesh::found().await;
+    let out = admin(&mesh, "d2", Caller::Local).await;
+    let stays = admin(&mesh, "d3", Caller::Local).await;
+    let mut tokens = Vec::new();
+    // Made with either of its keys, by another admin, and locally.
+    for by in [out.caller(), peer(out.client.id()), stays.caller(), Caller::Local] {
+        let reply = mesh.oracle.create_token(&by, admin_token()).await.unwrap();
+        tokens.push(reply.token.parse::<Token>().unwrap());
+    }
+    let request = RevokeRequest { member: "d2".into() };
+    mesh.oracle.revoke(&stays.caller(), request).await.unwrap();
+    // A new host of the same name makes them no better, nor does a restart.
+    admin(&mesh, "d2", Caller::Local).await;
+    mesh.reopen().await;
+    for token in &tokens[..2] {
+        let error = mesh.join(&Host::new("e2"), token).await.unwrap_err();
+        assert_eq!(error.code, "token_void");
+        assert!(error.message.contains("ask an admin for another"), "{}", error.message);
+    }
+    mesh.join(&Host::new("e3"), &tokens[2]).await.unwrap();
+    mesh.join(&Host::new("e4"), &tokens[3]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_revocation_voids_no_token_that_let_a_host_in() {
+    let mesh = Mesh::found().await;
+    let out = admin(&mesh, "d2", Caller::Local).await;
+    let reply = mesh.oracle.create_token(&out.caller(), token_request()).await.unwrap();
+    let (host, token) = (Host::new("ber"), reply.token.parse().unwrap());
+    mesh.join(&host, &token).await.unwrap();
+    mesh.oracle.revoke(&Caller::Local, RevokeRequest { member: "d2".into() }).await.unwrap();
+    assert_eq!(mesh.join(&host, &token).await.unwrap().name, "ber".parse().unwrap());
 }
 
 #[tokio::test]
