@@ -1,7 +1,7 @@
 //! The oracle, plugged into the daemon: the rooms `node` and `oracle` do not know each other.
 
 use std::sync::Arc;
-use thalweg_net::channel::Channel;
+use thalweg_net::channel::{Channel, Protocol};
 use thalweg_node::{
     config::OracleSection,
     daemon::{ApiService, BoxFuture, Caller, Control},
@@ -90,7 +90,11 @@ impl ApiService for OracleInside {
         let oracle = self.0.clone();
         Box::pin(async move {
             // A connection that breaks is its caller's trouble, who asks again.
-            _ = oracle.serve(channel, Asker::peer(caller.key, caller.address)).await;
+            let asker = Asker::peer(caller.key, caller.address);
+            _ = match caller.protocol {
+                Protocol::Join => oracle.serve_join(channel, asker).await,
+                _ => oracle.serve(channel, asker).await,
+            };
         })
     }
 }
