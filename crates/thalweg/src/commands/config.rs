@@ -1,5 +1,6 @@
 //! `thalweg config`: the settings' file.
 
+use super::text::say;
 use anyhow::Context as _;
 use std::{path::PathBuf, process::ExitCode};
 use thalweg_node::config::{Config, config_file};
@@ -39,12 +40,12 @@ struct Check {
 /// All that is wrong in the file.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Example => print!("{}", Config::example()),
+        Command::Example => say(&Config::example())?,
         Command::Check(Check { file }) => {
             let none = "there is no place for settings; give the file's path";
             let file = config_file(file.as_deref()).context(none)?;
             Config::load(&file)?;
-            println!("{}: all settings are right", file.display());
+            say(&format!("{}: all settings are right\n", file.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

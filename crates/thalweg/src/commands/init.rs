@@ -3,6 +3,7 @@
 use super::{
     here::{self, Place},
     hostname,
+    text::say,
 };
 use anyhow::{Context as _, bail};
 use serde_json::json;
@@ -63,7 +64,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     whole(&state)?;
     let founder = founder(&args, &state)?;
     let mesh = here::block_on(found(&state, founder.clone()))?;
-    print(&mesh, &founder, &state, &args);
+    print(&mesh, &founder, &state, &args)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -131,15 +132,14 @@ async fn found(state: &State, founder: Member) -> anyhow::Result<NodeId> {
     Ok(mesh)
 }
 
-fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) {
+fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow::Result<()> {
     let Member { name, addresses, .. } = founder;
     let dir = state.dir().display().to_string();
     if args.json {
         let line = json!({ "mesh": mesh, "name": name, "addresses": addresses, "state": dir });
-        println!("{line}");
-        return;
+        return say(&format!("{line}\n"));
     }
-    println!("mesh {mesh}");
+    say(&format!("mesh {mesh}\n"))?;
     let reached: Vec<_> = addresses.iter().map(Destination::to_string).collect();
     eprintln!(
         "This host is `{name}`, the mesh's oracle and first relay, at {}.",
@@ -150,4 +150,5 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) {
     eprintln!("Next:");
     eprintln!("  thalweg node{place}                 # serve the mesh");
     eprintln!("  thalweg token --role relay{place}   # let another host join");
+    Ok(())
 }

@@ -1,6 +1,9 @@
 //! `thalweg join`: makes this host a member of a mesh.
 
-use super::here::{self, Place};
+use super::{
+    here::{self, Place},
+    text::say,
+};
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::{io, process::ExitCode};
@@ -56,7 +59,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let joined = here::block_on(async {
         join(&state, &token, &wish, WallClock::default()).await.map_err(with_hint)
     })?;
-    print(&joined, &state, &args);
+    print(&joined, &state, &args)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -81,16 +84,17 @@ fn with_hint(error: JoinError) -> anyhow::Error {
     }
 }
 
-fn print(joined: &Joined, state: &State, args: &Args) {
+fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
     let (name, mesh) = (&joined.mesh.name, &joined.mesh.mesh);
     let member = joined.roster.by_name(name);
     let roles: Vec<Role> = member.iter().flat_map(|m| m.roles.iter().copied()).collect();
     if args.json {
         let version = joined.roster.version;
-        println!("{}", json!({ "name": name, "mesh": mesh, "roles": roles, "version": version }));
+        let line = json!({ "name": name, "mesh": mesh, "roles": roles, "version": version });
+        say(&format!("{line}\n"))?;
     } else {
         let roles: Vec<_> = roles.iter().map(Role::to_string).collect();
-        println!("joined as {name} ({})", roles.join(", "));
+        say(&format!("joined as {name} ({})\n", roles.join(", ")))?;
         eprintln!("The keys and the roster are in {}.", state.dir().display());
     }
     if !args.addresses.is_empty() && member.is_some_and(|m| m.addresses.is_empty()) {
@@ -110,4 +114,5 @@ fn print(joined: &Joined, state: &State, args: &Args) {
         );
         eprintln!("  thalweg get URL{place}              # fetch, by the mesh's relays too");
     }
+    Ok(())
 }

@@ -13,6 +13,7 @@ pub mod load;
 pub mod node;
 pub mod oracle_inside;
 pub mod relay;
+pub mod renewal;
 pub mod revoke;
 pub mod roster;
 pub mod signals;

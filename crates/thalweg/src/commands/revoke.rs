@@ -1,11 +1,14 @@
 //! `thalweg revoke`: puts a member out of the mesh.
 
-use super::here::{self, Place};
+use super::{
+    here::{self, Place},
+    text::say,
+};
 use serde_json::json;
-use std::{process::ExitCode, time::Duration};
-use thalweg_node::daemon::Control;
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+use thalweg_node::{daemon::Control, mesh::State};
 use thalweg_units::parse_duration;
-use thalweg_wire::mesh::{RevokeReply, RevokeRequest, StatusReply};
+use thalweg_wire::mesh::{Name, RevokeReply, RevokeRequest, StatusReply};
 use tokio::time::{Instant, sleep};
 
 const HELP: &str = "\
@@ -55,8 +58,10 @@ struct Confirmed {
 }
 
 impl Confirmed {
-    fn of(status: &StatusReply, version: u64) -> Self {
-        let seen = status.members.iter().filter_map(|m| Some((m.seen?, m.version?)));
+    /// `mute` are the members on whose hosts no daemon runs: their commands ask now and then.
+    fn of(status: &StatusReply, mute: &BTreeSet<Name>, version: u64) -> Self {
+        let nodes = status.members.iter().filter(|m| !mute.contains(&m.name));
+        let seen = nodes.filter_map(|m| Some((m.seen?, m.version?)));
         let (near, silent): (Vec<_>, Vec<_>) = seen.partition(|(seen, _)| *seen <= SILENT);
         let have = near.iter().filter(|(_, v)| *v >= version).count();
         Self { have, of: near.len(), silent: silent.len() }
@@ -78,27 +83,34 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let request = RevokeRequest { member: args.member.clone() };
         let reply = control.revoke(request).await.map_err(here::refused)?;
         // It is done, whatever becomes of the question who knows it already.
-        let confirmed = confirmed(&*control, reply.version, args.wait).await;
+        let confirmed = confirmed(&*control, &mute(&state)?, reply.version, args.wait).await;
         if let Err(e) = &confirmed {
             eprintln!("thalweg: cannot tell who has confirmed: {e:#}");
         }
         let confirmed = confirmed.ok();
-        print(&reply, confirmed, args.json);
+        print(&reply, confirmed, args.json)?;
         let short = args.wait.is_some() && !confirmed.is_some_and(Confirmed::all);
         Ok(if short { ExitCode::from(UNCONFIRMED) } else { ExitCode::SUCCESS })
     })
 }
 
+fn mute(state: &State) -> anyhow::Result<BTreeSet<Name>> {
+    let Some(roster) = state.membership()?.current() else { return Ok(BTreeSet::new()) };
+    let without = roster.members.iter().filter(|m| m.node.is_none());
+    Ok(without.map(|m| m.name.clone()).collect())
+}
+
 /// Asks until all have confirmed or the time is over; once if there is none.
 async fn confirmed(
     control: &dyn Control,
+    mute: &BTreeSet<Name>,
     version: u64,
     wait: Option<Duration>,
 ) -> anyhow::Result<Confirmed> {
     let until = Instant::now() + wait.unwrap_or_default();
     loop {
         let status = control.status().await.map_err(here::refused)?;
-        let confirmed = Confirmed::of(&status, version);
+        let confirmed = Confirmed::of(&status, mute, version);
         if confirmed.all() || Instant::now() >= until {
             return Ok(confirmed);
         }
@@ -106,7 +118,7 @@ async fn confirmed(
     }
 }
 
-fn print(reply: &RevokeReply, confirmed: Option<Confirmed>, as_json: bool) {
+fn print(reply: &RevokeReply, confirmed: Option<Confirmed>, as_json: bool) -> anyhow::Result<()> {
     let RevokeReply { name, version } = reply;
     if as_json {
         let (have, of) = (confirmed.map(|c| c.have), confirmed.map(|c| c.of));
@@ -114,11 +126,10 @@ fn print(reply: &RevokeReply, confirmed: Option<Confirmed>, as_json: bool) {
         let line = json!({
             "revoked": name, "version": version, "confirmed": have, "of": of, "silent": silent
         });
-        println!("{line}");
-        return;
+        return say(&format!("{line}\n"));
     }
     let known = confirmed.map(text).unwrap_or_default();
-    println!("{name} is revoked by roster version {version}{known}");
+    say(&format!("{name} is revoked by roster version {version}{known}\n"))
 }
 
 fn text(confirmed: Confirmed) -> String {
@@ -157,13 +168,15 @@ mod tests {
                 member("b", Some(19), Some(8)),
                 member("c", None, None),
                 member("d", Some(61), Some(8)),
+                member("e", Some(0), Some(8)),
             ],
         };
-        let confirmed = Confirmed::of(&status, 9);
+        let mute = BTreeSet::from(["e".parse().unwrap()]);
+        let confirmed = Confirmed::of(&status, &mute, 9);
         assert_eq!(confirmed, Confirmed { have: 1, of: 2, silent: 1 });
         assert!(text(confirmed).contains("1 of 2 nodes have it") && !confirmed.all());
         assert!(text(confirmed).contains("1 more did not ask"));
-        assert!(Confirmed::of(&status, 8).all());
+        assert!(Confirmed::of(&status, &mute, 8).all());
         let alone = Confirmed { have: 1, of: 1, silent: 0 };
         assert_eq!(text(alone), "; no other node is connected");
     }

@@ -2,14 +2,16 @@
 
 use super::{
     here::{self, Place},
-    text::{aligned, listed, rough},
+    renewal,
+    text::{aligned, listed, rough, say},
 };
 use std::process::ExitCode;
 use thalweg_node::{daemon::roster_status, mesh::State};
 use thalweg_wire::mesh::{Member, Roster};
 
 const HELP: &str = "\
-Shows the roster that this host goes by: the daemon's, or, if none runs, the one on disk.
+Shows the roster that this host goes by: the daemon's, or, if none runs, the oracle's, or, if
+that does not answer, the one on disk.
 
   thalweg roster --json | jq -r '.members[].name'";
 
@@ -32,9 +34,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let roster = here::block_on(find(&state))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&roster)?);
+        say(&(serde_json::to_string_pretty(&roster)? + "\n"))?;
     } else {
-        print!("{}", table(&roster));
+        say(&table(&roster))?;
         tell_of(&state)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -44,7 +46,13 @@ async fn find(state: &State) -> anyhow::Result<Roster> {
     if let Some(daemon) = here::daemon(state).await? {
         return Ok(daemon.roster().await?);
     }
-    let kept = state.membership()?.current();
+    let membership = state.membership()?;
+    match renewal::renew(state, &membership, renewal::PATIENCE).await {
+        Ok(()) => {}
+        Err(refused) if renewal::is_refusal(&refused) => return Err(refused),
+        Err(failed) => eprintln!("thalweg: the roster is the one that was kept: {failed:#}"),
+    }
+    let kept = membership.current();
     let kept = kept.ok_or_else(|| {
         anyhow::anyhow!("this host has no roster yet; start `thalweg node`, which fetches it")
     })?;

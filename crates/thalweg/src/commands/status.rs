@@ -2,7 +2,8 @@
 
 use super::{
     here::{self, Place},
-    text::{aligned, listed, rough},
+    renewal,
+    text::{aligned, listed, rough, say},
 };
 use anyhow::Context as _;
 use serde_json::json;
@@ -49,10 +50,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
-    if as_json {
-        println!("{}", serde_json::to_string_pretty(status)?);
-    } else {
-        print!("{}", text(status));
+    match as_json {
+        true => say(&(serde_json::to_string_pretty(status)? + "\n"))?,
+        false => say(&text(status))?,
     }
     let holds = status.roster.as_ref().is_some_and(|r| r.fault.is_none());
     Ok(holds && status.oracle.reached && status.restart.is_none())
@@ -61,11 +61,16 @@ fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
 /// Without a daemon.
 async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     let (mesh, membership) = (state.mesh()?, state.membership()?);
-    let roster = roster_status(&membership);
-    let oracle = match here::control(state).await {
-        Ok(control) => control.status().await.map_err(here::refused),
-        Err(e) => Err(e),
-    };
+    let (renewed, oracle) =
+        tokio::join!(renewal::renew(state, &membership, renewal::PATIENCE), asked(state));
+    let mut roster = roster_status(&membership);
+    if let Err(failed) = renewed {
+        eprintln!("thalweg: the roster is the one that was kept: {failed:#}");
+        if let (true, Some(roster)) = (renewal::is_refusal(&failed), roster.as_mut()) {
+            // It may hold for those who are in it still.
+            (roster.left, roster.fault) = (None, Some("not for this host any more".to_owned()));
+        }
+    }
     let holds = roster.as_ref().is_some_and(|r| r.fault.is_none());
     let well = holds && oracle.is_ok();
     if as_json {
@@ -76,17 +81,28 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
         let all = json!({
             "name": mesh.name, "mesh": mesh.mesh, "daemon": false, "roster": roster, "oracle": oracle
         });
-        println!("{}", serde_json::to_string_pretty(&all).context("cannot print")?);
+        say(&(serde_json::to_string_pretty(&all).context("cannot print")? + "\n"))?;
         return Ok(well);
     }
-    println!("node     {}, no daemon runs (start it with `thalweg node`)", mesh.name);
-    println!("mesh     {:?}", mesh.mesh);
-    println!("roster   {}", roster_line(roster.as_ref()));
-    match oracle {
-        Ok(reply) => print!("oracle   reached\n\n{}", seen(&reply)),
-        Err(e) => println!("oracle   not reached: {e:#}"),
-    }
+    let oracle = match oracle {
+        Ok(reply) => format!("reached\n\n{}", seen(&reply)),
+        Err(e) => format!("not reached: {e:#}\n"),
+    };
+    say(&format!(
+        "node     {}, no daemon runs (start it with `thalweg node`)\n\
+         mesh     {:?}\n\
+         roster   {}\n\
+         oracle   {oracle}",
+        mesh.name,
+        mesh.mesh,
+        roster_line(roster.as_ref()),
+    ))?;
     Ok(well)
+}
+
+/// The oracle's view, wherever the oracle is.
+async fn asked(state: &State) -> anyhow::Result<StatusReply> {
+    here::control(state).await?.status().await.map_err(here::refused)
 }
 
 fn seen(reply: &StatusReply) -> String {

@@ -1,6 +1,23 @@
-//! How values read on a screen: aligned columns, rough times.
+//! How values read on a screen: aligned columns, rough times; and how they get there.
 
-use std::time::Duration;
+use anyhow::Context as _;
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
+
+/// Writes a command's data to standard output. Who reads no further, as `head` does, has what
+/// it wants: that is the end, and no failure.
+///
+/// # Errors
+/// The system's others, e.g. of a full disk.
+pub fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to standard output"),
+    }
+}
 
 /// Rows below their heads, each column as wide as its widest cell; ends with a line end.
 pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {

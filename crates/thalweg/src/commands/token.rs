@@ -2,7 +2,7 @@
 
 use super::{
     here::{self, Place},
-    text::rough,
+    text::{rough, say},
 };
 use serde_json::json;
 use std::{process::ExitCode, time::Duration};
@@ -66,16 +66,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let control = here::control(&state).await?;
         control.token(args.request(valid)).await.map_err(here::refused)
     })?;
-    print(&reply, valid, args.json);
+    print(&reply, valid, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(reply: &TokenReply, valid: Duration, as_json: bool) {
+fn print(reply: &TokenReply, valid: Duration, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         let expires = reply.expires.as_unix_nanos() / 1_000_000_000;
-        println!("{}", json!({ "token": reply.token, "expires_unix_s": expires }));
-        return;
+        let line = json!({ "token": reply.token, "expires_unix_s": expires });
+        return say(&format!("{line}\n"));
     }
-    println!("{}", reply.token);
+    say(&format!("{}\n", reply.token))?;
     eprintln!("one host can join with it within {}: thalweg join TOKEN", rough(valid));
+    Ok(())
 }

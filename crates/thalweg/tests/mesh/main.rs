@@ -8,6 +8,7 @@ mod drain;
 mod faults;
 mod host;
 mod local_socks;
+mod no_daemon;
 mod oracle_down;
 mod words;
 

@@ -1,6 +1,6 @@
 //! The arguments of `thalweg get`, and the request they make.
 
-use super::{display::Style, mesh::Mesh};
+use super::{display::Style, mesh::Mesh, renewal::Renewal};
 use crate::commands::here::Place;
 use clap::ValueEnum;
 use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
@@ -126,6 +126,18 @@ impl Args {
         !self.quiet && !self.json
     }
 
+    /// A newer roster, if no daemon keeps it new and the mesh may be used.
+    pub(super) fn renew(&self) -> Renewal {
+        let named = self.path.iter().chain(&self.via);
+        let names: Vec<&str> =
+            named.flat_map(|path| path.split('+')).filter(|name| *name != "direct").collect();
+        let unnamed = self.via.is_empty() && self.path.is_none() && !self.no_relays;
+        match unnamed || names.iter().any(|name| !name.contains(':')) {
+            true => Renewal::start(self.place.open(), &names),
+            false => Renewal::none(),
+        }
+    }
+
     /// The request, if the arguments make one.
     pub(super) fn request(&self) -> Result<Request, anyhow::Error> {
         let url = HttpUrl::parse(&self.url)?;
@@ -168,6 +180,10 @@ impl Args {
         let unnamed = self.via.is_empty() && self.path.is_none() && !self.no_relays;
         if let (true, false, Some(fault)) = (unnamed, self.quiet || self.json, mesh.fault()) {
             eprintln!("thalweg get: no relays are tried: {fault}");
+        }
+        if !self.quiet {
+            let strange = mesh.strange_tags(&self.avoid);
+            strange.iter().for_each(|line| eprintln!("thalweg get: {line}"));
         }
         mesh
     }

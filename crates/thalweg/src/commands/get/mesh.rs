@@ -1,9 +1,10 @@
 //! The mesh as a download sees it: routes by name, and who we are to relays.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 use thalweg_net::{Route, channel::Connector};
 use thalweg_node::mesh::{Names, RouteNameError, State, StateError};
-use thalweg_wire::mesh::{Name, Roster, Terms};
+use thalweg_units::likeness;
+use thalweg_wire::mesh::{Name, Roster, Tag, Terms};
 
 /// The most relays that are tried without being named: each costs its share of the
 /// sampling, and the best of eight is hardly beaten by more (UKAIRO §4.2 samples few).
@@ -71,8 +72,26 @@ impl Mesh {
         self.names().route(text, terms)
     }
 
+    /// What to say of each of these tags that no member carries: nobody is avoided for it.
+    pub fn strange_tags(&self, tags: &[Tag]) -> Vec<String> {
+        let Ok(roster) = &self.roster else { return Vec::new() };
+        let known: BTreeSet<&Tag> = roster.members.iter().flat_map(|m| &m.tags).collect();
+        let strange = tags.iter().filter(|tag| !known.contains(tag));
+        strange.map(|tag| strange_tag(tag, &known)).collect()
+    }
+
     /// The relays that may be tried; none without a roster that holds.
     pub fn candidates(&self, terms: &Terms) -> Vec<(Name, Route)> {
         self.names().candidates(terms, MAX_CANDIDATES)
     }
+}
+
+fn strange_tag(tag: &Tag, known: &BTreeSet<&Tag>) -> String {
+    let tag = tag.to_string();
+    let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+    let hint = match likeness::nearest(&tag, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`thalweg roster` lists the tags".to_owned(),
+    };
+    format!("--avoid {tag} avoids nobody: no member of the mesh has this tag; {hint}")
 }

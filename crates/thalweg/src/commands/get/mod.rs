@@ -3,6 +3,7 @@
 mod args;
 mod display;
 mod mesh;
+mod renewal;
 
 pub use args::Args;
 
@@ -21,6 +22,7 @@ use tokio::{runtime::Runtime, sync::watch};
 /// When the system gives no threads; failures of the download itself are
 /// printed here and end with the exit code that the help names.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let renewal = args.renew();
     let request = match args.request() {
         Ok(request) => request,
         Err(error) => {
@@ -31,6 +33,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let display = Display::start(args.style())?;
     let result = Runtime::new()?.block_on(download(request, &display));
     display.finish();
+    renewal.finish();
     Ok(match result? {
         Ok(outcome) => {
             if args.wants_last_line() {

@@ -1,0 +1,83 @@
+//! A newer roster for a host on which no daemon runs: whoever needs it asks the oracle once.
+
+use super::here;
+use std::{
+    fs::File,
+    time::{Duration, SystemTime},
+};
+use thalweg_node::mesh::{Membership, Oracle, OracleClient, OracleError, State, WallClock};
+use tokio::time::timeout;
+
+/// How long a command waits for the roster that it prints.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Whether a failure says that this host is a member no more.
+pub fn is_refusal(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(OracleError::NotAdmitted))
+}
+
+/// Asks the oracle for a newer roster and keeps it in `membership`'s file.
+///
+/// Nothing is asked where the oracle itself is: what it publishes is kept at once.
+///
+/// # Errors
+/// The oracle's refusal or silence, the state directory's faults; the kept roster stays.
+pub async fn renew(
+    state: &State,
+    membership: &Membership,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    if state.oracle_dir().exists() {
+        return Ok(());
+    }
+    let client = client(state)?;
+    let after = membership.current().map_or(0, |roster| roster.version);
+    let asked = timeout(patience, client.roster(after, Duration::ZERO)).await;
+    match asked.map_err(|_| OracleError::Silent(patience))?? {
+        Some(signed) => keep(state, membership, &signed),
+        None => touch(state),
+    }
+}
+
+fn client(state: &State) -> anyhow::Result<OracleClient> {
+    let oracles = state.mesh()?.oracles;
+    Ok(OracleClient::new(&state.client_key()?, oracles, WallClock::default())?)
+}
+
+/// Keeps the roster, and where its oracles are.
+fn keep(state: &State, membership: &Membership, signed: &[u8]) -> anyhow::Result<()> {
+    membership.offer(signed)?;
+    let mut mesh = state.mesh()?;
+    let roster = membership.current();
+    let oracles = roster.map(|r| Oracle::of(&r, Some(&mesh.name))).unwrap_or_default();
+    if !oracles.is_empty() && oracles != mesh.oracles {
+        mesh.oracles = oracles;
+        state.set_mesh(&mesh)?;
+    }
+    Ok(())
+}
+
+/// The file's time says when the oracle was last asked.
+fn touch(state: &State) -> anyhow::Result<()> {
+    match File::open(state.roster_file()) {
+        Ok(file) => Ok(file.set_modified(SystemTime::now())?),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// How long ago the kept roster was known to be the newest; `None` if nobody can tell.
+pub fn age(state: &State) -> Option<Duration> {
+    let modified = state.roster_file().metadata().ok()?.modified().ok()?;
+    modified.elapsed().ok()
+}
+
+/// The same as [`renew`], unless a daemon does it.
+///
+/// # Errors
+/// As [`renew`].
+pub async fn renew_without_daemon(state: &State, patience: Duration) -> anyhow::Result<()> {
+    match here::daemon(state).await? {
+        Some(_) => Ok(()),
+        None => renew(state, &state.membership()?, patience).await,
+    }
+}

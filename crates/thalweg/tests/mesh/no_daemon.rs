@@ -1,0 +1,77 @@
+//! Hosts without a daemon: each command brings its own roster, and tells who was revoked.
+
+use super::host::{Host, text};
+use std::{io::Read as _, process::Stdio};
+
+fn names(host: &Host) -> Vec<String> {
+    let roster = host.json(&["roster", "--json"]);
+    let members = roster["members"].as_array().unwrap();
+    members.iter().map(|m| m["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn without_a_daemon_the_roster_is_new_all_the_same_and_a_revocation_is_told() {
+    let fra = Host::founder();
+    let runs = fra.start();
+    let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
+    let nyc = Host::relay(&fra, "nyc", &["country=us"]);
+    // A name that the kept roster lacks is asked for at once: the route is known, the URL's
+    // port closed.
+    let args = ["get", "http://127.0.0.1:9/x", "--via", "nyc", "--connect-timeout", "1s"];
+    let said = lap.fails(1, &args);
+    assert!(!said.contains("no member"), "{said}");
+    assert_eq!(names(&lap), ["fra", "lap", "nyc"]);
+    // A tag that nobody carries is told, one that is carried is not.
+    let avoid = |tag| text(&lap.run(&[&args[..2], &["--avoid", tag]].concat()).stderr);
+    assert!(
+        avoid("county=us").contains("avoids nobody")
+            && avoid("county=us").contains("`country=us`?")
+    );
+    assert!(!avoid("country=us").contains("avoids nobody"));
+
+    // Whoever runs no daemon is not waited for, although its commands ask.
+    let revoked = fra.json(&["revoke", "nyc", "--wait", "30s", "--json"]);
+    assert_eq!(revoked["confirmed"], revoked["of"], "{revoked}");
+    assert_eq!(names(&lap), ["fra", "lap"]);
+    assert!(lap.ok(&["status"]).contains("2 members"));
+
+    // Of an oracle that is away the kept roster is left.
+    runs.end();
+    let away = lap.run(&["roster"]);
+    assert!(away.status.success() && text(&away.stdout).contains("fra"));
+    assert!(text(&away.stderr).contains("the one that was kept"), "{}", text(&away.stderr));
+
+    let runs = fra.start();
+    fra.ok(&["revoke", "lap"]);
+    let said = lap.fails(1, &["roster"]);
+    assert!(said.contains("it was revoked"), "{said}");
+    let status = lap.run(&["status"]);
+    assert_eq!(status.status.code(), Some(1));
+    assert!(text(&status.stdout).contains("not for this host any more"));
+    let said = text(&lap.run(&["get", "http://127.0.0.1:9/x", "--via", "sfo"]).stderr);
+    assert!(said.contains("it was revoked"), "{said}");
+    drop((runs, nyc));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_a_command_quietly() {
+    let fra = Host::founder();
+    for args in [&["roster"][..], &["token"], &["token", "--json"], &["config", "example"]] {
+        let mut command = fra.command(args);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut child = command.stdout(Stdio::from(writer)).spawn().unwrap();
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{args:?}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = fra.command(&["roster"]).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("cannot write to standard output") && !said.contains("panicked"),
+        "{said}"
+    );
+}
