@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
-use thalweg_net::{Cause, DialError, Dialer, Route, Stream};
+use thalweg_net::{Cause, DialError, Dialer, Hop, Route, Speech, Stream};
 use thalweg_wire::{
     Destination,
     mesh::{Name, Terms},
@@ -193,12 +193,29 @@ impl LocalSocks {
     async fn carry(&self, mut client: Resetting, stream: Stream) -> Result<(), Stopped> {
         let (moved, limits) = (Moved::default(), self.limits(stream.route()));
         let terms = pump::Terms::new(limits, &moved);
+        let cut = Box::pin(self.left(stream.route()));
         let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
         let success = socks5::encode_reply(Reply::Succeeded, NOWHERE);
         client.write_all(&success).await.map_err(Stopped::Broken)?;
         match stream {
-            Ok(tcp) => pump::clear(client, Vec::new(), tcp, terms, pending()).await,
-            Err(stream) => pump::sealed(client, stream, terms, pending()).await,
+            Ok(tcp) => pump::clear(client, Vec::new(), tcp, terms, cut).await,
+            Err(stream) => pump::sealed(client, stream, terms, cut).await,
+        }
+    }
+
+    /// Ends when a relay of the route is revoked, or no roster holds; never without relays.
+    fn left(&self, route: &Route) -> impl Future<Output = ()> + Send + use<> {
+        let key = |hop: &Hop| match &hop.speech {
+            Speech::Mesh { key, .. } => Some(*key),
+            Speech::Socks => None,
+        };
+        let keys: Vec<_> = route.hops().iter().filter_map(key).collect();
+        let left = (!keys.is_empty()).then(|| self.membership.left_any(keys));
+        async move {
+            match left {
+                Some(left) => left.await,
+                None => pending().await,
+            }
         }
     }
 

@@ -195,8 +195,16 @@ impl Membership {
     /// For sessions *to* that member: whoever goes through a relay lets go when the relay
     /// is revoked. To be awaited within a tokio runtime.
     pub fn left(&self, key: NodeId) -> impl Future<Output = ()> + Send + use<> {
+        self.left_any(vec![key])
+    }
+
+    /// Ends when the roster lacks any of these keys, or does not hold; never otherwise.
+    pub fn left_any(&self, keys: Vec<NodeId>) -> impl Future<Output = ()> + Send + use<> {
         let membership = self.clone();
-        async move { membership.until(|roster| roster.by_key(&key).is_none()).await }
+        async move {
+            let left = |roster: &Roster| keys.iter().any(|key| roster.by_key(key).is_none());
+            membership.until(left).await;
+        }
     }
 
     /// Ends when there is no roster that holds, or when `ended` says so of it.

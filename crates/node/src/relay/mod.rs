@@ -54,7 +54,7 @@ pub use mesh::MeshRelay;
 pub use metrics::RelayMetrics;
 pub use own_addresses::OwnAddresses;
 pub use refusal::Refusal;
-pub use resolver::{Answer, Resolver, SystemResolver};
+pub use resolver::{Answer, Resolver, SharedResolver, SystemResolver, TooManyNames};
 pub use thalweg_wire::mesh::{PortRange, PortRangeError};
 
 use connections::Connections;

@@ -1,6 +1,6 @@
 //! Why a client got no connection, and what it is told.
 
-use super::{denial::Denial, handshake::NOWHERE, quota::OverQuota};
+use super::{denial::Denial, handshake::NOWHERE, quota::OverQuota, resolver::TooManyNames};
 use std::{io, time::Duration};
 use thalweg_net::{Cause, socks5::ReadError};
 use thalweg_wire::{
@@ -52,6 +52,9 @@ pub enum Refusal {
     /// So many beyond that, that this one was not even listened to; it gets no byte.
     #[error("this relay serves and refuses as many connections as it may")]
     Crowded,
+    /// It has as many look-ups as it may.
+    #[error("too many names at once: {0}")]
+    Names(#[from] TooManyNames),
     /// No second leg.
     #[error("{0}")]
     NoLeg(#[source] Cause),
@@ -90,7 +93,7 @@ impl Refusal {
             Self::NotSocks(Socks5Error::Name | Socks5Error::Port) => Reply::GeneralFailure,
             Self::NotSocks(_) => return None,
             Self::Denied(_) | Self::Quota(_) => Reply::NotAllowed,
-            Self::Full => Reply::GeneralFailure,
+            Self::Full | Self::Names(_) => Reply::GeneralFailure,
             Self::NoLeg(cause) => reply_to(cause),
         })
     }
@@ -108,6 +111,7 @@ impl Refusal {
             Self::Quota(over) => over.reason(),
             Self::Full => "full",
             Self::Crowded => "crowded",
+            Self::Names(_) => "names",
             Self::NoLeg(Cause::Resolve(_) | Cause::NoAddress) => "resolve",
             Self::NoLeg(_) => "connect",
         }

@@ -17,7 +17,7 @@ pub use gate::{Admitted, Gate};
 
 use avoided::AvoidedNames;
 
-use super::{Log, RelayConfig, RelayMetrics, quota::Quotas};
+use super::{Log, RelayConfig, RelayMetrics, Resolver, SharedResolver, quota::Quotas};
 use crate::{
     budget::Budget,
     mesh::{Membership, MeshPeer},
@@ -45,6 +45,8 @@ struct Shared {
     /// [`REFUSED`] that have no place, until they are told so.
     refused: Semaphore,
     avoided: AvoidedNames,
+    /// [`RelayConfig::resolver`], shared fairly.
+    names: Arc<SharedResolver>,
 }
 
 /// The most channels that are listened to only to be refused in their own words; any more
@@ -73,9 +75,21 @@ impl MeshRelay {
         let places = config.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(places));
         let quotas = Quotas::new(budget);
+        let names = Arc::new(SharedResolver::new(Arc::clone(&config.resolver)));
+        config.resolver = Arc::clone(&names) as Arc<dyn Resolver>;
         let (refused, avoided) = (Semaphore::new(REFUSED), AvoidedNames::default());
-        let shared =
-            Shared { own, config, membership, quotas, metrics, log, places, refused, avoided };
+        let shared = Shared {
+            own,
+            config,
+            membership,
+            quotas,
+            metrics,
+            log,
+            places,
+            refused,
+            avoided,
+            names,
+        };
         Ok(Self(Arc::new(shared)))
     }
 

@@ -214,7 +214,7 @@ async fn open(
     let egress = &shared.config.egress;
     let depth = channel.depth();
     let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
-    let connecting = second_leg(shared, gate, roster.version, to, depth);
+    let connecting = second_leg(shared, peer, gate, roster.version, to, depth);
     let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
     let destination = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
     story.address = destination.peer_addr().ok();
@@ -224,15 +224,15 @@ async fn open(
 /// Resolves, checks and connects: only addresses that passed are dialled.
 async fn second_leg(
     shared: &Shared,
+    peer: &MeshPeer,
     mut gate: Gate<'_>,
     version: u64,
     to: &Destination,
     depth: u8,
 ) -> Result<Resetting, Refusal> {
     gate.check_port(to.port)?;
-    let resolver = &shared.config.resolver;
-    let addresses = resolver.resolve(to).await.map_err(Refusal::NoLeg)?;
-    shared.avoided.teach(&mut gate, version, to, resolver).await?;
+    let addresses = shared.names.resolve_for(peer.member().principal(), to).await?;
+    shared.avoided.teach(&mut gate, version, to, &shared.config.resolver).await?;
     let admitted = gate.admit(to, &addresses)?;
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
