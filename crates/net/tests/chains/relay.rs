@@ -1,10 +1,9 @@
 //! As little of a relay as chains need.
 
 use std::{
-    collections::BTreeSet,
     io,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU8, AtomicUsize, Ordering},
     },
 };
@@ -37,9 +36,6 @@ impl Admission for Only {
     }
 }
 
-/// Ports of relays that run in this process: to these a preamble is written.
-static RELAYS: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-
 /// A running relay.
 pub struct Relay {
     pub at: Destination,
@@ -58,7 +54,6 @@ impl Relay {
     pub async fn start(seed: u8, client: u8) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at: Destination = listener.local_addr().unwrap().into();
-        RELAYS.lock().unwrap().insert(at.port);
         let admission = Arc::new(Only(key(client).id()));
         let acceptor = Acceptor::new(&key(seed), admission, &[Protocol::Relay]).unwrap();
         let seen = Arc::new(Seen::default());
@@ -95,10 +90,10 @@ async fn serve(mut channel: Channel<TcpStream>) -> io::Result<()> {
     channel.read_exact(&mut head).await?;
     let mut body = vec![0; Ask::length(head).unwrap()];
     channel.read_exact(&mut body).await?;
-    let terms = Ask::decode(&body).unwrap().terms;
+    let Ask { terms, next } = Ask::decode(&body).unwrap();
     channel.write_all(&socks5::encode_method(METHOD)).await?;
-    let depth = channel.depth();
-    let Some(mut out) = connect(&mut channel, depth).await? else {
+    let preamble = next.map(|_| Preamble { depth: channel.depth() + 1 });
+    let Some(mut out) = connect(&mut channel, preamble).await? else {
         return channel.shutdown().await;
     };
     if terms.leg == LegKind::Sealed {
@@ -113,7 +108,7 @@ async fn serve(mut channel: Channel<TcpStream>) -> io::Result<()> {
 }
 
 /// Reads the request, connects and replies.
-async fn connect<S>(client: &mut S, depth: u8) -> io::Result<Option<TcpStream>>
+async fn connect<S>(client: &mut S, preamble: Option<Preamble>) -> io::Result<Option<TcpStream>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -127,8 +122,8 @@ where
             return Ok(None);
         }
     };
-    if RELAYS.lock().unwrap().contains(&to.port()) && depth < u8::MAX {
-        out.write_all(&Preamble { depth: depth + 1 }.encode()).await?;
+    if let Some(preamble) = preamble {
+        out.write_all(&preamble.encode()).await?;
     }
     client.write_all(&socks5::encode_reply(Reply::Succeeded, to)).await?;
     client.flush().await?;
@@ -143,7 +138,7 @@ pub async fn plain() -> Destination {
         let (mut client, _) = listener.accept().await?;
         client.read_exact(&mut [0; 3]).await?;
         client.write_all(&socks5::encode_method(socks5::NO_AUTHENTICATION)).await?;
-        match connect(&mut client, u8::MAX).await? {
+        match connect(&mut client, None).await? {
             Some(mut out) => copy_bidirectional(&mut client, &mut out).await.map(drop),
             None => Ok(()),
         }
