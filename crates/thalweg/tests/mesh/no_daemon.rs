@@ -75,3 +75,17 @@ fn a_reader_that_leaves_ends_a_command_quietly() {
         "{said}"
     );
 }
+
+#[test]
+fn a_token_is_read_from_standard_input_where_ps_does_not_show_it() {
+    let fra = Host::founder();
+    let _runs = fra.start();
+    let lap = Host::new();
+    std::fs::write(lap.path("token"), fra.ok(&["token"])).unwrap();
+    let file = std::fs::File::open(lap.path("token")).unwrap();
+    let mut join = lap.command(&["join", "-", "--name", "lap", "--no-daemon"]);
+    let output = join.stdin(file).output().unwrap();
+    assert!(text(&output.stdout).starts_with("joined as lap"), "{}", text(&output.stderr));
+    let said = Host::new().fails(1, &["join", "-"]);
+    assert!(said.contains("no token was given"), "{said}");
+}
