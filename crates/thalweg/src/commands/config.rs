@@ -40,7 +40,7 @@ struct Check {
 /// All that is wrong in the file.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Example => say(&Config::example())?,
+        Command::Example => say(Config::example())?,
         Command::Check(Check { file }) => {
             let none = "there is no place for settings; give the file's path";
             let file = config_file(file.as_deref()).context(none)?;

@@ -83,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let request = RevokeRequest { member: args.member.clone() };
         let reply = control.revoke(request).await.map_err(here::refused)?;
         // It is done, whatever becomes of the question who knows it already.
-        let confirmed = confirmed(&*control, &mute(&state)?, reply.version, args.wait).await;
+        let confirmed = confirmed(&*control, &mute(&state), reply.version, args.wait).await;
         if let Err(e) = &confirmed {
             eprintln!("thalweg: cannot tell who has confirmed: {e:#}");
         }
@@ -94,10 +94,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn mute(state: &State) -> anyhow::Result<BTreeSet<Name>> {
-    let Some(roster) = state.membership()?.current() else { return Ok(BTreeSet::new()) };
+/// The members without a daemon, as far as this host knows.
+fn mute(state: &State) -> BTreeSet<Name> {
+    let kept = state.membership().ok().and_then(|membership| membership.current());
+    let Some(roster) = kept else { return BTreeSet::new() };
     let without = roster.members.iter().filter(|m| m.node.is_none());
-    Ok(without.map(|m| m.name.clone()).collect())
+    without.map(|m| m.name.clone()).collect()
 }
 
 /// Asks until all have confirmed or the time is over; once if there is none.

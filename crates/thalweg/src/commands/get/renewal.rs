@@ -84,5 +84,5 @@ fn lacks(state: &State, names: &[&str]) -> bool {
     let unknown = |name: &&str| {
         !name.contains(':') && name.parse().is_ok_and(|name| roster.by_name(&name).is_none())
     };
-    membership.time_left().is_none() || names.iter().any(|name| unknown(name))
+    membership.time_left().is_none() || names.iter().any(unknown)
 }
