@@ -50,6 +50,9 @@ pub enum Denial {
         "{0} relays before the next one are more than {MAX_DEPTH}: a chain too long, or a loop"
     )]
     TooDeep(u8),
+    /// A member's port, and the client did not say that it wants the member.
+    #[error("the destination is the port of member {0}: a chain names its next hop")]
+    Unannounced(Name),
     /// The client has left the roster since its channel was made.
     #[error("the client is no member any more")]
     NotMember,
@@ -66,6 +69,7 @@ impl Denial {
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Smtp => "smtp",
+            Self::Unannounced(_) => "unannounced",
             Self::Port(_) => "port",
             Self::Address(..) => "address_class",
             Self::Listed(..) => "deny_list",

@@ -47,7 +47,8 @@ enum Standing {
 /// A member chooses its own addresses when it joins. So that nobody opens what is not
 /// theirs by it:
 /// - only members with a node key and the role relay or oracle, which an admin gave them,
-///   open anything, and only that very address and port;
+///   open anything, and only that very address and port, and only for clients that name
+///   them as the next hop: so that nobody's bytes are changed by another's claim;
 /// - what a relay's name resolves to is free of the list of ports, but needs the class
 ///   of any other address;
 /// - an address never passes for being a relay's if it is this host's own, unspecified,
@@ -60,6 +61,8 @@ pub struct Gate<'a> {
     own: NodeId,
     on_one_host: bool,
     depth: u8,
+    /// Whom the client says is at the other end.
+    next: Option<NodeId>,
     avoid: BTreeSet<Tag>,
     rules: Vec<&'a Rule>,
     /// Addresses of members that are to be avoided, where the roster has names.
@@ -90,7 +93,13 @@ impl<'a> Gate<'a> {
         }
         let on_one_host = us.addresses.iter().any(is_loopback);
         let learnt = Vec::new();
-        Ok(Self { policy, roster, own, on_one_host, depth, avoid, rules, learnt })
+        Ok(Self { policy, roster, own, on_one_host, depth, next: None, avoid, rules, learnt })
+    }
+
+    /// The same, for a client that says which member is at the other end.
+    #[must_use]
+    pub fn toward(self, next: Option<NodeId>) -> Self {
+        Self { next, ..self }
     }
 
     /// What the client may use at this relay: the tightest of all its rules. Known before
@@ -203,12 +212,24 @@ impl<'a> Gate<'a> {
                 self.check_member(member)?;
             }
             if is_reached(member) {
-                best = best.max(standing);
+                best = best.max(self.announced(member, standing)?);
             }
         }
         match best > Standing::Stranger && self.depth >= MAX_DEPTH {
             true => Err(Denial::TooDeep(self.depth.saturating_add(1))),
             false => Ok(best),
+        }
+    }
+
+    /// What the address is worth, as the client has said or not said whose it is.
+    ///
+    /// Without its word a listed address is refused: served as any other, it would be a hop
+    /// that nobody counts. A name may be anybody's, so it is served as any other.
+    fn announced(&self, member: &Member, standing: Standing) -> Result<Standing, Denial> {
+        match standing {
+            _ if member.node == self.next => Ok(standing),
+            Standing::Listed => Err(Denial::Unannounced(member.name.clone())),
+            _ => Ok(Standing::Stranger),
         }
     }
 

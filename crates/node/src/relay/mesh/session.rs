@@ -214,6 +214,7 @@ async fn open(
     let egress = &shared.config.egress;
     let depth = channel.depth();
     let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
+    let gate = gate.toward(asked.next);
     let connecting = second_leg(shared, peer, gate, roster.version, to, depth);
     let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
     let destination = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;

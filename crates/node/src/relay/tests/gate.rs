@@ -58,9 +58,18 @@ fn gate<'a>(
     Gate::new(policy, roster, key(1).id(), &key(190).id(), &terms, depth)
 }
 
-/// The judgement on an address asked for as such: `Ok(true)` for a member's.
+/// The judgement on an address asked for as such: `Ok(true)` for a member's that is named.
 fn judge(gate: &Gate<'_>, at: &str) -> Result<bool, Denial> {
-    gate.check(&to(at), address(at)).map(|admitted| admitted.member)
+    let near = [2, 3, 4, 5].map(|n| gate.clone().toward(Some(key(n).id())));
+    let judged = near.map(|gate| gate.check(&to(at), address(at)).map(|a| a.member));
+    let is_named = |j: &Result<bool, Denial>| !matches!(j, Err(Denial::Unannounced(_)));
+    // One of them is whose address it is, if it is anybody's.
+    judged
+        .iter()
+        .find(|j| **j == Ok(true))
+        .or(judged.iter().find(|j| is_named(j)))
+        .cloned()
+        .unwrap()
 }
 
 #[test]
@@ -90,6 +99,23 @@ fn nobody_opens_by_listing_it_what_is_not_theirs() {
     }
     assert_eq!(judge(&gate, "10.0.0.9:25"), Err(Denial::Smtp));
     assert!(matches!(judge(&gate, "10.66.0.1:7373"), Err(Denial::Listed(..))), "deny beats all");
+}
+
+#[test]
+fn an_address_is_a_members_only_for_clients_that_say_so() {
+    let (policy, roster) = (policy(), mesh(vec![]));
+    let gate = gate(&policy, &roster, &[], 0).unwrap();
+    let judged = |next: Option<u8>| {
+        let next = next.map(|n| key(n).id());
+        gate.clone().toward(next).check(&to("10.0.0.2:7373"), address("10.0.0.2:7373"))
+    };
+    assert_eq!(judged(Some(2)).map(|a| a.member), Ok(true));
+    for other in [None, Some(3), Some(90)] {
+        assert!(matches!(judged(other), Err(Denial::Unannounced(_))), "{other:?}");
+    }
+    // What a name of a member resolves to is anybody's, and gets no preamble.
+    let named = gate.check(&to("relay.test:7373"), address("203.0.113.9:80"));
+    assert_eq!(named.map(|a| a.member), Ok(false));
 }
 
 #[test]
@@ -127,13 +153,17 @@ fn only_relays_and_oracles_with_a_node_key_open_their_addresses() {
 fn what_a_relays_name_resolves_to_needs_an_ordinary_class() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let gate = gate(&policy, &roster, &[], 0).unwrap();
-    let named = |at: &str| gate.check(&to("relay.test:7373"), address(at));
+    let by = |n: u8, at: &str| {
+        gate.clone().toward(Some(key(n).id())).check(&to("relay.test:7373"), address(at))
+    };
+    let named = |at: &str| by(4, at);
     assert_eq!(named("8.8.8.8:7373").map(|a| a.member), Ok(true), "whatever its port");
     for at in ["10.0.0.77:7373", "127.0.0.1:7373", "169.254.169.254:7373", "[fd54::9]:7373"] {
         assert!(named(at).is_err(), "{at}");
     }
-    // Listed as an address by itself.
-    assert_eq!(named("10.0.0.2:7373").map(|a| a.member), Ok(true));
+    // Listed as an address by itself, by another.
+    assert!(matches!(named("10.0.0.2:7373"), Err(Denial::Unannounced(_))));
+    assert_eq!(by(2, "10.0.0.2:7373").map(|a| a.member), Ok(true));
 }
 
 #[test]

@@ -12,11 +12,12 @@ use std::{
 use thalweg_net::{
     Cause, DialError,
     channel::{Channel, Connector, Protocol},
+    connect_by_terms,
 };
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     Destination, Signer as _,
-    mesh::{LegKind, Preamble, Quota, Rule},
+    mesh::{Ask, LegKind, Preamble, Quota, Rule},
     socks5::{self, Reply},
 };
 use tokio::{
@@ -125,9 +126,12 @@ async fn plain_socks5_inside_the_channel_is_sealed() {
 async fn a_member_behind_too_many_relays_reaches_no_further_one() {
     let scene = Scene::new(Plan::default()).await;
     let next = scene.nodes[1].at.into();
-    for (depth, code) in [(1, Reply::Succeeded), (2, Reply::NotAllowed)] {
+    let ask = Ask { next: Some(key(2).id()), ..Ask::default() };
+    for (depth, passes) in [(1, true), (2, false)] {
         let mut channel = channel(&scene, &Preamble { depth }.encode()).await;
-        assert_eq!(plain_connect(&mut channel, &next).await, code.code(), "depth {depth}");
+        let reply = connect_by_terms(&mut channel, &ask, &next).await;
+        let refused = matches!(reply, Err(Cause::Refused(Reply::NotAllowed)));
+        assert!(if passes { reply.is_ok() } else { refused }, "depth {depth}: {reply:?}");
     }
     // The third on the way may still connect to anything else.
     let (listener, to) = destination().await;
