@@ -16,9 +16,13 @@ use std::{
 };
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 2] = [
+pub const BUILT_IN: [(&str, &str); 6] = [
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
     ("lab-fidelity", include_str!("../../../experiments/lab-fidelity.toml")),
+    ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
+    ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
+    ("revocation", include_str!("../../../experiments/revocation.toml")),
+    ("strangers", include_str!("../../../experiments/strangers.toml")),
 ];
 
 /// A plan and where it is from.
