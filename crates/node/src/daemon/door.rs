@@ -22,6 +22,7 @@ use socket2::SockRef;
 use std::{
     io,
     net::SocketAddr,
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -34,6 +35,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// For the answer that is under way to a member that is revoked: the roster without it.
+/// A relay that never got it would serve until its old roster expires. What it asks
+/// meanwhile is refused, since each request is judged by the newest roster.
+const LAST_ROSTER: Duration = Duration::from_secs(2);
 
 /// Wait after accept fails for want of descriptors or memory: short enough to
 /// use what frees up, long enough not to spin.
@@ -197,7 +203,12 @@ impl Door {
                     None => std::future::pending().await,
                 }
             };
-            tokio::select! { () = cut.cancelled() => {}, () = revoked => {}, () = serving => {} }
+            let mut serving = pin!(serving);
+            tokio::select! {
+                () = cut.cancelled() => {}
+                () = revoked => drop(timeout(LAST_ROSTER, serving.as_mut()).await),
+                () = serving.as_mut() => {}
+            }
             drop(open);
         });
     }

@@ -105,6 +105,28 @@ fn revoking_cuts_what_lives() {
     program.read_to_end(&mut Vec::new()).unwrap_err();
 }
 
+#[test]
+fn a_revoked_relay_hears_of_it_and_lets_go_of_what_it_carries() {
+    let echo = TcpListener::bind("127.0.0.1:0").unwrap();
+    let fra = Host::founder();
+    let _fra_runs = fra.start();
+    let nyc = Host::relay(&fra, "nyc", &[]);
+    let nyc_runs = nyc.start();
+    let ber = Host::relay(&fra, "ber", &[]);
+    let socks = "[socks]\nlisten = \"127.0.0.1:0\"\nvia = [\"nyc\"]\n";
+    let ber_runs = ber.start_with(socks, None);
+
+    let mut program = by_socks(ber_runs.socks(), echo.local_addr().unwrap());
+    let (mut far, _) = echo.accept().unwrap();
+    program.write_all(b"ping").unwrap();
+    far.read_exact(&mut [0; 4]).unwrap();
+    fra.ok(&["revoke", "nyc", "--wait", "10s"]);
+    far.read_to_end(&mut Vec::new()).unwrap_err();
+    program.read_to_end(&mut Vec::new()).unwrap_err();
+    let lines = nyc_runs.end();
+    assert!(lines.iter().any(|l| l.contains("not_listed")), "{lines:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn local_programs_go_by_the_first_route_that_works() {
     let version = Version::new(1, LENGTH);
