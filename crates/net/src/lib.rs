@@ -8,11 +8,13 @@
 mod closed_on_drop;
 mod dial;
 mod identity;
+mod interfaces;
 mod peer;
 mod route;
 mod stream;
 mod sys;
 mod tcp_info;
+mod tls;
 mod transport;
 
 pub mod channel;
@@ -25,8 +27,10 @@ pub use dial::{
     connect_by_terms, cut_over, resolve,
 };
 pub use identity::{Ed25519, KeyError, PrivateKey};
+pub use interfaces::{Interface, interfaces};
 pub use peer::Peer;
 pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
 pub use stream::{Monitor, Stream};
 pub use tcp_info::TcpInfo;
 pub use thalweg_wire::{Destination, Host};
+pub use tls::{TlsClient, TlsError, TlsOptions};

@@ -4,6 +4,7 @@ pub mod budget;
 pub mod config;
 pub mod daemon;
 pub mod get;
+pub mod history;
 pub mod job;
 pub mod mesh;
 pub mod part;

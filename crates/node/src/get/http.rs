@@ -2,7 +2,7 @@
 //!
 //! No pool: a pool would hide which path bytes come by.
 
-use super::{HttpUrl, PathError, resource::Resource};
+use super::{HttpUrl, PathError, Web, resource::Resource};
 use crate::part::Validator;
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -14,7 +14,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use std::ops::Range;
-use thalweg_net::{Dialer, Route};
+use thalweg_net::Route;
 use thalweg_wire::content_range::ByteRange;
 use tokio::task::AbortHandle;
 
@@ -29,12 +29,8 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Dials the server of `url` by `route`.
-    pub(super) async fn open(
-        dialer: &Dialer,
-        route: &Route,
-        url: &HttpUrl,
-    ) -> Result<Self, PathError> {
-        let stream = dialer.dial(route, url.destination()).await?.closed_on_drop();
+    pub(super) async fn open(web: &Web, route: &Route, url: &HttpUrl) -> Result<Self, PathError> {
+        let stream = web.dialer.dial(route, url.destination()).await?.closed_on_drop();
         let (send, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(PathError::Http)?;
         // Its failures come out of the answer that they spoil.

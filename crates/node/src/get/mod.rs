@@ -19,26 +19,35 @@
 mod discovery;
 mod error;
 mod http;
+mod kept;
+mod limit;
+mod many;
 mod meter;
 mod multipart;
 mod paths;
 mod ranged;
 mod resource;
 mod url;
+mod web;
 mod whole;
 mod worker;
 
 pub use error::{GetError, GetFailed, PathError};
 pub use paths::Candidate;
 pub use url::{HttpUrl, UrlError};
+pub use web::{HttpVersion, Web};
 
+use crate::history::Observed;
 use crate::{
     budget::Budget,
     job::{Event, EventSink, Job, Kind},
-    part::{Batch, Digest, Part, PartError, PartKey, Writer},
+    part::{Batch, Digest, Part, PartError, PartKey, Publisher, Writer},
 };
 use discovery::{Discovery, Found, Trust};
 use hyper::HeaderMap;
+pub use kept::Kept;
+pub use limit::Limit;
+pub use many::{Many, ManySink, Tally, many};
 use paths::Paths;
 use resource::Resource;
 use std::{
@@ -46,19 +55,18 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
-use thalweg_net::Dialer;
-use thalweg_plan::selection::Config;
+use thalweg_plan::selection::{Config, Prior};
 use thalweg_units::{ByteSize, Rate};
 use tokio::{sync::watch, task::spawn_blocking, time::Instant};
 use worker::Shared;
 
 /// What is to be downloaded, to where, and how.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Request {
     /// The URL.
     pub url: HttpUrl,
-    /// The file to make; an existing one is replaced, at the very end.
-    pub target: PathBuf,
+    /// What to make.
+    pub target: Target,
     /// The paths to try, at least one; the direct one first if it is among them.
     pub paths: Vec<Candidate>,
     /// Further request fields.
@@ -67,15 +75,46 @@ pub struct Request {
     pub digests: Vec<Digest>,
     /// How a path is selected.
     pub selection: Config,
+    /// What earlier transfers tell of the paths, in their order; may be shorter.
+    pub priors: Vec<Option<Prior>>,
     /// How connections are made.
-    pub dialer: Dialer,
+    pub web: Web,
+    /// The most bytes per second, all downloads that share it together.
+    pub limit: Option<Arc<Limit>>,
     /// When bytes are made durable.
     pub batch: Batch,
+    /// Brings the file under its name.
+    pub publisher: Arc<Publisher>,
+    /// Connections that earlier downloads of the call left, by path.
+    pub kept: Arc<Kept>,
     /// Is charged with the bytes that come, useful or not.
     pub budget: Arc<Budget>,
     /// How long a path may take until its first answer. 30 s suits servers
     /// that fetch from tape or another server first.
     pub patience: Duration,
+}
+
+/// What a download makes.
+#[derive(Clone)]
+pub enum Target {
+    /// This file; an existing one is replaced, at the very end.
+    File(PathBuf),
+    /// A file in this directory, called as the server says (`Content-Disposition`), else by
+    /// the final URL's last part. Never outside the directory, never hidden, and never in
+    /// place of an existing file.
+    In(PathBuf),
+    /// A stream of the bytes in their order, e.g. standard output. With an expected digest
+    /// nothing is written before the whole object is verified.
+    Output(Arc<dyn Output>),
+}
+
+/// Where a stream of bytes goes.
+pub trait Output: Send + Sync {
+    /// Takes the next bytes; may block.
+    ///
+    /// # Errors
+    /// If nobody reads any more.
+    fn write(&self, data: &[u8]) -> std::io::Result<()>;
 }
 
 /// How a download went.
@@ -96,6 +135,10 @@ pub struct Outcome {
     pub direct_estimate: Option<Rate>,
     /// How its two phases went.
     pub phases: Phases,
+    /// What was seen of the paths, for [`crate::history`].
+    pub observed: Vec<Observed>,
+    /// Relays that delivered other bytes than the object's, and what of.
+    pub corrupt: Vec<(String, String)>,
 }
 
 /// Sampling and completion (UKAIRO §3.2.1), in the last attempt.
@@ -107,6 +150,16 @@ pub struct Phases {
     pub completion: Option<Rate>,
     /// The path that was chosen last.
     pub completion_path: Option<String>,
+}
+
+impl Request {
+    fn file(&self) -> PathBuf {
+        match &self.target {
+            Target::File(file) => file.clone(),
+            Target::In(directory) => directory.join("download"),
+            Target::Output(_) => PathBuf::new(),
+        }
+    }
 }
 
 impl Outcome {
@@ -273,7 +326,7 @@ impl<'a> Run<'a> {
     async fn attempt(&mut self, trust: Trust, stop: &mut Stop) -> Result<(), Halt> {
         self.attempts += 1;
         let shared = Arc::new(Shared {
-            dialer: self.request.dialer.clone(),
+            web: self.request.web.clone(),
             url: self.request.url.clone(),
             fields: self.request.fields.clone(),
             patience: self.request.patience,
@@ -307,7 +360,7 @@ impl<'a> Run<'a> {
             if discovery.is_confirmed(*by, resource, paths) {
                 return Ok(found);
             }
-            let (target, key) = (self.request.target.clone(), self.key(resource));
+            let (target, key) = (self.request.file(), self.key(resource));
             let harmless = blocking(move || Part::is_harmless(&target, &key)).await?;
             if harmless {
                 return Ok(found);
@@ -329,7 +382,7 @@ impl<'a> Run<'a> {
     }
 
     async fn open_part(&mut self, key: PartKey) -> Result<Part, Halt> {
-        let (target, batch) = (self.request.target.clone(), self.request.batch);
+        let (target, batch) = (self.request.file(), self.request.batch);
         let shown = target.display().to_string();
         let job = Job::begin(Kind::Get, self.request.url.to_string(), shown);
         let part = blocking(move || Part::open(&target, key, job, batch)).await?;
@@ -338,10 +391,14 @@ impl<'a> Run<'a> {
         Ok(part)
     }
 
+    fn names(&self) -> Vec<String> {
+        self.request.paths.iter().map(|p| p.name.clone()).collect()
+    }
+
     fn started(&self, part: &Part, url: String, total_bytes: Option<u64>) {
         let job = part.job().id;
-        let target = self.request.target.display().to_string();
-        let paths = self.request.paths.iter().map(|p| p.name.clone()).collect();
+        let target = self.request.file().display().to_string();
+        let paths = self.names();
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
         if part.resumed() > 0 {
             self.sink.event(&Event::Resumed { bytes: part.resumed() });
@@ -392,6 +449,8 @@ impl<'a> Run<'a> {
             took: self.started.elapsed(),
             direct_estimate: self.direct_estimate,
             phases: self.phases.clone(),
+            observed: Vec::new(),
+            corrupt: Vec::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The paths of one download, and their tasks.
 
 use super::{
+    HttpUrl,
     resource::Resource,
     worker::{Message, Order, Shared, Worker},
 };
@@ -20,6 +21,9 @@ pub struct Candidate {
     pub name: String,
     /// How to dial.
     pub route: Route,
+    /// The mirror that this path leads to; `None`: the download's own URL. Bytes of several
+    /// mirrors are only mixed where a digest proves the whole.
+    pub mirror: Option<HttpUrl>,
 }
 
 /// Starts, orders and stops the paths' tasks. Dropping it ends them all.

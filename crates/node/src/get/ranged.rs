@@ -89,7 +89,8 @@ impl<'a, 'r> Ranged<'a, 'r> {
         config.stall = config.stall.max(3 * first_answer);
         let selection = Selection::new(config, paths.len(), &part.missing(), Time::ZERO);
         let meter = Meter::new(&run.request.paths, part.resumed(), Some(resource.length));
-        let writer = Writer::spawn(part).map_err(|e| Halt::Failed(GetError::System(e)))?;
+        let writer =
+            Writer::spawn(part, run.names()).map_err(|e| Halt::Failed(GetError::System(e)))?;
         let (failures, resource) = (BTreeMap::new(), Arc::new(resource));
         Ok(Self {
             run,
@@ -234,7 +235,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
     /// Writes bytes where they belong; a slow disk is blamed on no path.
     async fn take(&mut self, path: PathId, at: u64, data: Bytes) -> Result<(), Halt> {
         let (n, before) = (data.len() as u64, Instant::now());
-        if self.writer.write(at, data).await.is_err() {
+        if self.writer.write(path, at, data).await.is_err() {
             // Its own error is told by `finish`.
             return Err(Halt::Failed(GetError::System(std::io::Error::other(
                 "the writer stopped",
@@ -303,7 +304,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
     fn obey(&mut self) {
         while let Some(action) = self.selection.next_action() {
             match action {
-                Action::Fetch { path, ranges } => {
+                Action::Fetch { path, ranges, .. } => {
                     self.paths.fetch(path, &ranges, &self.resource);
                 }
                 Action::Stop { path, stalled } => {

@@ -34,7 +34,8 @@ pub(super) async fn download(
     run.started(&part, whole.url.to_string(), whole.length);
     let reason = "the server does not offer ranges: one path".to_owned();
     run.sink.event(&Event::Chosen { path: name.clone(), reason });
-    let writer = Writer::spawn(part).map_err(|e| Halt::Failed(GetError::System(e)))?;
+    let writer =
+        Writer::spawn(part, vec![name.clone()]).map_err(|e| Halt::Failed(GetError::System(e)))?;
     let mut meter = Meter::new(&[path], 0, whole.length);
     let copied = tokio::select! {
         copied = copy(run, &writer, body, &mut meter) => {
@@ -82,7 +83,7 @@ async fn copy(
         let Some(data) = data? else { return Ok(at) };
         let n = data.len() as u64;
         // The writer's own failure is told when it is finished.
-        if writer.write(at, data).await.is_err() {
+        if writer.write(PathId(0), at, data).await.is_err() {
             return Ok(at);
         }
         at += n;

@@ -1,7 +1,7 @@
 //! One path at work: a task with one connection.
 
 use super::{
-    HttpUrl, PathError,
+    HttpUrl, PathError, Web,
     http::{Connection, probe_request, segment_request},
     multipart::{Multipart, Piece},
     resource::{Answer, Resource, check_joined, check_range, check_segment, read_answer},
@@ -21,7 +21,7 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_net::{Dialer, Route};
+use thalweg_net::Route;
 use thalweg_units::{ByteSize, PathId};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -46,7 +46,7 @@ const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What all paths of one download share.
 pub(super) struct Shared {
-    pub(super) dialer: Dialer,
+    pub(super) web: Web,
     /// The URL as the user gave it; only its origin gets the user's fields.
     pub(super) url: HttpUrl,
     pub(super) fields: HeaderMap,
@@ -144,7 +144,7 @@ impl Worker {
     async fn probe(&mut self) -> Result<(), PathError> {
         let mut url = self.shared.url.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let mut connection = Connection::open(&self.shared.dialer, &self.route, &url).await?;
+            let mut connection = Connection::open(&self.shared.web, &self.route, &url).await?;
             let request = probe_request(&url, &self.fields_for(&url));
             let response = connection.ask(request).await.map_err(PathError::Http)?;
             let (head, body) = response.into_parts();
@@ -310,7 +310,7 @@ impl Worker {
             let reused = kept.is_some();
             let mut connection = match kept {
                 Some(connection) => connection,
-                None => Connection::open(&self.shared.dialer, &self.route, &resource.url).await?,
+                None => Connection::open(&self.shared.web, &self.route, &resource.url).await?,
             };
             let fields = self.fields_for(&resource.url);
             let request = segment_request(resource, ranges, &fields);

@@ -5,6 +5,7 @@ use crate::job::Kind;
 use proptest::prelude::*;
 use std::fs;
 use tempfile::TempDir;
+use thalweg_units::PathId;
 
 const LENGTH: u64 = 40_000;
 
@@ -309,9 +310,9 @@ fn a_file_that_cannot_fit_is_refused_before_a_byte_is_fetched() {
 #[tokio::test]
 async fn the_writer_gives_back_the_part_with_all_that_was_handed_over() {
     let dir = TempDir::new().unwrap();
-    let writer = Writer::spawn(open(dir.path())).unwrap();
+    let writer = Writer::spawn(open(dir.path()), Vec::new()).unwrap();
     for start in (0..LENGTH).step_by(1000) {
-        writer.write(start, content(start..start + 1000).into()).await.unwrap();
+        writer.write(PathId(0), start, content(start..start + 1000).into()).await.unwrap();
     }
     writer.finish().await.0.unwrap().publish(LENGTH).unwrap();
     assert_eq!(fs::read(dir.path().join("a")).unwrap(), content(0..LENGTH));
@@ -320,9 +321,9 @@ async fn the_writer_gives_back_the_part_with_all_that_was_handed_over() {
 #[tokio::test]
 async fn the_writer_stops_at_the_first_failure_and_keeps_what_was_good() {
     let dir = TempDir::new().unwrap();
-    let writer = Writer::spawn(open(dir.path())).unwrap();
-    writer.write(0, content(0..1000).into()).await.unwrap();
-    writer.write(LENGTH, bytes::Bytes::from_static(b"x")).await.unwrap();
+    let writer = Writer::spawn(open(dir.path()), Vec::new()).unwrap();
+    writer.write(PathId(0), 0, content(0..1000).into()).await.unwrap();
+    writer.write(PathId(0), LENGTH, bytes::Bytes::from_static(b"x")).await.unwrap();
     assert!(matches!(writer.finish().await, (Err(PartError::PastEnd(_)), 1000)));
     assert_eq!(open(dir.path()).resumed(), 1000);
 }

@@ -9,8 +9,9 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+use thalweg_units::PathId;
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// The most pieces that wait for the disk. An HTTP reader's piece is at most
 /// about 400 kB, so this holds below 26 MB: a fifth of a second at 1 Gbit/s,
@@ -18,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 const QUEUE: usize = 64;
 
 enum Order {
-    Write { offset: u64, data: Bytes },
+    Write { from: PathId, offset: u64, data: Bytes },
     Tick,
 }
 
@@ -27,6 +28,7 @@ pub struct Writer {
     orders: mpsc::Sender<Order>,
     result: oneshot::Receiver<Result<Part, PartError>>,
     durable: Arc<AtomicU64>,
+    prefix: watch::Sender<u64>,
 }
 
 /// The writer has stopped; [`Writer::finish`] says why.
@@ -35,26 +37,26 @@ pub struct Writer {
 pub struct WriteFailed;
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the thread. `names` are those of the paths that bytes come by, by [`PathId`].
     ///
     /// # Errors
     /// If the system allows no further thread.
-    pub fn spawn(part: Part) -> io::Result<Self> {
+    pub fn spawn(part: Part, names: Vec<String>) -> io::Result<Self> {
         let (orders, queue) = mpsc::channel(QUEUE);
         let (report, result) = oneshot::channel();
         let durable = Arc::new(AtomicU64::new(part.durable()));
         let shared = Arc::clone(&durable);
-        let work = move || _ = report.send(work(part, queue, &shared));
+        let work = move || _ = report.send(work(part, &names, queue, &shared));
         std::thread::Builder::new().name("part-writer".into()).spawn(work)?;
-        Ok(Self { orders, result, durable })
+        Ok(Self { orders, result, durable, prefix: watch::Sender::new(0) })
     }
 
     /// Hands over bytes; waits only while the queue is full.
     ///
     /// # Errors
     /// [`WriteFailed`] if an earlier write failed.
-    pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), WriteFailed> {
-        let order = Order::Write { offset, data };
+    pub async fn write(&self, from: PathId, offset: u64, data: Bytes) -> Result<(), WriteFailed> {
+        let order = Order::Write { from, offset, data };
         self.orders.send(order).await.map_err(|_| WriteFailed)
     }
 
@@ -62,6 +64,12 @@ impl Writer {
     pub fn tick(&self) {
         // A full queue has writes in it, and each of them ticks, too.
         _ = self.orders.try_send(Order::Tick);
+    }
+
+    /// Follows how many bytes from the file's start on are there without a gap, written but
+    /// not necessarily synced: what a stream may show.
+    pub fn prefix(&self) -> watch::Receiver<u64> {
+        self.prefix.subscribe()
     }
 
     /// Bytes that would survive a crash now.
@@ -84,12 +92,16 @@ impl Writer {
 
 fn work(
     mut part: Part,
+    names: &[String],
     mut queue: mpsc::Receiver<Order>,
     durable: &AtomicU64,
 ) -> Result<Part, PartError> {
     while let Some(order) = queue.blocking_recv() {
         let done = match order {
-            Order::Write { offset, data } => part.write(offset, &data),
+            Order::Write { from, offset, data } => {
+                let name = names.get(from.0 as usize).map_or("", String::as_str);
+                part.write_from(name, offset, &data)
+            }
             Order::Tick => part.checkpoint_if_due(),
         };
         if let Err(error) = done {

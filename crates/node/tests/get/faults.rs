@@ -405,7 +405,7 @@ async fn a_directory_that_takes_no_files_is_named() {
     let server = Server::honest(&Version::new(1, LENGTH)).await;
     for target in ["/proc/file.bin", "/nonexistent/file.bin"] {
         let mut trial = Trial::new(&server, &[]);
-        trial.request.target = target.into();
+        trial.request.target = thalweg_node::get::Target::File(target.into());
         let message = trial.fails().await;
         assert!(message.contains("cannot create") && message.contains(&target[..6]), "{message}");
     }

@@ -17,10 +17,10 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-use thalweg_net::{Dialer, Route};
+use thalweg_net::Route;
 use thalweg_node::{
     budget::Budget,
-    get::{Candidate, GetFailed, HttpUrl, Outcome, Request, Stop, get},
+    get::{Candidate, GetFailed, HttpUrl, Outcome, Request, Stop, Target, Web, get},
     job::{Event, EventSink},
     part::Batch,
 };
@@ -60,20 +60,25 @@ impl Trial {
 
     fn of(url: &str, relays: &[SocketAddr]) -> Self {
         let dir = TempDir::new().unwrap();
-        let direct = Candidate { name: "direct".into(), route: Route::direct() };
+        let direct = Candidate { name: "direct".into(), route: Route::direct(), mirror: None };
         let detour = |a: &SocketAddr| Candidate {
             name: a.to_string(),
             route: Route::through([a.to_string().parse().unwrap()]).unwrap(),
+            mirror: None,
         };
         let request = Request {
             url: HttpUrl::parse(url).unwrap(),
-            target: dir.path().join("file.bin"),
+            target: Target::File(dir.path().join("file.bin")),
             paths: std::iter::once(direct).chain(relays.iter().map(detour)).collect(),
             fields: Default::default(),
             digests: Vec::new(),
             selection: Config { small: 0, ..Config::default() },
-            dialer: Dialer::default(),
+            priors: Vec::new(),
+            web: Web::default(),
+            limit: None,
             batch: Batch::default(),
+            publisher: Arc::default(),
+            kept: Arc::default(),
             budget: Arc::new(Budget::new()),
             patience: Duration::from_secs(20),
         };
@@ -107,7 +112,7 @@ impl Trial {
     }
 
     fn target(&self) -> PathBuf {
-        self.request.target.clone()
+        self.dir.path().join("file.bin")
     }
 
     fn files(&self) -> Vec<String> {

@@ -80,6 +80,18 @@ pub struct Config {
     /// [`Config::strikes`] failures cost the object at least this much
     /// progress, so a selection always ends.
     pub forgive: u64,
+    /// The most paths that carry the rest at the same time (`--paths K`), at least 1.
+    /// Further ones are only used where the sum of rates is better.
+    pub lanes: u32,
+}
+
+/// What is known of a path before it is asked: from earlier transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prior {
+    /// The rate it reached.
+    pub rate: Rate,
+    /// From dialling to the first byte.
+    pub setup: Duration,
 }
 
 impl Default for Config {
@@ -91,6 +103,7 @@ impl Default for Config {
             small: 256_000,
             strikes: 3,
             forgive: 1 << 20,
+            lanes: 1,
         }
     }
 }
@@ -104,6 +117,8 @@ pub enum Action {
         path: PathId,
         /// The bytes wanted: at least one range, none empty, disjoint, ascending, ends exclusive.
         ranges: Vec<Range<u64>>,
+        /// Another path owes some of these bytes, too: whichever brings them first counts.
+        hedge: bool,
     },
     /// Abandon what this path is fetching; bytes of it that were not reported
     /// to [`Selection::received`] belong to others from now on.
@@ -217,16 +232,34 @@ impl Selection {
     /// `n` further bytes of the path's ranges, in their order, arrived and were kept.
     ///
     /// `n` is cut to what the path still owes; the caller rejects longer answers.
-    pub fn received(&mut self, path: PathId, n: u64, now: Time) {
+    ///
+    /// Returns how many of them are new: always the last ones of the `n`. The others came
+    /// over another path before (see [`Action::Fetch`]).
+    pub fn received(&mut self, path: PathId, n: u64, now: Time) -> u64 {
         let (sampling, forgive) = (self.phase == Phase::Sampling, self.config.forgive);
-        let Some(state) = self.paths.get_mut(path.0 as usize) else { return };
-        self.left -= state.receive(n, sampling, forgive, now);
+        let Some(state) = self.paths.get_mut(path.0 as usize) else { return 0 };
+        let new = state.receive(n, sampling, forgive, now);
+        self.left -= new;
         if self.left == 0 {
             self.phase = Phase::Done;
         } else if state.is_idle() {
             self.feed(path, now);
             self.end_sampling_if_due(now);
         }
+        new
+    }
+
+    /// What earlier transfers tell of this path; said before it joins.
+    pub fn expect(&mut self, path: PathId, prior: Prior) {
+        _ = (path, prior);
+    }
+
+    /// The server asks for fewer requests (429, 503): the path gives back what it owes and is
+    /// asked nothing before `until`. No failure: after `until` it is used as before, but from
+    /// now on no more than one path is asked at a time.
+    pub fn busy(&mut self, path: PathId, until: Time, now: Time) {
+        _ = until;
+        self.failed(path, Failure::Broken, now);
     }
 
     /// The path failed; what it had not delivered goes to others.
@@ -290,7 +323,7 @@ impl Selection {
         };
         if !ranges.is_empty() {
             state.ask(ranges.clone());
-            self.actions.push_back(Action::Fetch { path, ranges });
+            self.actions.push_back(Action::Fetch { path, ranges, hedge: false });
         }
     }
 

@@ -131,7 +131,7 @@ impl Model<'_> {
     fn obey(&mut self, selection: &mut Selection, now: Time) {
         while let Some(action) = selection.next_action() {
             match &action {
-                Action::Fetch { path, ranges } => {
+                Action::Fetch { path, ranges, .. } => {
                     let i = path.0 as usize;
                     assert!(!self.dead[i], "asked a dead path: {action:?}");
                     assert!(self.owed[i].is_none(), "asked a busy path: {action:?}");

@@ -75,7 +75,7 @@ fn all_remainders_are_asked_for_together() {
     let scripts = [Script::steady(4.0), Script::steady(40.0), Script::steady(8.0)];
     let outcome = run(with(Ending::Early), &scripts, &[0..40 * MB]);
     let asked = outcome.actions.iter().filter_map(|(_, a)| match a {
-        Action::Fetch { path: PathId(1), ranges } => Some(ranges.len()),
+        Action::Fetch { path: PathId(1), ranges, .. } => Some(ranges.len()),
         _ => None,
     });
     assert_eq!(asked.collect::<Vec<_>>(), [1, 2]);

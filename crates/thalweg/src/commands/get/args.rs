@@ -7,7 +7,7 @@ use std::{io::IsTerminal, path::PathBuf, sync::Arc, time::Duration};
 use thalweg_net::{DialOptions, Dialer, Route};
 use thalweg_node::{
     budget::Budget,
-    get::{Candidate, GetError, HttpUrl, Request, add_field},
+    get::{Candidate, GetError, HttpUrl, Request, Target, Web, add_field},
     part::{Batch, Digest},
 };
 use thalweg_plan::selection::{Config, Ending};
@@ -159,16 +159,23 @@ impl Args {
         let options = DialOptions { deadline: self.connect_timeout, ..DialOptions::default() };
         Ok(Request {
             url,
-            target,
+            target: Target::File(target),
             paths: self.paths(&mesh)?,
             fields,
             digests: self.digests()?,
             selection: Config { ending, ..Config::default() },
-            dialer: match mesh.identity() {
-                Some(identity) => Dialer::with_identity(options, identity.clone()),
-                None => Dialer::new(options),
+            priors: Vec::new(),
+            web: Web {
+                dialer: match mesh.identity() {
+                    Some(identity) => Dialer::with_identity(options, identity.clone()),
+                    None => Dialer::new(options),
+                },
+                ..Web::default()
             },
+            limit: None,
             batch: Batch::default(),
+            publisher: Arc::default(),
+            kept: Arc::default(),
             budget: Arc::new(Budget::new()),
             patience: Duration::from_secs(30),
         })
@@ -199,12 +206,13 @@ impl Args {
         let terms = self.terms();
         let named = |name: &String| {
             let route = mesh.route(name, &terms)?;
-            Ok::<_, anyhow::Error>(Candidate { name: name.clone(), route })
+            Ok::<_, anyhow::Error>(Candidate { name: name.clone(), route, mirror: None })
         };
         if let Some(path) = &self.path {
             return Ok(vec![named(path)?]);
         }
-        let mut paths = vec![Candidate { name: "direct".to_owned(), route: Route::direct() }];
+        let mut paths =
+            vec![Candidate { name: "direct".to_owned(), route: Route::direct(), mirror: None }];
         for name in &self.via {
             let path = named(name)?;
             if paths.iter().any(|p| p.route == path.route) {
@@ -213,8 +221,11 @@ impl Args {
             paths.push(path);
         }
         if self.via.is_empty() && !self.no_relays {
-            let candidate =
-                |(name, route): (Name, Route)| Candidate { name: name.to_string(), route };
+            let candidate = |(name, route): (Name, Route)| Candidate {
+                name: name.to_string(),
+                route,
+                mirror: None,
+            };
             paths.extend(mesh.candidates(&terms).into_iter().map(candidate));
         }
         Ok(paths)
