@@ -75,6 +75,9 @@ pub struct ArmRecord {
     /// Its sockets.
     #[serde(default)]
     pub sockets: Sockets,
+    /// The congestion control that its connections had to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wanted_congestion: Option<String>,
     /// The lab's lateness while it ran, 99th percentile in µs.
     pub lateness_p99_us: Option<u64>,
     /// The machine's CPU pressure while it ran, 0..=1.
@@ -95,6 +98,7 @@ impl ArmRecord {
             labels: BTreeMap::new(),
             series: BTreeMap::new(),
             sockets: Sockets::default(),
+            wanted_congestion: None,
             lateness_p99_us: None,
             cpu_pressure: None,
             attempts: 0,

@@ -34,7 +34,7 @@ pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
     if let Some(why) = late.or_else(|| pressed(bounds, arm)) {
         return Some(why);
     }
-    let wanted = bounds.congestion_control.as_ref()?;
+    let wanted = arm.wanted_congestion.as_ref()?;
     let other = arm.sockets.congestion_control.iter().find(|c| *c != wanted)?;
     Some(format!("a connection used {other}, the plan says {wanted}"))
 }
@@ -90,6 +90,7 @@ mod tests {
         let mut arm = ArmRecord::new("a", vec![], Outcome::Done);
         arm.sockets.congestion_control.insert("cubic".into());
         arm.sockets.seen = 1;
+        arm.wanted_congestion = Some("cubic".into());
         (arm.lateness_p99_us, arm.cpu_pressure) = (Some(2000), Some(0.5));
         change(&mut arm);
         let (cell, cases) = (String::new(), BTreeMap::new());

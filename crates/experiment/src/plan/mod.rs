@@ -50,7 +50,7 @@ pub struct Validity {
     /// Largest share of an arm's time in which some task waited for a CPU, 0..=1.
     #[serde(default, with = "optional_share")]
     pub cpu_pressure: Option<f64>,
-    /// The congestion control that every data connection must have used.
+    /// The congestion control that every data connection must have used; may hold placeholders.
     pub congestion_control: Option<String>,
     /// How often an arm may run in a round until it is within the bounds.
     ///

@@ -88,6 +88,9 @@ fn placeholders_known(plan: &Plan) -> Checked {
             check(&format!("arm {}", arm.name), text, &own)?;
         }
     }
+    if let Some(text) = &plan.validity.congestion_control {
+        check("validity", text, &[])?;
+    }
     for service in &plan.service {
         for text in service.command.iter().chain(service.otherwise.iter().flatten()) {
             check(&format!("service {}", service.name), text, &["host"])?;

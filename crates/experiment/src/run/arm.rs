@@ -78,6 +78,9 @@ pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRec
     let mut record = ArmRecord::new(&arm.name, shown, Outcome::Done);
     record.version.clone_from(&context.version);
     record.sockets = observed.sockets;
+    let wanted = context.plan.validity.congestion_control.as_deref();
+    record.wanted_congestion =
+        wanted.map(|text| bench.values.render(text, Face::Real)).transpose()?;
     record.cpu_pressure = cpu_pressure;
     record.lateness_p99_us = bench.network.lateness()?;
     record.attempts = 1;
