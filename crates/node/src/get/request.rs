@@ -1,0 +1,77 @@
+//! What is asked for.
+
+use super::{Candidate, HttpUrl, Kept, Limit, Web};
+use crate::{
+    budget::Budget,
+    part::{Batch, Digest, Publisher},
+};
+use hyper::HeaderMap;
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use thalweg_plan::selection::{Config, Prior};
+
+/// What is to be downloaded, to where, and how.
+#[derive(Clone)]
+pub struct Request {
+    /// The URL.
+    pub url: HttpUrl,
+    /// What to make.
+    pub target: Target,
+    /// The paths to try, at least one; the direct one first if it is among them.
+    pub paths: Vec<Candidate>,
+    /// Further request fields.
+    pub fields: HeaderMap,
+    /// What the whole file must hash to.
+    pub digests: Vec<Digest>,
+    /// How a path is selected.
+    pub selection: Config,
+    /// What earlier transfers tell of the paths, in their order; may be shorter.
+    pub priors: Vec<Option<Prior>>,
+    /// How connections are made.
+    pub web: Web,
+    /// The most bytes per second, all downloads that share it together.
+    pub limit: Option<Arc<Limit>>,
+    /// When bytes are made durable.
+    pub batch: Batch,
+    /// Brings the file under its name.
+    pub publisher: Arc<Publisher>,
+    /// Connections that earlier downloads of the call left, by path.
+    pub kept: Arc<Kept>,
+    /// Is charged with the bytes that come, useful or not.
+    pub budget: Arc<Budget>,
+    /// How long a path may take until its first answer. 30 s suits servers
+    /// that fetch from tape or another server first.
+    pub patience: Duration,
+}
+
+/// What a download makes.
+#[derive(Clone)]
+pub enum Target {
+    /// This file; an existing one is replaced, at the very end.
+    File(PathBuf),
+    /// A file in this directory, called as the server says (`Content-Disposition`), else by
+    /// the final URL's last part. Never outside the directory, never hidden, and never in
+    /// place of an existing file.
+    In(PathBuf),
+    /// A stream of the bytes in their order, e.g. standard output. With an expected digest
+    /// nothing is written before the whole object is verified.
+    Output(Arc<dyn Output>),
+}
+
+/// Where a stream of bytes goes.
+pub trait Output: Send + Sync {
+    /// Takes the next bytes; may block.
+    ///
+    /// # Errors
+    /// If nobody reads any more.
+    fn write(&self, data: &[u8]) -> std::io::Result<()>;
+}
+
+impl Request {
+    pub(super) fn file(&self) -> PathBuf {
+        match &self.target {
+            Target::File(file) => file.clone(),
+            Target::In(directory) => directory.join("download"),
+            Target::Output(_) => PathBuf::new(),
+        }
+    }
+}
