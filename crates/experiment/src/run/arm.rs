@@ -67,7 +67,7 @@ struct Observed {
 /// # Errors
 /// What prevents a run at all; what the arm itself did wrong is in the record.
 pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRecord> {
-    let clients = clients(arm, bench, context);
+    let clients = clients(arm, bench, context)?;
     let shown =
         clients.first().map_or(Ok(vec![]), |c| c.values.render_args(&arm.command, Face::Shown))?;
     bench.network.reset()?;
@@ -98,10 +98,10 @@ pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRec
     Ok(record)
 }
 
-fn clients(arm: &Arm, bench: &Bench, context: &Context<'_>) -> Vec<Client> {
+fn clients(arm: &Arm, bench: &Bench, context: &Context<'_>) -> Result<Vec<Client>> {
     let hosts: Vec<Option<String>> = match arm.host.list() {
         [] => vec![None],
-        hosts => hosts.iter().cloned().map(Some).collect(),
+        hosts => bench.values.render_args(hosts, Face::Real)?.into_iter().map(Some).collect(),
     };
     let client = |host: Option<String>| {
         let mut values = bench.values.clone();
@@ -115,7 +115,7 @@ fn clients(arm: &Arm, bench: &Bench, context: &Context<'_>) -> Vec<Client> {
         values.set_path("out", &out, format!("SCRATCH/out/{file}"));
         Client { host, values, out }
     };
-    hosts.into_iter().map(client).collect()
+    Ok(hosts.into_iter().map(client).collect())
 }
 
 fn spawn_all(arm: &Arm, clients: &[Client], bench: &Bench) -> Result<Vec<Process>> {
@@ -199,7 +199,7 @@ fn sampled_hosts(arm: &Arm, plan: &Plan, values: &Values) -> Result<Vec<String>>
     if let Some(hosts) = &arm.sample {
         return values.render_args(hosts, Face::Real);
     }
-    let mut hosts = arm.host.list().to_vec();
+    let mut hosts = values.render_args(arm.host.list(), Face::Real)?;
     for host in service::hosts(plan, arm) {
         if !hosts.contains(&host) {
             hosts.push(host);

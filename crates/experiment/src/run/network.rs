@@ -65,7 +65,9 @@ pub fn topology(
         }
     }
     // TOML's integers are signed; a topology's seed is not negative.
-    table.insert("seed".into(), toml::Value::Integer((round.seed & (u64::MAX >> 1)) as i64));
+    let seed = toml::Value::Integer((round.seed & (u64::MAX >> 1)) as i64);
+    // A seed of its own keeps the network while rounds draw other things.
+    table.entry("seed").or_insert(seed);
     let mut value = toml::Value::Table(table);
     values.render_toml(&mut value)?;
     let text = toml::to_string(&value).map_err(|e| ExperimentError::value("topology", e))?;
