@@ -12,6 +12,7 @@ pub mod address_class;
 pub mod content_range;
 pub mod manifest;
 pub mod mesh;
+pub mod metalink;
 pub mod signed;
 pub mod socks5;
 

@@ -1,0 +1,385 @@
+//! Metalink 4 (RFC 5854): files with their mirrors, sizes and hashes.
+//!
+//! A Metalink comes from anywhere: names in it are hostile until [`File::path`] has made them
+//! safe, and the document is bounded ([`MAX_BYTES`], [`MAX_FILES`], [`MAX_URLS`]). Entities
+//! other than XML's own five are refused, and so is a document type: nothing is looked up and
+//! nothing grows when it is read.
+
+use quick_xml::{
+    NsReader, XmlVersion,
+    events::{BytesStart, Event},
+    name::ResolveResult,
+};
+use thiserror::Error;
+
+/// The longest document. A file of a hundred mirrors and its hashes takes some 20 kB.
+pub const MAX_BYTES: usize = 8 << 20;
+
+/// The most files in one document.
+pub const MAX_FILES: usize = 10_000;
+
+/// The most URLs of one file that are kept; later ones are counted as skipped.
+pub const MAX_URLS: usize = 100;
+
+/// The longest component of a safe name, in bytes: of the 255 that file systems allow,
+/// temporary names beside it need some.
+const MAX_NAME: usize = 200;
+
+/// The most directories in a name.
+const MAX_DEPTH: usize = 16;
+
+/// The namespace of RFC 5854 §4.1.
+const NAMESPACE: &str = "urn:ietf:params:xml:ns:metalink";
+
+/// One file of a Metalink.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct File {
+    /// Its name as written; see [`File::path`].
+    pub name: String,
+    /// Its length in bytes.
+    pub size: Option<u64>,
+    /// The SHA-256 of the whole file.
+    pub sha256: Option<[u8; 32]>,
+    /// The types of its other hashes, which are not used.
+    pub other_hashes: Vec<String>,
+    /// Where it is, the best first: by priority, then as written. Not checked to be URLs.
+    pub urls: Vec<String>,
+    /// How many sources were left out: not http or https, or beyond [`MAX_URLS`].
+    pub skipped: usize,
+}
+
+/// Why a document is no Metalink that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MetalinkError {
+    /// Longer than [`MAX_BYTES`].
+    #[error("it has {0} bytes; a Metalink has at most {MAX_BYTES}")]
+    TooLong(usize),
+    /// Not UTF-8.
+    #[error("it is not UTF-8")]
+    Encoding,
+    /// Not XML.
+    #[error("it is not XML (at byte {at}): {why}")]
+    Syntax {
+        /// Where.
+        at: u64,
+        /// The parser's words.
+        why: String,
+    },
+    /// A document type, which a Metalink needs not and which could define entities.
+    #[error("it has a document type (<!DOCTYPE …>), which is not read")]
+    DocType,
+    /// `&name;` that XML itself does not know.
+    #[error("it refers to the entity `&{0};`, which is not read")]
+    Entity(String),
+    /// The root is something else.
+    #[error("its root is no <metalink xmlns=\"{NAMESPACE}\">")]
+    Root,
+    /// Metalink 3, which never became a standard.
+    #[error("it is a Metalink of version 3; ask for version 4 (RFC 5854, .meta4)")]
+    Version3,
+    /// More than [`MAX_FILES`].
+    #[error("it names more than {MAX_FILES} files")]
+    TooManyFiles,
+    /// A file without a name.
+    #[error("one of its files has no name")]
+    Nameless,
+    /// A field that cannot be read.
+    #[error("of the file `{file}` the {what} `{text}` cannot be read")]
+    Field {
+        /// The file's name.
+        file: String,
+        /// Which field.
+        what: &'static str,
+        /// Its text.
+        text: String,
+    },
+    /// Two hashes of one type that differ.
+    #[error("of the file `{0}` it gives two different sha-256")]
+    TwoHashes(String),
+    /// No file at all.
+    #[error("it names no file")]
+    Empty,
+}
+
+impl File {
+    /// The name as components that are safe below any directory, at least one.
+    ///
+    /// RFC 5854 §4.1.2.1 allows directories in names and forbids what leads out of the target.
+    /// Empty components, `.` and `..` are dropped, so that an absolute name becomes a relative
+    /// one. Control characters, backslashes, and a dot or a dash in front become `_`.
+    ///
+    /// # Errors
+    /// [`MetalinkError::Field`] if nothing is left, or directories nest deeper than 16.
+    pub fn path(&self) -> Result<Vec<String>, MetalinkError> {
+        let parts = self.name.split('/').filter(|part| !matches!(part.trim(), "" | "." | ".."));
+        let parts: Vec<String> = parts.map(safe).collect();
+        if parts.is_empty() || parts.len() > MAX_DEPTH {
+            let (file, text) = (self.name.clone(), self.name.clone());
+            return Err(MetalinkError::Field { file, what: "name", text });
+        }
+        Ok(parts)
+    }
+}
+
+fn safe(part: &str) -> String {
+    let bad = |c: char| c.is_control() || matches!(c, '\\' | char::REPLACEMENT_CHARACTER);
+    let mut name: String = part.chars().map(|c| if bad(c) { '_' } else { c }).collect();
+    if name.starts_with(['.', '-']) {
+        name.replace_range(..1, "_");
+    }
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    name
+}
+
+/// Reads a whole document.
+///
+/// Unknown elements and attributes are passed over, as RFC 5854 §1.2 asks.
+///
+/// # Errors
+/// [`MetalinkError`]; a document is used as a whole or not at all.
+pub fn parse(document: &[u8]) -> Result<Vec<File>, MetalinkError> {
+    if document.len() > MAX_BYTES {
+        return Err(MetalinkError::TooLong(document.len()));
+    }
+    let text = std::str::from_utf8(document).map_err(|_| MetalinkError::Encoding)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut reader = NsReader::from_str(text);
+    let mut parser = Parser::default();
+    loop {
+        let at = reader.buffer_position();
+        let syntax = |e: quick_xml::Error| MetalinkError::Syntax { at, why: e.to_string() };
+        let (namespace, event) = reader.read_resolved_event().map_err(syntax)?;
+        if matches!(event, Event::Eof) {
+            return parser.finish(at);
+        }
+        parser.take(&namespace, &event, at)?;
+    }
+}
+
+/// The elements that matter, by what they stand in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Element {
+    Root,
+    File,
+    Size,
+    Hash,
+    Url,
+    Other,
+}
+
+#[derive(Default)]
+struct Parser {
+    /// The open elements, the root first. As long as the document at most.
+    open: Vec<Element>,
+    seen_root: bool,
+    files: Vec<File>,
+    /// Of the file that is open: its URLs with their priorities.
+    urls: Vec<(u32, String)>,
+    /// The text of the leaf that is open.
+    text: String,
+    /// Its `type` (of a hash) and its `priority` (of a URL).
+    kind: String,
+    priority: u32,
+}
+
+impl Parser {
+    fn take(
+        &mut self,
+        namespace: &ResolveResult<'_>,
+        event: &Event<'_>,
+        at: u64,
+    ) -> Result<(), MetalinkError> {
+        match event {
+            Event::Start(element) => self.start(namespace, element, at)?,
+            Event::Empty(element) => {
+                self.start(namespace, element, at)?;
+                self.end()?;
+            }
+            Event::End(_) => self.end()?,
+            Event::Text(text) => self.text.push_str(&text.xml10_content()),
+            Event::CData(text) => self.text.push_str(&text.xml10_content()),
+            Event::GeneralRef(entity) => {
+                let unknown = || MetalinkError::Entity(shortened(entity));
+                match entity.resolve_char_ref().map_err(|_| unknown())? {
+                    Some(c) => self.text.push(c),
+                    None => {
+                        let known = quick_xml::escape::resolve_xml_entity(entity);
+                        self.text.push_str(known.ok_or_else(unknown)?);
+                    }
+                }
+            }
+            Event::DocType(_) => return Err(MetalinkError::DocType),
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::Eof => {}
+        }
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        namespace: &ResolveResult<'_>,
+        element: &BytesStart<'_>,
+        at: u64,
+    ) -> Result<(), MetalinkError> {
+        let ours = matches!(namespace, ResolveResult::Bound(n) if n.0 == NAMESPACE);
+        let local = element.local_name();
+        let name = if ours { local.as_ref() } else { "" };
+        let kind = match (self.open.last(), name) {
+            (None, "metalink") if !self.seen_root => Element::Root,
+            (None, _) if local.as_ref() == "metalink" && !self.seen_root => {
+                let old =
+                    matches!(namespace, ResolveResult::Bound(n) if n.0.contains("metalinker"));
+                return Err(if old { MetalinkError::Version3 } else { MetalinkError::Root });
+            }
+            (None, _) => return Err(MetalinkError::Root),
+            (Some(Element::Root), "file") => Element::File,
+            (Some(Element::File), "size") => Element::Size,
+            (Some(Element::File), "hash") => Element::Hash,
+            (Some(Element::File), "url") => Element::Url,
+            (Some(Element::File), "metaurl") => {
+                self.file().skipped += 1;
+                Element::Other
+            }
+            _ => Element::Other,
+        };
+        self.seen_root = true;
+        self.open.push(kind);
+        self.text.clear();
+        match kind {
+            Element::File => self.begin_file(element, at),
+            Element::Hash => {
+                self.kind = attribute(element, "type", at)?.unwrap_or_default();
+                Ok(())
+            }
+            Element::Url => self.begin_url(element, at),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin_file(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
+        if self.files.len() == MAX_FILES {
+            return Err(MetalinkError::TooManyFiles);
+        }
+        let name = attribute(element, "name", at)?.ok_or(MetalinkError::Nameless)?;
+        self.files.push(File { name, ..File::default() });
+        Ok(())
+    }
+
+    /// RFC 5854 §4.2.16.1: 1 to 999999, the lowest first; absent is last.
+    fn begin_url(&mut self, element: &BytesStart<'_>, at: u64) -> Result<(), MetalinkError> {
+        const LAST: u32 = 999_999;
+        self.priority = match attribute(element, "priority", at)? {
+            None => LAST,
+            Some(text) => {
+                let number = text.trim().parse().ok().filter(|n| (1..=LAST).contains(n));
+                number.ok_or_else(|| self.field("priority", &text))?
+            }
+        };
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), MetalinkError> {
+        let text = std::mem::take(&mut self.text);
+        match self.open.pop() {
+            Some(Element::Size) => {
+                let size = text.trim().parse().map_err(|_| self.field("size", &text))?;
+                self.file().size = Some(size);
+            }
+            Some(Element::Hash) => self.hash(text.trim())?,
+            Some(Element::Url) => self.url(text.trim()),
+            Some(Element::File) => {
+                // Stable: of equal ones the first stays the first.
+                self.urls.sort_by_key(|(priority, _)| *priority);
+                self.file().urls =
+                    std::mem::take(&mut self.urls).into_iter().map(|u| u.1).collect();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn hash(&mut self, text: &str) -> Result<(), MetalinkError> {
+        let kind = std::mem::take(&mut self.kind);
+        if !kind.eq_ignore_ascii_case("sha-256") {
+            self.file().other_hashes.push(kind);
+            return Ok(());
+        }
+        let hash = sha256(text).ok_or_else(|| self.field("sha-256", text))?;
+        match self.file().sha256.replace(hash) {
+            Some(other) if other != hash => {
+                Err(MetalinkError::TwoHashes(shortened(&self.file().name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn url(&mut self, text: &str) {
+        let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
+        let http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+        if http && self.urls.len() < MAX_URLS {
+            self.urls.push((self.priority, text.to_owned()));
+        } else {
+            self.file().skipped += 1;
+        }
+    }
+
+    /// The file that is open; its parts are only ever met inside it.
+    fn file(&mut self) -> &mut File {
+        if self.files.is_empty() {
+            self.files.push(File::default());
+        }
+        let last = self.files.len() - 1;
+        &mut self.files[last]
+    }
+
+    fn field(&self, what: &'static str, text: &str) -> MetalinkError {
+        let file = self.files.last().map_or("", |file| &file.name);
+        MetalinkError::Field { file: shortened(file), what, text: shortened(text) }
+    }
+
+    fn finish(self, at: u64) -> Result<Vec<File>, MetalinkError> {
+        if !self.open.is_empty() {
+            return Err(MetalinkError::Syntax { at, why: "it ends in the middle".to_owned() });
+        }
+        match (self.seen_root, self.files.is_empty()) {
+            (false, _) => Err(MetalinkError::Root),
+            (true, true) => Err(MetalinkError::Empty),
+            (true, false) => Ok(self.files),
+        }
+    }
+}
+
+fn attribute(
+    element: &BytesStart<'_>,
+    name: &str,
+    at: u64,
+) -> Result<Option<String>, MetalinkError> {
+    let syntax = |why: String| MetalinkError::Syntax { at, why };
+    for attribute in element.attributes() {
+        let attribute = attribute.map_err(|e| syntax(e.to_string()))?;
+        if attribute.key.as_ref() == name {
+            let value = attribute.normalized_value(XmlVersion::Implicit1_0);
+            return value.map(|v| Some(v.into_owned())).map_err(|e| syntax(e.to_string()));
+        }
+    }
+    Ok(None)
+}
+
+/// 64 hexadecimal digits, either case.
+fn sha256(text: &str) -> Option<[u8; 32]> {
+    let hex = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+    hex.try_into().ok()
+}
+
+/// What fits into a message.
+fn shortened(text: &str) -> String {
+    const MAX: usize = 80;
+    match text.char_indices().nth(MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

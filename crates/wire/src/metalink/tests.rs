@@ -1,0 +1,192 @@
+//! Documents right and wrong, and names that would lead outside.
+
+use super::*;
+use proptest::prelude::*;
+
+/// RFC 5854 §1.1's example, with a hash of the right length.
+const EXAMPLE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<metalink xmlns="urn:ietf:params:xml:ns:metalink">
+  <published>2009-05-15T12:23:23Z</published>
+  <file name="example.ext">
+    <size>14471447</size>
+    <identity>Example</identity>
+    <hash type="sha-1">3d6fece8033d146d8611eab4f032df738c8c1283</hash>
+    <hash type="sha-256">f0ad929cd259957e160ea442eb80986b5f01abcd0123456789abcdef01234567</hash>
+    <pieces length="1048576" type="sha-256"><hash>aa</hash></pieces>
+    <url location="de" priority="2">ftp://ftp.example.com/example.ext</url>
+    <url location="fr" priority="2">http://b.example/example.ext?a&amp;b</url>
+    <url priority="1"><![CDATA[https://a.example/example.ext]]></url>
+    <url>http://last.example/example.ext</url>
+    <metaurl mediatype="torrent" priority="2">http://example.com/example.ext.torrent</metaurl>
+  </file>
+</metalink>"#;
+
+fn document(inside: &str) -> String {
+    format!("<metalink xmlns=\"{NAMESPACE}\">{inside}</metalink>")
+}
+
+fn error(text: &str) -> MetalinkError {
+    parse(text.as_bytes()).unwrap_err()
+}
+
+#[test]
+fn a_file_has_its_mirrors_in_order_and_its_hash() {
+    let files = parse(EXAMPLE.as_bytes()).unwrap();
+    let [file] = &files[..] else { panic!("{files:?}") };
+    assert_eq!((file.name.as_str(), file.size), ("example.ext", Some(14_471_447)));
+    assert_eq!(file.sha256.unwrap()[..2], [0xf0, 0xad]);
+    assert_eq!(file.other_hashes, ["sha-1"]);
+    let wanted = [
+        "https://a.example/example.ext",
+        "http://b.example/example.ext?a&b",
+        "http://last.example/example.ext",
+    ];
+    assert_eq!(file.urls, wanted);
+    assert_eq!(file.skipped, 2, "ftp and torrent");
+}
+
+#[test]
+fn a_prefix_is_as_good_as_a_default_namespace() {
+    let text = format!(
+        "<m:metalink xmlns:m=\"{NAMESPACE}\"><m:file name='a'><m:url>http://a/b</m:url>\
+         <url>http://stranger/</url></m:file></m:metalink>"
+    );
+    assert_eq!(parse(text.as_bytes()).unwrap()[0].urls, ["http://a/b"]);
+}
+
+#[test]
+fn what_could_grow_or_look_elsewhere_is_refused() {
+    let bomb = format!(
+        "<!DOCTYPE a [<!ENTITY x \"xxxx\"><!ENTITY y SYSTEM \"file:///etc/passwd\">]>{}",
+        document("<file name=\"&y;\"/>")
+    );
+    assert_eq!(error(&bomb), MetalinkError::DocType);
+    let text = document("<file name='a'><url>http://a/&secret;</url></file>");
+    assert_eq!(error(&text), MetalinkError::Entity("secret".into()));
+    assert!(matches!(error(&document("<file name='&y;'/>")), MetalinkError::Syntax { .. }));
+    let many = "<file name='a'/>".repeat(MAX_FILES + 1);
+    assert_eq!(error(&document(&many)), MetalinkError::TooManyFiles);
+    let long = vec![b' '; MAX_BYTES + 1];
+    assert_eq!(parse(&long), Err(MetalinkError::TooLong(MAX_BYTES + 1)));
+    let urls = "<url>http://a/b</url>".repeat(MAX_URLS + 5);
+    let files = parse(document(&format!("<file name='a'>{urls}</file>")).as_bytes()).unwrap();
+    assert_eq!((files[0].urls.len(), files[0].skipped), (MAX_URLS, 5));
+}
+
+#[test]
+fn what_is_no_metalink_is_told() {
+    assert_eq!(error(""), MetalinkError::Root);
+    assert_eq!(error("<html></html>"), MetalinkError::Root);
+    assert_eq!(error(&document("")), MetalinkError::Empty);
+    assert_eq!(error(&document("<file/>")), MetalinkError::Nameless);
+    let old = "<metalink version='3.0' xmlns='http://www.metalinker.org/'/>";
+    assert_eq!(error(old), MetalinkError::Version3);
+    assert!(matches!(error("<metalink xmlns='urn"), MetalinkError::Syntax { .. }));
+    let cut = &EXAMPLE[..EXAMPLE.len() - 20];
+    assert!(matches!(error(cut), MetalinkError::Syntax { .. }));
+    for field in
+        ["<size>many</size>", "<hash type='sha-256'>12</hash>", "<url priority='0'>http://a</url>"]
+    {
+        let said = error(&document(&format!("<file name='x'>{field}</file>"))).to_string();
+        assert!(said.contains("file `x`"), "{said}");
+    }
+    let hash = |c: &str| format!("<hash type='sha-256'>{}</hash>", c.repeat(64));
+    let two = document(&format!("<file name='x'>{}{}</file>", hash("a"), hash("b")));
+    assert_eq!(error(&two), MetalinkError::TwoHashes("x".into()));
+}
+
+#[test]
+fn names_stay_below_the_directory() {
+    for (name, parts) in [
+        ("a/b.iso", &["a", "b.iso"][..]),
+        ("/etc/passwd", &["etc", "passwd"]),
+        ("../../x", &["x"]),
+        ("a/../..\\x", &["a", "_.\\x"]),
+        (".ssh/-rf", &["_ssh", "_rf"]),
+        ("a\u{0}\nb", &["a__b"]),
+    ] {
+        let file = File { name: name.into(), ..File::default() };
+        let wanted: Vec<String> = parts.iter().map(|p| p.replace('\\', "_")).collect();
+        assert_eq!(file.path().unwrap(), wanted, "{name:?}");
+    }
+    for name in ["", "/", "..", "./.", &"a/".repeat(17)] {
+        let file = File { name: name.into(), ..File::default() };
+        assert!(file.path().is_err(), "{name:?}");
+    }
+}
+
+/// The example, spoilt: bytes cut out, put in and exchanged.
+fn spoilt() -> impl Strategy<Value = Vec<u8>> {
+    let change = (0..EXAMPLE.len(), 0..4usize, prop::collection::vec(any::<u8>(), 0..4));
+    prop::collection::vec(change, 0..6).prop_map(|changes| {
+        let mut bytes = EXAMPLE.as_bytes().to_vec();
+        for (at, cut, put) in changes {
+            let at = at.min(bytes.len());
+            let end = (at + cut).min(bytes.len());
+            bytes.splice(at..end, put);
+        }
+        bytes
+    })
+}
+
+/// Tags of the format in any order and nesting.
+fn soup() -> impl Strategy<Value = String> {
+    let words = [
+        "<file name='../x'>",
+        "</file>",
+        "<url>",
+        "</url>",
+        "<size>",
+        "7",
+        "</size>",
+        "<hash type='sha-256'>",
+        "</hash>",
+        "<pieces>",
+        "</pieces>",
+        "http://a/b",
+        "&lt;",
+        "&#x41;",
+        "<!--",
+        "-->",
+        "<![CDATA[",
+        "]]>",
+        "<metaurl/>",
+        "<url priority='3'/>",
+    ];
+    prop::collection::vec(prop::sample::select(words.to_vec()), 0..30)
+        .prop_map(|words| document(&words.concat()))
+}
+
+fn holds(bytes: &[u8]) -> Result<(), TestCaseError> {
+    let Ok(files) = parse(bytes) else { return Ok(()) };
+    prop_assert!((1..=MAX_FILES).contains(&files.len()));
+    for file in files {
+        prop_assert!(file.urls.len() <= MAX_URLS);
+        for part in file.path().unwrap_or_default() {
+            prop_assert!(!part.contains(['/', '\\', '\0', '\n']) && !part.starts_with('.'));
+            prop_assert!((1..=MAX_NAME).contains(&part.len()));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn no_document_panics_or_leads_outside(
+        bytes in prop_oneof![
+            spoilt(),
+            soup().prop_map(String::into_bytes),
+            prop::collection::vec(any::<u8>(), 0..200),
+        ]
+    ) {
+        holds(&bytes)?;
+    }
+
+    #[test]
+    fn no_name_leads_outside(name in "[a./\\\\\\-~\u{0}é]{0,40}") {
+        let file = File { name, ..File::default() };
+        for part in file.path().unwrap_or_default() {
+            prop_assert!(!part.contains(['/', '\0', '\\']) && !part.starts_with(['.', '-']));
+        }
+    }
+}
