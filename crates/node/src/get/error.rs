@@ -30,6 +30,14 @@ pub enum PathError {
     /// A status that ends it.
     #[error("the server answered {0}")]
     Status(StatusCode),
+    /// The server asks for patience: 429 or 503.
+    #[error("the server is busy: it answered {status}{}", wait_for(.wait))]
+    Busy {
+        /// Which.
+        status: StatusCode,
+        /// For how long (`Retry-After`, RFC 9110 §10.2.3), if it says.
+        wait: Option<Duration>,
+    },
     /// More than ten redirects.
     #[error("the server redirected more than {0} times")]
     TooManyRedirects(usize),
@@ -122,6 +130,10 @@ pub enum GetError {
     /// A thread could not be started, or died.
     #[error("the system refused: {0}")]
     System(#[source] std::io::Error),
+}
+
+fn wait_for(wait: &Option<Duration>) -> String {
+    wait.map_or_else(String::new, |d| format!(" and asks to wait {}", format_duration(d)))
 }
 
 /// An error with its causes: hyper's own text is only the outermost.

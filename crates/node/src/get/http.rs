@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn a_segment_request_names_its_version() {
         let url = HttpUrl::parse("http://www.example:81/a?b").unwrap();
-        let mut resource =
-            Resource { url, length: 100, validator: Some(Validator::Etag("\"1\"".into())) };
+        let validator = Some(Validator::Etag("\"1\"".into()));
+        let mut resource = Resource { url, length: 100, validator, said: Default::default() };
         let request = segment_request(&resource, &[5..10, 20..21], &HeaderMap::new());
         let field = |r: &Request<_>, name: &str| {
             r.headers().get(name).map(|v| v.to_str().unwrap().to_owned())

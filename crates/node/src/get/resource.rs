@@ -2,7 +2,7 @@
 //!
 //! Everything here looks at response heads alone; no I/O.
 
-use super::{HttpUrl, PathError, multipart::Multipart};
+use super::{HttpUrl, PathError, multipart::Multipart, retry_after::retry_after, said::Said};
 use crate::part::Validator;
 use hyper::{
     HeaderMap, StatusCode,
@@ -12,7 +12,7 @@ use hyper::{
     },
     http::response::Parts,
 };
-use std::ops::Range;
+use std::{ops::Range, time::SystemTime};
 use thalweg_wire::content_range::{ByteRange, ContentRange};
 
 /// The object that is fetched: what every segment must agree with.
@@ -23,6 +23,8 @@ pub(super) struct Resource {
     /// Its complete length in bytes.
     pub(super) length: u64,
     pub(super) validator: Option<Validator>,
+    /// Equal to any other: two servers may call one object by two names.
+    pub(super) said: Said,
 }
 
 /// An object that the server only sends whole.
@@ -32,6 +34,8 @@ pub(super) struct Whole {
     /// Its length, if the server says so; otherwise it ends with its last chunk.
     pub(super) length: Option<u64>,
     pub(super) validator: Option<Validator>,
+    /// As [`Resource::said`].
+    pub(super) said: Said,
 }
 
 /// What the first request on a path was answered with.
@@ -45,41 +49,43 @@ pub(super) enum Answer {
     Redirect(HttpUrl),
 }
 
-/// Reads the answer to `Range: bytes=0-0` at `url`.
+/// Reads the answer at `url` to a request for the first `asked` bytes, at least one.
 ///
 /// # Errors
 /// [`PathError`] for everything that is no usable answer: other statuses, a
 /// coding we did not ask for, lengths that disagree, a web page where something
 /// else was promised, a body without an end mark.
-pub(super) fn read_answer(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
+pub(super) fn read_answer(head: &Parts, url: &HttpUrl, asked: u64) -> Result<Answer, PathError> {
     if head.status.is_redirection() && head.status != StatusCode::NOT_MODIFIED {
         return redirect(head, url);
     }
     match head.status {
         StatusCode::PARTIAL_CONTENT => {
             refuse_coding(&head.headers)?;
-            let first = ByteRange::from_half_open(0..1);
+            let first = |length: u64| ByteRange::from_half_open(0..asked.min(length));
             match content_range(&head.headers)? {
-                ContentRange::Bytes { range, complete: Some(length) } if Some(range) == first => {
-                    check_length(&head.headers, 1)?;
+                ContentRange::Bytes { range, complete: Some(length) }
+                    if Some(range) == first(length) =>
+                {
+                    check_length(&head.headers, asked.min(length))?;
                     Ok(ranged(head, url, length))
                 }
-                other => Err(PathError::Range { asked: 0..1, got: other.to_string() }),
+                other => Err(PathError::Range { asked: 0..asked, got: other.to_string() }),
             }
         }
         // The one way to say that there is not even a first byte.
         StatusCode::RANGE_NOT_SATISFIABLE => match content_range(&head.headers)? {
             ContentRange::Unsatisfied { complete: 0 } => Ok(ranged(head, url, 0)),
-            other => Err(PathError::Range { asked: 0..1, got: other.to_string() }),
+            other => Err(PathError::Range { asked: 0..asked, got: other.to_string() }),
         },
         StatusCode::OK => whole(head, url).map(Answer::Whole),
-        status => Err(PathError::Status(status)),
+        _ => Err(refusal(head)),
     }
 }
 
 fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
-    let validator = validator(&head.headers);
-    Answer::Ranged(Resource { url: url.clone(), length, validator })
+    let (validator, said) = (validator(&head.headers), Said::read(&head.headers));
+    Answer::Ranged(Resource { url: url.clone(), length, validator, said })
 }
 
 fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
@@ -100,7 +106,8 @@ fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     if length.is_none() && !chunked {
         return Err(PathError::NoEnd);
     }
-    Ok(Whole { url: url.clone(), length, validator: validator(&head.headers) })
+    let (validator, said) = (validator(&head.headers), Said::read(&head.headers));
+    Ok(Whole { url: url.clone(), length, validator, said })
 }
 
 /// Whether the answer to a request for `asked` holds exactly these bytes of `resource`.
@@ -117,7 +124,7 @@ pub(super) fn check_segment(
         StatusCode::PARTIAL_CONTENT => {}
         StatusCode::RANGE_NOT_SATISFIABLE => return Err(PathError::Changed("it is shorter")),
         StatusCode::OK => return Err(PathError::NotPartial),
-        status => return Err(other_status(status)),
+        _ => return Err(refusal(head)),
     }
     refuse_coding(&head.headers)?;
     check_range(content_range(&head.headers)?, asked.clone(), resource)?;
@@ -139,16 +146,20 @@ pub(super) fn check_joined(
         StatusCode::PARTIAL_CONTENT => {}
         // Some servers know no lists and say either.
         StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::OK => return Ok(None),
-        status => return Err(other_status(status)),
+        _ => return Err(refusal(head)),
     }
     refuse_coding(&head.headers)?;
     check_validator(&head.headers, resource)?;
     Ok(one(&head.headers, &CONTENT_TYPE).and_then(Multipart::of))
 }
 
-fn other_status(status: StatusCode) -> PathError {
-    match status {
+/// A status that brings no bytes.
+fn refusal(head: &Parts) -> PathError {
+    match head.status {
         StatusCode::PRECONDITION_FAILED => PathError::Changed("status 412"),
+        status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
+            PathError::Busy { status, wait: retry_after(&head.headers, SystemTime::now()) }
+        }
         status => PathError::Status(status),
     }
 }
@@ -190,7 +201,7 @@ fn validator(headers: &HeaderMap) -> Option<Validator> {
 }
 
 /// The value of a field that occurs exactly once and is plain text.
-fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(first)
@@ -243,7 +254,7 @@ mod tests {
     }
 
     fn resource(validator: Option<Validator>) -> Resource {
-        Resource { url: url(), length: 1000, validator }
+        Resource { url: url(), length: 1000, validator, said: Said::default() }
     }
 
     const TAG: (&str, &str) = ("etag", "\"1\"");
@@ -252,7 +263,7 @@ mod tests {
     #[test]
     fn a_206_pins_length_and_strong_tag_else_date() {
         let first = ("content-range", "bytes 0-0/1000");
-        let pin = |fields: &[(&str, &str)]| read_answer(&head(206, fields), &url()).unwrap();
+        let pin = |fields: &[(&str, &str)]| read_answer(&head(206, fields), &url(), 1).unwrap();
         let tag = Validator::Etag("\"1\"".into());
         assert_eq!(pin(&[first, TAG, DATE]), Answer::Ranged(resource(Some(tag))));
         let date = Validator::LastModified(DATE.1.into());
@@ -262,11 +273,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_bytes_are_as_many_as_asked_for_or_as_there_are() {
+        let read = |range: &str, n| {
+            read_answer(&head(206, &[("content-range", range), TAG]), &url(), n).is_ok()
+        };
+        assert!(read("bytes 0-255/1000", 256) && read("bytes 0-999/1000", 5000));
+        assert!(!read("bytes 0-254/1000", 256) && !read("bytes 0-998/1000", 5000));
+        assert!(!read("bytes 1-256/1000", 256));
+    }
+
+    #[test]
     fn an_empty_object_answers_416() {
-        let answer = read_answer(&head(416, &[("content-range", "bytes */0")]), &url());
+        let answer = read_answer(&head(416, &[("content-range", "bytes */0")]), &url(), 1);
         assert!(matches!(answer, Ok(Answer::Ranged(Resource { length: 0, .. }))));
-        assert!(read_answer(&head(416, &[("content-range", "bytes */9")]), &url()).is_err());
-        assert!(read_answer(&head(416, &[]), &url()).is_err());
+        assert!(read_answer(&head(416, &[("content-range", "bytes */9")]), &url(), 1).is_err());
+        assert!(read_answer(&head(416, &[]), &url(), 1).is_err());
     }
 
     #[test]
@@ -285,7 +306,7 @@ mod tests {
             (302, &[("location", "https://x/y")], "https"),
             (302, &[], "302"),
         ] {
-            let error = read_answer(&head(status, fields), &url()).unwrap_err().to_string();
+            let error = read_answer(&head(status, fields), &url(), 1).unwrap_err().to_string();
             assert!(error.contains(word), "{status} {fields:?}: {error}");
         }
     }
@@ -295,7 +316,7 @@ mod tests {
         for (field, length) in
             [(("content-length", "9"), Some(9)), (("transfer-encoding", "chunked"), None)]
         {
-            let answer = read_answer(&head(200, &[field, TAG]), &url());
+            let answer = read_answer(&head(200, &[field, TAG]), &url(), 1);
             assert!(matches!(answer, Ok(Answer::Whole(w)) if w.length == length));
         }
     }
@@ -313,7 +334,8 @@ mod tests {
         }
         assert!(matches!(check(206, &[parts]), Err(PathError::Changed(_))));
         assert!(matches!(check(412, &[]), Err(PathError::Changed(_))));
-        assert!(matches!(check(503, &[]), Err(PathError::Status(_))));
+        assert!(matches!(check(503, &[]), Err(PathError::Busy { .. })));
+        assert!(matches!(check(403, &[]), Err(PathError::Status(_))));
         let coded = check(206, &[parts, TAG, ("content-encoding", "gzip")]);
         assert!(matches!(coded, Err(PathError::Compressed(_))));
     }

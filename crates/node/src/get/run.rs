@@ -122,7 +122,11 @@ impl<'a> Run<'a> {
 
     /// Finds the object. A single relay's word neither costs what is kept nor
     /// ends the download for want of room: then the direct path is waited for.
-    pub(super) async fn discover(&self, discovery: &mut Discovery, paths: &mut Paths) -> Result<Found, Halt> {
+    pub(super) async fn discover(
+        &self,
+        discovery: &mut Discovery,
+        paths: &mut Paths,
+    ) -> Result<Found, Halt> {
         loop {
             let found = discovery.run(paths, self.sink).await?;
             let Found::Ranged(by, resource) = &found else { return Ok(found) };

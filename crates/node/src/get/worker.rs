@@ -148,7 +148,7 @@ impl Worker {
             let request = probe_request(&url, &self.fields_for(&url));
             let response = connection.ask(request).await.map_err(PathError::Http)?;
             let (head, body) = response.into_parts();
-            match read_answer(&head, &url)? {
+            match read_answer(&head, &url, 1)? {
                 Answer::Redirect(next) => url = next,
                 answer @ Answer::Whole(_) => {
                     let body = Body { incoming: body, _connection: connection };
