@@ -16,8 +16,12 @@ use std::{
 };
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 6] = [
+pub const BUILT_IN: [(&str, &str); 10] = [
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
+    ("get-detour-wins", include_str!("../../../experiments/get-detour-wins.toml")),
+    ("get-direct-wins", include_str!("../../../experiments/get-direct-wins.toml")),
+    ("get-paths", include_str!("../../../experiments/get-paths.toml")),
+    ("get-servers", include_str!("../../../experiments/get-servers.toml")),
     ("lab-fidelity", include_str!("../../../experiments/lab-fidelity.toml")),
     ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
