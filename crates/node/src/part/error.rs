@@ -51,7 +51,7 @@ pub enum PartError {
     #[error("bytes past the end of {} were refused", .0.display())]
     PastEnd(PathBuf),
     /// All bytes are there and they are the wrong ones.
-    #[error("{} is not what was expected: {expected} was asked for and {found} arrived; nothing was kept", .path.display())]
+    #[error("{} is not what was expected: {expected} was asked for and {found} arrived", .path.display())]
     Digest {
         /// The file.
         path: PathBuf,

@@ -44,11 +44,13 @@ struct Header {
     key: PartKey,
 }
 
-/// One range of bytes that was synced, and its hash.
+/// One range of bytes that was synced, its hash, and the path that it came by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) range: Range<u64>,
     pub(super) blake3: [u8; 32],
+    /// Empty if it is not known.
+    pub(super) by: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -56,6 +58,9 @@ struct RecordLine {
     start: u64,
     end: u64,
     blake3: String,
+    /// Journals written before paths were told apart have none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    by: String,
 }
 
 /// What a journal says.
@@ -119,7 +124,7 @@ impl Journal {
     fn lines(&mut self, text: &mut String, records: &[Record]) -> Result<(), PartError> {
         records.iter().try_for_each(|r| {
             let (start, end, blake3) = (r.range.start, r.range.end, to_hex(&r.blake3));
-            self.line(text, &RecordLine { start, end, blake3 })
+            self.line(text, &RecordLine { start, end, blake3, by: r.by.clone() })
         })
     }
 
@@ -203,7 +208,7 @@ fn good_record(line: &[u8], previous: [u8; 8]) -> Option<([u8; 8], Record)> {
     let (check, json) = good_line(line, previous)?;
     let line: RecordLine = serde_json::from_str(json).ok()?;
     let range = line.start..line.end;
-    let record = Record { range, blake3: parse_hex(&line.blake3)? };
+    let record = Record { range, blake3: parse_hex(&line.blake3)?, by: line.by };
     (!record.range.is_empty()).then_some((check, record))
 }
 

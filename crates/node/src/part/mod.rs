@@ -17,10 +17,14 @@ mod error;
 mod journal;
 mod key;
 mod place;
+mod publish;
 mod publisher;
 mod ranges;
+mod reader;
+mod runs;
 #[cfg(test)]
 mod tests;
+mod write;
 mod writer;
 
 pub use digest::{Digest, DigestError};
@@ -28,19 +32,19 @@ pub use error::PartError;
 pub use key::{PartKey, Validator};
 pub use publisher::Publisher;
 pub use ranges::Ranges;
+pub use reader::PartReader;
 pub use writer::{WriteFailed, Writer};
 
 use crate::job::Job;
 use journal::{Contents, Journal, Record};
 use place::Place;
+use runs::{Runs, Sources};
 use std::{
     fs::File,
     ops::Range,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
-use thalweg_units::ByteSize;
 
 /// When the bytes written so far are synced and journaled.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +62,6 @@ impl Default for Batch {
     }
 }
 
-/// Bytes written in one run since the last checkpoint.
-struct Run {
-    range: Range<u64>,
-    hasher: Box<blake3::Hasher>,
-}
-
 /// A file in the making. See the [module](self).
 ///
 /// Dropping it is like a crash: what was not checkpointed is lost. Use
@@ -71,18 +69,26 @@ struct Run {
 pub struct Part {
     place: Place,
     file: File,
+    opened: Instant,
     job: Job,
     key: PartKey,
     batch: Batch,
     /// Created with the first checkpoint: a file that is complete before needs none.
     journal: Option<Journal>,
-    runs: Vec<Run>,
+    /// What the journal says.
+    records: Vec<Record>,
+    runs: Runs,
     unsynced: u64,
     last_checkpoint: Instant,
     /// Journaled bytes.
     durable: Ranges,
     /// All bytes written.
     present: Ranges,
+    sources: Sources,
+    /// Paths whose bytes were found wrong: nothing of theirs is journaled any more.
+    distrusted: Vec<String>,
+    /// The length that was verified since the last write.
+    verified: Option<u64>,
     resumed: u64,
     discarded: bool,
     /// A sync or a record failed: what is on the disk is not known any more.
@@ -102,22 +108,7 @@ impl Part {
     pub fn open(target: &Path, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
         let place = Place::of(target)?;
         let file = place.lock()?;
-        let mut part = Self {
-            place,
-            file,
-            job,
-            key,
-            batch,
-            journal: None,
-            runs: Vec::new(),
-            unsynced: 0,
-            last_checkpoint: Instant::now(),
-            durable: Ranges::default(),
-            present: Ranges::default(),
-            resumed: 0,
-            discarded: false,
-            poisoned: false,
-        };
+        let mut part = Self::empty(place, file, key, job, batch);
         match journal::read(&part.place.journal)? {
             Some(contents) if part.key.continues(&contents.key) => part.resume(contents)?,
             other => {
@@ -127,6 +118,43 @@ impl Part {
         }
         part.make_room()?;
         Ok(part)
+    }
+
+    /// A part without a name, for bytes that are passed on and not kept: in `directory`,
+    /// else in the one for temporary files. It has no journal and cannot be published;
+    /// its blocks are free again once it and its [readers](Self::reader) are dropped.
+    ///
+    /// # Errors
+    /// [`PartError::DiskFull`] if the length is known and cannot fit, or the system's refusal.
+    pub fn unnamed(directory: Option<&Path>, key: PartKey, job: Job) -> Result<Self, PartError> {
+        let (place, file) = Place::unnamed(directory)?;
+        let mut part = Self::empty(place, file, key, job, Batch::default());
+        part.make_room()?;
+        Ok(part)
+    }
+
+    fn empty(place: Place, file: File, key: PartKey, job: Job, batch: Batch) -> Self {
+        Self {
+            place,
+            file,
+            opened: Instant::now(),
+            job,
+            key,
+            batch,
+            journal: None,
+            records: Vec::new(),
+            runs: Runs::default(),
+            unsynced: 0,
+            last_checkpoint: Instant::now(),
+            durable: Ranges::default(),
+            present: Ranges::default(),
+            sources: Sources::default(),
+            distrusted: Vec::new(),
+            verified: None,
+            resumed: 0,
+            discarded: false,
+            poisoned: false,
+        }
     }
 
     /// Whether [`open`](Self::open) with this key would discard nothing and find
@@ -159,7 +187,12 @@ impl Part {
                 && digest::blake3_of(&self.file, r.range.clone()).is_ok_and(|h| h == r.blake3)
         };
         let good: Vec<Record> = contents.records.iter().filter(intact).cloned().collect();
-        good.iter().for_each(|r| self.durable.insert(r.range.clone()));
+        for record in &good {
+            for new in self.durable.missing_of(&record.range) {
+                self.sources.insert(&record.by, new);
+            }
+            self.durable.insert(record.range.clone());
+        }
         self.present = self.durable.clone();
         self.resumed = self.durable.total();
         self.job = contents.job.clone();
@@ -169,6 +202,7 @@ impl Part {
         } else {
             Journal::create(path, &self.job, &self.key, &good)?
         });
+        self.records = good;
         Ok(())
     }
 
@@ -204,6 +238,11 @@ impl Part {
         &self.job
     }
 
+    /// Where it will be published; for a part without a name, words for it.
+    pub fn target(&self) -> &Path {
+        &self.place.target
+    }
+
     /// Bytes taken over from an earlier session.
     pub fn resumed(&self) -> u64 {
         self.resumed
@@ -225,60 +264,15 @@ impl Part {
         self.present.missing(self.key.length().unwrap_or(0))
     }
 
-    /// Writes `data` at `offset`, and makes a checkpoint when the batch is full.
-    ///
-    /// # Errors
-    /// [`PartError::DiskFull`], [`PartError::PastEnd`], or the system's
-    /// refusal; what was written before stays good.
-    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), PartError> {
-        let range = offset..offset.saturating_add(data.len() as u64);
-        if self.key.length().is_some_and(|length| range.end > length) {
-            return Err(PartError::PastEnd(self.place.target.clone()));
-        }
-        let needed = self.key.length().map_or(0, |n| n.saturating_sub(self.present.total()));
-        let written = self.file.write_all_at(data, offset);
-        written.map_err(PartError::write(&self.place.part, needed))?;
-        self.extend_run(range.clone(), data);
-        self.present.insert(range);
-        self.unsynced += data.len() as u64;
-        self.checkpoint_if_due()
-    }
-
-    fn extend_run(&mut self, range: Range<u64>, data: &[u8]) {
-        let known = self.runs.iter().position(|run| run.range.end == range.start);
-        let i = known.unwrap_or_else(|| {
-            let hasher = Box::new(blake3::Hasher::new());
-            self.runs.push(Run { range: range.start..range.start, hasher });
-            self.runs.len() - 1
-        });
-        let run = &mut self.runs[i];
-        run.hasher.update(data);
-        run.range.end = range.end;
-    }
-
-    /// Writes as [`write`](Self::write), bytes that came by the path called `from`.
-    ///
-    /// # Errors
-    /// As [`Part::write`].
-    pub fn write_from(&mut self, from: &str, offset: u64, data: &[u8]) -> Result<(), PartError> {
-        _ = from;
-        self.write(offset, data)
+    /// The bytes from the start on that are there without a gap.
+    pub fn prefix(&self) -> u64 {
+        self.present.prefix()
     }
 
     /// The bytes that came by the path called `from`, in this session and, as far as they were
     /// taken over, in earlier ones.
     pub fn delivered_by(&self, from: &str) -> Ranges {
-        _ = from;
-        Ranges::default()
-    }
-
-    /// Compares the complete file with the expected digests, and keeps all whatever comes out.
-    ///
-    /// # Errors
-    /// [`PartError::Incomplete`], [`PartError::Digest`], or why it cannot be read.
-    pub fn verify(&mut self, length: u64) -> Result<(), PartError> {
-        _ = length;
-        Ok(())
+        self.sources.of(from)
     }
 
     /// Reads bytes that are there.
@@ -286,131 +280,14 @@ impl Part {
     /// # Errors
     /// The system's refusal.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>, PartError> {
-        let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
-        let read = self.file.read_exact_at(&mut bytes, range.start);
-        read.map_err(PartError::io("read", &self.place.part)).map(|()| bytes)
+        reader::read(&self.file, range, &self.place.part)
     }
 
-    /// Writes other bytes in place of wrong ones; what the journal said of them holds no more.
+    /// Another hand that reads while this one writes, e.g. up to the [prefix](Writer::prefix).
     ///
     /// # Errors
-    /// As [`Part::write`].
-    pub fn replace(&mut self, from: &str, offset: u64, data: &[u8]) -> Result<(), PartError> {
-        self.write_from(from, offset, data)
-    }
-
-    /// Makes a checkpoint if the batch's bytes or time are reached.
-    ///
-    /// # Errors
-    /// As [`Part::checkpoint`].
-    pub fn checkpoint_if_due(&mut self) -> Result<(), PartError> {
-        let due = self.last_checkpoint.elapsed() >= self.batch.time;
-        if self.unsynced >= self.batch.bytes || due { self.checkpoint() } else { Ok(()) }
-    }
-
-    /// Syncs the bytes written so far, then journals them.
-    ///
-    /// # Errors
-    /// If either cannot be synced; from then on nothing is journaled or
-    /// published, because a later sync may succeed without the lost pages.
-    pub fn checkpoint(&mut self) -> Result<(), PartError> {
-        self.last_checkpoint = Instant::now();
-        if self.runs.is_empty() || self.key.length().is_none() {
-            return Ok(());
-        }
-        self.sync(File::sync_data)?;
-        self.record()
-    }
-
-    fn sync(&mut self, how: fn(&File) -> std::io::Result<()>) -> Result<(), PartError> {
-        if self.poisoned {
-            return Err(PartError::Unsynced(self.place.target.clone()));
-        }
-        self.poisoned = true;
-        how(&self.file).map_err(PartError::io("sync", &self.place.part))?;
-        self.poisoned = false;
-        Ok(())
-    }
-
-    /// Journals the runs. Their bytes have just been synced.
-    fn record(&mut self) -> Result<(), PartError> {
-        let record =
-            |run: &Run| Record { range: run.range.clone(), blake3: run.hasher.finalize().into() };
-        let records: Vec<Record> = self.runs.iter().map(record).collect();
-        // A record cut short by a failure would hide all later ones.
-        self.poisoned = true;
-        match &mut self.journal {
-            Some(journal) => journal.append(&records)?,
-            None => {
-                let path = &self.place.journal;
-                self.journal = Some(Journal::create(path, &self.job, &self.key, &records)?);
-            }
-        }
-        self.poisoned = false;
-        records.into_iter().for_each(|r| self.durable.insert(r.range));
-        self.runs.clear();
-        self.unsynced = 0;
-        Ok(())
-    }
-
-    /// Checkpoints and lets go; the next session goes on from here.
-    ///
-    /// A part that could not be resumed is removed.
-    ///
-    /// # Errors
-    /// As [`Part::checkpoint`].
-    pub fn close(mut self) -> Result<(), PartError> {
-        let done = self.checkpoint();
-        self.leave_nothing_useless();
-        done
-    }
-
-    fn leave_nothing_useless(&self) {
-        if self.durable.total() == 0 {
-            // Best effort on the way out: the next session would empty them anyway.
-            _ = self.place.remove();
-        }
-    }
-
-    /// Removes what there is.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub fn discard(self) -> Result<(), PartError> {
-        self.place.remove()
-    }
-
-    /// Verifies, syncs and renames to the target; returns its name.
-    ///
-    /// `length` is the object's length where the key does not know it.
-    ///
-    /// # Errors
-    /// [`PartError::Incomplete`]; [`PartError::Digest`], after which nothing is
-    /// kept; or the system's refusal, after which everything is kept. The target
-    /// is then what it was before, unless only the directory could not be synced.
-    pub fn publish(mut self, length: u64) -> Result<PathBuf, PartError> {
-        let length = self.key.length().unwrap_or(length);
-        let missing: u64 = self.present.missing(length).iter().map(|r| r.end - r.start).sum();
-        if missing > 0 {
-            let path = self.place.target.clone();
-            return Err(PartError::Incomplete { path, missing: ByteSize::from_bytes(missing) });
-        }
-        let digests = match &self.key {
-            PartKey::Url { digests, .. } => digests.clone(),
-            PartKey::Object { hash, .. } => vec![*hash],
-        };
-        if let Err(wrong) =
-            digests.iter().try_for_each(|d| d.check(&self.file, length, &self.place.target))
-        {
-            return Err(self.place.remove().err().unwrap_or(wrong));
-        }
-        self.sync(File::sync_all)?;
-        if let Err(e) = std::fs::rename(&self.place.part, &self.place.target) {
-            let error = PartError::io("rename to", &self.place.target)(e);
-            return Err(self.record().err().unwrap_or(error));
-        }
-        place::sync_directory(&self.place.target)?;
-        place::remove(&self.place.journal)?;
-        Ok(self.place.target)
+    /// If the system has no further file descriptor.
+    pub fn reader(&self) -> Result<PartReader, PartError> {
+        PartReader::of(&self.file, &self.place.part)
     }
 }

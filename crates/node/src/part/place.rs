@@ -17,6 +17,8 @@ pub(super) struct Place {
     pub(super) target: PathBuf,
     pub(super) part: PathBuf,
     pub(super) journal: PathBuf,
+    /// False of a file without a name: then there is nothing beside it, and nothing to remove.
+    pub(super) named: bool,
 }
 
 impl Place {
@@ -45,7 +47,25 @@ impl Place {
             target.with_file_name(hidden)
         };
         let (part, journal) = (beside(".thalweg-part"), beside(".thalweg-journal"));
-        Ok(Self { target, part, journal })
+        Ok(Self { target, part, journal, named: true })
+    }
+
+    /// A file without a name in `directory`, else in the one for temporary files.
+    ///
+    /// Filesystems that have no such files (overlayfs before Linux 6.3, NFS, FUSE) get one
+    /// with a name, which is removed at once.
+    pub(super) fn unnamed(directory: Option<&Path>) -> Result<(Self, File), PartError> {
+        let directory = directory.map_or_else(std::env::temp_dir, Path::to_owned);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o600);
+        let flags = OFlags::TMPFILE.bits() as i32;
+        let file = match options.custom_flags(flags).open(&directory) {
+            Err(e) if has_no_unnamed_files(&e) => brief(&directory, &mut options),
+            opened => opened,
+        };
+        let file = file.map_err(PartError::io("create a temporary file in", &directory))?;
+        let part = directory.join("(a temporary file)");
+        Ok((Self { target: part.clone(), journal: part.clone(), part, named: false }, file))
     }
 
     /// Opens the data file and locks it against other processes.
@@ -94,10 +114,30 @@ impl Place {
 
     /// Removes the temporary files; those that are not there are no error.
     pub(super) fn remove(&self) -> Result<(), PartError> {
+        if !self.named {
+            return Ok(());
+        }
         remove(&self.part)?;
         remove(&super::journal::new_name(&self.journal))?;
         remove(&self.journal)
     }
+}
+
+/// What open(2) says where `O_TMPFILE` is not known, to the kernel or to the filesystem.
+fn has_no_unnamed_files(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    use rustix::io::Errno;
+    matches!(code, Some(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT))
+}
+
+/// Creates a file in `directory` and takes its name away.
+fn brief(directory: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let name = directory.join(format!(".{:016x}.thalweg-stream", u64::from_ne_bytes(random)));
+    let file = options.custom_flags(0).create_new(true).open(&name)?;
+    fs::remove_file(&name)?;
+    Ok(file)
 }
 
 pub(super) fn remove(path: &Path) -> Result<(), PartError> {

@@ -28,7 +28,23 @@ pub struct Writer {
     orders: mpsc::Sender<Order>,
     result: oneshot::Receiver<Result<Part, PartError>>,
     durable: Arc<AtomicU64>,
+    prefix: watch::Receiver<u64>,
+}
+
+/// What the thread tells while it works.
+struct Progress {
+    durable: Arc<AtomicU64>,
     prefix: watch::Sender<u64>,
+}
+
+impl Progress {
+    fn of(&self, part: &Part) {
+        self.durable.store(part.durable(), Ordering::Relaxed);
+        self.prefix.send_if_modified(|known| {
+            let before = std::mem::replace(known, part.prefix());
+            before != *known
+        });
+    }
 }
 
 /// The writer has stopped; [`Writer::finish`] says why.
@@ -45,10 +61,11 @@ impl Writer {
         let (orders, queue) = mpsc::channel(QUEUE);
         let (report, result) = oneshot::channel();
         let durable = Arc::new(AtomicU64::new(part.durable()));
-        let shared = Arc::clone(&durable);
-        let work = move || _ = report.send(work(part, &names, queue, &shared));
+        let (tell, prefix) = watch::channel(part.prefix());
+        let progress = Progress { durable: Arc::clone(&durable), prefix: tell };
+        let work = move || _ = report.send(work(part, &names, queue, &progress));
         std::thread::Builder::new().name("part-writer".into()).spawn(work)?;
-        Ok(Self { orders, result, durable, prefix: watch::Sender::new(0) })
+        Ok(Self { orders, result, durable, prefix })
     }
 
     /// Hands over bytes; waits only while the queue is full.
@@ -67,9 +84,10 @@ impl Writer {
     }
 
     /// Follows how many bytes from the file's start on are there without a gap, written but
-    /// not necessarily synced: what a stream may show.
+    /// not necessarily synced: what a stream may show. Its sender is gone once the writer
+    /// has stopped; the last value then is how far it came.
     pub fn prefix(&self) -> watch::Receiver<u64> {
-        self.prefix.subscribe()
+        self.prefix.clone()
     }
 
     /// Bytes that would survive a crash now.
@@ -94,7 +112,7 @@ fn work(
     mut part: Part,
     names: &[String],
     mut queue: mpsc::Receiver<Order>,
-    durable: &AtomicU64,
+    progress: &Progress,
 ) -> Result<Part, PartError> {
     while let Some(order) = queue.blocking_recv() {
         let done = match order {
@@ -107,11 +125,11 @@ fn work(
         if let Err(error) = done {
             // The bytes before the failure are good: the first error is the one to tell.
             _ = part.checkpoint();
-            durable.store(part.durable(), Ordering::Relaxed);
+            progress.of(&part);
             _ = part.close();
             return Err(error);
         }
-        durable.store(part.durable(), Ordering::Relaxed);
+        progress.of(&part);
     }
     Ok(part)
 }

@@ -1,0 +1,86 @@
+//! From a complete part to a file under its final name.
+
+use super::{Digest, Part, PartError, PartKey, place};
+use std::{fs::File, path::PathBuf};
+use thalweg_units::ByteSize;
+
+impl Part {
+    /// Compares the complete file with the expected digests, and keeps all whatever comes
+    /// out. A success holds until the next write: [`publish`](Self::publish) does not read
+    /// the file again.
+    ///
+    /// `length` is the object's length where the key does not know it.
+    ///
+    /// # Errors
+    /// [`PartError::Incomplete`], [`PartError::Digest`], or why it cannot be read.
+    pub fn verify(&mut self, length: u64) -> Result<(), PartError> {
+        let length = self.key.length().unwrap_or(length);
+        if self.verified == Some(length) {
+            return Ok(());
+        }
+        let missing: u64 = self.present.missing(length).iter().map(|r| r.end - r.start).sum();
+        if missing > 0 {
+            let path = self.place.target.clone();
+            return Err(PartError::Incomplete { path, missing: ByteSize::from_bytes(missing) });
+        }
+        let digests = self.digests();
+        digests.iter().try_for_each(|d| d.check(&self.file, length, &self.place.target))?;
+        self.verified = Some(length);
+        Ok(())
+    }
+
+    /// What the whole must hash to.
+    fn digests(&self) -> Vec<Digest> {
+        match &self.key {
+            PartKey::Url { digests, .. } => digests.clone(),
+            PartKey::Object { hash, .. } => vec![*hash],
+        }
+    }
+
+    /// Removes what there is.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn discard(self) -> Result<(), PartError> {
+        self.place.remove()
+    }
+
+    /// Verifies, syncs and renames to the target; returns its name.
+    ///
+    /// `length` is the object's length where the key does not know it.
+    ///
+    /// # Errors
+    /// [`PartError::Incomplete`]; [`PartError::Digest`], after which nothing is
+    /// kept; or the system's refusal, after which everything is kept. The target
+    /// is then what it was before, unless only the directory could not be synced.
+    pub fn publish(mut self, length: u64) -> Result<PathBuf, PartError> {
+        self.prove(length)?;
+        self.sync(File::sync_all)?;
+        self.show()?;
+        place::sync_directory(&self.place.target)?;
+        self.forget_journal()
+    }
+
+    /// The first step of publication: what is wrong is removed.
+    pub(super) fn prove(&mut self, length: u64) -> Result<(), PartError> {
+        match self.verify(length) {
+            Err(wrong @ PartError::Digest { .. }) => {
+                Err(self.place.remove().err().unwrap_or(wrong))
+            }
+            done => done,
+        }
+    }
+
+    /// Gives the synced file its final name. If that fails what there is is journaled.
+    pub(super) fn show(&mut self) -> Result<(), PartError> {
+        let Err(e) = std::fs::rename(&self.place.part, &self.place.target) else { return Ok(()) };
+        let error = PartError::io("rename to", &self.place.target)(e);
+        Err(self.record().err().unwrap_or(error))
+    }
+
+    /// The last step, once the name is durable.
+    pub(super) fn forget_journal(self) -> Result<PathBuf, PartError> {
+        place::remove(&self.place.journal)?;
+        Ok(self.place.target)
+    }
+}
