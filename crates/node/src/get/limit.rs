@@ -1,22 +1,131 @@
 //! `--limit-rate`: the most bytes per second, over all paths and downloads together.
 
-use std::{num::NonZeroU64, time::Duration};
+use std::{
+    num::NonZeroU64,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// What may come at once after a pause: 100 ms worth.
+const BURST: Duration = Duration::from_millis(100);
+
+const NANOS: i128 = 1_000_000_000;
 
 /// A limit that any number of downloads share.
+///
+/// A bucket that is filled as time goes and emptied by what came. Bytes are charged after
+/// they came, as nobody knows before how many a read will bring; so the bucket may be
+/// overdrawn by one read of each path, and the waits make up for it exactly.
 #[derive(Debug)]
 pub struct Limit {
-    bytes_per_second: NonZeroU64,
+    bucket: Mutex<Bucket>,
+    epoch: Instant,
 }
 
 impl Limit {
     /// So many bytes per second.
-    pub const fn new(bytes_per_second: NonZeroU64) -> Self {
-        Self { bytes_per_second }
+    pub fn new(bytes_per_second: NonZeroU64) -> Self {
+        Self { bucket: Mutex::new(Bucket::new(bytes_per_second)), epoch: Instant::now() }
     }
 
     /// Charges `n` bytes that came; how long to wait before the next are read.
+    ///
+    /// Whoever charges first waits least: the waits of several are in order.
     pub fn charge(&self, n: u64) -> Duration {
-        _ = (n, self.bytes_per_second);
-        Duration::ZERO
+        // A thread that panicked in here left a whole number.
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        bucket.charge(n, self.epoch.elapsed())
+    }
+}
+
+/// The bucket, without a clock: times are since some start and never go back.
+#[derive(Debug)]
+struct Bucket {
+    /// Bytes per second.
+    rate: i128,
+    /// What came too early, in bytes · 10⁻⁹; negative: what may come at once. Integers: the
+    /// sum over days of single bytes is exact.
+    debt: i128,
+    at: Duration,
+}
+
+impl Bucket {
+    fn new(rate: NonZeroU64) -> Self {
+        let rate = i128::from(rate.get());
+        Self { rate, debt: Self::full(rate), at: Duration::ZERO }
+    }
+
+    fn full(rate: i128) -> i128 {
+        -rate * BURST.as_nanos() as i128
+    }
+
+    fn charge(&mut self, n: u64, now: Duration) -> Duration {
+        let passed = now.saturating_sub(self.at).as_nanos() as i128;
+        self.at = self.at.max(now);
+        let earned = self.rate.saturating_mul(passed);
+        self.debt = self.debt.saturating_sub(earned).max(Self::full(self.rate));
+        self.debt = self.debt.saturating_add(i128::from(n) * NANOS);
+        let wait = (self.debt.max(0) + self.rate - 1) / self.rate;
+        Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bucket(rate: u64) -> Bucket {
+        Bucket::new(NonZeroU64::new(rate).unwrap())
+    }
+
+    #[test]
+    fn a_pause_earns_a_tenth_of_a_second_and_no_more() {
+        let mut bucket = bucket(1000);
+        assert_eq!(bucket.charge(100, Duration::ZERO), Duration::ZERO);
+        assert_eq!(bucket.charge(500, Duration::ZERO), Duration::from_millis(500));
+        assert_eq!(bucket.charge(100, Duration::from_secs(3600)), Duration::ZERO);
+        assert_eq!(bucket.charge(1, Duration::from_secs(3600)), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn the_largest_numbers_are_no_trouble() {
+        let mut fast = bucket(u64::MAX);
+        assert_eq!(fast.charge(u64::MAX / 20, Duration::MAX), Duration::ZERO);
+        let mut bucket = bucket(1);
+        let mut wait = Duration::ZERO;
+        for _ in 0..100 {
+            wait = bucket.charge(u64::MAX, Duration::from_secs(u64::MAX));
+        }
+        assert_eq!(wait, Duration::from_nanos(u64::MAX));
+        assert_eq!(super::Limit::new(NonZeroU64::MAX).charge(1000), Duration::ZERO);
+    }
+
+    proptest! {
+        /// Readers that wait as they are told get the rate over any length of time, however
+        /// many they are and however much each read brings, and never more than it.
+        #[test]
+        fn the_rate_is_kept_exactly(
+            rate in 1u64..10_000_000_000,
+            reads in proptest::collection::vec(1u64..500_000, 50..300),
+            readers in 1usize..6,
+        ) {
+            let mut bucket = bucket(rate);
+            let mut due = vec![Duration::ZERO; readers];
+            let (mut came, mut last) = (0u64, 0u64);
+            for n in reads {
+                let now = *due.iter().min().unwrap();
+                let earned = rate as f64 * (now + BURST).as_secs_f64();
+                // What was charged before this moment is paid, but for one read of each.
+                prop_assert!(came as f64 <= earned + readers as f64 * 500_000.0 + 1.0);
+                let reader = due.iter().position(|t| *t == now).unwrap();
+                due[reader] = now + bucket.charge(n, now);
+                (came, last) = (came + n, n);
+            }
+            let end = *due.iter().max().unwrap();
+            let ideal = came as f64 / rate as f64;
+            let slack = BURST.as_secs_f64() + last as f64 / rate as f64 + 1e-6;
+            prop_assert!((end.as_secs_f64() - ideal).abs() <= slack, "{end:?} for {ideal}");
+        }
     }
 }
