@@ -9,6 +9,7 @@ mod closed_on_drop;
 mod dial;
 mod identity;
 mod interfaces;
+mod netlink;
 mod peer;
 mod route;
 mod stream;
@@ -27,7 +28,7 @@ pub use dial::{
     connect_by_terms, cut_over, resolve,
 };
 pub use identity::{Ed25519, KeyError, PrivateKey};
-pub use interfaces::{Interface, interfaces};
+pub use interfaces::{Interface, interface_for, interfaces, own_addresses};
 pub use peer::Peer;
 pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
 pub use stream::{Monitor, Stream};

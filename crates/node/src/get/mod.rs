@@ -16,6 +16,7 @@
 //! If the server says that the object changed, all is discarded and begun anew,
 //! once. A path that speaks of another object is dropped and named.
 
+mod candidates;
 mod discovery;
 mod error;
 mod http;
@@ -37,6 +38,7 @@ mod web;
 mod whole;
 mod worker;
 
+pub use candidates::{MAX_CANDIDATES, candidates};
 pub use error::{GetError, GetFailed, PathError};
 pub use kept::Kept;
 pub use limit::Limit;

@@ -1,12 +1,5 @@
 //! The addresses of this host's own interfaces, which a relay does not connect to.
 
-use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_route::{
-    RouteNetlinkMessage,
-    address::{AddressAttribute, AddressMessage},
-};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::{
     collections::BTreeSet,
@@ -14,6 +7,7 @@ use std::{
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
+use thalweg_net::own_addresses;
 
 /// rtnetlink's groups that tell of IPv4 and IPv6 addresses that come and go (linux/rtnetlink.h).
 const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
@@ -86,7 +80,7 @@ impl Watched {
         let mut notices = Socket::new(NETLINK_ROUTE)?;
         notices.bind(&SocketAddr::new(0, ADDRESS_GROUPS))?;
         notices.set_non_blocking(true)?;
-        Ok(Self { notices, stale: false, known: list()? })
+        Ok(Self { notices, stale: false, known: own_addresses()? })
     }
 
     fn follow(&mut self) {
@@ -94,7 +88,7 @@ impl Watched {
             self.stale = true;
         }
         if self.stale
-            && let Ok(known) = list()
+            && let Ok(known) = own_addresses()
         {
             self.known = known;
             self.stale = false;
@@ -109,67 +103,6 @@ impl Watched {
             Err(e) => e.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()),
         }
     }
-}
-
-/// All addresses of all interfaces but loopback's.
-fn list() -> io::Result<BTreeSet<IpAddr>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&request(), 0)?;
-    let mut found = BTreeSet::new();
-    loop {
-        let (answer, _) = socket.recv_from_full()?;
-        if read(&answer, &mut found)? {
-            return Ok(found);
-        }
-    }
-}
-
-/// RTM_GETADDR for all families.
-fn request() -> Vec<u8> {
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(all));
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    bytes
-}
-
-/// Reads one datagram of the answer; whether it was the last.
-fn read(mut answer: &[u8], found: &mut BTreeSet<IpAddr>) -> io::Result<bool> {
-    while !answer.is_empty() {
-        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer)
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
-        // Messages are aligned to 4 bytes; the last may lack its padding.
-        let length = (message.header.length as usize).next_multiple_of(4).max(4);
-        answer = answer.get(length..).unwrap_or_default();
-        match message.payload {
-            NetlinkPayload::Done(_) => return Ok(true),
-            NetlinkPayload::Error(e) if e.code.is_some() => return Err(e.to_io()),
-            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(address)) => {
-                found.extend(own(&address).filter(|ip| !ip.is_loopback()));
-            }
-            _ => {}
-        }
-    }
-    Ok(false)
-}
-
-/// `IFA_LOCAL`, else `IFA_ADDRESS`: on a point-to-point link the latter is the peer's.
-fn own(message: &AddressMessage) -> Option<IpAddr> {
-    let local = message.attributes.iter().find_map(|a| match a {
-        AddressAttribute::Local(ip) => Some(*ip),
-        _ => None,
-    });
-    local.or_else(|| {
-        message.attributes.iter().find_map(|a| match a {
-            AddressAttribute::Address(ip) => Some(*ip),
-            _ => None,
-        })
-    })
 }
 
 #[cfg(test)]

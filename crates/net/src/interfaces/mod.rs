@@ -1,0 +1,133 @@
+//! The interfaces of this host by which others can be reached.
+
+mod usable;
+
+use crate::netlink::{ask, dump};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage,
+    address::{AddressAttribute, AddressMessage},
+    link::LinkMessage,
+    route::{RouteAttribute, RouteMessage},
+};
+use std::{collections::BTreeSet, io, net::IpAddr, num::NonZeroU32};
+
+/// An interface that is up and has an address that others can answer to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The kernel's index: what routes are bound to.
+    pub index: NonZeroU32,
+    /// Its name now, for people's eyes.
+    pub name: String,
+    /// Its addresses, link-local ones left out.
+    pub addresses: Vec<IpAddr>,
+    /// Whether a default route leaves by it, in whatever table: also one of the two halves
+    /// (or of the eighths of IPv6) that VPN programs write in its place.
+    pub has_default_route: bool,
+    /// The smallest metric of its default routes, else of its other routes: the kernel's own
+    /// choice has the smallest of all where one table decides. [`interface_for`] knows better.
+    pub metric: u32,
+}
+
+/// The interfaces of this network namespace that may carry a transfer: those with a
+/// default route first, by metric, then the others; loopback is none of them.
+///
+/// One is usable if it is up, running and no loopback device, has an address that is not
+/// link-local, and some unicast route leaves by it. Its kind does not matter (a tunnel is as
+/// good as a card): who wants some left out does so by [`Interface::index`].
+///
+/// # Errors
+/// If the kernel gives no list (rtnetlink).
+pub fn interfaces() -> io::Result<Vec<Interface>> {
+    let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
+    let addresses = dump(all_addresses())?;
+    let routes = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
+    let mut known = usable::Known::default();
+    links.iter().chain(&addresses).chain(&routes).for_each(|message| known.learn(message));
+    Ok(known.usable())
+}
+
+/// The index of the interface by which the kernel sends to `ip` what is bound to none.
+///
+/// # Errors
+/// The kernel's, e.g. `NetworkUnreachable`.
+pub fn interface_for(ip: IpAddr) -> io::Result<NonZeroU32> {
+    let mut question = RouteMessage::default();
+    let (family, bits) = match ip {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    };
+    question.header.address_family = family;
+    question.header.destination_prefix_length = bits;
+    question.attributes.push(RouteAttribute::Destination(ip.into()));
+    let RouteNetlinkMessage::NewRoute(route) = ask(RouteNetlinkMessage::GetRoute(question))? else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    let out = route.attributes.iter().find_map(|a| match a {
+        RouteAttribute::Oif(index) => NonZeroU32::new(*index),
+        _ => None,
+    });
+    out.ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
+}
+
+/// All addresses of all interfaces, up or down, but loopback's.
+///
+/// # Errors
+/// If the kernel gives no list (rtnetlink).
+pub fn own_addresses() -> io::Result<BTreeSet<IpAddr>> {
+    let found = dump(all_addresses())?;
+    let own = found.iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewAddress(address) => own_address(address),
+        _ => None,
+    });
+    Ok(own.filter(|ip| !ip.is_loopback()).collect())
+}
+
+fn all_addresses() -> RouteNetlinkMessage {
+    RouteNetlinkMessage::GetAddress(AddressMessage::default())
+}
+
+/// `IFA_LOCAL`, else `IFA_ADDRESS`: on a point-to-point link the latter is the peer's.
+fn own_address(message: &AddressMessage) -> Option<IpAddr> {
+    let local = message.attributes.iter().find_map(|a| match a {
+        AddressAttribute::Local(ip) => Some(*ip),
+        _ => None,
+    });
+    local.or_else(|| {
+        message.attributes.iter().find_map(|a| match a {
+            AddressAttribute::Address(ip) => Some(*ip),
+            _ => None,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    /// The kernel's own word: the interface that it would send by is in its list, with the
+    /// address that it would send from.
+    #[test]
+    fn the_interface_that_the_kernel_sends_by_is_usable() {
+        let found = interfaces().unwrap();
+        assert!(found.iter().all(|i| i.name != "lo" && !i.addresses.is_empty()), "{found:?}");
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        // No packet is sent by this.
+        if socket.connect("198.51.100.1:9").is_err() {
+            eprintln!("skipped in part: this host has no IPv4 route");
+            assert!(interface_for("198.51.100.1".parse().unwrap()).is_err());
+            return;
+        }
+        let index = interface_for("198.51.100.1".parse().unwrap()).unwrap();
+        let own = socket.local_addr().unwrap().ip();
+        let by = found.iter().find(|i| i.index == index);
+        assert!(by.is_some_and(|i| i.addresses.contains(&own)), "{own} {index} {found:?}");
+        assert!(own_addresses().unwrap().contains(&own));
+    }
+
+    #[test]
+    fn the_way_to_loopback_is_no_usable_interface() {
+        let lo = interface_for("127.0.0.1".parse().unwrap()).unwrap();
+        assert!(interfaces().unwrap().iter().all(|i| i.index != lo));
+    }
+}
