@@ -15,12 +15,12 @@ mod route;
 mod stream;
 mod sys;
 mod tcp_info;
-mod tls;
 mod transport;
 
 pub mod channel;
 pub mod socks5;
 pub mod splice;
+pub mod tls;
 
 pub use closed_on_drop::ClosedOnDrop;
 pub use dial::{

@@ -4,7 +4,7 @@ use super::UrlError;
 use crate::part::PartError;
 use hyper::StatusCode;
 use std::{ops::Range, time::Duration};
-use thalweg_net::DialError;
+use thalweg_net::{DialError, TlsError, tls};
 use thalweg_plan::selection::Failure;
 use thalweg_units::{ByteSize, format_duration};
 use thiserror::Error;
@@ -18,6 +18,15 @@ pub enum PathError {
     /// The connection broke, or what came over it is not HTTP.
     #[error("the connection broke: {}", chain(.0))]
     Http(#[source] hyper::Error),
+    /// No TLS connection.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// An `https` URL, and no [`super::Web::tls`].
+    #[error("TLS was not set up, so https cannot be fetched")]
+    NoTls,
+    /// Bytes were changed on the way: what TLS protects came out as something else.
+    #[error("bytes were altered on the way (TLS noticed; nothing of them was used)")]
+    Altered,
     /// The answer ended before the bytes that it promised.
     #[error("the answer ended {0} early")]
     Early(ByteSize),
@@ -90,10 +99,16 @@ pub enum PathError {
 }
 
 impl PathError {
+    /// What hyper ran into; [`PathError::Altered`] if that is the path's doing.
+    pub(super) fn http(error: hyper::Error) -> Self {
+        if tls::says_altered(&error) { Self::Altered } else { Self::Http(error) }
+    }
+
     /// What this means for the choice of paths: whether it may be tried again.
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Http(_) | Self::Early(_) => Failure::Broken,
+            Self::Tls(error) if error.is_broken() => Failure::Broken,
             Self::Silent(_) => Failure::Stalled,
             _ => Failure::Refused,
         }

@@ -5,7 +5,7 @@
 use super::{HttpUrl, PathError, multipart::Multipart, retry_after::retry_after, said::Said};
 use crate::part::Validator;
 use hyper::{
-    HeaderMap, StatusCode,
+    HeaderMap, StatusCode, Version,
     header::{
         CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName,
         LAST_MODIFIED, LOCATION, TRANSFER_ENCODING,
@@ -103,7 +103,8 @@ fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     let length = length(&head.headers)?;
     let chunked = one(&head.headers, &TRANSFER_ENCODING)
         .is_some_and(|t| t.trim().to_ascii_lowercase().ends_with("chunked"));
-    if length.is_none() && !chunked {
+    // HTTP/2 marks every end itself (RFC 9113 §8.1).
+    if length.is_none() && !chunked && head.version < Version::HTTP_2 {
         return Err(PathError::NoEnd);
     }
     let (validator, said) = (validator(&head.headers), Said::read(&head.headers));
@@ -303,7 +304,7 @@ mod tests {
             (200, &[], "end"),
             (404, &[], "404"),
             (304, &[], "304"),
-            (302, &[("location", "https://x/y")], "https"),
+            (302, &[("location", "ftp://x/y")], "https"),
             (302, &[], "302"),
         ] {
             let error = read_answer(&head(status, fields), &url(), 1).unwrap_err().to_string();

@@ -136,8 +136,7 @@ impl Worker {
 
     /// The user's fields go to the origin he wrote them for, and to no other.
     fn fields_for(&self, url: &HttpUrl) -> HeaderMap {
-        let same = url.same_origin(&self.shared.url);
-        if same { self.shared.fields.clone() } else { HeaderMap::new() }
+        self.shared.web.fields_for(&self.shared.url, url, &self.shared.fields)
     }
 
     /// Follows redirects to the object and reports what it is.
@@ -146,7 +145,7 @@ impl Worker {
         for _ in 0..=MAX_REDIRECTS {
             let mut connection = Connection::open(&self.shared.web, &self.route, &url).await?;
             let request = probe_request(&url, &self.fields_for(&url));
-            let response = connection.ask(request).await.map_err(PathError::Http)?;
+            let response = connection.ask(request).await.map_err(PathError::http)?;
             let (head, body) = response.into_parts();
             match read_answer(&head, &url, 1)? {
                 Answer::Redirect(next) => url = next,
@@ -321,7 +320,7 @@ impl Worker {
                     return Ok(response);
                 }
                 Err(_) if reused => {}
-                Err(error) => return Err(PathError::Http(error)),
+                Err(error) => return Err(PathError::http(error)),
             }
         }
     }
@@ -330,7 +329,7 @@ impl Worker {
 /// The next bytes of a body; `None` at its end. Trailers are skipped.
 async fn next_bytes(body: &mut Incoming) -> Result<Option<Bytes>, PathError> {
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(PathError::Http)?.into_data()
+        if let Ok(data) = frame.map_err(PathError::http)?.into_data()
             && !data.is_empty()
         {
             return Ok(Some(data));

@@ -1,63 +1,20 @@
-//! One HTTP/1.1 connection by one route, and the requests on it.
-//!
-//! No pool: a pool would hide which path bytes come by.
+//! What is asked of a server.
 
-use super::{HttpUrl, PathError, Web, resource::Resource};
-use crate::part::Validator;
+use crate::{
+    get::{HttpUrl, resource::Resource},
+    part::Validator,
+};
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::{
-    HeaderMap, Request, Response,
-    body::Incoming,
-    client::conn::http1::{self, SendRequest},
+    HeaderMap, Request,
     header::{self, HeaderName, HeaderValue},
 };
-use hyper_util::rt::TokioIo;
 use std::ops::Range;
-use thalweg_net::Route;
 use thalweg_wire::content_range::ByteRange;
-use tokio::task::AbortHandle;
 
 /// What we call ourselves to servers.
 const USER_AGENT: &str = concat!("thalweg/", env!("CARGO_PKG_VERSION"));
-
-/// Closes the connection when dropped, also in the middle of an answer.
-pub(super) struct Connection {
-    send: SendRequest<Empty<Bytes>>,
-    driver: AbortHandle,
-}
-
-impl Connection {
-    /// Dials the server of `url` by `route`.
-    pub(super) async fn open(web: &Web, route: &Route, url: &HttpUrl) -> Result<Self, PathError> {
-        let stream = web.dialer.dial(route, url.destination()).await?.closed_on_drop();
-        let (send, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(PathError::Http)?;
-        // Its failures come out of the answer that they spoil.
-        let driver = tokio::spawn(async move { _ = connection.await }).abort_handle();
-        Ok(Self { send, driver })
-    }
-
-    /// False once the server has closed it.
-    pub(super) fn is_open(&self) -> bool {
-        !self.send.is_closed()
-    }
-
-    /// Sends a request and waits for the head of its answer.
-    pub(super) async fn ask(
-        &mut self,
-        request: Request<Empty<Bytes>>,
-    ) -> Result<Response<Incoming>, hyper::Error> {
-        self.send.ready().await?;
-        self.send.send_request(request).await
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
-}
 
 /// A `GET` of some bytes of `url`, with the user's `extra` fields (RFC 9110 §14.2).
 fn range_request(url: &HttpUrl, ranges: &[Range<u64>], extra: &HeaderMap) -> Request<Empty<Bytes>> {
@@ -81,7 +38,7 @@ fn range_request(url: &HttpUrl, ranges: &[Range<u64>], extra: &HeaderMap) -> Req
 const FIRST_BYTE: Range<u64> = 0..1;
 
 /// The first request on a path: for one byte.
-pub(super) fn probe_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<Bytes>> {
+pub(in crate::get) fn probe_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<Bytes>> {
     range_request(url, &[FIRST_BYTE], extra)
 }
 
@@ -89,7 +46,7 @@ pub(super) fn probe_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<B
 ///
 /// `If-Match`, not `If-Range`: some servers answer the latter with 200 and
 /// another version, which had to be thrown away (RFC 9110 §13.1.1, §13.1.4).
-pub(super) fn segment_request(
+pub(in crate::get) fn segment_request(
     resource: &Resource,
     ranges: &[Range<u64>],
     extra: &HeaderMap,
@@ -117,7 +74,7 @@ fn set(fields: &mut HeaderMap, name: HeaderName, value: &str) {
 /// # Errors
 /// Why it cannot be sent: not HTTP, or a field that says which bytes are
 /// wanted and how they are framed.
-pub(super) fn user_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+pub(in crate::get) fn user_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = text.split_once(':').ok_or("there is no `:` after its name")?;
     let name: HeaderName = name.trim().parse().map_err(|_| "its name is not HTTP")?;
     let value: HeaderValue = value.trim().parse().map_err(|_| "its value is not HTTP")?;

@@ -1,0 +1,165 @@
+//! One connection to one server, HTTP/1.1 or HTTP/2.
+
+use super::{
+    inward,
+    wire::{Wire, beneath_tls},
+};
+use crate::get::{HttpUrl, PathError, Web};
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::{
+    Request, Response, Uri, Version,
+    body::Incoming,
+    client::conn::{http1, http2},
+    header,
+    rt::Executor,
+};
+use hyper_util::rt::TokioIo;
+use std::sync::{Arc, Mutex, PoisonError};
+use thalweg_net::{Route, Stream};
+use tokio::task::JoinSet;
+
+/// How much a server may send on HTTP/2 before we have read it, on a stream and in all.
+///
+/// A connection carries one large answer at a time, so both are the same. 16 MiB fill
+/// 1 Gbit/s at 130 ms; HTTP's default of 64 kB would allow 4 Mbit/s there. Not adaptive:
+/// hyper's estimate takes many round trips to grow, in which a path is already judged.
+const WINDOW: u32 = 16 << 20;
+
+/// Closes the connection when dropped, also in the middle of an answer.
+///
+/// An answer's body that is dropped early closes it too on HTTP/1.1; on HTTP/2 the server
+/// is told to stop (RST_STREAM), and the connection can be used again.
+pub(in crate::get) struct Connection {
+    send: Send,
+    tasks: Tasks,
+}
+
+enum Send {
+    Http1(http1::SendRequest<Empty<Bytes>>),
+    Http2(http2::SendRequest<Empty<Bytes>>),
+}
+
+impl Connection {
+    /// Dials the server of `url` by `route`; over TLS if the URL says so.
+    ///
+    /// # Errors
+    /// [`PathError`]: no connection, no proof of the server's name, or a redirect to where
+    /// redirects may not lead.
+    pub(in crate::get) async fn open(
+        web: &Web,
+        route: &Route,
+        url: &HttpUrl,
+    ) -> Result<Self, PathError> {
+        let stream = web.dialer.dial(route, url.destination());
+        if !url.is_https() {
+            let stream = stream.await?;
+            refuse_inward(&stream, url).await?;
+            return Self::http1(Wire::Plain(stream.closed_on_drop())).await;
+        }
+        let tls = web.tls.as_ref().ok_or(PathError::NoTls)?;
+        // Reading the authorities takes as long as a short round trip.
+        let (stream, _) = tokio::join!(stream, tls.prepare());
+        let stream = stream?;
+        refuse_inward(&stream, url).await?;
+        let beneath = beneath_tls(stream.closed_on_drop());
+        let secured = tls.connect(beneath, &url.destination().host).await?;
+        let http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
+        let wire = Wire::Tls(Box::new(secured));
+        if http2 { Self::http2(wire).await } else { Self::http1(wire).await }
+    }
+
+    async fn http1(wire: Wire) -> Result<Self, PathError> {
+        let (send, connection) =
+            http1::handshake(TokioIo::new(wire)).await.map_err(PathError::http)?;
+        let tasks = Tasks::default();
+        // Its failures come out of the answer that they spoil.
+        tasks.execute(async move { _ = connection.await });
+        Ok(Self { send: Send::Http1(send), tasks })
+    }
+
+    async fn http2(wire: Wire) -> Result<Self, PathError> {
+        let tasks = Tasks::default();
+        let (send, connection) = http2::Builder::new(tasks.clone())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(TokioIo::new(wire))
+            .await
+            .map_err(PathError::http)?;
+        tasks.execute(async move { _ = connection.await });
+        Ok(Self { send: Send::Http2(send), tasks })
+    }
+
+    /// False once the server has closed it.
+    pub(in crate::get) fn is_open(&self) -> bool {
+        match &self.send {
+            Send::Http1(send) => !send.is_closed(),
+            Send::Http2(send) => !send.is_closed(),
+        }
+    }
+
+    /// Sends a request, with its target in origin form and a `Host` field, and waits for
+    /// the head of its answer.
+    pub(in crate::get) async fn ask(
+        &mut self,
+        request: Request<Empty<Bytes>>,
+    ) -> Result<Response<Incoming>, hyper::Error> {
+        match &mut self.send {
+            Send::Http1(send) => {
+                send.ready().await?;
+                send.send_request(request).await
+            }
+            Send::Http2(send) => {
+                send.ready().await?;
+                send.send_request(in_http2(request)).await
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.tasks.abort();
+    }
+}
+
+/// The same request as HTTP/2 has it: `:scheme` and `:authority`, no `Host`
+/// (RFC 9113 §8.3.1). The authority is what `Host` said, also if the user set that.
+fn in_http2(mut request: Request<Empty<Bytes>>) -> Request<Empty<Bytes>> {
+    let host = request.headers_mut().remove(header::HOST);
+    let authority = host.as_ref().and_then(|h| h.to_str().ok()).unwrap_or_default();
+    let target = request.uri().path_and_query().map_or("/", |t| t.as_str());
+    let uri = Uri::builder().scheme("https").authority(authority).path_and_query(target);
+    // What came out of a URL makes one again; else hyper refuses the request.
+    *request.uri_mut() = uri.build().unwrap_or_default();
+    *request.version_mut() = Version::HTTP_2;
+    request
+}
+
+/// A redirect is followed inward by no path: relays have their own rules, here are ours.
+async fn refuse_inward(stream: &Stream, url: &HttpUrl) -> Result<(), PathError> {
+    let Some(given) = url.given().filter(|_| stream.route().is_direct()) else { return Ok(()) };
+    // Whoever is gone already is told by the first read.
+    let Ok(peer) = stream.tcp().peer_addr() else { return Ok(()) };
+    let checked = inward::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
+    checked.map_err(|why| PathError::Redirect(why.into()))
+}
+
+/// A connection's tasks, which end with it. HTTP/2 has one more for each request.
+#[derive(Clone, Default)]
+struct Tasks(Arc<Mutex<JoinSet<()>>>);
+
+impl Tasks {
+    fn abort(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+    }
+}
+
+impl<F: Future<Output = ()> + std::marker::Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, task: F) {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are forgotten.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}
