@@ -18,6 +18,8 @@ pub enum Metric {
     AvailableBandwidth,
     /// Round-trip time, s.
     RoundTrip,
+    /// From dialling to a transfer's first byte, s: names, handshakes, relays, and the server.
+    Setup,
     /// Packets lost, as a fraction in 0..=1.
     Loss,
 }
@@ -27,7 +29,7 @@ impl Metric {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Throughput | Self::Capacity | Self::AvailableBandwidth => "bit/s",
-            Self::RoundTrip => "s",
+            Self::RoundTrip | Self::Setup => "s",
             Self::Loss => "1",
         }
     }

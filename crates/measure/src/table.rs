@@ -110,6 +110,15 @@ impl Table {
         }
     }
 
+    /// Forgets all but those that `keep` holds on to, told with their ages at `now`.
+    pub fn retain(&mut self, now: Time, mut keep: impl FnMut(&Estimate) -> bool) {
+        let by_age = &mut self.by_age;
+        self.entries.retain(|key, (born, e)| {
+            let kept = keep(&aged(*born, e, now));
+            kept || !by_age.remove(&(*born, *key))
+        });
+    }
+
     /// The youngest estimate of this bound, whoever measured it and how, with its age at `now`.
     pub fn latest(
         &self,
@@ -218,6 +227,17 @@ mod tests {
         assert_eq!(error, TableError::Node { node: NodeIndex(3), nodes: 3 });
         assert!(table.insert(estimate(0, 1, f64::NAN, 0), NOW).is_err());
         assert!(table.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_held_on_to_is_gone_and_can_be_learnt_anew() {
+        let mut table = Table::new(3, 10);
+        table.insert(estimate(0, 1, 1.0, 60), NOW).unwrap();
+        table.insert(estimate(0, 2, 2.0, 20), NOW).unwrap();
+        table.retain(NOW, |e| e.age < Duration::from_secs(30));
+        assert_eq!((table.len(), table.by_age.len()), (1, 1));
+        assert_eq!(latest(&table, 0, 1, NOW), None);
+        assert_eq!(table.insert(estimate(0, 1, 3.0, 60), NOW), Ok(true));
     }
 
     proptest! {

@@ -3,14 +3,36 @@
 //! One file in the state directory (or the cache directory without one): estimates by
 //! origin and path, bounded, written whole and renamed. It is only ever a hint: a lost,
 //! locked or corrupt file costs nothing but the hint.
+//!
+//! Estimates stand in a [`thalweg_measure::Table`]. What a new sample does to them is
+//! UKAIRO's Algorithm 2: the mean of the current score and the new value, which forgets
+//! half of the past with each transfer. Several processes may learn at the same time: each
+//! keeps what it learnt itself apart, and at saving applies that to what the file then
+//! holds, so that nothing is lost or counted twice.
 
+mod memory;
+mod record;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use crate::mesh::durable;
+use memory::{Change, Memory};
+use serde::{Deserialize, Serialize};
 use std::{
+    collections::VecDeque,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
+use store::Found;
 use thalweg_measure::Bound;
 use thalweg_plan::selection::Prior;
 use thalweg_units::{Rate, WallTime};
+
+/// The most changes that wait to be saved, the oldest out first: as many as there can be
+/// estimates, and a download brings a dozen.
+const MAX_CHANGES: usize = memory::MAX_ESTIMATES;
 
 /// What one transfer saw of one path.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,46 +47,181 @@ pub struct Observed {
     pub bound: Bound,
 }
 
+/// What is remembered of one path to one origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remembered {
+    /// `scheme://host:port`.
+    pub origin: String,
+    /// The path's name.
+    pub path: String,
+    /// The rate that it may be expected to reach.
+    pub rate: Rate,
+    /// Whether it may be larger.
+    pub bound: Bound,
+    /// From dialling to the first byte, if it is known.
+    pub setup: Option<Duration>,
+    /// How long ago it was last seen.
+    pub age: Duration,
+    /// Whether it is young enough to be used (1 day).
+    pub is_valid: bool,
+}
+
+/// A relay that altered bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    /// Its name.
+    pub relay: String,
+    /// What it did, for people.
+    pub why: String,
+    /// When that was found.
+    pub since: WallTime,
+}
+
 /// The estimates of this host, as one file keeps them.
 #[derive(Debug)]
 pub struct History {
     file: PathBuf,
+    memory: Memory,
+    /// What the file does not know yet.
+    changes: VecDeque<Change>,
+    /// The date that was told last.
+    now: WallTime,
+    problem: Option<String>,
 }
 
 impl History {
     /// What the file holds; empty if there is none or it cannot be read.
+    ///
+    /// A corrupt file is moved aside (`FILE.damaged`), once; [`History::problem`] then tells.
     pub fn open(file: &Path) -> Self {
-        Self { file: file.to_owned() }
+        let (memory, problem) = match store::read(file) {
+            Ok(Found::Memory(memory)) => (memory, None),
+            Ok(Found::Newer(format)) => (Memory::default(), Some(newer(file, format))),
+            Ok(Found::Damaged(why)) => (Memory::default(), Some(set_aside(file, &why))),
+            Err(e) => (Memory::default(), Some(format!("cannot read {}: {e}", file.display()))),
+        };
+        let (changes, now) = (VecDeque::new(), WallTime::from_unix_nanos(0));
+        Self { file: file.to_owned(), memory, changes, now, problem }
     }
 
-    /// What is known of `path` to `origin` (`http://host:port`), if it is young enough to be used.
+    /// Why less is remembered than might be, for the user's eyes: the file was corrupt, or
+    /// cannot be read, or is a newer program's.
+    pub fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// What is known of `path` to `origin` (`http://host:port`), if it is young enough to be
+    /// used: at most one day.
+    ///
+    /// Dates in the future, as a clock leaves behind that was ahead, count as of now.
     pub fn prior(&self, origin: &str, path: &str, now: WallTime) -> Option<Prior> {
-        _ = (origin, path, now);
-        None
+        self.memory.prior(&memory::origin_of(origin)?, path, now)
     }
 
-    /// Takes in what a transfer from `origin` saw.
+    /// Takes in what a transfer from `origin` saw. Of the origin only scheme, host and port
+    /// are kept.
     pub fn learn(&mut self, origin: &str, seen: &[Observed], now: WallTime) {
-        _ = (origin, seen, now);
+        let Some(origin) = memory::origin_of(origin) else { return };
+        let learn = |seen: &Observed| Change::Learn(origin.clone(), seen.clone(), now);
+        self.change(seen.iter().map(learn), now);
     }
 
-    /// Whether this relay altered bytes of late, and must not be used unless it is named.
+    /// Whether this relay altered bytes in the last seven days, and must not be used unless
+    /// it is named.
     pub fn is_quarantined(&self, relay: &str, now: WallTime) -> bool {
-        _ = (relay, now);
-        false
+        let found = self.memory.quarantine.get(relay);
+        found.is_some_and(|relay| memory::age(relay.since, now) < memory::QUARANTINE)
     }
 
     /// This relay altered bytes.
     pub fn quarantine(&mut self, relay: &str, why: &str, now: WallTime) {
-        _ = (relay, why, now);
+        self.change([Change::Quarantine(Quarantined::new(relay, why, now))], now);
     }
 
-    /// Writes what was learnt, merged with what other processes wrote meanwhile.
+    /// This relay may be used again.
+    pub fn lift(&mut self, relay: &str, now: WallTime) {
+        self.change([Change::Lift(relay.to_owned())], now);
+    }
+
+    /// All is forgotten, also what other processes learnt and saved before the next
+    /// [`History::save`].
+    pub fn clear(&mut self, now: WallTime) {
+        self.change([Change::Clear], now);
+    }
+
+    /// All that is remembered, by origin and path.
+    pub fn entries(&self, now: WallTime) -> Vec<Remembered> {
+        self.memory.entries(now)
+    }
+
+    /// The relays in quarantine, by name.
+    pub fn quarantined(&self, now: WallTime) -> Vec<Quarantined> {
+        let all = self.memory.quarantine.values();
+        all.filter(|relay| self.is_quarantined(&relay.relay, now)).cloned().collect()
+    }
+
+    /// Writes what was learnt, merged with what other processes wrote meanwhile; does nothing
+    /// if nothing was learnt. May block for half a second.
+    ///
+    /// A newer program's file is left alone; nothing is saved then.
     ///
     /// # Errors
-    /// If the file cannot be written: a transfer goes on without.
-    pub fn save(&mut self) -> std::io::Result<()> {
-        _ = &self.file;
+    /// If the file cannot be written (`WouldBlock`: another process is at it): a transfer goes
+    /// on without. What was learnt waits for the next attempt.
+    pub fn save(&mut self) -> io::Result<()> {
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let _lock = store::lock(&self.file)?;
+        let memory = match store::read(&self.file)? {
+            Found::Memory(theirs) => self.merged(theirs),
+            Found::Damaged(_) => {
+                // If it cannot be moved aside, it is replaced.
+                _ = durable::set_aside(&self.file);
+                self.memory.clone()
+            }
+            Found::Newer(format) => {
+                self.problem = Some(newer(&self.file, format));
+                return Ok(());
+            }
+        };
+        store::write(&self.file, &memory, self.now)?;
+        self.memory = memory;
+        self.changes.clear();
         Ok(())
+    }
+
+    fn merged(&self, mut theirs: Memory) -> Memory {
+        theirs.settle(self.now);
+        self.changes.iter().for_each(|change| theirs.apply(change, self.now));
+        theirs
+    }
+
+    fn change(&mut self, changes: impl IntoIterator<Item = Change>, now: WallTime) {
+        self.now = now;
+        self.memory.settle(now);
+        for change in changes {
+            self.memory.apply(&change, now);
+            if self.changes.len() == MAX_CHANGES {
+                self.changes.pop_front();
+            }
+            self.changes.push_back(change);
+        }
+    }
+}
+
+fn newer(file: &Path, format: u32) -> String {
+    let file = file.display();
+    format!("{file} was written by a newer thalweg (format {format}): left alone, and not used")
+}
+
+fn set_aside(file: &Path, why: &str) -> String {
+    let shown = file.display();
+    match store::set_aside(file) {
+        Ok(Some(aside)) => {
+            format!("{shown} was corrupt ({why}) and is now {}: starting anew", aside.display())
+        }
+        Ok(None) => format!("{shown} was corrupt ({why}); another process has mended it"),
+        Err(e) => format!("{shown} is corrupt ({why}) and cannot be moved aside: {e}"),
     }
 }

@@ -14,7 +14,7 @@ use std::{
 /// # Errors
 /// The system's; then the file is as it was, or the new one whose name may not
 /// outlive a power loss.
-pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = beside(file, ".new");
     let written = write_new(&new, bytes).and_then(|()| fs::rename(&new, file));
     if written.is_err() {
@@ -28,7 +28,7 @@ pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's.
-pub(super) fn set_aside(file: &Path) -> io::Result<PathBuf> {
+pub(crate) fn set_aside(file: &Path) -> io::Result<PathBuf> {
     let aside = beside(file, ".damaged");
     fs::rename(file, &aside)?;
     sync_directory(file).map(|()| aside)
@@ -38,7 +38,7 @@ pub(super) fn set_aside(file: &Path) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// The system's, and `FileTooLarge` beyond `max` bytes.
-pub(super) fn read(file: &Path, max: usize) -> io::Result<Option<Vec<u8>>> {
+pub(crate) fn read(file: &Path, max: usize) -> io::Result<Option<Vec<u8>>> {
     let opened = match File::open(file) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
@@ -52,7 +52,7 @@ pub(super) fn read(file: &Path, max: usize) -> io::Result<Option<Vec<u8>>> {
 ///
 /// # Errors
 /// The system's. The turn ends when the handle is dropped.
-pub(super) fn turn(file: &Path) -> io::Result<File> {
+pub(crate) fn turn(file: &Path) -> io::Result<File> {
     let directory = File::open(directory_of(file))?;
     flock(&directory, FlockOperation::LockExclusive)?;
     Ok(directory)
@@ -62,7 +62,7 @@ pub(super) fn turn(file: &Path) -> io::Result<File> {
 ///
 /// # Errors
 /// The system's.
-pub(super) fn sync_directory(file: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(file: &Path) -> io::Result<()> {
     match File::open(directory_of(file)).and_then(|d| d.sync_all()) {
         // What network filesystems say that have no such thing (fsync(2)).
         Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),

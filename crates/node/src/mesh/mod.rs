@@ -1,7 +1,7 @@
 //! This host's part in a mesh: its keys, the roster it believes, and how it keeps both.
 
 mod clock;
-mod durable;
+pub(crate) mod durable;
 mod guard;
 mod join;
 mod kept;

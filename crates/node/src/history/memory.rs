@@ -1,0 +1,242 @@
+//! What is known of paths and relays; no I/O.
+
+use super::{Observed, Quarantined, Remembered};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use thalweg_measure::{Bound, Estimate, Method, Metric, NodeIndex, Subject, Table};
+use thalweg_plan::selection::Prior;
+use thalweg_units::{PathId, Time, WallTime};
+
+/// The most estimates, the oldest out first: two or three for each path to each origin.
+pub(super) const MAX_ESTIMATES: usize = 2_000;
+
+/// Older ones are no priors. UKAIRO (§2): 79.6 % of detours still help after one day.
+pub(super) const VALID: Duration = Duration::from_secs(24 * 3600);
+
+/// Older ones are forgotten: they say nothing any more but where this host's user went.
+pub(super) const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How long a relay that altered bytes is kept away from downloads that do not name it.
+pub(super) const QUARANTINE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The most relays in quarantine, the oldest out first: more than a mesh has (300).
+const MAX_QUARANTINED: usize = 500;
+
+/// The most bytes of a name or a reason: a host's name has 253.
+const MAX_TEXT: usize = 300;
+
+/// The host itself, which alone reports here.
+const SELF: NodeIndex = NodeIndex(0);
+
+/// One thing learnt, or forgotten at somebody's wish.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// What was seen of a path to an origin.
+    Learn(String, Observed, WallTime),
+    /// Why a relay must not be used for now.
+    Quarantine(Quarantined),
+    /// A relay may be used again.
+    Lift(String),
+    /// All is forgotten.
+    Clear,
+}
+
+/// A table of estimates whose subjects are paths with names.
+///
+/// The table's clock is the wall clock, since it outlives processes: ages are never negative,
+/// and [`Memory::settle`] brings back what a clock that was ahead has dated into the future.
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    pub(super) table: Table,
+    /// By origin and path.
+    pub(super) names: BTreeMap<(String, String), PathId>,
+    pub(super) quarantine: BTreeMap<String, Quarantined>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let table = Table::new(1, MAX_ESTIMATES);
+        Self { table, names: BTreeMap::new(), quarantine: BTreeMap::new() }
+    }
+}
+
+impl Memory {
+    /// Does as the change says, at `now`, after [`Memory::settle`] for the same `now`.
+    pub(super) fn apply(&mut self, change: &Change, now: WallTime) {
+        match change {
+            Change::Learn(origin, seen, at) => self.learn(origin, seen, *at, now),
+            Change::Quarantine(relay) => self.shut_out(relay, now),
+            Change::Lift(relay) => _ = self.quarantine.remove(relay),
+            Change::Clear => *self = Self::default(),
+        }
+    }
+
+    /// Brings dates that are after `now` back to it, and forgets what is too old or nameless.
+    pub(super) fn settle(&mut self, now: WallTime) {
+        let mut table = Table::new(1, MAX_ESTIMATES);
+        let mut in_use = BTreeSet::new();
+        let named: BTreeSet<_> = self.names.values().map(|id| Subject::Path(*id)).collect();
+        let kept = |e: &Estimate| e.age <= KEPT && named.contains(&e.subject);
+        for estimate in self.table.iter(clock(now)).filter(kept) {
+            in_use.insert(estimate.subject);
+            // It was sound when it came in.
+            _ = table.insert(estimate, clock(now));
+        }
+        self.table = table;
+        self.names.retain(|_, id| in_use.contains(&Subject::Path(*id)));
+        self.quarantine.retain(|_, relay| age(relay.since, now) < QUARANTINE);
+        self.quarantine.values_mut().for_each(|relay| relay.since = relay.since.min(now));
+    }
+
+    /// What may be expected of a path; see [`super::History::prior`].
+    pub(super) fn prior(&self, origin: &str, path: &str, now: WallTime) -> Option<Prior> {
+        let id = *self.names.get(&(origin.to_owned(), path.to_owned()))?;
+        let rate = self.rate(id, VALID, now)?.rate()?;
+        let setup = self.setup(id, VALID, now)?;
+        Some(Prior { rate, setup })
+    }
+
+    /// All that is known, by origin and path.
+    pub(super) fn entries(&self, now: WallTime) -> Vec<Remembered> {
+        let entry = |((origin, path), id): (&(String, String), &PathId)| {
+            let rate = self.rate(*id, VALID, now).or_else(|| self.rate(*id, KEPT, now))?;
+            Some(Remembered {
+                origin: origin.clone(),
+                path: path.clone(),
+                rate: rate.rate()?,
+                bound: rate.bound,
+                setup: self.setup(*id, KEPT, now),
+                age: rate.age,
+                is_valid: rate.age <= VALID,
+            })
+        };
+        self.names.iter().filter_map(entry).collect()
+    }
+
+    /// The best word on a path's rate, at most `oldest` old. A lower bound counts where
+    /// nothing exact is known, or where it is younger and says more.
+    fn rate(&self, id: PathId, oldest: Duration, now: WallTime) -> Option<Estimate> {
+        let known = |bound| self.known(id, Metric::Throughput, bound, oldest, now);
+        match (known(Bound::Exact), known(Bound::AtLeast)) {
+            (Some(exact), Some(least)) if least.age < exact.age && least.value > exact.value => {
+                Some(least)
+            }
+            (exact, least) => exact.or(least),
+        }
+    }
+
+    fn setup(&self, id: PathId, oldest: Duration, now: WallTime) -> Option<Duration> {
+        let setup = self.known(id, Metric::Setup, Bound::Exact, oldest, now)?;
+        Duration::try_from_secs_f64(setup.value).ok()
+    }
+
+    fn known(
+        &self,
+        id: PathId,
+        metric: Metric,
+        bound: Bound,
+        oldest: Duration,
+        now: WallTime,
+    ) -> Option<Estimate> {
+        let found = self.table.latest(Subject::Path(id), metric, bound, clock(now));
+        found.filter(|e| e.age <= oldest)
+    }
+
+    fn learn(&mut self, origin: &str, seen: &Observed, at: WallTime, now: WallTime) {
+        let age = age(at, now);
+        if age > KEPT || seen.path.len() > MAX_TEXT || origin.len() > MAX_TEXT {
+            return;
+        }
+        let Some(id) = self.id(origin, &seen.path) else { return };
+        let rate = seen.rate.as_bps() as f64;
+        self.merge(estimate(id, Metric::Throughput, seen.bound, rate, age), now);
+        let setup = seen.setup.as_secs_f64();
+        self.merge(estimate(id, Metric::Setup, Bound::Exact, setup, age), now);
+    }
+
+    /// The path's index, a new one if it has none.
+    fn id(&mut self, origin: &str, path: &str) -> Option<PathId> {
+        let key = (origin.to_owned(), path.to_owned());
+        let next = self.names.values().map(|id| id.0).max().map_or(Some(0), |id| id.checked_add(1));
+        match self.names.get(&key) {
+            Some(id) => Some(*id),
+            None => {
+                let id = PathId(next?);
+                self.names.insert(key, id);
+                Some(id)
+            }
+        }
+    }
+
+    /// Takes in a new sample: the mean of it and what is known (UKAIRO §3.2.2, "averaging its
+    /// current score with the new value"), unless that is too old to be a prior. A lower
+    /// bound has no mean: the larger one stays, and an exact value is not touched by it.
+    fn merge(&mut self, new: Estimate, now: WallTime) {
+        let Subject::Path(id) = new.subject else { return };
+        let mut merged = new.clone();
+        if let Some(old) = self.known(id, new.metric, new.bound, VALID, now) {
+            merged.age = old.age.min(new.age);
+            match new.bound {
+                Bound::Exact => merged.value = f64::midpoint(old.value, new.value),
+                Bound::AtLeast if old.value > new.value => return,
+                Bound::AtLeast => {}
+            }
+        }
+        let same =
+            |e: &Estimate| (e.subject, e.metric, e.bound) == (new.subject, new.metric, new.bound);
+        self.table.retain(clock(now), |e| !same(e));
+        // Rates and durations are finite and not negative.
+        _ = self.table.insert(merged, clock(now));
+    }
+
+    fn shut_out(&mut self, relay: &Quarantined, now: WallTime) {
+        let mut relay = relay.clone();
+        relay.since = relay.since.min(now);
+        self.quarantine.insert(relay.relay.clone(), relay);
+        while self.quarantine.len() > MAX_QUARANTINED {
+            let oldest = self.quarantine.values().min_by_key(|r| r.since).map(|r| r.relay.clone());
+            let Some(oldest) = oldest else { return };
+            self.quarantine.remove(&oldest);
+        }
+    }
+}
+
+impl Quarantined {
+    pub(super) fn new(relay: &str, why: &str, since: WallTime) -> Self {
+        let plain = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+        Self { relay: plain(relay), why: plain(why), since }
+    }
+}
+
+/// The scheme, host and port of a URL: no user, no path, no query, which are nobody's business.
+pub(super) fn origin_of(url: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#', '\\']).next()?;
+    let host = authority.rsplit('@').next().filter(|host| !host.is_empty())?;
+    Some(format!("{scheme}://{host}").to_ascii_lowercase())
+}
+
+/// The wall clock as the table's.
+pub(super) fn clock(now: WallTime) -> Time {
+    Time::from_nanos(now.as_unix_nanos())
+}
+
+/// How long ago `then` was; none if it is yet to come, as after a correction of the clock.
+pub(super) fn age(then: WallTime, now: WallTime) -> Duration {
+    clock(now).since(clock(then))
+}
+
+fn estimate(id: PathId, metric: Metric, bound: Bound, value: f64, age: Duration) -> Estimate {
+    Estimate {
+        subject: Subject::Path(id),
+        metric,
+        value,
+        spread: None,
+        method: Method::Passive,
+        age,
+        reporter: SELF,
+        bound,
+    }
+}
