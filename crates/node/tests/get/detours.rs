@@ -16,14 +16,14 @@ use tokio::task::JoinSet;
 /// The first segment hangs after a few bytes; later ones are served. So any
 /// other path wins sampling, and this one is there when that fails.
 fn slow_at_first(ask: &Ask, reply: &mut Reply) {
-    if ask.number == 1 {
+    if ask.is_first_segment() {
         reply.after_bytes(10_000, Step::Hang);
     }
 }
 
 #[tokio::test]
 async fn two_real_relays_and_the_direct_path_bring_one_file() {
-    for ending in [Ending::Early, Ending::Paper] {
+    for ending in [Ending::Clear, Ending::Paper] {
         let version = Version::new(1, LENGTH);
         let server = Server::honest(&version).await;
         let mut tasks = JoinSet::new();

@@ -1,7 +1,7 @@
 //! Which path takes the rest.
 
 use super::path::PathState;
-use std::cmp::Reverse;
+use std::{cmp::Reverse, fmt};
 use thalweg_units::{PathId, Rate, Time};
 
 /// Why a path was chosen.
@@ -26,6 +26,26 @@ pub enum Reason {
     OnlyPath,
     /// The path chosen before failed; this is the next best.
     Failover,
+}
+
+impl Reason {
+    /// Rates that were measured side by side led to this choice.
+    pub const fn sampled(self) -> bool {
+        matches!(self, Self::Fastest | Self::DirectNotBeaten)
+    }
+}
+
+/// In words for users, without the rates.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fastest => "the fastest",
+            Self::DirectNotBeaten => "no detour is faster",
+            Self::Small => "a small file: the first path to answer",
+            Self::OnlyPath => "the only path",
+            Self::Failover => "the next best after a failure",
+        })
+    }
 }
 
 /// The best usable path at `now`: unblemished paths before those that failed

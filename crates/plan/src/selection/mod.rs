@@ -52,7 +52,7 @@ pub enum Ending {
     /// r₁ > r₂ + r₃ + …, and the paper's where the paths are alike, at the cost of
     /// other flows. The sample is shorter, too: on a path so fast that its share
     /// ends within slow start the others may still be growing.
-    Early,
+    Clear,
 }
 
 /// The parameters of a selection.
@@ -97,7 +97,7 @@ pub struct Prior {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            ending: Ending::Early,
+            ending: Ending::Clear,
             window: Duration::from_secs(5),
             stall: Duration::from_secs(5),
             small: 256_000,
@@ -334,7 +334,7 @@ impl Selection {
         let mut hopeful = self.paths.iter().filter(|p| p.is_hopeful());
         let shares_done = match self.config.ending {
             Ending::Paper => hopeful.all(PathState::share_done),
-            Ending::Early => hopeful.any(PathState::share_done),
+            Ending::Clear => hopeful.any(PathState::share_done),
         };
         let hopeful = self.paths.iter().filter(|p| p.is_hopeful()).count();
         let expired = now.since(self.since) >= self.config.window;

@@ -26,7 +26,7 @@ fn first_choice(outcome: &Outcome) -> (Duration, PathId, Reason) {
 #[test]
 fn the_fastest_path_takes_the_remainders() {
     let scripts = [Script::steady(8.0), Script::steady(40.0), Script::steady(16.0)];
-    for ending in [Ending::Paper, Ending::Early] {
+    for ending in [Ending::Paper, Ending::Clear] {
         let outcome = run(with(ending), &scripts, &[0..40 * MB]);
         let (_, path, reason) = first_choice(&outcome);
         assert_eq!((path, reason), (PathId(1), Reason::Fastest), "{ending:?}");
@@ -38,7 +38,7 @@ fn the_fastest_path_takes_the_remainders() {
 fn early_ends_at_the_first_complete_share_and_the_paper_at_the_last_or_5_s() {
     // Shares of 10 MB: 2 s at 40 Mbit/s, 10 s at 8 Mbit/s.
     let scripts = [Script::steady(8.0), Script::steady(40.0)];
-    let early = run(with(Ending::Early), &scripts, &[0..20 * MB]);
+    let early = run(with(Ending::Clear), &scripts, &[0..20 * MB]);
     let paper = run(with(Ending::Paper), &scripts, &[0..20 * MB]);
     let (at_early, at_paper) = (first_choice(&early).0, first_choice(&paper).0);
     assert!(at_early < Duration::from_millis(2200), "{at_early:?}");
@@ -65,7 +65,7 @@ fn equal_rates_and_slower_detours_leave_it_to_the_direct_path() {
 #[test]
 fn the_winners_own_request_is_not_stopped() {
     let outcome =
-        run(with(Ending::Early), &[Script::steady(4.0), Script::steady(8.0)], &[0..40 * MB]);
+        run(with(Ending::Clear), &[Script::steady(4.0), Script::steady(8.0)], &[0..40 * MB]);
     let stopped = |(_, a): &(Duration, Action)| matches!(a, Action::Stop { path: PathId(1), .. });
     assert!(!outcome.actions.iter().any(stopped));
 }
@@ -73,7 +73,7 @@ fn the_winners_own_request_is_not_stopped() {
 #[test]
 fn all_remainders_are_asked_for_together() {
     let scripts = [Script::steady(4.0), Script::steady(40.0), Script::steady(8.0)];
-    let outcome = run(with(Ending::Early), &scripts, &[0..40 * MB]);
+    let outcome = run(with(Ending::Clear), &scripts, &[0..40 * MB]);
     let asked = outcome.actions.iter().filter_map(|(_, a)| match a {
         Action::Fetch { path: PathId(1), ranges, .. } => Some(ranges.len()),
         _ => None,
@@ -97,7 +97,7 @@ fn a_dead_winner_is_replaced_by_the_next_best() {
         Script::steady(40.0).failing(6_000, Failure::Refused),
         Script::steady(16.0),
     ];
-    let outcome = run(with(Ending::Early), &scripts, &[0..60 * MB]);
+    let outcome = run(with(Ending::Clear), &scripts, &[0..60 * MB]);
     let paths: Vec<_> = choices(&outcome).iter().map(|c| (c.1, c.2)).collect();
     assert_eq!(paths, [(PathId(1), Reason::Fastest), (PathId(2), Reason::Failover)]);
     assert_eq!(outcome.phase, Phase::Done);
@@ -106,7 +106,7 @@ fn a_dead_winner_is_replaced_by_the_next_best() {
 #[test]
 fn a_stalled_winner_is_given_up_after_the_stall_time() {
     let scripts = [Script::steady(8.0), Script::steady(40.0).failing(6_000, Failure::Stalled)];
-    let outcome = run(with(Ending::Early), &scripts, &[0..80 * MB]);
+    let outcome = run(with(Ending::Clear), &scripts, &[0..80 * MB]);
     let (at, path, reason) = choices(&outcome)[1];
     assert_eq!((path, reason), (PathId::DIRECT, Reason::Failover));
     assert!((10_900..11_100).contains(&at.as_millis()), "{at:?}");
@@ -192,7 +192,7 @@ proptest! {
         missing in ranges(),
         paper in any::<bool>(),
     ) {
-        let config = with(if paper { Ending::Paper } else { Ending::Early });
+        let config = with(if paper { Ending::Paper } else { Ending::Clear });
         let outcome = run(config, &scripts, &missing);
         let sound = |s: &Script| s.joins.is_some() && s.fails.is_none();
         if scripts.iter().any(sound) {
@@ -207,7 +207,7 @@ proptest! {
     #[test]
     fn steady_paths_are_ranked_rightly(rates in proptest::collection::vec(2.0..50.0f64, 2..6)) {
         let scripts: Vec<_> = rates.iter().map(|r| Script::steady(*r)).collect();
-        let outcome = run(with(Ending::Early), &scripts, &[0..200 * MB]);
+        let outcome = run(with(Ending::Clear), &scripts, &[0..200 * MB]);
         let (_, path, _) = first_choice(&outcome);
         let best = rates.iter().copied().fold(0.0, f64::max);
         prop_assert!(rates[path.0 as usize] >= 0.9 * best);
