@@ -11,6 +11,7 @@ mod identity;
 mod interfaces;
 mod netlink;
 mod peer;
+mod resolve;
 mod route;
 mod stream;
 mod sys;
@@ -25,11 +26,12 @@ pub mod tls;
 pub use closed_on_drop::ClosedOnDrop;
 pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect,
-    connect_by_terms, cut_over, resolve,
+    connect_by_terms, cut_over,
 };
 pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use interfaces::{Interface, interface_for, interfaces, own_addresses};
 pub use peer::Peer;
+pub use resolve::{NameSources, resolve};
 pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
 pub use stream::{Monitor, Stream};
 pub use tcp_info::TcpInfo;

@@ -13,20 +13,18 @@ pub use options::{DialOptions, SocketOptions};
 pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{
-    Hop, Medium, Route, Speech, Stream,
+    Hop, Medium, NameSources, Route, Speech, Stream,
     channel::{Channel, Connector, Protocol},
+    resolve::Names,
     transport::{Leg, Transport},
 };
-use std::{net::SocketAddr, num::NonZeroU32};
+use std::num::NonZeroU32;
 use thalweg_units::NodeId;
 use thalweg_wire::{
-    Destination, Host,
+    Destination,
     mesh::{Ask, LegKind, Terms},
 };
-use tokio::{
-    net::{TcpStream, lookup_host},
-    time::Instant,
-};
+use tokio::{net::TcpStream, time::Instant};
 use turns::{Patience, Turns};
 
 /// Makes connections; cheap to clone, holds no connection.
@@ -34,17 +32,25 @@ use turns::{Patience, Turns};
 pub struct Dialer {
     options: DialOptions,
     identity: Option<Connector>,
+    names: Names,
 }
 
 impl Dialer {
     /// A dialer with these options; it knows no relays but plain ones.
     pub fn new(options: DialOptions) -> Self {
-        Self { options, identity: None }
+        Self { options, identity: None, names: Names::default() }
     }
 
     /// A dialer that can go through a mesh, as the owner of the connector's key.
     pub fn with_identity(options: DialOptions, identity: Connector) -> Self {
-        Self { options, identity: Some(identity) }
+        Self { options, identity: Some(identity), names: Names::default() }
+    }
+
+    /// The same dialler, which finds names and name servers elsewhere.
+    #[must_use]
+    pub fn reading(mut self, sources: NameSources) -> Self {
+        self.names = Names::reading(sources);
+        self
     }
 
     /// The options.
@@ -54,8 +60,8 @@ impl Dialer {
 
     /// Connects to `destination` by `route`.
     ///
-    /// The first host on the way is resolved here, each other one by the hop
-    /// before it; the destination's name so reaches the last relay unresolved.
+    /// The first host on the way is resolved here (by the route's interface, if it has one),
+    /// each other one by the hop before it; the destination's name so reaches the last relay unresolved.
     /// One deadline holds for all of it. Cancel-safe: dropping the future
     /// closes what was opened.
     ///
@@ -180,7 +186,7 @@ impl Dialer {
         host: &Destination,
         interface: Option<NonZeroU32>,
     ) -> Result<TcpStream, Cause> {
-        let addresses = resolve(host).await?;
+        let addresses = self.names.resolve(host, interface).await?;
         connect(&addresses, interface, &self.options).await
     }
 }
@@ -235,18 +241,4 @@ async fn ask_by_terms(
     }
     let (beneath, first) = cut_over(channel).await?;
     Ok(Transport::after(first, beneath))
-}
-
-/// The addresses of `host` in the resolver's order: all of them, at least one.
-///
-/// # Errors
-/// [`Cause::Resolve`], [`Cause::NoAddress`].
-pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
-    let name = match &host.host {
-        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, host.port)]),
-        Host::Name(name) => name,
-    };
-    let found = lookup_host((&**name, host.port)).await.map_err(Cause::Resolve)?;
-    let addresses: Vec<_> = found.collect();
-    if addresses.is_empty() { Err(Cause::NoAddress) } else { Ok(addresses) }
 }

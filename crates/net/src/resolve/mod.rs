@@ -1,0 +1,284 @@
+//! From names to addresses: by the system's resolver, or by one interface alone.
+//!
+//! A path that is bound to an interface must not depend on another one for its names, and
+//! many networks give each client the server that is near to *it*. So the first host on such
+//! a path is looked up by questions that leave by the same interface. Paths that are bound to
+//! none ask the system's resolver (`getaddrinfo`), as every other program does.
+//!
+//! For a bound path, in this order:
+//! 1. /etc/hosts;
+//! 2. names that no server knows (of one label, `.local`, `localhost`): the system's resolver,
+//!    which has search domains and multicast DNS. All others are taken as absolute: search
+//!    domains are not tried for them;
+//! 3. the servers of [`NameSources`], AAAA and A at once;
+//! 4. the system's resolver, if there is no such server or none answers; an error then says so.
+//!    That a name does not exist is an answer.
+
+mod bound;
+mod sources;
+
+pub use sources::NameSources;
+
+use crate::Cause;
+use bound::BoundSockets;
+use hickory_resolver::{
+    Resolver,
+    config::{
+        ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
+        ResolverOpts, ServerOrderingStrategy,
+    },
+    net::{DnsError, NetError},
+    proto::{op::ResponseCode, rr::Name},
+};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use thalweg_wire::{Destination, Host};
+use tokio::{
+    net::lookup_host,
+    time::{Instant, timeout},
+};
+
+/// Answers that are kept, each within its time to live: far more names than a call has hosts.
+const KEPT: u64 = 128;
+
+/// Interfaces whose resolvers are kept; beyond it all are made anew.
+const INTERFACES: usize = 16;
+
+/// How long one question waits for its answer before it is asked again, once.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// How long servers that did not answer are not asked again: each dial would else wait for them.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Resolves for one dialler; clones share what is kept.
+#[derive(Clone, Default)]
+pub(crate) struct Names(Arc<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    sources: NameSources,
+    by_interface: Mutex<BTreeMap<NonZeroU32, Bound>>,
+}
+
+/// The resolver of one interface.
+#[derive(Clone)]
+struct Bound {
+    servers: Vec<IpAddr>,
+    resolver: Arc<Resolver<BoundSockets>>,
+    silent_until: Option<Instant>,
+}
+
+impl Names {
+    pub(crate) fn reading(sources: NameSources) -> Self {
+        Self(Arc::new(Kept { sources, by_interface: Mutex::default() }))
+    }
+
+    /// The addresses of `host`, at least one; looked up by `interface` if one is given.
+    ///
+    /// # Errors
+    /// [`Cause::Resolve`], [`Cause::NoAddress`].
+    pub(crate) async fn resolve(
+        &self,
+        host: &Destination,
+        interface: Option<NonZeroU32>,
+    ) -> Result<Vec<SocketAddr>, Cause> {
+        let (Host::Name(name), Some(interface)) = (&host.host, interface) else {
+            return resolve(host).await;
+        };
+        let known = self.0.sources.host(name).await;
+        if !known.is_empty() {
+            return Ok(ordered(known, host.port));
+        }
+        if !is_for_servers(name) {
+            return resolve(host).await;
+        }
+        match self.ask(name, interface).await {
+            Ok(found) => Ok(ordered(found, host.port)),
+            Err(Unasked::Answered(cause)) => Err(cause),
+            Err(Unasked::Silent(why)) => {
+                resolve(host).await.map_err(|cause| instead_of(interface, &why, cause))
+            }
+        }
+    }
+
+    /// Asks the servers of the interface, if there are any and they are not known to be silent.
+    async fn ask(&self, name: &str, interface: NonZeroU32) -> Result<Vec<IpAddr>, Unasked> {
+        let servers = self.0.sources.servers_of(interface).await;
+        if servers.is_empty() {
+            return Err(Unasked::Silent("no name server of it is known".to_owned()));
+        }
+        let shown = shown(&servers);
+        let bound = self.bound(interface, servers)?;
+        if bound.silent_until.is_some_and(|until| Instant::now() < until) {
+            return Err(Unasked::Silent(format!("{shown} did not answer a moment ago")));
+        }
+        let name = absolute(name)?;
+        let asked = timeout(self.0.sources.patience, bound.resolver.lookup_ip(name)).await;
+        let why = match asked {
+            Ok(Ok(found)) => return Ok(found.iter().collect()),
+            Ok(Err(e)) if is_answer(&e) => {
+                let text = format!("no such name, says {shown} by interface {interface}");
+                let error = io::Error::new(io::ErrorKind::NotFound, text);
+                return Err(Unasked::Answered(Cause::Resolve(error)));
+            }
+            Ok(Err(e)) => e.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        self.silence(interface);
+        Err(Unasked::Silent(format!("{shown}: {why}")))
+    }
+
+    /// The interface's resolver, made anew if its servers are others by now.
+    fn bound(&self, interface: NonZeroU32, servers: Vec<IpAddr>) -> Result<Bound, Unasked> {
+        let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bound) = kept.get(&interface).filter(|bound| bound.servers == servers) {
+            return Ok(bound.clone());
+        }
+        if kept.len() >= INTERFACES {
+            kept.clear();
+        }
+        let config = config(&servers, self.0.sources.port);
+        let mut builder = Resolver::builder_with_config(config, BoundSockets::to(interface));
+        *builder.options_mut() = options();
+        let resolver = builder.build().map_err(|e| Unasked::Silent(e.to_string()))?;
+        let bound = Bound { servers, resolver: Arc::new(resolver), silent_until: None };
+        kept.insert(interface, bound.clone());
+        Ok(bound)
+    }
+
+    fn silence(&self, interface: NonZeroU32) {
+        let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bound) = kept.get_mut(&interface) {
+            bound.silent_until = Some(Instant::now() + SILENCE);
+        }
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Names").field(&self.0.sources).finish()
+    }
+}
+
+/// Why the servers of an interface gave no address.
+enum Unasked {
+    /// They said that there is none.
+    Answered(Cause),
+    /// They said nothing, or there are none.
+    Silent(String),
+}
+
+/// The addresses of `host` in the order of the system's resolver: all of them, at least one.
+///
+/// # Errors
+/// [`Cause::Resolve`], [`Cause::NoAddress`].
+pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
+    let name = match &host.host {
+        Host::Ip(ip) => return Ok(vec![SocketAddr::new(*ip, host.port)]),
+        Host::Name(name) => name,
+    };
+    let found = lookup_host((&**name, host.port)).await.map_err(Cause::Resolve)?;
+    let addresses: Vec<_> = found.collect();
+    if addresses.is_empty() { Err(Cause::NoAddress) } else { Ok(addresses) }
+}
+
+/// The system's resolver failed, too, and was asked instead of the interface's servers.
+fn instead_of(interface: NonZeroU32, why: &str, cause: Cause) -> Cause {
+    let Cause::Resolve(error) = cause else { return cause };
+    let text =
+        format!("{error}, says the system's resolver, asked since by interface {interface} {why}");
+    Cause::Resolve(io::Error::new(error.kind(), text))
+}
+
+/// Whether name servers may know it; see the [module](self).
+fn is_for_servers(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let last = name.rsplit('.').next().unwrap_or_default();
+    name.contains('.') && !["local", "localhost"].contains(&last)
+}
+
+fn absolute(name: &str) -> Result<Name, Unasked> {
+    let unsound =
+        |e| Unasked::Answered(Cause::Resolve(io::Error::new(io::ErrorKind::InvalidInput, e)));
+    let mut name = Name::from_utf8(name).map_err(unsound)?;
+    name.set_fqdn(true);
+    Ok(name)
+}
+
+/// That a name is not there, or has no address.
+fn is_answer(error: &NetError) -> bool {
+    let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
+    matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError)
+}
+
+fn config(servers: &[IpAddr], port: u16) -> ResolverConfig {
+    let server = |ip: &IpAddr| {
+        let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut c| {
+            c.port = port;
+            c
+        });
+        NameServerConfig::new(*ip, true, connections.to_vec())
+    };
+    ResolverConfig::from_parts(None, Vec::new(), servers.iter().map(server).collect())
+}
+
+fn options() -> ResolverOpts {
+    let mut options = ResolverOpts::default();
+    options.timeout = ANSWER;
+    options.attempts = 1;
+    options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
+    options.cache_size = KEPT;
+    options.use_hosts_file = ResolveHosts::Never;
+    options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
+    options
+}
+
+/// By the precedence of RFC 6724 (§2.1), as the system's resolver has it; else as they came.
+fn ordered(mut found: Vec<IpAddr>, port: u16) -> Vec<SocketAddr> {
+    found.sort_by_key(|ip| std::cmp::Reverse(precedence(*ip)));
+    found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect()
+}
+
+fn precedence(ip: IpAddr) -> u8 {
+    let IpAddr::V6(ip) = ip else { return 35 };
+    match ip.segments() {
+        _ if ip.is_loopback() => 50,
+        [0x2002, ..] => 30,
+        [0x2001, 0, ..] => 5,
+        _ if ip.is_unique_local() => 3,
+        _ => 40,
+    }
+}
+
+fn shown(servers: &[IpAddr]) -> String {
+    let servers: Vec<_> = servers.iter().map(IpAddr::to_string).collect();
+    servers.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_need_the_system_are_left_to_it() {
+        for name in ["server", "server.", "printer.local", "LOCALHOST", "a.localhost", ""] {
+            assert!(!is_for_servers(name), "{name}");
+        }
+        assert!(["www.example", "www.example.", "local.example"].iter().all(|n| is_for_servers(n)));
+    }
+
+    #[test]
+    fn addresses_are_tried_in_the_systems_order() {
+        let given = ["fd54::1", "192.0.2.1", "2002::1", "2001:db8::1", "192.0.2.2"];
+        let given = given.iter().map(|ip| ip.parse().unwrap()).collect();
+        let expected = ["2001:db8::1", "192.0.2.1", "192.0.2.2", "2002::1", "fd54::1"];
+        let found: Vec<_> = ordered(given, 1).iter().map(|a| a.ip().to_string()).collect();
+        assert_eq!(found, expected);
+    }
+}
