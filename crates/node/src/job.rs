@@ -115,6 +115,61 @@ pub enum Event {
         /// Each path alone.
         paths: Vec<PathRate>,
     },
+    /// Another path than before was chosen; a `chosen` with the reason follows.
+    Reselected {
+        /// The path that carried the rest until now.
+        from: String,
+        /// The path that does from now on.
+        path: String,
+    },
+    /// Bytes that another path owes were asked for on this one, too.
+    Hedged {
+        /// The second path's name.
+        path: String,
+        /// How many.
+        bytes: u64,
+    },
+    /// The server asked for fewer requests: this path waits.
+    Busy {
+        /// The path's name.
+        path: String,
+        /// What the server said.
+        why: String,
+        /// For how long.
+        seconds: f64,
+    },
+    /// The object's URL had expired; the original one led to a new one.
+    Moved {
+        /// The path that found out.
+        path: String,
+        /// The new URL.
+        url: String,
+    },
+    /// What a mirror was found to be good for.
+    Mirror {
+        /// Its URL.
+        mirror: String,
+        /// Whether and how its bytes are used.
+        says: String,
+    },
+    /// A path delivered other bytes than the object's; they were replaced.
+    Corrupt {
+        /// The path's name.
+        path: String,
+        /// How many bytes differ at least.
+        bytes: u64,
+    },
+    /// What a path brought in all, told at the end; paths that brought nothing are left out.
+    PathTotal {
+        /// The path's name.
+        path: String,
+        /// Bytes of the file.
+        bytes: u64,
+        /// Bytes asked of two paths that this one brought second.
+        hedged_bytes: u64,
+        /// Bytes that came after the path was stopped, or could not be believed.
+        late_bytes: u64,
+    },
     /// A path failed. It may be tried again later if it broke or stalled.
     PathFailed {
         /// The path's name.

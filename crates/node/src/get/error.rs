@@ -37,7 +37,7 @@ pub enum PathError {
     #[error("no byte came for {}", format_duration(*.0))]
     Silent(Duration),
     /// A status that ends it.
-    #[error("the server answered {0}")]
+    #[error("the server answered {0}{advice}", advice = advice(*.0))]
     Status(StatusCode),
     /// The server asks for patience: 429 or 503.
     #[error("the server is busy: it answered {status}{}", wait_for(.wait))]
@@ -86,7 +86,7 @@ pub enum PathError {
     NoEnd,
     /// The object is another one now.
     #[error("the file changed on the server ({0})")]
-    Changed(&'static str),
+    Changed(String),
     /// Another object than on the other paths.
     #[error("it leads to another file: {0}")]
     Disagrees(String),
@@ -139,6 +139,20 @@ pub enum GetError {
         "only the relay {0} answered, and what it says of the file would discard what is kept or does not fit on the disk; try again when the direct path works"
     )]
     OneRelay(String),
+    /// Two requests of one call would make the same file.
+    #[error(
+        "{} is made by download {first} of this call already; download {second} ({url}) needs another name", target.display()
+    )]
+    SameTarget {
+        /// The file.
+        target: std::path::PathBuf,
+        /// The number of the request that makes it, from 1.
+        first: usize,
+        /// The number of the request that is refused.
+        second: usize,
+        /// Its URL.
+        url: String,
+    },
     /// The caller's wish.
     #[error("interrupted")]
     Interrupted,
@@ -151,20 +165,38 @@ fn wait_for(wait: &Option<Duration>) -> String {
     wait.map_or_else(String::new, |d| format!(" and asks to wait {}", format_duration(d)))
 }
 
+/// What to try after a status, where that is not plain.
+fn advice(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => "; it wants a user name and password: try --netrc or --header",
+        403 => "; it may want a user name, or the URL may have expired: get a fresh one",
+        404 | 410 => "; the file is not there: check the URL",
+        407 => "; a proxy in between wants a user name and password",
+        408 | 425 | 429 => "; try again later, or with fewer paths",
+        451 => "; it is not shown here for legal reasons",
+        500..=599 => "; the server is in trouble: try again later",
+        _ => "",
+    }
+}
+
 /// An error with its causes: hyper's own text is only the outermost.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |e| e.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// One line if all say the same, else a line per path.
+/// One line if all say the same, with the path's name if it is one; else a line per path.
 fn paths_failed(paths: &[(String, PathError)]) -> String {
     let texts: Vec<String> = paths.iter().map(|(_, e)| e.to_string()).collect();
     match &texts[..] {
         [] => "no path".to_owned(),
         [first, others @ ..] if others.iter().all(|t| t == first) => {
-            let where_ = if others.is_empty() { "" } else { " (on every path)" };
-            format!("{first}{where_}")
+            let name = paths.first().map_or("", |(name, _)| name);
+            if others.is_empty() {
+                format!("{name}: {first}")
+            } else {
+                format!("{first} (on every path)")
+            }
         }
         _ => {
             let lines = paths.iter().map(|(name, e)| format!("\n  {name}: {e}"));

@@ -49,34 +49,39 @@ pub(super) enum Answer {
     Redirect(HttpUrl),
 }
 
-/// Reads the answer at `url` to a request for the first `asked` bytes, at least one.
+/// Reads the answer at `url` to a first request, for the bytes `asked` (not empty) or as many
+/// of them as there are.
 ///
 /// # Errors
 /// [`PathError`] for everything that is no usable answer: other statuses, a
 /// coding we did not ask for, lengths that disagree, a web page where something
 /// else was promised, a body without an end mark.
-pub(super) fn read_answer(head: &Parts, url: &HttpUrl, asked: u64) -> Result<Answer, PathError> {
+pub(super) fn read_answer(
+    head: &Parts,
+    url: &HttpUrl,
+    asked: Range<u64>,
+) -> Result<Answer, PathError> {
     if head.status.is_redirection() && head.status != StatusCode::NOT_MODIFIED {
         return redirect(head, url);
     }
     match head.status {
         StatusCode::PARTIAL_CONTENT => {
             refuse_coding(&head.headers)?;
-            let first = |length: u64| ByteRange::from_half_open(0..asked.min(length));
+            let there = |length: u64| asked.start..asked.end.min(length);
             match content_range(&head.headers)? {
                 ContentRange::Bytes { range, complete: Some(length) }
-                    if Some(range) == first(length) =>
+                    if Some(range) == ByteRange::from_half_open(there(length)) =>
                 {
-                    check_length(&head.headers, asked.min(length))?;
+                    check_length(&head.headers, there(length).end - asked.start)?;
                     Ok(ranged(head, url, length))
                 }
-                other => Err(PathError::Range { asked: 0..asked, got: other.to_string() }),
+                other => Err(PathError::Range { asked, got: other.to_string() }),
             }
         }
         // The one way to say that there is not even a first byte.
         StatusCode::RANGE_NOT_SATISFIABLE => match content_range(&head.headers)? {
             ContentRange::Unsatisfied { complete: 0 } => Ok(ranged(head, url, 0)),
-            other => Err(PathError::Range { asked: 0..asked, got: other.to_string() }),
+            other => Err(PathError::Range { asked, got: other.to_string() }),
         },
         StatusCode::OK => whole(head, url).map(Answer::Whole),
         _ => Err(refusal(head)),
@@ -123,7 +128,9 @@ pub(super) fn check_segment(
 ) -> Result<(), PathError> {
     match head.status {
         StatusCode::PARTIAL_CONTENT => {}
-        StatusCode::RANGE_NOT_SATISFIABLE => return Err(PathError::Changed("it is shorter")),
+        StatusCode::RANGE_NOT_SATISFIABLE => {
+            return Err(PathError::Changed("it is shorter".to_owned()));
+        }
         StatusCode::OK => return Err(PathError::NotPartial),
         _ => return Err(refusal(head)),
     }
@@ -157,7 +164,7 @@ pub(super) fn check_joined(
 /// A status that brings no bytes.
 fn refusal(head: &Parts) -> PathError {
     match head.status {
-        StatusCode::PRECONDITION_FAILED => PathError::Changed("status 412"),
+        StatusCode::PRECONDITION_FAILED => PathError::Changed("status 412".to_owned()),
         status @ (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) => {
             PathError::Busy { status, wait: retry_after(&head.headers, SystemTime::now()) }
         }
@@ -173,7 +180,7 @@ pub(super) fn check_range(
 ) -> Result<(), PathError> {
     match got {
         ContentRange::Bytes { complete: Some(n), .. } if n != resource.length => {
-            Err(PathError::Changed("its length is another"))
+            Err(PathError::Changed(format!("its length is {n}, not {} bytes", resource.length)))
         }
         ContentRange::Bytes { range, complete: Some(_) }
             if Some(range) == ByteRange::from_half_open(asked.clone()) =>
@@ -190,7 +197,12 @@ fn check_validator(headers: &HeaderMap, resource: &Resource) -> Result<(), PathE
         Some(Validator::Etag(tag)) => one(headers, &ETAG) == Some(tag.as_str()),
         Some(Validator::LastModified(date)) => one(headers, &LAST_MODIFIED) == Some(date.as_str()),
     };
-    if same { Ok(()) } else { Err(PathError::Changed("its validator is another")) }
+    if same {
+        return Ok(());
+    }
+    let text = |v: &Option<Validator>| v.as_ref().map_or("none".to_owned(), |v| v.to_string());
+    let (got, pinned) = (validator(headers), &resource.validator);
+    Err(PathError::Changed(format!("its version is {}, not {}", text(&got), text(pinned))))
 }
 
 /// A strong entity tag, else the modification date (RFC 9110 §8.8).
@@ -264,7 +276,7 @@ mod tests {
     #[test]
     fn a_206_pins_length_and_strong_tag_else_date() {
         let first = ("content-range", "bytes 0-0/1000");
-        let pin = |fields: &[(&str, &str)]| read_answer(&head(206, fields), &url(), 1).unwrap();
+        let pin = |fields: &[(&str, &str)]| read_answer(&head(206, fields), &url(), 0..1).unwrap();
         let tag = Validator::Etag("\"1\"".into());
         assert_eq!(pin(&[first, TAG, DATE]), Answer::Ranged(resource(Some(tag))));
         let date = Validator::LastModified(DATE.1.into());
@@ -276,7 +288,7 @@ mod tests {
     #[test]
     fn the_first_bytes_are_as_many_as_asked_for_or_as_there_are() {
         let read = |range: &str, n| {
-            read_answer(&head(206, &[("content-range", range), TAG]), &url(), n).is_ok()
+            read_answer(&head(206, &[("content-range", range), TAG]), &url(), 0..n).is_ok()
         };
         assert!(read("bytes 0-255/1000", 256) && read("bytes 0-999/1000", 5000));
         assert!(!read("bytes 0-254/1000", 256) && !read("bytes 0-998/1000", 5000));
@@ -285,10 +297,10 @@ mod tests {
 
     #[test]
     fn an_empty_object_answers_416() {
-        let answer = read_answer(&head(416, &[("content-range", "bytes */0")]), &url(), 1);
+        let answer = read_answer(&head(416, &[("content-range", "bytes */0")]), &url(), 0..1);
         assert!(matches!(answer, Ok(Answer::Ranged(Resource { length: 0, .. }))));
-        assert!(read_answer(&head(416, &[("content-range", "bytes */9")]), &url(), 1).is_err());
-        assert!(read_answer(&head(416, &[]), &url(), 1).is_err());
+        assert!(read_answer(&head(416, &[("content-range", "bytes */9")]), &url(), 0..1).is_err());
+        assert!(read_answer(&head(416, &[]), &url(), 0..1).is_err());
     }
 
     #[test]
@@ -307,7 +319,7 @@ mod tests {
             (302, &[("location", "ftp://x/y")], "https"),
             (302, &[], "302"),
         ] {
-            let error = read_answer(&head(status, fields), &url(), 1).unwrap_err().to_string();
+            let error = read_answer(&head(status, fields), &url(), 0..1).unwrap_err().to_string();
             assert!(error.contains(word), "{status} {fields:?}: {error}");
         }
     }
@@ -317,7 +329,7 @@ mod tests {
         for (field, length) in
             [(("content-length", "9"), Some(9)), (("transfer-encoding", "chunked"), None)]
         {
-            let answer = read_answer(&head(200, &[field, TAG]), &url(), 1);
+            let answer = read_answer(&head(200, &[field, TAG]), &url(), 0..1);
             assert!(matches!(answer, Ok(Answer::Whole(w)) if w.length == length));
         }
     }

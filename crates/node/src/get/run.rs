@@ -7,9 +7,10 @@ use super::{
     ranged,
     resource::Resource,
     whole,
-    worker::Shared,
+    worker::{HEAD, Shared, Start},
 };
 use crate::{
+    history::Observed,
     job::{Event, EventSink, Job, Kind},
     part::{Part, PartError, PartKey, Writer},
 };
@@ -48,6 +49,7 @@ pub(super) struct Run<'a> {
     pub(super) kept: u64,
     pub(super) direct_estimate: Option<Rate>,
     pub(super) phases: Phases,
+    pub(super) observed: Vec<Observed>,
     pub(super) published: Option<(PathBuf, u64)>,
 }
 
@@ -63,6 +65,7 @@ impl<'a> Run<'a> {
             kept: 0,
             direct_estimate: None,
             phases: Phases::default(),
+            observed: Vec::new(),
             published: None,
         }
     }
@@ -100,8 +103,10 @@ impl<'a> Run<'a> {
             fields: self.request.fields.clone(),
             patience: self.request.patience,
             one_by_one: AtomicBool::new(false),
+            kept: Arc::clone(&self.request.kept),
         });
-        let mut paths = Paths::start(shared, &self.request.paths);
+        let first = self.first_question().await?;
+        let mut paths = Paths::start(shared, &self.request.paths, first);
         let mut discovery = Discovery::new(&paths, trust, !self.request.digests.is_empty());
         let found = tokio::select! {
             found = self.discover(&mut discovery, &mut paths) => found?,
@@ -118,6 +123,21 @@ impl<'a> Run<'a> {
                 whole::download(self, path, whole, body, stop).await
             }
         }
+    }
+
+    /// The first path's first question: for the first bytes that are missing. Whatever led to a
+    /// second attempt, what is there is most likely of no use.
+    async fn first_question(&self) -> Result<Start, Halt> {
+        if self.attempts > 1 {
+            return Ok(Start::Bytes(0..HEAD));
+        }
+        let target = self.request.file();
+        let gap = blocking(move || Ok(Part::gap(&target))).await?;
+        Ok(match gap {
+            None => Start::Bytes(0..HEAD),
+            Some(gap) if gap.is_empty() => Start::Probe,
+            Some(gap) => Start::Bytes(gap.start..gap.end.min(gap.start.saturating_add(HEAD))),
+        })
     }
 
     /// Finds the object. A single relay's word neither costs what is kept nor
@@ -222,7 +242,7 @@ impl<'a> Run<'a> {
             took: self.started.elapsed(),
             direct_estimate: self.direct_estimate,
             phases: self.phases.clone(),
-            observed: Vec::new(),
+            observed: self.observed.clone(),
             corrupt: Vec::new(),
         }
     }

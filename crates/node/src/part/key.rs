@@ -58,23 +58,29 @@ impl PartKey {
         }
     }
 
+    /// What the whole must hash to.
+    pub fn digests(&self) -> &[Digest] {
+        match self {
+            Self::Url { digests, .. } => digests,
+            Self::Object { hash, .. } => std::slice::from_ref(hash),
+        }
+    }
+
     /// Whether bytes collected under `earlier` may be used for this.
     ///
-    /// The same URL and length, and something that proves the bytes equal: the
-    /// same validator or the same expected digests. Without either, a file that
-    /// changed between two sessions would be mixed from both.
+    /// The same length, and something that proves the bytes equal: the same expected digests,
+    /// which say what the file is wherever it comes from (a mirror may name its version
+    /// otherwise), or the same URL and validator. Without either, a file that changed
+    /// between two sessions would be mixed from both.
     pub fn continues(&self, earlier: &Self) -> bool {
         match (self, earlier) {
             (
                 Self::Url { url, length: Some(n), validator, digests },
                 Self::Url { url: url0, length: Some(n0), validator: v0, digests: d0 },
             ) => {
-                let proven = match (validator, v0) {
-                    (Some(a), Some(b)) => a == b,
-                    (None, None) => !digests.is_empty() && digests == d0,
-                    _ => false,
-                };
-                url == url0 && n == n0 && proven
+                let same_content = !digests.is_empty() && digests == d0;
+                let same_version = url == url0 && validator.is_some() && validator == v0;
+                n == n0 && (same_content || same_version)
             }
             (Self::Object { .. }, Self::Object { .. }) => self == earlier,
             _ => false,

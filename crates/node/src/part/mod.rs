@@ -14,6 +14,7 @@
 
 mod digest;
 mod error;
+mod gap;
 mod journal;
 mod key;
 mod place;

@@ -21,6 +21,9 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
+/// The most bytes that a path's first question is for.
+pub const HEAD: u64 = 256_000;
+
 /// One version of the file.
 #[derive(Clone, Debug)]
 pub struct Version {
@@ -60,18 +63,28 @@ pub enum Step {
 /// A request as the server saw it.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Counts the server's requests, from 0.
-    pub number: usize,
+    /// Counts the requests for segments before it.
+    pub segments: usize,
     pub path: String,
+    /// The bytes asked for, ends exclusive, as they were asked for.
+    asked: Vec<Range<u64>>,
     /// The bytes asked for, ends exclusive, cut to the file; empty if none were named.
     pub ranges: Vec<Range<u64>>,
     pub fields: HeaderMap,
 }
 
 impl Ask {
-    /// Whether it is the first question of a path.
+    /// Whether it is the first question of a path: for no certain version, and for one byte or
+    /// the first ones.
     pub fn is_probe(&self) -> bool {
-        matches!(&self.ranges[..], [r] if *r == (0..1))
+        let certain =
+            ["if-match", "if-unmodified-since"].iter().any(|f| self.fields.contains_key(*f));
+        !certain && matches!(&self.asked[..], [r] if r.end - r.start <= HEAD)
+    }
+
+    /// Whether it is the first question of a path that goes on with a segment.
+    pub fn is_first_segment(&self) -> bool {
+        !self.is_probe() && self.segments == 0
     }
 }
 
@@ -248,12 +261,14 @@ impl Site {
         let mut asks = self.asks.lock().unwrap();
         let text = request.headers().get("range").map(|r| r.to_str().unwrap());
         let list = text.and_then(|r| r.strip_prefix("bytes=")).unwrap_or("");
-        let range = |(a, b): (&str, &str)| {
-            a.parse().unwrap()..b.parse::<u64>().map_or(length, |b| (b + 1).min(length))
-        };
-        let ranges = list.split(',').filter_map(|r| r.split_once('-')).map(range).collect();
+        let range =
+            |(a, b): (&str, &str)| a.parse().unwrap()..b.parse::<u64>().map_or(length, |b| b + 1);
+        let asked: Vec<Range<u64>> =
+            list.split(',').filter_map(|r| r.split_once('-')).map(range).collect();
+        let ranges = asked.iter().map(|r| r.start..r.end.min(length)).collect();
         let ask = Ask {
-            number: asks.len(),
+            segments: asks.iter().filter(|a| !a.is_probe()).count(),
+            asked,
             path: request.uri().path().to_owned(),
             ranges,
             fields: request.headers().clone(),

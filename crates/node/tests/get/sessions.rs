@@ -13,11 +13,11 @@ use thalweg_node::{
 };
 use tokio::sync::watch;
 
-/// A server whose first segment ends after `n` bytes, in silence.
+/// A server whose first segment ends before byte `n` of the file, in silence.
 async fn hangs_after(version: &Version, n: usize) -> Server {
     Server::start(version, move |ask, reply| {
-        if ask.number == 1 {
-            reply.after_bytes(n, Step::Hang);
+        if ask.is_first_segment() {
+            reply.after_bytes(n - ask.ranges[0].start as usize, Step::Hang);
         }
     })
     .await

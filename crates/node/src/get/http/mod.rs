@@ -9,4 +9,4 @@ mod wire;
 pub mod inward;
 
 pub(super) use connection::Connection;
-pub(super) use request::{probe_request, segment_request, user_header};
+pub(super) use request::{range_request, segment_request, user_header};

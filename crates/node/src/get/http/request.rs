@@ -17,7 +17,11 @@ use thalweg_wire::content_range::ByteRange;
 const USER_AGENT: &str = concat!("thalweg/", env!("CARGO_PKG_VERSION"));
 
 /// A `GET` of some bytes of `url`, with the user's `extra` fields (RFC 9110 §14.2).
-fn range_request(url: &HttpUrl, ranges: &[Range<u64>], extra: &HeaderMap) -> Request<Empty<Bytes>> {
+pub(in crate::get) fn range_request(
+    url: &HttpUrl,
+    ranges: &[Range<u64>],
+    extra: &HeaderMap,
+) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
     // `HttpUrl` has tried this: it always reads.
     *request.uri_mut() = url.target().parse().unwrap_or_default();
@@ -33,13 +37,6 @@ fn range_request(url: &HttpUrl, ranges: &[Range<u64>], extra: &HeaderMap) -> Req
         fields.insert(name, value.clone());
     }
     request
-}
-
-const FIRST_BYTE: Range<u64> = 0..1;
-
-/// The first request on a path: for one byte.
-pub(in crate::get) fn probe_request(url: &HttpUrl, extra: &HeaderMap) -> Request<Empty<Bytes>> {
-    range_request(url, &[FIRST_BYTE], extra)
 }
 
 /// A request for `ranges` (at least one, none empty) of exactly this version of the object.
