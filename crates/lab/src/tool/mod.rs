@@ -19,12 +19,14 @@ mod net;
 mod output;
 mod pace;
 mod ping;
+mod relay_faults;
 mod statistics;
 mod sys;
 mod tcp_flood;
 mod tcp_sink;
 mod tcp_source;
 mod train;
+mod web_faults;
 mod wire;
 
 use std::process::ExitCode;
@@ -57,6 +59,10 @@ enum Tool {
     UdpBlast(blast::Args),
     /// Serve a directory over HTTP/1.1: GET, HEAD, Range, If-Range, ETag, Last-Modified
     Http(http::Args),
+    /// Serve a directory over HTTP/1.1 with the faults that a URL names
+    WebFaults(web_faults::Args),
+    /// Relay by SOCKS5 and alter, withhold or break off what is relayed
+    RelayFaults(relay_faults::Args),
 }
 
 /// Runs one tool to its end.
@@ -74,6 +80,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Tool::TrainSource(a) => train::run(&a),
         Tool::UdpBlast(a) => blast::run(&a),
         Tool::Http(a) => http::run(&a),
+        Tool::WebFaults(a) => web_faults::run(&a),
+        Tool::RelayFaults(a) => relay_faults::run(&a),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,81 @@
+//! `relay-faults`: a SOCKS5 relay that alters a byte, falls silent, or breaks off.
+//!
+//! It counts the bytes that it gives to all its clients together, answers of servers alone, and
+//! does what it is told when so many have gone. Each connection has two threads.
+
+mod session;
+
+use super::{net, output};
+use session::{Fate, Session};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_units::ByteSize;
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 256;
+
+/// Arguments of `relay-faults`.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("fault").required(true))]
+pub struct Args {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: String,
+    /// Forward every connection to this address, without SOCKS
+    #[arg(long, value_name = "ADDRESS", value_parser = net::resolve)]
+    to: Option<SocketAddr>,
+    /// Flip a bit of the byte at this offset
+    #[arg(long, value_name = "SIZE", group = "fault")]
+    corrupt_at: Option<ByteSize>,
+    /// Give nothing more after so many bytes; connections stay open
+    #[arg(long, value_name = "SIZE", group = "fault")]
+    stall_after: Option<ByteSize>,
+    /// Reset every connection after so many bytes
+    #[arg(long, value_name = "SIZE", group = "fault")]
+    reset_after: Option<ByteSize>,
+    /// End after this time
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
+    max: Duration,
+}
+
+impl Args {
+    fn fate(&self) -> Fate {
+        match (self.corrupt_at, self.stall_after, self.reset_after) {
+            (Some(at), ..) => Fate::Corrupts(at.as_bytes()),
+            (_, Some(at), _) => Fate::Stalls(at.as_bytes()),
+            (.., Some(at)) => Fate::Resets(at.as_bytes()),
+            // Clap asks for one of them.
+            _ => Fate::Corrupts(u64::MAX),
+        }
+    }
+}
+
+/// Relays until `--max`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let deadline = Instant::now() + args.max;
+    let listener = net::listen(&args.listen)?;
+    output::ready(listener.local_addr()?)?;
+    let open = Arc::new(AtomicUsize::new(0));
+    let session = Session::new(args.fate(), args.to);
+    while let Some(client) = net::accept_until(&listener, deadline)? {
+        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::Relaxed);
+            net::reset(client);
+            continue;
+        }
+        let (session, open) = (session.clone(), Arc::clone(&open));
+        thread::spawn(move || {
+            // Whoever goes away early is nothing to report.
+            _ = session.run(client);
+            open.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+    Ok(())
+}

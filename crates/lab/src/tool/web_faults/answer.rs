@@ -1,0 +1,170 @@
+//! The right answer to a request, and how it is spoilt.
+
+use super::{
+    fault::{Refusal, What},
+    request::Request,
+    send::After,
+    site::Version,
+};
+use std::ops::Range;
+
+/// What parts of a `multipart/byteranges` body are told apart by.
+const BOUNDARY: &str = "thalweg-web-faults";
+
+/// A stretch of a body.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// This range of the file.
+    File(Range<u64>),
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File(range) => range.end - range.start,
+        }
+    }
+
+    fn truncate(&mut self, n: u64) {
+        match self {
+            Self::Bytes(bytes) => bytes.truncate(usize::try_from(n).unwrap_or(usize::MAX)),
+            Self::File(range) => range.end = range.end.min(range.start + n),
+        }
+    }
+}
+
+/// An answer, not yet sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// Field lines besides Content-Length.
+    pub fields: Vec<String>,
+    /// What Content-Length says.
+    pub length: u64,
+    /// The length of the file.
+    of: u64,
+    /// The body.
+    pub pieces: Vec<Piece>,
+    /// What becomes of the connection.
+    pub after: After,
+    /// Nothing more comes, and the connection stays until the client has ended.
+    pub stalls: bool,
+}
+
+impl Answer {
+    fn new(status: u16, fields: Vec<String>, pieces: Vec<Piece>) -> Self {
+        let length = pieces.iter().map(Piece::len).sum();
+        Self { status, fields, length, of: 0, pieces, after: After::Goes, stalls: false }
+    }
+
+    /// A refusal.
+    pub fn refused(refusal: Refusal) -> Self {
+        let fields = refusal.retry_after.map(|s| format!("Retry-After: {s}"));
+        Self::new(refusal.status, fields.into_iter().collect(), Vec::new())
+    }
+
+    /// What a server in order says (RFC 9110 §13, §14, §15.3.7).
+    pub fn right(request: &Request, version: &Version, ignores_ranges: bool) -> Self {
+        let mut answer = Self::found(request, version, ignores_ranges);
+        answer.of = version.length;
+        answer
+    }
+
+    fn found(request: &Request, version: &Version, ignores_ranges: bool) -> Self {
+        let Version { length, tag, .. } = version;
+        let tag = tag.as_deref();
+        if request.field("if-match").is_some_and(|wanted| wanted != "*" && Some(wanted) != tag) {
+            return Self::new(412, Vec::new(), Vec::new());
+        }
+        let mut fields: Vec<String> = tag.iter().map(|tag| format!("ETag: {tag}")).collect();
+        let same = request.field("if-range").is_none_or(|wanted| Some(wanted) == tag);
+        let ranges = request.ranges(*length).filter(|_| same && !ignores_ranges);
+        match ranges.as_deref() {
+            None => Self::new(200, fields, vec![Piece::File(0..*length)]),
+            Some([]) => {
+                Self::new(416, vec![format!("Content-Range: bytes */{length}")], Vec::new())
+            }
+            Some([one]) => {
+                fields.push(content_range(one, *length));
+                Self::new(206, fields, vec![Piece::File(one.clone())])
+            }
+            Some(several) => {
+                fields.push(format!("Content-Type: multipart/byteranges; boundary={BOUNDARY}"));
+                Self::new(206, fields, parts(several, *length))
+            }
+        }
+    }
+
+    /// Makes it wrong; false if the fault does not concern it.
+    pub fn spoil(&mut self, what: What) -> bool {
+        if !matches!(self.status, 200 | 206) {
+            return false;
+        }
+        match what {
+            What::Length(n) if n < self.length => {
+                self.cut(self.length - n);
+                self.length -= n;
+            }
+            What::Short(n) if n < self.length => {
+                self.cut(self.length - n);
+                self.after = After::Closes;
+            }
+            What::Long(n) => {
+                let nonsense = vec![b'?'; usize::try_from(n).unwrap_or(0)];
+                self.pieces.push(Piece::Bytes(nonsense));
+            }
+            What::Reset(_) | What::Stall(_) => return self.end_at(what),
+            _ => return false,
+        }
+        true
+    }
+
+    fn end_at(&mut self, what: What) -> bool {
+        let (What::Reset(at) | What::Stall(at)) = what else { return false };
+        let Some(n) = self.position_of(at.of(self.of)) else { return false };
+        self.cut(n);
+        self.stalls = matches!(what, What::Stall(_));
+        self.after = After::Resets;
+        true
+    }
+
+    /// How many bytes of the body come before this byte of the file; `None` if it is not in it.
+    fn position_of(&self, at: u64) -> Option<u64> {
+        let mut before = 0;
+        for piece in &self.pieces {
+            match piece {
+                Piece::File(range) if range.contains(&at) => {
+                    return Some(before + at - range.start);
+                }
+                other => before += other.len(),
+            }
+        }
+        None
+    }
+
+    /// Keeps only the first `n` bytes of the body.
+    fn cut(&mut self, n: u64) {
+        let mut left = n;
+        for piece in &mut self.pieces {
+            piece.truncate(left);
+            left -= piece.len();
+        }
+    }
+}
+
+fn content_range(range: &Range<u64>, length: u64) -> String {
+    format!("Content-Range: bytes {}-{}/{length}", range.start, range.end - 1)
+}
+
+fn parts(ranges: &[Range<u64>], length: u64) -> Vec<Piece> {
+    let part = |r: &Range<u64>| {
+        let head = format!("\r\n--{BOUNDARY}\r\n{}\r\n\r\n", content_range(r, length));
+        [Piece::Bytes(head.into_bytes()), Piece::File(r.clone())]
+    };
+    let end = format!("\r\n--{BOUNDARY}--\r\n").into_bytes();
+    ranges.iter().flat_map(part).chain([Piece::Bytes(end)]).collect()
+}

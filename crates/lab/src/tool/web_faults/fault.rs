@@ -1,0 +1,191 @@
+//! What can be wrong, as a URL says it.
+
+use anyhow::{Context, bail};
+use thalweg_units::Rate;
+
+/// For `--help`.
+pub const HELP: &str = "\
+URLs are /FAULT[,FAULT…]/NAME[?TEXT]; each counts for itself. Faults:
+
+  honest              none
+  rate=8Mbit/s        all answers together are that slow
+  no-validator        no entity tag
+  ignore-range        always the whole file, with 200
+  change@AT           after so many bytes all connections are reset, and from then on the file
+                      is NAME.next, with another entity tag
+  length=N[xK]        Content-Length is N less than Content-Range says, and so is the body
+  short=N[xK]         the body ends N bytes early, and the connection with it
+  long=N[xK]          N bytes of nonsense follow the body
+  reset@AT[xK]        the connection is reset where the byte at AT would come
+  stall@AT[xK]        nothing more comes from there on; the connection stays
+  busy=STATUS[:S][xK] the requests after the first one get STATUS, with `Retry-After: S`
+  parallel=N:STATUS[:S]
+                      so do requests beyond N at once
+
+AT is bytes, or a part of the file like 0.99. A fault happens K times: once for `reset` and
+`stall`, else always, 4 times for `busy`.";
+
+/// Where in the file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum At {
+    /// Bytes from the start.
+    Byte(u64),
+    /// Part of the length, from 0 to 1.
+    Part(f64),
+}
+
+impl At {
+    /// The position in a file of this length.
+    pub fn of(self, length: u64) -> u64 {
+        match self {
+            Self::Byte(n) => n,
+            Self::Part(part) => (length as f64 * part) as u64,
+        }
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        if !text.contains('.') {
+            return Ok(Self::Byte(text.parse().context("no whole number of bytes")?));
+        }
+        let part: f64 = text.parse().context("no part of the file like 0.99")?;
+        if !(0.0..=1.0).contains(&part) {
+            bail!("the part is not between 0 and 1");
+        }
+        Ok(Self::Part(part))
+    }
+}
+
+/// A refusal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refusal {
+    /// 429, 503 …
+    pub status: u16,
+    /// `Retry-After`, in seconds.
+    pub retry_after: Option<u32>,
+}
+
+impl Refusal {
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let (status, seconds) = match text.split_once(':') {
+            Some((status, seconds)) => (status, Some(seconds)),
+            None => (text, None),
+        };
+        let status: u16 = status.parse().context("no status")?;
+        if !(400..600).contains(&status) {
+            bail!("{status} is no refusal");
+        }
+        let retry_after = seconds.map(str::parse).transpose().context("no seconds")?;
+        Ok(Self { status, retry_after })
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What {
+    /// All answers together are not faster.
+    Rate(Rate),
+    /// No entity tag.
+    NoValidator,
+    /// The whole file, whatever is asked for.
+    IgnoreRange,
+    /// Another file after so many bytes.
+    Change(At),
+    /// Content-Length and the body are so much less than Content-Range says.
+    Length(u64),
+    /// The body is so much less than Content-Length says.
+    Short(u64),
+    /// The body is so much more.
+    Long(u64),
+    /// A reset there.
+    Reset(At),
+    /// Silence from there on.
+    Stall(At),
+    /// No answer to any but the first request.
+    Busy(Refusal),
+    /// No answer to more at once.
+    Parallel(usize, Refusal),
+}
+
+/// A thing that is wrong, and how often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    /// What.
+    pub what: What,
+    /// How many times; [`u32::MAX`] is always.
+    pub times: u32,
+}
+
+/// Reads `FAULT[,FAULT…]`.
+///
+/// # Errors
+/// Which one cannot be read, and why.
+pub fn parse_all(text: &str) -> anyhow::Result<Vec<Fault>> {
+    let faults = text.split(',').filter(|f| *f != "honest");
+    faults.map(|f| parse(f).with_context(|| format!("`{f}`"))).collect()
+}
+
+fn parse(text: &str) -> anyhow::Result<Fault> {
+    let at = text.find(['=', '@']);
+    let (name, value) = at.map_or((text, ""), |at| (&text[..at], &text[at + 1..]));
+    if name == "rate" {
+        return Ok(always(What::Rate(value.parse()?)));
+    }
+    let (value, times) = match value.split_once('x') {
+        Some((value, times)) => (value, Some(times.parse().context("no number of times")?)),
+        None => (value, None),
+    };
+    let mut fault = match name {
+        "no-validator" => always(What::NoValidator),
+        "ignore-range" => always(What::IgnoreRange),
+        "change" => always(What::Change(At::parse(value)?)),
+        "length" => always(What::Length(bytes(value)?)),
+        "short" => always(What::Short(bytes(value)?)),
+        "long" => always(What::Long(bytes(value)?)),
+        "reset" => Fault { what: What::Reset(At::parse(value)?), times: 1 },
+        "stall" => Fault { what: What::Stall(At::parse(value)?), times: 1 },
+        "busy" => Fault { what: What::Busy(Refusal::parse(value)?), times: 4 },
+        "parallel" => {
+            let (most, refusal) = value.split_once(':').context("no status")?;
+            always(What::Parallel(most.parse()?, Refusal::parse(refusal)?))
+        }
+        _ => bail!("no such fault; see --help"),
+    };
+    fault.times = times.unwrap_or(fault.times);
+    Ok(fault)
+}
+
+fn always(what: What) -> Fault {
+    Fault { what, times: u32::MAX }
+}
+
+fn bytes(text: &str) -> anyhow::Result<u64> {
+    text.parse().context("no whole number of bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read() {
+        let found = parse_all("honest,reset@0.99x3,busy=503:2,rate=8Mbit/s,short=10").unwrap();
+        let busy = Refusal { status: 503, retry_after: Some(2) };
+        let wanted = [
+            Fault { what: What::Reset(At::Part(0.99)), times: 3 },
+            Fault { what: What::Busy(busy), times: 4 },
+            always(What::Rate(Rate::from_bps(8_000_000))),
+            always(What::Short(10)),
+        ];
+        assert_eq!(found, wanted);
+        assert_eq!((At::Part(0.5).of(10), At::Byte(7).of(10)), (5, 7));
+        assert_eq!(parse_all("parallel=2:429").unwrap()[0].times, u32::MAX);
+    }
+
+    #[test]
+    fn what_is_no_fault_is_named() {
+        for bad in ["", "change", "reset@2.0", "busy=200", "long=", "short=1xy", "late@1"] {
+            let error = format!("{:#}", parse_all(bad).unwrap_err());
+            assert!(error.starts_with(&format!("`{bad}`: ")), "{error}");
+        }
+    }
+}

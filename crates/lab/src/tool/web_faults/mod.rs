@@ -1,0 +1,92 @@
+//! `web-faults`: a static file server that fails in the ways that servers fail.
+//!
+//! What is wrong is part of the URL: `/FAULT[,FAULT…]/NAME`, see [`fault`]. Each URL, its query
+//! included, counts for itself, so that one server does for many trials; `/counts/FAULT…/NAME`
+//! says what was asked and given under it, as JSON.
+//!
+//! HTTP is written by hand here: a library would keep the very framing that is to be broken.
+//! Each connection has a thread.
+
+mod answer;
+mod fault;
+mod request;
+mod send;
+mod site;
+
+use super::{net, output};
+use anyhow::bail;
+use std::{
+    net::TcpStream,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Connections at once; far more than any experiment opens.
+const CONNECTIONS_MAX: usize = 256;
+
+/// A client that asks for nothing, or takes nothing, is let go after this time.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// Arguments of `web-faults`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = fault::HELP)]
+pub struct Args {
+    /// The directory to serve
+    directory: PathBuf,
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: String,
+    /// End after this time
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
+    max: Duration,
+}
+
+/// Serves until `--max`.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !args.directory.is_dir() {
+        bail!("{} is not a directory", args.directory.display());
+    }
+    let deadline = Instant::now() + args.max;
+    let listener = net::listen(&args.listen)?;
+    output::ready(listener.local_addr()?)?;
+    let sites = Arc::new(site::Sites::new(&args.directory));
+    let open = Arc::new(AtomicUsize::new(0));
+    while let Some(stream) = net::accept_until(&listener, deadline)? {
+        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::Relaxed);
+            net::reset(stream);
+            continue;
+        }
+        let (sites, open) = (Arc::clone(&sites), Arc::clone(&open));
+        thread::spawn(move || {
+            // A client that goes away early is nothing to report.
+            _ = serve(stream, &sites);
+            open.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+    Ok(())
+}
+
+/// Answers one request after the other.
+fn serve(stream: TcpStream, sites: &site::Sites) -> anyhow::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(IDLE))?;
+    stream.set_write_timeout(Some(IDLE))?;
+    let mut reader = request::Reader::new(stream.try_clone()?);
+    while let Some(request) = reader.next()? {
+        match sites.answer(&request, &stream)? {
+            send::After::Goes if request.field("connection") != Some("close") => {}
+            send::After::Goes | send::After::Closes => return Ok(()),
+            send::After::Resets => {
+                net::reset(stream);
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Requests, as far as a file server has to understand them (RFC 9112, RFC 9110 §14).
+
+use anyhow::{Context, bail};
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::TcpStream,
+    ops::Range,
+};
+
+/// The longest head; longer ones are refused.
+const HEAD_MAX: u64 = 64 * 1024;
+
+/// One request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Request {
+    /// `GET` or `HEAD`; others are refused.
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    /// Names in small letters, values without space around.
+    fields: Vec<(String, String)>,
+}
+
+impl Request {
+    /// The first field with this name.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The ranges that are asked for, in a file of this length: `None` if there are none to
+    /// obey, an empty list if none of them can be satisfied.
+    pub fn ranges(&self, length: u64) -> Option<Vec<Range<u64>>> {
+        let list = self.field("range")?.strip_prefix("bytes=")?;
+        let ranges: Option<Vec<Range<u64>>> = list.split(',').map(|r| range(r, length)).collect();
+        Some(ranges?.into_iter().filter(|r| !r.is_empty()).collect())
+    }
+}
+
+/// `a-b`, `a-` or `-n`, cut to the file; `None` if it is none of them.
+fn range(text: &str, length: u64) -> Option<Range<u64>> {
+    let (from, to) = text.trim().split_once('-')?;
+    if from.is_empty() {
+        return Some(length.saturating_sub(to.parse().ok()?)..length);
+    }
+    let end = if to.is_empty() { length } else { to.parse::<u64>().ok()?.checked_add(1)? };
+    Some(from.parse().ok()?..end.min(length))
+}
+
+/// Requests of one connection.
+pub struct Reader(BufReader<TcpStream>);
+
+impl Reader {
+    /// Of this connection.
+    pub fn new(stream: TcpStream) -> Self {
+        Self(BufReader::new(stream))
+    }
+
+    /// The next one; `None` when the client has ended.
+    ///
+    /// # Errors
+    /// When it is no request, has a body, or the connection breaks.
+    pub fn next(&mut self) -> anyhow::Result<Option<Request>> {
+        let mut head = self.0.by_ref().take(HEAD_MAX);
+        let mut line = String::new();
+        if head.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let mut words = line.split_ascii_whitespace();
+        let (method, target) = words.next().zip(words.next()).context("no request")?;
+        let mut request =
+            Request { method: method.to_owned(), target: target.to_owned(), fields: Vec::new() };
+        loop {
+            let mut line = String::new();
+            if head.read_line(&mut line)? == 0 {
+                bail!("the head does not end");
+            }
+            let Some((name, value)) = line.split_once(':') else { break };
+            request.fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        Ok(Some(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(range: &str) -> Option<Vec<Range<u64>>> {
+        let fields = vec![("range".to_owned(), range.to_owned())];
+        Request { fields, ..Request::default() }.ranges(100)
+    }
+
+    #[test]
+    fn ranges_are_cut_to_the_file() {
+        assert_eq!(asked("bytes=10-19, 90-200"), Some(vec![10..20, 90..100]));
+        assert_eq!(asked("bytes=-5,95-"), Some(vec![95..100, 95..100]));
+        assert_eq!(asked("bytes=100-"), Some(Vec::new()));
+        assert_eq!(asked("lines=1-2"), None);
+        assert_eq!(asked("bytes=b-a"), None);
+        assert_eq!(Request::default().ranges(100), None);
+    }
+}

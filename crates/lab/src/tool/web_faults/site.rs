@@ -1,0 +1,215 @@
+//! What is served under each URL, and what has happened there.
+
+use super::{
+    answer::Answer,
+    fault::{self, Fault, Refusal, What},
+    request::Request,
+    send::{self, After},
+};
+use anyhow::{Context, bail};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    net::TcpStream,
+    path::{Component, Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_units::Rate;
+
+/// URLs that are told apart: a tool for trials, not for the world.
+const URLS_MAX: usize = 4096;
+
+/// All URLs.
+pub struct Sites {
+    directory: PathBuf,
+    known: Mutex<BTreeMap<String, Arc<Site>>>,
+}
+
+/// One URL.
+pub struct Site {
+    file: PathBuf,
+    faults: Vec<Fault>,
+    state: Mutex<State>,
+}
+
+/// The file as it is at a moment.
+pub struct Version {
+    /// Open for reading.
+    pub file: File,
+    /// In bytes.
+    pub length: u64,
+    /// With its quotes, unless none is shown.
+    pub tag: Option<String>,
+    /// Whether it is the second one.
+    changed: bool,
+}
+
+/// What has happened under a URL.
+#[derive(Debug, Default)]
+struct State {
+    requests: u64,
+    refused: u64,
+    /// Bytes of bodies that the sockets took.
+    bytes: u64,
+    /// Answers under way.
+    open: usize,
+    /// The file was replaced.
+    changed: bool,
+    /// How often each fault has happened.
+    happened: Vec<u32>,
+    /// When the next byte may go.
+    next: Option<Instant>,
+}
+
+/// An answer under way; it counts until dropped.
+pub struct Open<'a>(&'a Site);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.state().open -= 1;
+    }
+}
+
+impl Sites {
+    /// Serves this directory.
+    pub fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), known: Mutex::default() }
+    }
+
+    /// Answers a request.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn answer(&self, request: &Request, stream: &TcpStream) -> anyhow::Result<After> {
+        if let Some(target) = request.target.strip_prefix("/counts") {
+            let counts = self.site(target).map(|site| site.counts());
+            return send::text(stream, request, counts);
+        }
+        match self.site(&request.target) {
+            Ok(site) => send::answer(stream, request, &site),
+            Err(e) => send::text(stream, request, Err(e)),
+        }
+    }
+
+    fn site(&self, target: &str) -> anyhow::Result<Arc<Site>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(site) = known.get(target) {
+            return Ok(Arc::clone(site));
+        }
+        if known.len() >= URLS_MAX {
+            bail!("more than {URLS_MAX} URLs were asked for");
+        }
+        let site = Arc::new(self.open(target)?);
+        known.insert(target.to_owned(), Arc::clone(&site));
+        Ok(site)
+    }
+
+    fn open(&self, target: &str) -> anyhow::Result<Site> {
+        let path = target.split('?').next().unwrap_or_default();
+        let (faults, name) = path
+            .strip_prefix('/')
+            .and_then(|path| path.split_once('/'))
+            .context("URLs are /FAULT[,FAULT…]/NAME; see --help")?;
+        let inside = Path::new(name).components().all(|c| matches!(c, Component::Normal(_)));
+        let file = self.directory.join(name);
+        if !inside || !file.is_file() {
+            bail!("there is no file {name}");
+        }
+        let faults = fault::parse_all(faults)?;
+        let happened = vec![0; faults.len()];
+        let state = Mutex::new(State { happened, ..State::default() });
+        Ok(Site { file, faults, state })
+    }
+}
+
+impl Site {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has happened so far, as JSON.
+    fn counts(&self) -> String {
+        let State { requests, refused, bytes, changed, .. } = &*self.state();
+        let counts = serde_json::json!({
+            "requests": requests, "refused": refused, "bytes": bytes, "changed": changed,
+        });
+        counts.to_string()
+    }
+
+    /// Counts a request in; a refusal, if that is what it gets.
+    pub fn begin(&self) -> (Open<'_>, Option<Refusal>) {
+        let mut state = self.state();
+        let first = state.requests == 0;
+        state.requests += 1;
+        state.open += 1;
+        let refusal = self.faults.iter().enumerate().find_map(|(i, fault)| match fault.what {
+            What::Busy(refusal) if !first && fault.times > state.happened[i] => Some((i, refusal)),
+            What::Parallel(most, refusal) if state.open > most => Some((i, refusal)),
+            _ => None,
+        });
+        if let Some((i, _)) = refusal {
+            state.happened[i] += 1;
+            state.refused += 1;
+        }
+        drop(state);
+        (Open(self), refusal.map(|(_, refusal)| refusal))
+    }
+
+    /// The file as it is now.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn version(&self) -> anyhow::Result<Version> {
+        let changed = self.state().changed;
+        let mut name = self.file.clone().into_os_string();
+        if changed {
+            name.push(".next");
+        }
+        let file = File::open(&name).with_context(|| format!("{} is gone", name.display()))?;
+        let length = file.metadata()?.len();
+        let validator = !self.faults.iter().any(|f| f.what == What::NoValidator);
+        let tag = format!("\"{}-{length}\"", if changed { "next" } else { "first" });
+        Ok(Version { file, length, tag: validator.then_some(tag), changed })
+    }
+
+    /// Whether ranges are ignored.
+    pub fn ignores_ranges(&self) -> bool {
+        self.faults.iter().any(|f| f.what == What::IgnoreRange)
+    }
+
+    /// Spoils an answer, by each fault that still happens.
+    pub fn spoil(&self, answer: &mut Answer) {
+        let mut state = self.state();
+        for (i, fault) in self.faults.iter().enumerate() {
+            if fault.times > state.happened[i] && answer.spoil(fault.what) {
+                state.happened[i] += 1;
+            }
+        }
+    }
+
+    /// How long `n` bytes must wait for their turn, and that they go then.
+    pub fn reserve(&self, n: usize) -> Option<Instant> {
+        let rate = self.faults.iter().find_map(|f| match f.what {
+            What::Rate(rate) if rate > Rate::ZERO => Some(rate),
+            _ => None,
+        })?;
+        let mut state = self.state();
+        let turn = state.next.unwrap_or_else(Instant::now).max(Instant::now());
+        let takes = n as f64 * 8.0 / rate.as_bps() as f64;
+        state.next = Some(turn + Duration::from_secs_f64(takes));
+        Some(turn)
+    }
+
+    /// Counts bytes of this version that went; false if it is replaced now.
+    pub fn went(&self, n: usize, version: &Version) -> bool {
+        let mut state = self.state();
+        state.bytes += n as u64;
+        let change = self.faults.iter().find_map(|f| match f.what {
+            What::Change(at) => Some(at.of(version.length)),
+            _ => None,
+        });
+        state.changed |= change.is_some_and(|at| state.bytes >= at);
+        state.changed == version.changed
+    }
+}
