@@ -47,7 +47,7 @@ pub use outcome::{Outcome, Phases};
 pub use paths::Candidate;
 pub use request::{Output, Request, Target};
 pub use url::{HttpUrl, UrlError};
-pub use web::{HttpVersion, Web};
+pub use web::{Credentials, HttpVersion, Web};
 
 use crate::job::{Event, EventSink};
 use hyper::HeaderMap;
