@@ -107,10 +107,12 @@ fn certificate_text(error: &CertificateError) -> String {
             date(*not_before),
             date(*time),
         ),
-        CertificateError::UnknownIssuer => "is signed by nobody whom this host trusts; \
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "is signed by nobody whom this host trusts; \
              if you trust its authority, give that one's certificate with --cacert FILE; \
              else somebody in between may pretend to be the server"
-            .to_owned(),
+                .to_owned()
+        }
         CertificateError::NotValidForNameContext { presented, .. } => {
             format!("is not for that name; {}", names_text(presented))
         }

@@ -55,7 +55,7 @@ impl Connection {
         if !url.is_https() {
             let stream = stream.await?;
             refuse_inward(&stream, url).await?;
-            return Self::http1(Wire::Plain(stream.closed_on_drop())).await;
+            return Self::http1(Wire::plain(stream.closed_on_drop())).await;
         }
         let tls = web.tls.as_ref().ok_or(PathError::NoTls)?;
         // Reading the authorities takes as long as a short round trip.
@@ -65,7 +65,7 @@ impl Connection {
         let beneath = beneath_tls(stream.closed_on_drop());
         let secured = tls.connect(beneath, &url.destination().host).await?;
         let http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
-        let wire = Wire::Tls(Box::new(secured));
+        let wire = Wire::tls(secured);
         if http2 { Self::http2(wire).await } else { Self::http1(wire).await }
     }
 

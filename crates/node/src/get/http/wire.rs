@@ -15,9 +15,18 @@ use tokio::io::{AsyncRead, AsyncWrite, BufReader, ReadBuf};
 /// many system calls, where a relay or a fast link has more to give.
 const READ: usize = 64 << 10;
 
-/// Bytes of one connection. Where the path altered them, reading fails with
-/// [`tls::ALTERED`], which survives what HTTP libraries make of errors.
-pub(super) enum Wire {
+/// Bytes of one connection.
+///
+/// Where the path altered them, reading fails with an error that [`tls::says_altered`] knows.
+/// rustls reports the failure of an answer's record to whoever touches the session next,
+/// often a flush; hyper then tells who reads the answer only that the connection is gone.
+/// So a flush's error is kept for the next read.
+pub(super) struct Wire {
+    layer: Layer,
+    failed: Option<io::Error>,
+}
+
+enum Layer {
     Plain(ClosedOnDrop),
     Tls(Box<TlsStream<BufReader<ClosedOnDrop>>>),
 }
@@ -27,22 +36,35 @@ pub(super) fn beneath_tls(stream: ClosedOnDrop) -> BufReader<ClosedOnDrop> {
     BufReader::with_capacity(READ, stream)
 }
 
+impl Wire {
+    pub(super) fn plain(stream: ClosedOnDrop) -> Self {
+        Self { layer: Layer::Plain(stream), failed: None }
+    }
+
+    pub(super) fn tls(stream: TlsStream<BufReader<ClosedOnDrop>>) -> Self {
+        Self { layer: Layer::Tls(Box::new(stream)), failed: None }
+    }
+}
+
 /// Does `$call` on whichever it is.
 macro_rules! either {
-    ($self:ident, $io:ident => $call:expr) => {
-        match $self.get_mut() {
-            Wire::Plain($io) => $call,
-            Wire::Tls($io) => $call,
+    ($self:expr, $io:ident => $call:expr) => {
+        match &mut $self.layer {
+            Layer::Plain($io) => $call,
+            Layer::Tls($io) => $call,
         }
     };
 }
 
 impl AsyncRead for Wire {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Err(error));
+        }
         let read = ready!(either!(self, io => Pin::new(io).poll_read(cx, buf)));
         Poll::Ready(read.map_err(tls::name_altered))
     }
@@ -50,33 +72,43 @@ impl AsyncRead for Wire {
 
 impl AsyncWrite for Wire {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        either!(self, io => Pin::new(io).poll_write(cx, buf))
+        let written = ready!(either!(self, io => Pin::new(io).poll_write(cx, buf)));
+        Poll::Ready(written.map_err(tls::name_altered))
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        either!(self, io => Pin::new(io).poll_write_vectored(cx, bufs))
+        let written = ready!(either!(self, io => Pin::new(io).poll_write_vectored(cx, bufs)));
+        Poll::Ready(written.map_err(tls::name_altered))
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(io) => io.is_write_vectored(),
-            Self::Tls(io) => io.is_write_vectored(),
+        match &self.layer {
+            Layer::Plain(io) => io.is_write_vectored(),
+            Layer::Tls(io) => io.is_write_vectored(),
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, io => Pin::new(io).poll_flush(cx))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = ready!(either!(self, io => Pin::new(io).poll_flush(cx)));
+        match flushed.map_err(tls::name_altered) {
+            Err(error) if tls::says_altered(&error) => {
+                self.failed = Some(error);
+                cx.waker().wake_by_ref();
+                Poll::Ready(Ok(()))
+            }
+            flushed => Poll::Ready(flushed),
+        }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         either!(self, io => Pin::new(io).poll_shutdown(cx))
     }
 }

@@ -1,0 +1,124 @@
+//! Downloads over TLS, on loopback, from servers with certificates of our own.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod authority;
+mod names;
+mod redirects;
+mod relay;
+mod relayed;
+mod server;
+mod versions;
+
+use authority::Authority;
+use bytes::Bytes;
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tempfile::TempDir;
+use thalweg_net::{Route, TlsClient, TlsOptions};
+use thalweg_node::{
+    budget::Budget,
+    get::{Candidate, GetFailed, HttpUrl, HttpVersion, Outcome, Request, Stop, Target, Web, get},
+    job::{Event, EventSink},
+    part::Batch,
+};
+use thalweg_plan::selection::Config;
+
+/// Text that a relay must not see, often enough to be in every share.
+const SECRET: &str = "the quick brown fox jumps over the lazy dog; ";
+
+/// A file that is quick to fetch and large enough for several shares.
+fn file() -> Bytes {
+    SECRET.repeat(40_000).into()
+}
+
+#[derive(Default)]
+struct Events(Mutex<Vec<Event>>);
+
+impl EventSink for Events {
+    fn event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+/// A download into a directory of its own.
+struct Trial {
+    dir: TempDir,
+    request: Request,
+    events: Events,
+}
+
+impl Trial {
+    /// Of `url` over the direct path, trusting `authority`.
+    fn of(url: &str, authority: &Authority, version: HttpVersion) -> Self {
+        let options = TlsOptions { extra_roots: vec![authority.file()] };
+        let tls = TlsClient::new(&options, version.protocols()).unwrap();
+        let dir = TempDir::new().unwrap();
+        let direct = Candidate { name: "direct".into(), route: Route::direct(), mirror: None };
+        let request = Request {
+            url: HttpUrl::parse(url).unwrap(),
+            target: Target::File(dir.path().join("file.bin")),
+            paths: vec![direct],
+            fields: Default::default(),
+            digests: Vec::new(),
+            selection: Config { small: 0, ..Config::default() },
+            priors: Vec::new(),
+            web: Web { tls: Some(tls), version, ..Web::default() },
+            limit: None,
+            batch: Batch::default(),
+            publisher: Arc::default(),
+            kept: Arc::default(),
+            budget: Arc::new(Budget::new()),
+            patience: Duration::from_secs(20),
+        };
+        Self { dir, request, events: Events::default() }
+    }
+
+    /// Also through this relay.
+    fn through(mut self, relay: SocketAddr) -> Self {
+        let route = Route::through([relay.into()]).unwrap();
+        self.request.paths.push(Candidate { name: relay.to_string(), route, mirror: None });
+        self
+    }
+
+    /// Through this relay alone.
+    fn only(mut self, relay: SocketAddr) -> Self {
+        self.request.paths.clear();
+        self.through(relay)
+    }
+
+    async fn run(&self) -> Result<Outcome, GetFailed> {
+        let (_wish, stop) = Stop::new();
+        get(self.request.clone(), &self.events, stop).await
+    }
+
+    /// Runs; the file must be `bytes`.
+    async fn gets(&self, bytes: &Bytes) -> Outcome {
+        let outcome = self.run().await.unwrap_or_else(|e| panic!("{e}\n{:#?}", self.told()));
+        let got = std::fs::read(self.dir.path().join("file.bin")).unwrap();
+        assert!(got == *bytes, "wrong bytes");
+        outcome
+    }
+
+    /// Runs; it must fail, with no file under the final name. The message.
+    async fn fails(&self) -> String {
+        let failed = self.run().await.expect_err("it should fail");
+        assert!(!self.dir.path().join("file.bin").exists());
+        failed.to_string()
+    }
+
+    fn told(&self) -> Vec<Event> {
+        self.events.0.lock().unwrap().clone()
+    }
+
+    /// Why `path` was dropped, if it was.
+    fn why_dropped(&self, path: &str) -> Option<String> {
+        self.told().into_iter().find_map(|e| match e {
+            Event::PathFailed { path: p, why } if p == path => Some(why),
+            _ => None,
+        })
+    }
+}

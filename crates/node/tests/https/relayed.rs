@@ -1,0 +1,62 @@
+//! What relays see of TLS, and what they cannot do to it.
+
+use super::{
+    SECRET, Trial,
+    authority::Authority,
+    file,
+    relay::{Deed, Spy},
+    server::{Server, Site},
+};
+use hyper::header::HeaderValue;
+use thalweg_node::get::HttpVersion;
+use tokio::sync::watch;
+
+#[tokio::test]
+async fn a_relay_sees_neither_the_request_nor_the_file() {
+    let authority = Authority::new();
+    let tls = authority.server(&["localhost"], &["h2", "http/1.1"]);
+    let server = Server::start(Some(tls), Site::File(file())).await;
+    for version in [HttpVersion::Http1, HttpVersion::Http2] {
+        let spy = Spy::start(server.address, Deed::Nothing).await;
+        let url = format!("https://localhost:{}/private-name.bin", server.address.port());
+        let mut trial = Trial::of(&url, &authority, version).only(spy.address);
+        trial.request.fields.insert("x-token", HeaderValue::from_static("tok-en-value"));
+        trial.gets(&file()).await;
+        let seen = spy.seen();
+        assert!(seen.len() > file().len(), "it carried the file");
+        let sees = |what: &str| seen.windows(what.len()).any(|w| w == what.as_bytes());
+        // The name in the clear is TLS's own (SNI); a sealed leg hides it from others.
+        assert!(sees("localhost"));
+        for hidden in [SECRET, "private-name", "tok-en-value", "GET ", "bytes="] {
+            assert!(!sees(hidden), "{hidden}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_relay_that_alters_a_byte_is_found_out_and_the_file_is_right() {
+    let authority = Authority::new();
+    let tls = authority.server(&["localhost"], &["h2", "http/1.1"]);
+    let server = Server::start(Some(tls), Site::File(file())).await;
+    let url = format!("https://localhost:{}/file.bin", server.address.port());
+    for version in [HttpVersion::Http1, HttpVersion::Http2] {
+        // Far behind the handshake, in the middle of the file.
+        let liar = Spy::start(server.address, Deed::Flips(200_000)).await;
+        let message = Trial::of(&url, &authority, version).only(liar.address).fails().await;
+        assert!(message.contains("altered"), "{version:?}: {message}");
+        // An honest path that comes too late to spare the liar.
+        let (go, wait) = watch::channel(false);
+        let honest = Spy::start(server.address, Deed::Waits(wait)).await;
+        let trial = Trial::of(&url, &authority, version).only(liar.address).through(honest.address);
+        let found_out = async {
+            while trial.why_dropped(&liar.address.to_string()).is_none() {
+                tokio::task::yield_now().await;
+            }
+            go.send(true).unwrap();
+        };
+        let whole = file();
+        tokio::join!(trial.gets(&whole), found_out);
+        let why = trial.why_dropped(&liar.address.to_string()).unwrap();
+        assert!(why.contains("altered"), "{version:?}: {why}");
+    }
+}
