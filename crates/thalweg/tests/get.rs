@@ -24,6 +24,8 @@ fn thalweg(dir: &Path, args: &[&str]) -> Command {
     command.arg("get").args(args).current_dir(dir).stdin(Stdio::null());
     // The mesh of whoever runs the tests is no part of them.
     command.env("THALWEG_STATE", dir.join("no-mesh"));
+    // Neither are his history and his passwords.
+    command.env("XDG_CACHE_HOME", "/nonexistent/cache").env("HOME", "/nonexistent/home");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -145,7 +147,7 @@ async fn a_second_process_on_the_same_file_is_refused() {
     let dir = TempDir::new().unwrap();
     let mut first = halfway(dir.path(), &server).await;
     let output = run(dir.path(), &[&server.url()]).await;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(7));
     assert!(text(&output.stderr).contains("another process is already writing file.bin"));
     first.kill().unwrap();
     first.wait().unwrap();
@@ -157,17 +159,30 @@ async fn exit_codes_tell_failure_from_wrong_usage() {
     let dir = TempDir::new().unwrap();
     let url = server.url();
     for (args, code, word) in [
-        (&[url.as_str()][..], 1, "404"),
-        (&[url.as_str(), "-o", "/proc/x"], 1, "404"),
-        (&["http://127.0.0.1:1/x"], 1, "refuse"),
-        (&["https://127.0.0.1/x"], 2, "https"),
+        (&[url.as_str()][..], 3, "404"),
+        (&[url.as_str(), "-o", "/proc/x"], 3, "404"),
+        (&["http://127.0.0.1:1/x"], 4, "refuse"),
         (&["http://127.0.0.1/"], 2, "-o"),
-        (&[url.as_str(), "--sha256", "12"], 2, "64 hexadecimal"),
+        (&["example.org/x"], 2, "https://example.org/x"),
+        (&["ftp://example.org/x"], 2, "only http"),
+        (&[url.as_str(), "--sha256", "12"], 2, "2 digits given"),
+        (&[url.as_str(), url.as_str(), "--sha256", "12"], 2, "exactly one URL"),
+        (&[url.as_str(), "--mirror", "http://a/b"], 2, "--mirror needs"),
         (&[url.as_str(), "--header", "Range: bytes=0-1"], 2, "Range"),
         (&[url.as_str(), "--via", "nowhere"], 2, "a relay without a mesh is written HOST:PORT"),
         (&[url.as_str(), "--via", "a:1,a:1"], 2, "twice"),
         (&[url.as_str(), "--path", "nowhere"], 2, "HOST:PORT"),
-        (&[url.as_str(), "--connect-timeout", "5"], 2, "unit"),
+        (&[url.as_str(), "--connect-timeout", "0"], 2, "longer than nothing"),
+        (&[url.as_str(), "--interface", "nonesuch0"], 2, "nonesuch0"),
+        (&[url.as_str(), "--limit-rate", "fast"], 2, "500k"),
+        (&[url.as_str(), "-C", "100"], 2, "only `-`"),
+        (&[url.as_str(), "-o", "a", "-o", "b"], 2, "-o is given 2 times"),
+        (&[url.as_str(), "-o", "-", "--json"], 2, "standard output"),
+        (&[url.as_str(), "-u", "ann"], 2, "USER:PASSWORD"),
+        (&[url.as_str(), "--netrc-file", "nowhere"], 2, "nowhere"),
+        (&[url.as_str(), "--cacert", "nowhere"], 2, "nowhere"),
+        (&["-i", "nowhere"], 2, "nowhere"),
+        (&["nowhere.meta4"], 2, "nowhere.meta4"),
     ] {
         let output = run(dir.path(), args).await;
         let said = text(&output.stderr);

@@ -1,5 +1,6 @@
 //! The mesh as a download sees it: routes by name, and who we are to relays.
 
+use anyhow::bail;
 use std::{collections::BTreeSet, sync::Arc};
 use thalweg_net::{Route, channel::Connector};
 use thalweg_node::mesh::{Names, RouteNameError, State, StateError};
@@ -17,36 +18,40 @@ pub struct Mesh {
     identity: Option<Connector>,
     /// Whether something is wrong, rather than that there is no mesh.
     is_faulty: bool,
+    /// What commands need to be about the same state: ` --state DIR`, or nothing.
+    place: String,
 }
 
 impl Mesh {
     /// What is in this state directory. Never fails: a download goes on directly.
-    pub fn open(state: anyhow::Result<State>) -> Self {
-        let opened = state.and_then(|state| Self::read(&state));
+    /// `place` is what commands need to be about the same state.
+    pub fn open(state: anyhow::Result<State>, place: String) -> Self {
+        let opened = state.and_then(|state| Self::read(&state, &place));
         opened.unwrap_or_else(|e| {
             let absent = e
                 .downcast_ref::<StateError>()
                 .is_some_and(|e| matches!(e, StateError::Absent(_) | StateError::NoMesh(_)));
             let why = match absent {
-                true => "this host is in no mesh (see `thalweg join`)".to_owned(),
+                true => format!("this host is in no mesh (see `thalweg join{place}`)"),
                 false => format!("this host's mesh cannot be used: {e:#}"),
             };
-            Self { me: None, roster: Err(why), identity: None, is_faulty: !absent }
+            Self { me: None, roster: Err(why), identity: None, is_faulty: !absent, place }
         })
     }
 
-    fn read(state: &State) -> anyhow::Result<Self> {
+    fn read(state: &State, place: &str) -> anyhow::Result<Self> {
         let (mesh, membership) = (state.mesh()?, state.membership()?);
         let identity = Connector::new(&state.client_key()?)?;
         let roster = match membership.current() {
-            None => Err("this host has no roster yet (start `thalweg node`)".to_owned()),
+            None => Err(format!("this host has no roster yet (start `thalweg node{place}`)")),
             Some(roster) => match roster.check(membership.now()) {
                 Ok(()) => Ok(roster),
                 Err(fault) => Err(fault.to_string()),
             },
         };
         let is_faulty = roster.is_err();
-        Ok(Self { me: Some(mesh.name), roster, identity: Some(identity), is_faulty })
+        let (me, identity, place) = (Some(mesh.name), Some(identity), place.to_owned());
+        Ok(Self { me, roster, identity, is_faulty, place })
     }
 
     /// What proves who we are.
@@ -72,12 +77,17 @@ impl Mesh {
         self.names().route(text, terms)
     }
 
-    /// What to say of each of these tags that no member carries: nobody is avoided for it.
-    pub fn strange_tags(&self, tags: &[Tag]) -> Vec<String> {
-        let Ok(roster) = &self.roster else { return Vec::new() };
+    /// That each of these tags is known: a mistyped one would let through what must be avoided.
+    ///
+    /// # Errors
+    /// The first that no member carries.
+    pub fn check_tags(&self, tags: &[Tag]) -> anyhow::Result<()> {
+        let Ok(roster) = &self.roster else { return Ok(()) };
         let known: BTreeSet<&Tag> = roster.members.iter().flat_map(|m| &m.tags).collect();
-        let strange = tags.iter().filter(|tag| !known.contains(tag));
-        strange.map(|tag| strange_tag(tag, &known)).collect()
+        match tags.iter().find(|tag| !known.contains(tag)) {
+            None => Ok(()),
+            Some(strange) => bail!("{}", strange_tag(strange, &known, &self.place)),
+        }
     }
 
     /// The relays that may be tried; none without a roster that holds.
@@ -86,12 +96,12 @@ impl Mesh {
     }
 }
 
-fn strange_tag(tag: &Tag, known: &BTreeSet<&Tag>) -> String {
+fn strange_tag(tag: &Tag, known: &BTreeSet<&Tag>, place: &str) -> String {
     let tag = tag.to_string();
     let known: Vec<String> = known.iter().map(ToString::to_string).collect();
     let hint = match likeness::nearest(&tag, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "`thalweg roster` lists the tags".to_owned(),
+        None => format!("`thalweg roster{place}` lists the tags"),
     };
     format!("--avoid {tag} avoids nobody: no member of the mesh has this tag; {hint}")
 }

@@ -1,62 +1,138 @@
-//! `thalweg get`: arguments, exit codes, and the last line.
+//! `thalweg get`: from arguments to exit code.
 
 mod args;
+mod calls;
 mod display;
+mod duration;
+mod exit;
+mod maker;
 mod mesh;
+mod netrc;
+mod rate;
+mod remembered;
 mod renewal;
+mod sources;
+mod streams;
 
 pub use args::Args;
 
 use super::signals::{INTERRUPTED, Signals};
-use display::Display;
-use std::process::ExitCode;
-use thalweg_node::{
-    get::{GetError, GetFailed, Outcome, Request, Stop, get},
-    part::PartError,
+use calls::Calls;
+use display::{Display, Note};
+use exit::Code;
+use maker::Maker;
+use renewal::Renewal;
+use sources::{Fetched, Found, Wanted};
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
+use streams::Buffer;
+use thalweg_node::{
+    get::{HttpUrl, Stop, Target, get},
+    history::History,
+};
+use thalweg_wire::metalink;
 use tokio::{runtime::Runtime, sync::watch};
 
 /// Runs the command.
 ///
 /// # Errors
-/// When the system gives no threads; failures of the download itself are
-/// printed here and end with the exit code that the help names.
+/// When the system gives no threads; failures of downloads are printed here and end with the
+/// exit code that the help names.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let renewal = args.renew();
-    let request = match args.request() {
-        Ok(request) => request,
-        Err(error) => {
-            eprintln!("thalweg get: {error}");
-            return Ok(ExitCode::from(2));
+    let display = Display::start(args.style())?;
+    let renewal = renew(&args);
+    let runtime = Runtime::new()?;
+    let code = match runtime.block_on(downloads(&args, &display)) {
+        Ok(code) => code,
+        Err(mistake) => {
+            let why = format!("{mistake:#}");
+            let (url, hints) = (String::new(), Vec::new());
+            display.tell(Note::Failed { item: 0, url, why, code: Code::Usage, kept: 0, hints });
+            Some(Code::Usage)
         }
     };
-    let display = Display::start(args.style())?;
-    let result = Runtime::new()?.block_on(download(request, &display));
+    // A look-up of a name may hang; nobody waits for it.
+    runtime.shutdown_background();
     display.finish();
     renewal.finish();
-    Ok(match result? {
-        Ok(outcome) => {
-            if args.wants_last_line() {
-                eprintln!("{}", last_line(&outcome));
-            }
-            ExitCode::SUCCESS
-        }
-        Err(failed) => complain(&failed),
-    })
+    Ok(code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code as u8)))
 }
 
-async fn download(
-    request: Request,
-    display: &Display,
-) -> anyhow::Result<Result<Outcome, GetFailed>> {
+/// A newer roster, if no daemon keeps it new and the mesh may be used.
+fn renew(args: &Args) -> Renewal {
+    let names = args.paths.named();
+    match args.paths.tries_mesh() || names.iter().any(|name| !name.contains(':')) {
+        true => Renewal::start(args.paths.place.open(), &names, &args.paths.avoid),
+        false => Renewal::none(),
+    }
+}
+
+/// All of it. The error is a mistake in the arguments.
+async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code>> {
+    args.check()?;
+    let history = remembered::open(&args.paths).map(Mutex::new);
+    let note = |text| display.tell(Note::Said(text));
+    let maker = Maker::new(args, history.as_ref(), &note)?;
+    args.naming.make_directory()?;
     let (wish, stop) = Stop::new();
-    let signals = tokio::spawn(listen(Signals::watch()?, wish));
-    let result = get(request, display, stop).await;
+    let late = Arc::new(AtomicBool::new(false));
+    let signals = tokio::spawn(listen(Signals::watch()?, wish.clone()));
+    let clock =
+        args.effort.max_time.map(|t| tokio::spawn(end_after(t, wish.clone(), late.clone())));
+
+    let fetch = |url: &str| -> std::pin::Pin<Box<dyn Future<Output = Fetched> + '_>> {
+        Box::pin(document(&maker, url.to_owned(), stop.clone()))
+    };
+    let Found { items, notes } = sources::find(args, &fetch).await?;
+    notes.into_iter().for_each(note);
+    display.tell(Note::Planned { count: items.len() });
+    let calls = Calls {
+        maker: &maker,
+        effort: &args.effort,
+        display,
+        history: history.as_ref(),
+        wish,
+        stop: stop.clone(),
+        late: &late,
+        in_turn: args.naming.is_stdout(),
+    };
+    let code = calls.run(items).await;
     signals.abort();
-    Ok(result)
+    clock.inspect(|clock| clock.abort());
+    if let Some(history) = &history {
+        save(history, &note);
+    }
+    Ok(code)
 }
 
-/// The first Ctrl-C or SIGTERM ends the download in order, the second one at once.
+/// What was learnt is only a hint: that it cannot be kept fails nothing.
+fn save(history: &Mutex<History>, note: &dyn Fn(String)) {
+    let mut history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Err(e) = history.save() {
+        note(format!("what was learnt of the paths is not kept: {e} (--history FILE, or none)"));
+    }
+}
+
+/// A Metalink, into memory.
+async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
+    let parsed = HttpUrl::parse(&url).map_err(|e| (e.to_string(), Code::Usage))?;
+    let buffer = Arc::new(Buffer::new(metalink::MAX_BYTES));
+    let output = args::Output::Stdout;
+    let wanted = Wanted { url: parsed, mirrors: Vec::new(), digests: Vec::new(), output };
+    let request = maker.document(&wanted, Target::Output(buffer.clone()));
+    match get(request, &(), stop).await {
+        Ok(_) => Ok(buffer.take()),
+        Err(failed) => Err((format!("the Metalink {url}: {failed}"), Code::of(&failed.error))),
+    }
+}
+
+/// The first Ctrl-C or SIGTERM ends the downloads in order, the second one at once.
 async fn listen(mut signals: Signals, wish: watch::Sender<bool>) {
     loop {
         signals.next().await;
@@ -66,30 +142,8 @@ async fn listen(mut signals: Signals, wish: watch::Sender<bool>) {
     }
 }
 
-/// Bytes, time, rate, and how many times the direct path's sampled rate that is.
-fn last_line(outcome: &Outcome) -> String {
-    let Outcome { target, length, fetched, took, direct_estimate, .. } = outcome;
-    let seconds = took.as_secs_f64();
-    let mut line = format!("{}: {length} in {seconds:.2} s, {}", target.display(), outcome.rate());
-    if fetched < length {
-        line += &format!(", of which {fetched} now and the rest earlier");
-    }
-    if let (Some(direct), Some(ratio)) = (direct_estimate, outcome.ratio_to_sampled_direct()) {
-        line += &format!("; {ratio:.2}× the direct path's sampled rate ({direct})");
-    }
-    line
-}
-
-fn complain(failed: &GetFailed) -> ExitCode {
-    eprintln!("thalweg get: {failed}");
-    if failed.kept.as_bytes() > 0 {
-        eprintln!("hint: {} are kept; the same command goes on from there", failed.kept);
-    }
-    if let GetError::Part(PartError::Busy(_)) = failed.error {
-        eprintln!("hint: another file can be named with -o");
-    }
-    match failed.error {
-        GetError::Interrupted => ExitCode::from(INTERRUPTED),
-        _ => ExitCode::FAILURE,
-    }
+async fn end_after(time: Duration, wish: watch::Sender<bool>, late: Arc<AtomicBool>) {
+    tokio::time::sleep(time).await;
+    late.store(true, Ordering::SeqCst);
+    wish.send_replace(true);
 }

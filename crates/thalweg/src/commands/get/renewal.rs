@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 use thalweg_node::mesh::State;
+use thalweg_wire::mesh::Tag;
 
 /// A kept roster is asked for again after this time: a new relay is used soon, and a script
 /// of many small downloads does not ask at each.
@@ -27,11 +28,11 @@ impl Renewal {
         Self(None)
     }
 
-    /// Asks if the kept roster is old, lacks one of the `names`, or does not hold; waits for
-    /// the answer, a second at most, only in the latter cases.
-    pub fn start(state: anyhow::Result<State>, names: &[&str]) -> Self {
+    /// Asks if the kept roster is old, lacks one of the `names` or `tags`, or does not hold;
+    /// waits for the answer, a second at most, only in the latter cases.
+    pub fn start(state: anyhow::Result<State>, names: &[&str], tags: &[Tag]) -> Self {
         let Some(state) = state.ok().filter(State::has_mesh) else { return Self(None) };
-        let lacks = lacks(&state, names);
+        let lacks = lacks(&state, names, tags);
         if !lacks && renewal::age(&state).is_some_and(|age| age <= FRESH) {
             return Self(None);
         }
@@ -77,12 +78,13 @@ fn tell(renewed: anyhow::Result<()>) {
     }
 }
 
-/// Whether there is no roster that holds, or one of the names is not in it.
-fn lacks(state: &State, names: &[&str]) -> bool {
+/// Whether there is no roster that holds, or one of the names or tags is not in it.
+fn lacks(state: &State, names: &[&str], tags: &[Tag]) -> bool {
     let Ok(membership) = state.membership() else { return false };
     let Some(roster) = membership.current() else { return true };
     let unknown = |name: &&str| {
         !name.contains(':') && name.parse().is_ok_and(|name| roster.by_name(&name).is_none())
     };
-    membership.time_left().is_none() || names.iter().any(unknown)
+    let strange = |tag: &Tag| !roster.members.iter().any(|m| m.tags.contains(tag));
+    membership.time_left().is_none() || names.iter().any(unknown) || tags.iter().any(strange)
 }

@@ -1,0 +1,112 @@
+//! What files are called, and where they lie.
+
+use std::path::{Path, PathBuf};
+
+/// Names and places of files.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Names and places")]
+pub struct Naming {
+    /// Write to this file, `-` for standard output [default: the last part of the URL]; with
+    /// several URLs the first -o is for the first URL, and so on
+    #[arg(short, long, value_name = "FILE")]
+    output: Vec<PathBuf>,
+
+    /// Name the file like the last part of the URL (the default; for curl's users)
+    #[arg(short = 'O', long)]
+    remote_name: bool,
+
+    /// Name the file as the server says (Content-Disposition); never in place of an existing one
+    #[arg(short = 'J', long, conflicts_with = "output")]
+    remote_header_name: bool,
+
+    /// Put files into this directory; it is made if it is not there
+    #[arg(short = 'P', long = "dir", value_name = "DIR", visible_alias = "output-dir")]
+    dir: Option<PathBuf>,
+
+    /// Continue a file that another program left: only `-C -`, for our own interrupted
+    /// downloads are always continued
+    #[arg(short = 'C', long = "continue-at", value_name = "-", value_parser = dash)]
+    continue_at: Option<Dash>,
+}
+
+/// The one value of `-C`.
+#[derive(Clone, Copy, Debug)]
+pub struct Dash;
+
+fn dash(text: &str) -> Result<Dash, String> {
+    match text {
+        "-" => Ok(Dash),
+        _ => Err("only `-` is taken: where to go on is seen from the file that is there".into()),
+    }
+}
+
+/// Where one download's bytes go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output.
+    Stdout,
+    /// This file.
+    File(PathBuf),
+    /// In this directory, as the server names it.
+    Named(PathBuf),
+    /// In this directory, as the URL names it.
+    Url(PathBuf),
+}
+
+impl Naming {
+    /// How many names are given.
+    pub fn outputs(&self) -> usize {
+        if self.is_stdout() && self.output.len() == 1 { 0 } else { self.output.len() }
+    }
+
+    /// Whether bytes go to standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.output.iter().any(|output| output.as_os_str() == "-")
+    }
+
+    /// Whether a file that another program left is to be continued.
+    pub fn adopts(&self) -> bool {
+        self.continue_at.is_some()
+    }
+
+    /// Whether the names agree.
+    ///
+    /// # Errors
+    /// If standard output is one of several.
+    pub fn check(&self) -> anyhow::Result<()> {
+        if self.is_stdout() && self.output.len() > 1 {
+            anyhow::bail!("`-o -` is for all URLs; no other -o can stand beside it");
+        }
+        if self.is_stdout() && self.adopts() {
+            anyhow::bail!("-C continues a file, and `-o -` makes none");
+        }
+        Ok(())
+    }
+
+    /// The directory of all files.
+    pub fn directory(&self) -> &Path {
+        self.dir.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// Where the `nth` URL of the command line goes, from 0; `None`: one of a list.
+    pub fn of(&self, nth: Option<usize>) -> Output {
+        let given = nth.and_then(|nth| self.output.get(nth));
+        match given {
+            _ if self.is_stdout() => Output::Stdout,
+            Some(file) => Output::File(self.directory().join(file)),
+            None if self.remote_header_name => Output::Named(self.directory().to_owned()),
+            None => Output::Url(self.directory().to_owned()),
+        }
+    }
+
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make_directory(&self) -> anyhow::Result<()> {
+        use anyhow::Context as _;
+        let Some(dir) = &self.dir else { return Ok(()) };
+        std::fs::create_dir_all(dir)
+            .with_context(|| format!("cannot make the directory {}", dir.display()))
+    }
+}

@@ -1,0 +1,140 @@
+//! Which ways there are.
+
+use crate::commands::here::Place;
+use clap::{ValueEnum, builder::RangedU64ValueParser};
+use std::path::PathBuf;
+use thalweg_plan::selection::{Config, Ending};
+use thalweg_wire::mesh::{LegKind, Tag, Terms};
+
+/// The most paths that carry the rest together: more than any mix of interfaces and relays
+/// that was seen to gain.
+const MAX_LANES: u64 = 16;
+
+/// Interfaces, relays, and how they are chosen among.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Paths")]
+pub struct PathArgs {
+    /// Relays to try besides the direct path: names, HOST:PORTs, or chains of them
+    #[arg(long, value_name = "RELAY[+RELAY…]", value_delimiter = ',')]
+    pub via: Vec<String>,
+
+    /// Use this one path, without sampling: `direct`, a relay, or a chain
+    #[arg(long, value_name = "direct|RELAY[+RELAY…]", conflicts_with = "via")]
+    pub path: Option<String>,
+
+    /// Try no relay that is not named by --via
+    #[arg(long)]
+    pub no_relays: bool,
+
+    /// Go through no relay with this tag, e.g. country=xx
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    pub avoid: Vec<Tag>,
+
+    /// The interfaces to leave by: names, `all`, or `none` for the kernel's choice alone
+    /// [default: all with a default route]
+    #[arg(long, value_name = "NAME[,NAME…]|all|none", value_delimiter = ',')]
+    interface: Vec<String>,
+
+    /// Let up to K paths carry the rest together, where their sum is better; other traffic of
+    /// this host gets less then
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(value_parser = RangedU64ValueParser::<u32>::new().range(1..=MAX_LANES))]
+    paths: u32,
+
+    /// How legs to relays of the mesh are carried: `sealed` is TLS throughout; `open`, faster,
+    /// is clear after the handshake; `auto` is open for https, which is encrypted already
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = Legs::Auto)]
+    legs: Legs,
+
+    /// When sampling ends: when the winner is clear, or the paper's way
+    #[arg(long, value_enum, default_value_t = Sampling::Clear)]
+    sampling: Sampling,
+
+    /// Where to remember what paths were like, or `none`
+    /// [default: history.json in the state directory, else in ~/.cache/thalweg]
+    #[arg(long, value_name = "FILE|none")]
+    pub history: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// How legs are carried.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Legs {
+    /// Open for https, sealed for http
+    Auto,
+    /// TLS throughout
+    Sealed,
+    /// Clear after the handshake
+    Open,
+}
+
+/// When sampling ends; see UKAIRO §3.2.1 and `thalweg_plan::selection::Ending`.
+#[derive(Clone, Copy, ValueEnum)]
+enum Sampling {
+    /// When every path's share is complete or 5 s have passed
+    Paper,
+    /// When one path is clearly the best, all have left slow start, or 5 s have passed
+    Clear,
+}
+
+/// The interfaces that the user wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Interfaces<'a> {
+    /// All with a default route.
+    Default,
+    /// All that are up.
+    All,
+    /// The kernel's choice alone.
+    None,
+    /// These.
+    Named(&'a [String]),
+}
+
+impl PathArgs {
+    /// Whether the relays of the mesh are tried without being named.
+    pub fn tries_mesh(&self) -> bool {
+        self.via.is_empty() && self.path.is_none() && !self.no_relays
+    }
+
+    /// The names of relays that the user gave.
+    pub fn named(&self) -> Vec<&str> {
+        let paths = self.path.iter().chain(&self.via);
+        paths.flat_map(|path| path.split('+')).filter(|name| *name != "direct").collect()
+    }
+
+    /// The interfaces.
+    ///
+    /// # Errors
+    /// If `all` or `none` stands beside other names.
+    pub fn interfaces(&self) -> anyhow::Result<Interfaces<'_>> {
+        match &self.interface[..] {
+            [] => Ok(Interfaces::Default),
+            [one] if one == "all" => Ok(Interfaces::All),
+            [one] if one == "none" => Ok(Interfaces::None),
+            names if names.iter().any(|name| name == "all" || name == "none") => {
+                anyhow::bail!("--interface: `all` and `none` stand alone")
+            }
+            names => Ok(Interfaces::Named(names)),
+        }
+    }
+
+    /// What is asked of each relay of the mesh; `https` if nothing is fetched otherwise.
+    pub fn terms(&self, https: bool) -> Terms {
+        let leg = match (self.legs, https) {
+            (Legs::Open, _) | (Legs::Auto, true) => LegKind::Open,
+            (Legs::Sealed, _) | (Legs::Auto, false) => LegKind::Sealed,
+        };
+        Terms { leg, avoid: self.avoid.iter().cloned().collect() }
+    }
+
+    /// How a path is selected.
+    pub fn selection(&self) -> Config {
+        let ours = Config { lanes: self.paths, ..Config::default() };
+        match self.sampling {
+            Sampling::Paper => Config { ending: Ending::Paper, ..ours },
+            Sampling::Clear => ours,
+        }
+    }
+}

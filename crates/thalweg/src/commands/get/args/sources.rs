@@ -1,0 +1,64 @@
+//! What is downloaded.
+
+use super::Proof;
+use std::path::PathBuf;
+
+/// URLs, lists of URLs, Metalinks.
+#[derive(clap::Args)]
+pub struct Sources {
+    /// What to download: http:// and https:// URLs, Metalinks (.meta4), or `-` for a list on
+    /// standard input
+    #[arg(value_name = "URL", required_unless_present_any = ["input_file", "metalink"])]
+    pub urls: Vec<String>,
+
+    /// Read URLs from a file, `-` for standard input: one per line, optionally with a tab and
+    /// the file's name behind; lines that begin with `#` are comments
+    #[arg(short, long, value_name = "FILE")]
+    pub input_file: Vec<PathBuf>,
+
+    /// Download what this Metalink 4 names, a file or a URL
+    #[arg(long, value_name = "FILE|URL")]
+    pub metalink: Vec<String>,
+
+    /// The same file elsewhere: used as further paths; needs --sha256 or --blake3 to mix them
+    #[arg(long, value_name = "URL")]
+    pub mirror: Vec<String>,
+}
+
+impl Sources {
+    /// Whether exactly one URL is named, and no list.
+    fn is_one(&self) -> bool {
+        let list = self.urls.iter().any(|url| url == "-") || !self.input_file.is_empty();
+        let links = self.urls.iter().any(|url| is_metalink(url)) || !self.metalink.is_empty();
+        self.urls.len() == 1 && !list && !links
+    }
+
+    /// Whether what is for one URL alone meets one.
+    pub fn check(&self, outputs: usize, proof: &Proof) -> anyhow::Result<()> {
+        for (option, given) in [
+            ("--mirror", !self.mirror.is_empty()),
+            ("--sha256", proof.sha256.is_some()),
+            ("--blake3", proof.blake3.is_some()),
+        ] {
+            if given && !self.is_one() {
+                anyhow::bail!("{option} is about one file: give exactly one URL with it");
+            }
+        }
+        let stdin = self.urls.iter().filter(|url| *url == "-").count()
+            + self.input_file.iter().filter(|file| file.as_os_str() == "-").count();
+        if stdin > 1 {
+            anyhow::bail!("standard input can be read once: `-` is given {stdin} times");
+        }
+        let named = self.urls.iter().filter(|url| *url != "-" && !is_metalink(url)).count();
+        if outputs > named.max(1) {
+            anyhow::bail!("-o is given {outputs} times for {named} URLs");
+        }
+        Ok(())
+    }
+}
+
+/// Whether the name's ending says Metalink.
+pub fn is_metalink(text: &str) -> bool {
+    let path = text.split(['?', '#']).next().unwrap_or(text).to_ascii_lowercase();
+    path.ends_with(".meta4") || path.ends_with(".metalink")
+}

@@ -1,0 +1,54 @@
+//! How servers are spoken to.
+
+use super::super::duration::seconds;
+use std::{path::PathBuf, time::Duration};
+use thalweg_node::get::HttpVersion;
+
+/// Fields, credentials, TLS, timeouts of a connection.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Servers")]
+pub struct WebArgs {
+    /// A further request field; only sent to the URL's own server
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    pub header: Vec<String>,
+
+    /// What we call ourselves [default: thalweg/VERSION]
+    #[arg(short = 'A', long, value_name = "NAME")]
+    pub user_agent: Option<String>,
+
+    /// Log in to the URL's own server (Basic). Other users of this host can see it in the list
+    /// of processes: -n is safer
+    #[arg(short, long, value_name = "USER:PASSWORD")]
+    pub user: Option<String>,
+
+    /// Take user and password from ~/.netrc
+    #[arg(short = 'n', long)]
+    pub netrc: bool,
+
+    /// Take user and password from this file
+    #[arg(long, value_name = "FILE")]
+    pub netrc_file: Option<PathBuf>,
+
+    /// Trust the certificate authorities in this PEM file, too
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Vec<PathBuf>,
+
+    /// Speak HTTP/1.1 (the default; for curl's users)
+    #[arg(long = "http1.1", conflicts_with = "http2")]
+    http1: bool,
+
+    /// Speak HTTP/2 where an https server offers it
+    #[arg(long)]
+    http2: bool,
+
+    /// How long connecting may take, on each path; seconds unless a unit is given
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
+    pub connect_timeout: Duration,
+}
+
+impl WebArgs {
+    /// Which version is spoken.
+    pub fn version(&self) -> HttpVersion {
+        if self.http2 { HttpVersion::Http2 } else { HttpVersion::Http1 }
+    }
+}

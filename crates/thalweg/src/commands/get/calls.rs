@@ -1,0 +1,285 @@
+//! All downloads of a call: their turns, second tries, and what came of each.
+
+use super::{
+    args::Effort,
+    display::{Display, Note},
+    exit::{self, Code},
+    maker::Maker,
+    sources::{Item, Wanted},
+};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool, atomic::Ordering},
+    time::Duration,
+};
+use thalweg_node::{
+    get::{GetError, GetFailed, Many, ManySink, Request, Stop, Target, many},
+    history::History,
+    job::Event,
+};
+use tokio::sync::watch;
+
+/// Between the first failure and the second try; doubled each time.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// The longest time between two tries.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What the downloads of a call have in common.
+pub struct Calls<'a> {
+    /// Makes the requests.
+    pub maker: &'a Maker<'a>,
+    /// Bounds.
+    pub effort: &'a Effort,
+    /// Is told what happens.
+    pub display: &'a Display,
+    /// What is known of paths.
+    pub history: Option<&'a Mutex<History>>,
+    /// Says that all shall end.
+    pub wish: watch::Sender<bool>,
+    /// The same wish, for downloads.
+    pub stop: Stop,
+    /// Whether that is because `--max-time` is over.
+    pub late: &'a AtomicBool,
+    /// One after the other: they go to one stream.
+    pub in_turn: bool,
+}
+
+/// What is under way, by the item's number.
+#[derive(Default)]
+struct Ledger {
+    /// The items of this round, in the order in which they were started.
+    started: Vec<usize>,
+    /// What has no outcome yet. Those that failed stay until they are counted.
+    open: BTreeMap<usize, Wanted>,
+    /// Bytes that came of each that is open.
+    came: BTreeMap<usize, u64>,
+    /// The failed ones' codes, by item.
+    codes: BTreeMap<usize, Code>,
+}
+
+impl Calls<'_> {
+    /// Downloads them all; the code of the first in the list that failed.
+    pub async fn run(&self, items: Vec<Item>) -> Option<Code> {
+        let ledger = Mutex::new(Ledger::default());
+        let mut queue = items.into_iter().enumerate();
+        loop {
+            let turns = Turns { calls: self, ledger: &ledger, queue: &mut queue, stopped: false };
+            let mut failed = self.round(turns, &ledger).await;
+            for attempt in 1..=self.effort.retry {
+                if !self.wait(&failed, attempt).await {
+                    break;
+                }
+                failed = self.again(failed, &ledger).await;
+            }
+            failed.into_iter().for_each(|failure| self.count(&ledger, failure));
+            let failed = !lock(&ledger).codes.is_empty();
+            if queue.len() == 0 || self.stopping() || (failed && self.effort.fail_early) {
+                break;
+            }
+        }
+        let codes = &lock(&ledger).codes;
+        let interrupted = codes.values().find(|code| **code == Code::Interrupted);
+        interrupted.or_else(|| codes.values().next()).copied()
+    }
+
+    fn stopping(&self) -> bool {
+        *self.wish.borrow()
+    }
+
+    /// One pass over `turns`; those that failed.
+    async fn round<I>(&self, turns: I, ledger: &Mutex<Ledger>) -> Vec<Failure>
+    where
+        I: IntoIterator<Item = Result<Request, (String, GetFailed)>>,
+    {
+        lock(ledger).started.clear();
+        let parallel = if self.in_turn { 1 } else { self.effort.parallel };
+        let how = Many {
+            parallel: NonZeroUsize::new(parallel).unwrap_or(NonZeroUsize::MIN),
+            fail_early: self.effort.fail_early,
+            history: self.history,
+        };
+        let sink = Listener { ledger, display: self.display };
+        let tally = many(turns, &how, &sink, self.stop.clone()).await;
+        let mut ledger = lock(ledger);
+        let mut failed = Vec::new();
+        for (url, failure) in tally.failed {
+            let is = |(_, wanted): &(&usize, &Wanted)| wanted.url.to_string() == url;
+            let Some(item) = ledger.open.iter().find(is).map(|(item, _)| *item) else { continue };
+            let Some(wanted) = ledger.open.remove(&item) else { continue };
+            let came = ledger.came.remove(&item).unwrap_or(0);
+            failed.push(Failure { item, wanted, came, failure });
+        }
+        failed
+    }
+
+    /// The failed ones that may succeed now, once more.
+    async fn again(&self, failed: Vec<Failure>, ledger: &Mutex<Ledger>) -> Vec<Failure> {
+        let (again, rest): (Vec<_>, Vec<_>) = failed.into_iter().partition(Failure::is_transient);
+        let turns = again.into_iter().filter_map(|Failure { item, wanted, .. }| {
+            let request = self.request(item, &wanted, ledger, true)?;
+            Some(Ok(request))
+        });
+        let mut failed = self.round(turns, ledger).await;
+        failed.extend(rest);
+        failed
+    }
+
+    /// Waits before the next try; false if there is none.
+    async fn wait(&self, failed: &[Failure], attempt: u32) -> bool {
+        if self.stopping() || !failed.iter().any(Failure::is_transient) {
+            return false;
+        }
+        let wait = FIRST_WAIT.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
+        for failure in failed.iter().filter(|f| f.is_transient()) {
+            self.display.tell(Note::Again {
+                item: failure.item,
+                url: failure.wanted.url.to_string(),
+                why: failure.failure.to_string(),
+                wait,
+                attempt,
+                of: self.effort.retry,
+            });
+        }
+        let mut stop = self.wish.subscribe();
+        tokio::select! {
+            () = tokio::time::sleep(wait) => true,
+            _ = stop.wait_for(|stop| *stop) => true,
+        }
+    }
+
+    /// The request of an item whose turn has come; what is wrong with it is counted.
+    fn request(
+        &self,
+        item: usize,
+        wanted: &Wanted,
+        ledger: &Mutex<Ledger>,
+        again: bool,
+    ) -> Option<Request> {
+        if again && let super::args::Output::File(file) = &wanted.output {
+            self.maker.release(file);
+        }
+        match self.maker.request(wanted) {
+            Ok(request) => {
+                // The second try goes to the same file.
+                let mut wanted = wanted.clone();
+                if let Target::File(file) = &request.target {
+                    wanted.output = super::args::Output::File(file.clone());
+                }
+                let mut ledger = lock(ledger);
+                ledger.started.push(item);
+                self.display.tell(Note::Begun { item, url: wanted.url.to_string() });
+                ledger.open.insert(item, wanted);
+                Some(request)
+            }
+            Err((why, code)) => {
+                self.refuse(item, wanted.url.to_string(), why, code, ledger);
+                None
+            }
+        }
+    }
+
+    /// An item that makes no request.
+    fn refuse(&self, item: usize, url: String, why: String, code: Code, ledger: &Mutex<Ledger>) {
+        lock(ledger).codes.insert(item, code);
+        self.display.tell(Note::Failed { item, url, why, code, kept: 0, hints: Vec::new() });
+    }
+
+    /// A failure that is final.
+    fn count(&self, ledger: &Mutex<Ledger>, failure: Failure) {
+        let Failure { item, wanted, came, failure } = failure;
+        if exit::is_closed_pipe(&failure.error) {
+            return;
+        }
+        let late = self.late.load(Ordering::SeqCst);
+        let interrupted = matches!(failure.error, GetError::Interrupted);
+        let (code, why) = match interrupted && late {
+            true => (Code::Late, "not done within --max-time".to_owned()),
+            false => (Code::of(&failure.error), failure.to_string()),
+        };
+        lock(ledger).codes.insert(item, code);
+        self.display.tell(Note::Failed {
+            item,
+            url: wanted.url.to_string(),
+            why,
+            code,
+            kept: failure.kept.as_bytes(),
+            hints: exit::hints(&failure, came),
+        });
+    }
+}
+
+/// The items one by one, as `many` asks for them.
+struct Turns<'a, 'c, Q> {
+    calls: &'a Calls<'c>,
+    ledger: &'a Mutex<Ledger>,
+    queue: &'a mut Q,
+    stopped: bool,
+}
+
+impl<Q: Iterator<Item = (usize, Item)>> Iterator for Turns<'_, '_, Q> {
+    type Item = Result<Request, (String, GetFailed)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.stopped {
+            let (number, item) = self.queue.next()?;
+            let made = match item.wanted() {
+                Ok(wanted) => self.calls.request(number, &wanted, self.ledger, false),
+                Err((why, code)) => {
+                    self.calls.refuse(number, item.text, why, code, self.ledger);
+                    None
+                }
+            };
+            match made {
+                Some(request) => return Some(Ok(request)),
+                None => self.stopped = self.calls.effort.fail_early,
+            }
+        }
+        None
+    }
+}
+
+/// A download that did not work out, this time.
+struct Failure {
+    item: usize,
+    wanted: Wanted,
+    /// Bytes that were seen to come.
+    came: u64,
+    failure: GetFailed,
+}
+
+impl Failure {
+    fn is_transient(&self) -> bool {
+        exit::is_transient(&self.failure.error)
+    }
+}
+
+/// Passes events on under the item's number. Failures are told when they are final.
+struct Listener<'a> {
+    ledger: &'a Mutex<Ledger>,
+    display: &'a Display,
+}
+
+impl ManySink for Listener<'_> {
+    fn event(&self, download: usize, event: &Event) {
+        let mut ledger = lock(self.ledger);
+        let Some(&item) = ledger.started.get(download) else { return };
+        match event {
+            Event::Failed { .. } => return,
+            Event::Finished { .. } => {
+                ledger.open.remove(&item);
+                ledger.came.remove(&item);
+            }
+            Event::Progress { done_bytes, .. } => _ = ledger.came.insert(item, *done_bytes),
+            _ => {}
+        }
+        drop(ledger);
+        self.display.tell(Note::Event { item, event: event.clone() });
+    }
+}
+
+/// Held for a few instructions only; a panic cannot leave it half changed.
+fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
+    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+}

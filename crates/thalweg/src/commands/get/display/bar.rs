@@ -1,0 +1,35 @@
+//! Bars on a terminal, redrawn in place, with lines above them.
+
+use super::{Queue, board::Board, lines::told, say};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::{Duration, Instant};
+
+/// The longest time between two pictures: clocks go on when nothing comes.
+const REDRAW: Duration = Duration::from_millis(500);
+
+/// Shows all.
+pub fn run(queue: &Queue) {
+    // A terminal that cannot be redrawn (TERM=dumb) shows the lines alone.
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
+        bar.set_style(style);
+    }
+    let mut board = Board::new(Instant::now());
+    loop {
+        match queue.next_within(REDRAW) {
+            Ok(None) => break,
+            Ok(Some(note)) => {
+                let lines = told(&note, &board);
+                if !lines.is_empty() {
+                    bar.suspend(|| lines.iter().for_each(|line| say(line)));
+                }
+                board.learn(&note, Instant::now());
+            }
+            Err(()) => {}
+        }
+        bar.set_message(board.lines().join("\n"));
+        bar.tick();
+    }
+    bar.finish_and_clear();
+    board.summary(Instant::now()).iter().for_each(|line| say(line));
+}

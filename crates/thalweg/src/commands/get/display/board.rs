@@ -1,0 +1,369 @@
+//! What all downloads look like now, and as text that fits a terminal.
+
+use super::{Note, words};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+use thalweg_node::job::{Event, PathRate};
+
+/// The narrowest terminal that is common has 80 columns; one is left for the cursor.
+pub const WIDTH: usize = 79;
+
+/// Rates are shown as means over so long: shorter ones flicker.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// The most downloads that are shown with a line each.
+const SHOWN: usize = 8;
+
+/// All downloads.
+pub struct Board {
+    started: Instant,
+    count: usize,
+    open: BTreeMap<usize, Download>,
+    finished: usize,
+    failed: usize,
+    /// Of the finished ones.
+    bytes: u64,
+    fetched: u64,
+}
+
+/// One that is under way.
+#[derive(Default)]
+struct Download {
+    name: String,
+    total: Option<u64>,
+    done: u64,
+    rate: Mean,
+    paths: Vec<Path>,
+    last: Option<Instant>,
+}
+
+/// One of its paths.
+#[derive(Default)]
+struct Path {
+    name: String,
+    rate: Mean,
+    /// Bytes that it brought, as far as its rates tell.
+    bytes: f64,
+    state: String,
+}
+
+/// A mean over [`WINDOW`].
+#[derive(Default)]
+struct Mean(VecDeque<(Instant, u64)>);
+
+impl Mean {
+    fn add(&mut self, value: u64, now: Instant) {
+        self.0.push_back((now, value));
+        while self.0.front().is_some_and(|(t, _)| now.saturating_duration_since(*t) >= WINDOW) {
+            self.0.pop_front();
+        }
+    }
+
+    fn value(&self) -> u64 {
+        let sum: u64 = self.0.iter().map(|(_, v)| v).sum();
+        sum.checked_div(self.0.len() as u64).unwrap_or(0)
+    }
+}
+
+impl Board {
+    /// Nothing has begun by `now`.
+    pub fn new(now: Instant) -> Self {
+        let open = BTreeMap::new();
+        Self { started: now, count: 1, open, finished: 0, failed: 0, bytes: 0, fetched: 0 }
+    }
+
+    /// Whether there are several downloads.
+    pub fn is_several(&self) -> bool {
+        self.count > 1
+    }
+
+    /// The name of a download, for a line about it.
+    pub fn name(&self, item: usize) -> &str {
+        self.open.get(&item).map_or("", |d| d.name.as_str())
+    }
+
+    /// Takes in what happened.
+    pub fn learn(&mut self, note: &Note, now: Instant) {
+        match note {
+            Note::Planned { count } => self.count = *count,
+            Note::Begun { item, url } => {
+                let name = url.rsplit('/').find(|part| !part.is_empty()).unwrap_or(url);
+                let download = Download { name: name.to_owned(), ..Download::default() };
+                self.open.insert(*item, download);
+            }
+            Note::Event { item, event: Event::Finished { bytes, fetched_bytes, .. } } => {
+                self.open.remove(item);
+                self.finished += 1;
+                self.bytes += bytes;
+                self.fetched += fetched_bytes;
+            }
+            Note::Event { item, event } => {
+                self.open.entry(*item).or_default().learn(event, now);
+            }
+            Note::Failed { item, .. } => {
+                self.open.remove(item);
+                self.failed += 1;
+            }
+            Note::Said(_) | Note::Again { .. } => {}
+        }
+    }
+
+    /// Lines of at most [`WIDTH`] columns: a total, and a line per path or download.
+    pub fn lines(&self) -> Vec<String> {
+        if !self.is_several() {
+            return self.open.values().next().map(Download::lines).unwrap_or_default();
+        }
+        let mut lines = vec![cut(&self.total(), WIDTH)];
+        lines.extend(self.open.values().take(SHOWN).map(Download::line));
+        if self.open.len() > SHOWN {
+            lines.push(format!("  and {} more", self.open.len() - SHOWN));
+        }
+        lines
+    }
+
+    /// How far it is, in one line; `None` if nothing has begun.
+    pub fn line(&self) -> Option<String> {
+        match self.is_several() {
+            true => Some(self.total()),
+            false => self.open.values().next().map(Download::sentence),
+        }
+    }
+
+    fn total(&self) -> String {
+        let bytes = self.bytes + self.open.values().map(|d| d.done).sum::<u64>();
+        let rate = self.open.values().map(|d| d.rate.value()).sum();
+        let failed = match self.failed {
+            0 => String::new(),
+            n => format!(", {n} failed"),
+        };
+        format!(
+            "{} of {} files, {}, {}{failed}",
+            self.finished,
+            self.count,
+            words::size(bytes),
+            words::rate(rate)
+        )
+    }
+
+    /// How several went; `None` of a single one.
+    pub fn summary(&self, now: Instant) -> Option<String> {
+        let seconds = now.saturating_duration_since(self.started).as_secs_f64();
+        let rate = (self.fetched as f64 * 8.0 / seconds.max(1e-9)).round() as u64;
+        let failed = match self.failed {
+            0 => String::new(),
+            n => format!("; {n} failed"),
+        };
+        self.is_several().then(|| {
+            format!(
+                "{} of {} files, {} in {seconds:.2} s, {}{failed}",
+                self.finished,
+                self.count,
+                words::size(self.bytes),
+                words::rate(rate)
+            )
+        })
+    }
+}
+
+impl Download {
+    fn learn(&mut self, event: &Event, now: Instant) {
+        match event {
+            Event::Started { target, total_bytes, paths, .. } => {
+                let name = target.rsplit('/').next().unwrap_or(target);
+                self.name = words::place(name).to_owned();
+                self.total = *total_bytes;
+                let path = |name: &String| Path { name: name.clone(), ..Path::default() };
+                self.paths = paths.iter().map(path).collect();
+            }
+            Event::Resumed { bytes } => self.done = *bytes,
+            Event::Progress { done_bytes, total_bytes, rate_bps, paths } => {
+                self.done = *done_bytes;
+                self.total = total_bytes.or(self.total);
+                self.rate.add(*rate_bps, now);
+                let since = self.last.replace(now);
+                let took = since.map_or(Duration::ZERO, |t| now.saturating_duration_since(t));
+                paths.iter().for_each(|path| self.progress(path, took, now));
+            }
+            Event::PathSampled { path, .. } => self.path(path).state = "sampled".to_owned(),
+            Event::Chosen { path, reason } => {
+                let was = self.paths.iter_mut().find(|p| p.state.starts_with("chosen"));
+                was.into_iter().for_each(|p| p.state = "left".to_owned());
+                self.path(path).state = format!("chosen: {reason}");
+            }
+            Event::PathFailed { path, why } => self.path(path).state = format!("failed: {why}"),
+            _ => {}
+        }
+    }
+
+    fn progress(&mut self, rate: &PathRate, took: Duration, now: Instant) {
+        let path = self.path(&rate.path);
+        path.rate.add(rate.rate_bps, now);
+        path.bytes += rate.rate_bps as f64 / 8.0 * took.as_secs_f64();
+    }
+
+    fn path(&mut self, name: &str) -> &mut Path {
+        let at = self.paths.iter().position(|p| p.name == name).unwrap_or_else(|| {
+            self.paths.push(Path { name: name.to_owned(), ..Path::default() });
+            self.paths.len() - 1
+        });
+        &mut self.paths[at]
+    }
+
+    fn of_total(&self) -> String {
+        let done = words::size(self.done);
+        self.total.map_or(done.clone(), |total| format!("{done} of {}", words::size(total)))
+    }
+
+    fn left(&self) -> Option<String> {
+        let left = self.total?.saturating_sub(self.done);
+        Some(words::left(left, self.rate.value()))
+    }
+
+    /// A bar, and a line per path.
+    fn lines(&self) -> Vec<String> {
+        let rate = words::rate(self.rate.value());
+        let left = self.left().map_or(String::new(), |left| format!("  {left} left"));
+        let right = format!("  {}  {rate}{left}", self.of_total());
+        let width = WIDTH.saturating_sub(right.chars().count());
+        let bar = match self.total {
+            Some(total) => bar(self.done, total, width),
+            None => format!("{:<width$}", cut(&self.name, width)),
+        };
+        let widest = self.paths.iter().map(|p| p.name.chars().count()).max().unwrap_or(0);
+        let column = widest.clamp(6, 24);
+        let path = |p: &Path| {
+            let (bytes, rate) = (words::size(p.bytes as u64), words::rate(p.rate.value()));
+            let state = if p.state.is_empty() { "trying" } else { p.state.as_str() };
+            let name = cut(&p.name, column);
+            cut(&format!("  {name:<column$}  {bytes:>8}  {rate:>11}  {state}"), WIDTH)
+        };
+        std::iter::once(bar + &right).chain(self.paths.iter().map(path)).collect()
+    }
+
+    /// One line, for one of several.
+    fn line(&self) -> String {
+        let percent = match self.total {
+            Some(total) if total > 0 => format!("{:3} %", self.done.saturating_mul(100) / total),
+            _ => "    -".to_owned(),
+        };
+        let chosen = self.paths.iter().find(|p| p.state.starts_with("chosen"));
+        let path = chosen.map_or("", |p| p.name.as_str());
+        let (of, rate) = (self.of_total(), words::rate(self.rate.value()));
+        let name = cut(&self.name, 28);
+        cut(&format!("  {name:<28} {percent}  {of:<19} {rate:>11}  {path}"), WIDTH)
+    }
+
+    /// For logs.
+    fn sentence(&self) -> String {
+        let left = self.left().map_or(String::new(), |left| format!(", {left} left"));
+        let path = |p: &Path| PathRate { path: p.name.clone(), rate_bps: p.rate.value() };
+        let paths: Vec<PathRate> = self.paths.iter().map(path).collect();
+        let rate = words::rate(self.rate.value());
+        format!("{}, {rate}{left} ({})", self.of_total(), words::rates(&paths))
+    }
+}
+
+/// `[====>    ]` of `width` columns.
+fn bar(done: u64, total: u64, width: usize) -> String {
+    let inner = width.saturating_sub(2);
+    let share = if total == 0 { 1.0 } else { (done as f64 / total as f64).min(1.0) };
+    let full = (share * inner as f64) as usize;
+    let head = if full < inner && full > 0 { ">" } else { "" };
+    let body = format!("{}{head}", "=".repeat(full.saturating_sub(head.len())));
+    format!("[{body:<inner$}]")
+}
+
+/// The first `width` characters, the last a mark if some are left out.
+fn cut(text: &str, width: usize) -> String {
+    let one_line = text.lines().next().unwrap_or_default();
+    match one_line.chars().count() > width {
+        true => one_line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => one_line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn progress(done_bytes: u64, rates: &[(&str, u64)]) -> Event {
+        let rate =
+            |(path, rate_bps): &(&str, u64)| PathRate { path: (*path).into(), rate_bps: *rate_bps };
+        Event::Progress {
+            done_bytes,
+            total_bytes: Some(40_000_000),
+            rate_bps: rates.iter().map(|(_, rate)| rate).sum(),
+            paths: rates.iter().map(rate).collect(),
+        }
+    }
+
+    /// A board after these events, one each quarter of a second.
+    fn board(events: Vec<Event>) -> Board {
+        let begun = Instant::now();
+        let mut board = Board::new(begun);
+        board.learn(&Note::Begun { item: 0, url: "http://a/dir/file.bin".into() }, begun);
+        for (i, event) in (1u32..).zip(events) {
+            board.learn(&Note::Event { item: 0, event }, begun + i * Duration::from_millis(250));
+        }
+        board
+    }
+
+    #[test]
+    fn a_single_download_shows_its_paths_and_why_one_is_chosen() {
+        let chosen = Event::Chosen { path: "fra".into(), reason: "fastest".into() };
+        let long = "no answer for a very, very long time ".repeat(3);
+        let rates = [("direct", 1_000_000), ("fra", 9_000_000)];
+        let board = board(vec![
+            progress(1_000_000, &rates),
+            chosen,
+            Event::PathFailed { path: "nyc".into(), why: long },
+            progress(20_000_000, &rates),
+        ]);
+        let lines = board.lines();
+        assert_eq!(
+            lines[0],
+            "[===================>                  ]  20 MB of 40 MB  10 Mbit/s  0:16 left"
+        );
+        assert_eq!(lines[1], "  direct   93.8 kB     1 Mbit/s  trying");
+        assert_eq!(lines[2], "  fra       844 kB     9 Mbit/s  chosen: fastest");
+        assert!(lines[3].starts_with("  nyc          0 B      0 bit/s  failed: no answer"));
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
+        let line = board.line().unwrap();
+        assert_eq!(line, "20 MB of 40 MB, 10 Mbit/s, 0:16 left (direct 1 Mbit/s, fra 9 Mbit/s)");
+    }
+
+    #[test]
+    fn rates_are_means_over_a_second() {
+        let events = (1..=8).map(|i| progress(i, &[("direct", i * 1_000_000)])).collect();
+        let board = board(events);
+        assert!(board.line().unwrap().contains("6.5 Mbit/s"), "{:?}", board.line());
+    }
+
+    #[test]
+    fn many_downloads_show_a_total_and_no_more_than_some_lines() {
+        let now = Instant::now();
+        let mut board = Board::new(now);
+        board.learn(&Note::Planned { count: 100 }, now);
+        for item in 0..20 {
+            let url = format!("http://a/{}-{item}", "long".repeat(30));
+            board.learn(&Note::Begun { item, url }, now);
+            let event = progress(1_000_000, &[("direct", 1_000_000)]);
+            board.learn(&Note::Event { item, event }, now);
+        }
+        let lines = board.lines();
+        assert_eq!(lines[0], "0 of 100 files, 20 MB, 20 Mbit/s");
+        assert_eq!(lines.len(), 2 + SHOWN);
+        assert_eq!(lines[1 + SHOWN], "  and 12 more");
+        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
+        assert_eq!(board.summary(now).unwrap(), "0 of 100 files, 0 B in 0.00 s, 0 bit/s");
+    }
+
+    #[test]
+    fn bars_keep_their_width() {
+        for (done, total) in [(0, 10), (1, 10), (10, 10), (20, 10), (0, 0)] {
+            assert_eq!(bar(done, total, 20).chars().count(), 20, "{done} of {total}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Events as JSON on standard output, one object per line.
+
+use super::{Note, Queue, say, words};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    time::Instant,
+};
+use thalweg_node::job::Event;
+
+/// Shows all. A closed standard output ends the printing, not the download.
+pub fn run(queue: &Queue) {
+    let mut lines = Lines { started: Instant::now(), ..Lines::new() };
+    let mut open = true;
+    let mut write = |line: Value| {
+        let mut out = io::stdout().lock();
+        open = open && writeln!(out, "{line}").and_then(|()| out.flush()).is_ok();
+    };
+    while let Some(note) = queue.next() {
+        words::failure(&note, lines.count > 1).iter().for_each(|line| say(line));
+        lines.of(note).map(&mut write);
+    }
+    lines.summary().map(&mut write);
+}
+
+/// Makes the objects.
+struct Lines {
+    started: Instant,
+    count: usize,
+    urls: BTreeMap<usize, String>,
+    done: usize,
+    failed: usize,
+    bytes: u64,
+    fetched: u64,
+}
+
+impl Lines {
+    fn new() -> Self {
+        let urls = BTreeMap::new();
+        let started = Instant::now();
+        Self { started, count: 0, urls, done: 0, failed: 0, bytes: 0, fetched: 0 }
+    }
+
+    fn of(&mut self, note: Note) -> Option<Value> {
+        match note {
+            Note::Said(text) => Some(json!({ "event": "note", "text": text })),
+            Note::Planned { count } => {
+                self.count = count;
+                None
+            }
+            Note::Begun { item, url } => {
+                self.urls.insert(item, url);
+                None
+            }
+            Note::Event { item, event } => {
+                self.learn(&event);
+                let line = self.numbered(item, serde_json::to_value(&event).ok()?);
+                if matches!(event, Event::Finished { .. }) {
+                    self.urls.remove(&item);
+                }
+                Some(line)
+            }
+            Note::Again { item, why, wait, attempt, of, .. } => {
+                let line = json!({
+                    "event": "retrying", "why": why, "after_seconds": wait.as_secs_f64(),
+                    "attempt": attempt, "of": of,
+                });
+                Some(self.numbered(item, line))
+            }
+            Note::Failed { item, url, why, code, kept, .. } => {
+                self.failed += 1;
+                self.urls.insert(item, url);
+                let line = json!({
+                    "event": "failed", "why": why, "kept_bytes": kept, "exit_code": code as u8,
+                });
+                let line = self.numbered(item, line);
+                self.urls.remove(&item);
+                Some(line)
+            }
+        }
+    }
+
+    fn learn(&mut self, event: &Event) {
+        if let Event::Finished { bytes, fetched_bytes, .. } = event {
+            self.done += 1;
+            self.bytes += bytes;
+            self.fetched += fetched_bytes;
+        }
+    }
+
+    /// Of several downloads: which one.
+    fn numbered(&self, item: usize, mut line: Value) -> Value {
+        if self.count > 1
+            && let Some(fields) = line.as_object_mut()
+        {
+            let url = self.urls.get(&item).cloned().unwrap_or_default();
+            fields.extend(Map::from_iter([
+                ("download".to_owned(), json!(item)),
+                ("url".to_owned(), fields.get("url").cloned().unwrap_or(json!(url))),
+            ]));
+        }
+        line
+    }
+
+    /// How several went.
+    fn summary(&self) -> Option<Value> {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let rate = (self.fetched as f64 * 8.0 / seconds.max(1e-9)).round() as u64;
+        (self.count > 1).then(|| {
+            json!({
+                "event": "summary", "downloads": self.count, "finished": self.done,
+                "failed": self.failed, "bytes": self.bytes, "fetched_bytes": self.fetched,
+                "seconds": seconds, "rate_bps": rate,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::get::exit::Code;
+
+    #[test]
+    fn several_downloads_are_told_apart_and_one_is_not_numbered() {
+        let resumed = || Note::Event { item: 1, event: Event::Resumed { bytes: 5 } };
+        let mut lines = Lines::new();
+        let alone = lines.of(resumed()).unwrap().to_string();
+        assert_eq!(alone, r#"{"event":"resumed","bytes":5}"#);
+        assert_eq!(lines.summary(), None);
+        lines.of(Note::Planned { count: 2 });
+        lines.of(Note::Begun { item: 1, url: "http://a/b".into() });
+        let line = lines.of(resumed()).unwrap().to_string();
+        let wanted = r#"{"event":"resumed","bytes":5,"download":1,"url":"http://a/b"}"#;
+        assert_eq!(line, wanted);
+        let failed = Note::Failed {
+            item: 0,
+            url: "x".into(),
+            why: "y".into(),
+            code: Code::Refused,
+            kept: 7,
+            hints: vec![],
+        };
+        let line = lines.of(failed).unwrap();
+        assert_eq!((&line["exit_code"], &line["kept_bytes"]), (&json!(3), &json!(7)));
+        assert_eq!(lines.summary().unwrap()["failed"], 1);
+    }
+}

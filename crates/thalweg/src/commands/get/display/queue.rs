@@ -1,0 +1,103 @@
+//! What waits to be shown, in the order in which it happened.
+
+use super::Note;
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Notes that wait to be shown. There are a few per path, and one for each
+/// failure: this many wait only if nobody reads any more. Then the oldest go.
+const LENGTH: usize = 4096;
+
+/// Bounded; of each download's progress only the latest waits.
+#[derive(Default)]
+pub struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    notes: VecDeque<Note>,
+    lost: u64,
+    closed: bool,
+}
+
+impl Queue {
+    /// Adds one.
+    pub fn push(&self, note: Note) {
+        let mut waiting = self.lock();
+        if let Some(item) = note.progress_of() {
+            waiting.notes.retain(|n| n.progress_of() != Some(item));
+        }
+        if waiting.notes.len() >= LENGTH {
+            waiting.notes.pop_front();
+            waiting.lost += 1;
+        }
+        waiting.notes.push_back(note);
+        self.changed.notify_one();
+    }
+
+    /// Waits for the next one; `None` after the last one.
+    pub fn next(&self) -> Option<Note> {
+        let nothing = |w: &mut Waiting| w.notes.is_empty() && !w.closed;
+        let waiting = self.changed.wait_while(self.lock(), nothing);
+        waiting.unwrap_or_else(PoisonError::into_inner).notes.pop_front()
+    }
+
+    /// As [`next`](Self::next), for `time` at most: `Err` if nothing came in it.
+    pub fn next_within(&self, time: Duration) -> Result<Option<Note>, ()> {
+        let nothing = |w: &mut Waiting| w.notes.is_empty() && !w.closed;
+        let waited = self.changed.wait_timeout_while(self.lock(), time, nothing);
+        let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        match waiting.notes.pop_front() {
+            None if timeout.timed_out() => Err(()),
+            note => Ok(note),
+        }
+    }
+
+    /// Nothing comes any more.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// How many were thrown away.
+    pub fn lost(&self) -> u64 {
+        self.lock().lost
+    }
+
+    /// Held for a few instructions only; a panic cannot leave it half changed.
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_node::job::Event;
+
+    #[test]
+    fn nobody_who_reads_costs_old_notes_and_never_the_last_one() {
+        let note = |item, event| Note::Event { item, event };
+        let progress = |done_bytes| Event::Progress {
+            done_bytes,
+            total_bytes: None,
+            rate_bps: 0,
+            paths: Vec::new(),
+        };
+        let queue = Queue::default();
+        (0..5_000).for_each(|n| queue.push(note((n % 2) as usize, progress(n))));
+        assert_eq!(queue.lock().notes.len(), 2, "the latest of each download");
+        assert_eq!(queue.lost(), 0);
+        (0..6_000).for_each(|bytes| queue.push(note(0, Event::Resumed { bytes })));
+        queue.close();
+        let shown: Vec<_> = std::iter::from_fn(|| queue.next()).collect();
+        assert_eq!((shown.len(), queue.lost()), (LENGTH, 6_002 - LENGTH as u64));
+        assert_eq!(shown.last(), Some(&note(0, Event::Resumed { bytes: 5_999 })));
+        assert_eq!(queue.next_within(Duration::ZERO), Ok(None));
+    }
+}

@@ -1,0 +1,167 @@
+//! Events and quantities in words.
+
+use super::Note;
+use std::time::Duration;
+use thalweg_node::job::{Event, PathRate};
+
+/// An event of a single download; `None` if it is told elsewhere.
+pub fn event(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Started { url, target, total_bytes, paths, .. } => {
+            let size = total_bytes.map_or("unknown length".to_owned(), size);
+            format!("{url} → {}: {size}; trying {}", place(target), paths.join(", "))
+        }
+        Event::Resumed { bytes } => format!("going on after {}", size(*bytes)),
+        Event::Restarted { why } => format!("starting over: {why}"),
+        Event::PathSampled { path, rate_bps } => format!("{path}: {}", rate(*rate_bps)),
+        Event::Chosen { path, reason } => format!("chosen: {path} ({reason})"),
+        Event::PathFailed { path, why } => format!("{path} failed: {why}"),
+        Event::Finished { .. } => finished(event)?,
+        _ => return None,
+    })
+}
+
+/// An event of one of several downloads: only what changes what the user gets.
+pub fn event_of_several(name: &str, event: &Event) -> Option<String> {
+    match event {
+        Event::Restarted { why } => Some(format!("{name}: starting over: {why}")),
+        Event::PathFailed { path, why } => Some(format!("{name}: {path} failed: {why}")),
+        Event::Finished { .. } => finished(event),
+        _ => None,
+    }
+}
+
+/// Bytes, time, rate, and how many times the direct path's rate that is.
+fn finished(event: &Event) -> Option<String> {
+    let Event::Finished {
+        target,
+        bytes,
+        fetched_bytes,
+        seconds,
+        rate_bps,
+        direct_estimate_bps,
+        ratio_to_sampled_direct,
+        ..
+    } = event
+    else {
+        return None;
+    };
+    let (target, whole) = (place(target), size(*bytes));
+    let mut line = format!("{target}: {whole} in {seconds:.2} s, {}", rate(*rate_bps));
+    if fetched_bytes < bytes {
+        line += &format!(", of which {} now and the rest earlier", size(*fetched_bytes));
+    }
+    if let (Some(direct), Some(ratio)) = (direct_estimate_bps, ratio_to_sampled_direct) {
+        line += &format!("; {ratio:.2}× the direct path's sampled rate ({})", rate(*direct));
+    }
+    Some(line)
+}
+
+/// A failure, a line each for what and what to do; nothing for other notes.
+pub fn failure(note: &Note, several: bool) -> Vec<String> {
+    let Note::Failed { url, why, hints, .. } = note else { return Vec::new() };
+    // Many errors name the URL themselves.
+    let what = match several && !url.is_empty() && !why.contains(url.as_str()) {
+        true => format!("thalweg get: {url}: {why}"),
+        false => format!("thalweg get: {why}"),
+    };
+    let hints = hints.iter().map(|hint| format!("hint: {hint}"));
+    std::iter::once(what).chain(hints).collect()
+}
+
+/// That a download is tried again.
+pub fn again(note: &Note, several: bool) -> Option<String> {
+    let Note::Again { url, why, wait, attempt, of, .. } = note else { return None };
+    let url = if several { format!("{url}: ") } else { String::new() };
+    Some(format!("{url}{why}; again in {} s (try {attempt} of {of})", wait.as_secs()))
+}
+
+/// The rates of the paths that carry something, `idle` if none does.
+pub fn rates(paths: &[PathRate]) -> String {
+    let busy = paths.iter().filter(|p| p.rate_bps > 0);
+    let text = busy.map(|p| format!("{} {}", p.path, rate(p.rate_bps)));
+    let text = text.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { "idle".to_owned() } else { text }
+}
+
+/// A target's name; a stream has none.
+pub fn place(target: &str) -> &str {
+    if target.is_empty() { "standard output" } else { target }
+}
+
+/// Bytes with three significant digits: `12.3 MB`.
+pub fn size(bytes: u64) -> String {
+    scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+/// Bits per second with three significant digits: `12.3 Mbit/s`.
+pub fn rate(bps: u64) -> String {
+    scaled(bps, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+fn scaled(value: u64, units: &[&str]) -> String {
+    let mut number = value as f64;
+    let mut unit = 0;
+    // 999.5 would be rounded to four digits.
+    while number >= 999.5 && unit + 1 < units.len() {
+        number /= 1000.0;
+        unit += 1;
+    }
+    let decimals = match number {
+        _ if unit == 0 => 0,
+        n if n < 9.995 => 2,
+        n if n < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{number:.decimals$}");
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{text} {}", units.get(unit).unwrap_or(&""))
+}
+
+/// The time left at this rate, as a clock shows it; a dash if it is not known.
+pub fn left(bytes: u64, bps: u64) -> String {
+    let seconds = (bps > 0).then(|| Duration::from_secs_f64(bytes as f64 * 8.0 / bps as f64));
+    match seconds.map(|d| d.as_secs()) {
+        None => "-:--".to_owned(),
+        Some(s) if s >= 100 * 3600 => "days".to_owned(),
+        Some(s) if s >= 3600 => format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60),
+        Some(s) => format!("{}:{:02}", s / 60, s % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_three_digits() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1 kB"),
+            (1234, "1.23 kB"),
+            (12_345, "12.3 kB"),
+            (999_499, "999 kB"),
+            (999_500, "1 MB"),
+            (40_000_000, "40 MB"),
+            (9_999_000, "10 MB"),
+            (u64::MAX, "18447 PB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(rate(8_765_432), "8.77 Mbit/s");
+        let times = [left(5, 0), left(1_000_000, 8_000_000), left(90_000_000, 8_000_000)];
+        assert_eq!(times, ["-:--", "0:01", "1:30"]);
+        assert_eq!(left(u64::MAX, 1), "days");
+    }
+
+    #[test]
+    fn progress_names_the_paths_that_carry_something() {
+        let rate = |path: &str, rate_bps| PathRate { path: path.into(), rate_bps };
+        assert_eq!(rates(&[rate("direct", 8_000_000), rate("r1:1080", 0)]), "direct 8 Mbit/s");
+        assert_eq!(rates(&[rate("direct", 0)]), "idle");
+    }
+}

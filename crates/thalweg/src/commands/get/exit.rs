@@ -1,0 +1,121 @@
+//! What the exit codes are, and which failure has which.
+
+use std::io;
+use thalweg_net::{Cause, DialError};
+use thalweg_node::{
+    get::{GetError, GetFailed, PathError},
+    part::PartError,
+};
+
+/// How a call ended; the numbers are documented in the help and in `docs/get.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// None of the others.
+    Other = 1,
+    /// Wrong usage.
+    Usage = 2,
+    /// The server refuses it or does not have it.
+    Refused = 3,
+    /// No path delivers it now.
+    Network = 4,
+    /// Wrong bytes.
+    Bytes = 5,
+    /// The disk.
+    Disk = 6,
+    /// Another process has it.
+    Busy = 7,
+    /// `--max-time` is over.
+    Late = 8,
+    /// Ctrl-C or SIGTERM.
+    Interrupted = 130,
+}
+
+impl Code {
+    /// Of a failed download.
+    pub fn of(error: &GetError) -> Self {
+        match error {
+            GetError::Url(_) | GetError::Header(..) => Self::Usage,
+            GetError::Part(part) => Self::of_part(part),
+            GetError::Paths(paths) => Self::of_paths(paths),
+            GetError::KeepsChanging(_) => Self::Bytes,
+            GetError::OneRelay(_) => Self::Network,
+            GetError::Interrupted => Self::Interrupted,
+            _ => Self::Other,
+        }
+    }
+
+    fn of_part(error: &PartError) -> Self {
+        match error {
+            PartError::Busy(_) => Self::Busy,
+            PartError::Digest { .. } | PartError::PastEnd(_) => Self::Bytes,
+            PartError::Incomplete { .. } => Self::Network,
+            _ => Self::Disk,
+        }
+    }
+
+    /// The direct path's word counts where it has one: relays may fail for reasons of their own.
+    fn of_paths(paths: &[(String, PathError)]) -> Self {
+        let refused = |e: &PathError| matches!(e, PathError::Status(s) if s.is_client_error());
+        let direct = paths.iter().find(|(name, _)| name == "direct");
+        match direct.or(paths.first()) {
+            Some((_, error)) if refused(error) => Self::Refused,
+            _ => Self::Network,
+        }
+    }
+}
+
+/// Whether the same may succeed a little later.
+pub fn is_transient(error: &GetError) -> bool {
+    match error {
+        GetError::Paths(paths) => paths.iter().any(|(_, e)| is_passing(e)),
+        GetError::OneRelay(_) => true,
+        _ => false,
+    }
+}
+
+/// What comes and goes: networks, and servers in trouble. A refused connection or an unknown
+/// name comes back the same.
+fn is_passing(error: &PathError) -> bool {
+    match error {
+        PathError::Http(_) | PathError::Early(_) | PathError::Silent(_) => true,
+        PathError::Busy { .. } => true,
+        PathError::Status(status) => {
+            status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429)
+        }
+        PathError::Dial(DialError { cause: Cause::TimedOut(_), .. }) => true,
+        PathError::Dial(DialError { cause: Cause::Connect { source, .. }, .. }) => matches!(
+            source.kind(),
+            io::ErrorKind::TimedOut
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+                | io::ErrorKind::NetworkDown
+        ),
+        _ => false,
+    }
+}
+
+/// Whether nobody reads standard output any more, as after `| head`.
+pub fn is_closed_pipe(error: &GetError) -> bool {
+    matches!(error, GetError::System(e) if e.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// What the user may do about it, or should know.
+pub fn hints(failed: &GetFailed, came: u64) -> Vec<String> {
+    let mut hints = Vec::new();
+    let kept = failed.kept;
+    let lost = kept.as_bytes() == 0 && came > 0;
+    match &failed.error {
+        _ if kept.as_bytes() > 0 => {
+            hints.push(format!("{kept} are kept; the same command goes on from there"));
+        }
+        GetError::Interrupted if lost => hints.push(
+            "nothing is kept: this server sends no ranges, so the same command begins anew"
+                .to_owned(),
+        ),
+        _ => {}
+    }
+    if let GetError::Part(PartError::Busy(_)) = failed.error {
+        hints.push("another file can be named with -o".to_owned());
+    }
+    hints
+}

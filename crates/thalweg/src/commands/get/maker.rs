@@ -1,0 +1,371 @@
+//! Makes requests: what all downloads of a call share, and what each has of its own.
+
+use super::{
+    args::{Args, Interfaces, Output, PathArgs, WebArgs},
+    exit::Code,
+    mesh::Mesh,
+    netrc::Netrc,
+    sources::Wanted,
+    streams::Stdout,
+};
+use anyhow::{Context as _, bail};
+use hyper::HeaderMap;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+use thalweg_net::{DialOptions, Dialer, Interface, Route, TlsClient, TlsOptions, interfaces};
+use thalweg_node::{
+    budget::Budget,
+    get::{
+        Candidate, Credentials, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Web,
+        add_field, candidates,
+    },
+    history::History,
+    part::{Batch, Publisher},
+};
+use thalweg_units::{WallTime, likeness};
+use thalweg_wire::mesh::Terms;
+
+/// How long a path may take until its first answer: servers may fetch it from elsewhere first.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What all downloads share.
+pub struct Maker<'a> {
+    args: &'a Args,
+    mesh: Mesh,
+    interfaces: Vec<Interface>,
+    web: Web,
+    history: Option<&'a Mutex<History>>,
+    limit: Option<Arc<Limit>>,
+    publisher: Arc<Publisher>,
+    kept: Arc<Kept>,
+    budget: Arc<Budget>,
+    /// Files that downloads of this call have for themselves.
+    claimed: Mutex<BTreeSet<PathBuf>>,
+}
+
+impl<'a> Maker<'a> {
+    /// Reads all that the arguments refer to. `note` is told what the user should know.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments, before anything is fetched.
+    pub fn new(
+        args: &'a Args,
+        history: Option<&'a Mutex<History>>,
+        note: &dyn Fn(String),
+    ) -> anyhow::Result<Self> {
+        let mesh = Mesh::open(args.paths.place.open(), args.paths.place.argument());
+        if let (true, Some(fault)) = (args.paths.tries_mesh(), mesh.fault()) {
+            note(format!("no relays are tried: {fault}"));
+        }
+        mesh.check_tags(&args.paths.avoid)?;
+        let maker = Self {
+            interfaces: chosen(&args.paths)?,
+            web: web(&args.web, &mesh, note)?,
+            mesh,
+            args,
+            history,
+            limit: args.effort.limit_rate.map(|rate| Arc::new(Limit::new(rate))),
+            publisher: Arc::default(),
+            kept: Arc::default(),
+            budget: Arc::new(Budget::new()),
+            claimed: Mutex::default(),
+        };
+        // What is wrong with them shows now, and not at each download.
+        maker.routes(&maker.args.paths.terms(false), note)?;
+        fields(&args.web)?;
+        Ok(maker)
+    }
+
+    /// The request for `wanted`.
+    ///
+    /// # Errors
+    /// Why there is none, and what that is called.
+    pub fn request(&self, wanted: &Wanted) -> Result<Request, (String, Code)> {
+        let target = self.target(wanted)?;
+        let usage = |e: anyhow::Error| (e.to_string(), Code::Usage);
+        let paths = self.paths(wanted).map_err(usage)?;
+        let origin = wanted.url.origin();
+        Ok(Request {
+            priors: paths.iter().map(|path| self.prior(&origin, &path.name)).collect(),
+            paths,
+            fields: fields(&self.args.web).map_err(usage)?,
+            ..self.bare(wanted, target)
+        })
+    }
+
+    /// A request by the direct path alone, for what is read here: a Metalink.
+    pub fn document(&self, wanted: &Wanted, target: Target) -> Request {
+        let fields = fields(&self.args.web).unwrap_or_default();
+        Request { fields, ..self.bare(wanted, target) }
+    }
+
+    fn bare(&self, wanted: &Wanted, target: Target) -> Request {
+        Request {
+            url: wanted.url.clone(),
+            target,
+            paths: vec![candidate("direct".to_owned(), Route::direct(), None)],
+            fields: Default::default(),
+            digests: wanted.digests.clone(),
+            selection: self.args.paths.selection(),
+            priors: Vec::new(),
+            web: self.web.clone(),
+            limit: self.limit.clone(),
+            batch: Batch::default(),
+            publisher: Arc::clone(&self.publisher),
+            kept: Arc::clone(&self.kept),
+            budget: Arc::clone(&self.budget),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Gives back the file of a request that is made again.
+    pub fn release(&self, file: &Path) {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(file);
+    }
+
+    fn target(&self, wanted: &Wanted) -> Result<Target, (String, Code)> {
+        let file = match &wanted.output {
+            Output::Stdout => return Ok(Target::Output(Arc::new(Stdout))),
+            Output::Named(directory) if directory.as_os_str().is_empty() => {
+                return Ok(Target::In(PathBuf::from(".")));
+            }
+            Output::Named(directory) => return Ok(Target::In(directory.clone())),
+            Output::File(file) => file.clone(),
+            Output::Url(directory) => {
+                let name = wanted.url.file_name();
+                let name = name.map_err(|e| (format!("{e}; give one with -o"), Code::Usage))?;
+                directory.join(name)
+            }
+        };
+        self.claim(&file)?;
+        if let Some(parent) = file.parent().filter(|p| p.starts_with(self.directory())) {
+            let made = std::fs::create_dir_all(parent);
+            made.map_err(|e| (format!("cannot make {}: {e}", parent.display()), Code::Disk))?;
+        }
+        Ok(Target::File(file))
+    }
+
+    /// The directory that the user named; names below it may have directories of their own.
+    fn directory(&self) -> &Path {
+        self.args.naming.directory()
+    }
+
+    fn claim(&self, file: &Path) -> Result<(), (String, Code)> {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        match claimed.insert(file.to_owned()) {
+            true => Ok(()),
+            false => Err((
+                format!(
+                    "{} is the file of another download of this call; name this one with -o, or \
+                     in a list by a tab and a name",
+                    file.display()
+                ),
+                Code::Usage,
+            )),
+        }
+    }
+
+    fn prior(&self, origin: &str, path: &str) -> Option<thalweg_plan::selection::Prior> {
+        let history = self.history?.lock().unwrap_or_else(PoisonError::into_inner);
+        history.prior(origin, path, now())
+    }
+
+    /// All paths to the URL and its mirrors.
+    fn paths(&self, wanted: &Wanted) -> anyhow::Result<Vec<Candidate>> {
+        let https = std::iter::once(&wanted.url).chain(&wanted.mirrors).all(HttpUrl::is_https);
+        let terms = self.args.paths.terms(https);
+        if let Some(path) = &self.args.paths.path {
+            return Ok(vec![candidate(path.clone(), self.mesh.route(path, &terms)?, None)]);
+        }
+        let relays = self.routes(&terms, &|_| ())?;
+        let origin = wanted.url.origin();
+        let rate = |name: &str| self.prior(&origin, name).map(|prior| prior.rate);
+        let mirrors = wanted.mirrors.len().min(MAX_CANDIDATES / 2);
+        let most = MAX_CANDIDATES.max(1 + self.args.paths.via.len());
+        let own = match self.args.paths.interfaces()? {
+            Interfaces::Named(_) => bound(&self.interfaces, &relays, most - mirrors),
+            _ => candidates(&self.interfaces, None, &relays, most - mirrors, rate),
+        };
+        Ok(with_mirrors(own, &wanted.mirrors, most))
+    }
+
+    /// The relays by name, without those that altered bytes of late and are not named.
+    fn routes(&self, terms: &Terms, note: &dyn Fn(String)) -> anyhow::Result<Vec<(String, Route)>> {
+        let paths = &self.args.paths;
+        let mut routes: Vec<(String, Route)> = Vec::new();
+        for name in &paths.via {
+            let route = self.mesh.route(name, terms)?;
+            if route.is_direct() || routes.iter().any(|(_, r)| *r == route) {
+                bail!("path {name} is named twice in --via");
+            }
+            routes.push((name.clone(), route));
+        }
+        if paths.tries_mesh() {
+            let found = self.mesh.candidates(terms).into_iter().map(|(n, r)| (n.to_string(), r));
+            routes.extend(found.filter(|(name, _)| !self.is_quarantined(name, note)));
+        }
+        if let Some(path) = &paths.path {
+            self.mesh.route(path, terms)?;
+        }
+        Ok(routes)
+    }
+
+    fn is_quarantined(&self, relay: &str, note: &dyn Fn(String)) -> bool {
+        let Some(history) = self.history else { return false };
+        let history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        let quarantined = history.is_quarantined(relay, now());
+        if quarantined {
+            note(format!(
+                "relay {relay} altered bytes of late and is not used; --via {relay} uses it"
+            ));
+        }
+        quarantined
+    }
+}
+
+fn now() -> WallTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn candidate(name: String, route: Route, mirror: Option<HttpUrl>) -> Candidate {
+    Candidate { name, route, mirror }
+}
+
+/// The interfaces that may be used; of a kernel that lists none, none: its own choice.
+fn chosen(args: &PathArgs) -> anyhow::Result<Vec<Interface>> {
+    let wanted = args.interfaces()?;
+    if wanted == Interfaces::None {
+        return Ok(Vec::new());
+    }
+    let found = interfaces();
+    let Interfaces::Named(names) = wanted else {
+        let mut found = found.unwrap_or_default();
+        // `candidates` leaves out what has no default route.
+        let all = wanted == Interfaces::All;
+        found.iter_mut().for_each(|i| i.has_default_route |= all);
+        return Ok(found);
+    };
+    let found = found.context("the kernel does not list its interfaces")?;
+    names.iter().map(|name| named(name, &found)).collect()
+}
+
+fn named(name: &str, found: &[Interface]) -> anyhow::Result<Interface> {
+    if let Some(interface) = found.iter().find(|i| i.name == name) {
+        return Ok(interface.clone());
+    }
+    let names = || found.iter().map(|i| i.name.as_str());
+    match likeness::nearest(name, names()) {
+        Some(near) => bail!("no interface `{name}` can be used; did you mean `{near}`?"),
+        None => bail!(
+            "no interface `{name}` can be used; those that are up and have an address: {}",
+            if found.is_empty() {
+                "none".to_owned()
+            } else {
+                names().collect::<Vec<_>>().join(", ")
+            }
+        ),
+    }
+}
+
+/// Every path by every one of these interfaces, bound to it: nothing leaves by another.
+fn bound(interfaces: &[Interface], relays: &[(String, Route)], max: usize) -> Vec<Candidate> {
+    let direct = ("direct".to_owned(), Route::direct());
+    let ways = std::iter::once(&direct).chain(relays);
+    let by = |(name, route): &(String, Route)| {
+        let (name, route) = (name.clone(), route.clone());
+        interfaces.iter().map(move |i| {
+            candidate(format!("{name}%{}", i.name), route.clone().by_interface(i.index), None)
+        })
+    };
+    ways.flat_map(by).take(max.max(1)).collect()
+}
+
+/// Each path to each mirror besides, direct ones first, up to `max` in all.
+fn with_mirrors(mut own: Vec<Candidate>, mirrors: &[HttpUrl], max: usize) -> Vec<Candidate> {
+    let (direct, relayed): (Vec<_>, Vec<_>) =
+        own.iter().cloned().partition(|c| c.route.is_direct());
+    let first = direct.into_iter().take(1).chain(relayed);
+    let further: Vec<Candidate> = first
+        .flat_map(|path| {
+            let to = move |(i, mirror): (usize, &HttpUrl)| {
+                let host = &mirror.destination().host;
+                // Two mirrors may lie on one host.
+                let again = mirrors[..i].iter().filter(|m| m.destination().host == *host).count();
+                let again = if again == 0 { String::new() } else { format!("#{}", again + 1) };
+                let name = format!("{}@{host}{again}", path.name);
+                candidate(name, path.route.clone(), Some(mirror.clone()))
+            };
+            mirrors.iter().enumerate().map(to).collect::<Vec<_>>()
+        })
+        .collect();
+    let room = max.saturating_sub(own.len());
+    own.extend(further.into_iter().take(room));
+    own
+}
+
+/// The user's fields: of two with one name the later counts.
+fn fields(args: &WebArgs) -> anyhow::Result<HeaderMap> {
+    let mut fields = HeaderMap::new();
+    let agent = args.user_agent.iter().map(|name| format!("User-Agent: {name}"));
+    for text in agent.chain(args.header.iter().cloned()) {
+        add_field(&mut fields, &text)?;
+    }
+    // They may be cookies and keys: never printed.
+    fields.values_mut().for_each(|value| value.set_sensitive(true));
+    Ok(fields)
+}
+
+/// What connections are made with.
+fn web(args: &WebArgs, mesh: &Mesh, note: &dyn Fn(String)) -> anyhow::Result<Web> {
+    let options = DialOptions { deadline: args.connect_timeout, ..DialOptions::default() };
+    let dialer = match mesh.identity() {
+        Some(identity) => Dialer::with_identity(options, identity.clone()),
+        None => Dialer::new(options),
+    };
+    let roots = TlsOptions { extra_roots: args.cacert.clone() };
+    let tls = match TlsClient::new(&roots, args.version().protocols()) {
+        Ok(tls) => Some(tls),
+        Err(e) if !args.cacert.is_empty() => bail!("--cacert: {e}"),
+        Err(e) => {
+            note(format!("https cannot be fetched: {e}"));
+            None
+        }
+    };
+    let credentials = Arc::new(credentials(args, note)?);
+    Ok(Web { dialer, tls, version: args.version(), credentials })
+}
+
+/// Of `-u`, else of the netrc file.
+fn credentials(args: &WebArgs, note: &dyn Fn(String)) -> anyhow::Result<Credentials> {
+    let mut credentials = Credentials::default();
+    if let Some(user) = &args.user {
+        let (user, password) = user
+            .split_once(':')
+            .context("-u takes USER:PASSWORD; without a password in it, use -n and a ~/.netrc")?;
+        credentials.add_default(user, password);
+        return Ok(credentials);
+    }
+    let file = match (&args.netrc_file, args.netrc) {
+        (Some(file), _) => file.clone(),
+        (None, false) => return Ok(credentials),
+        (None, true) => {
+            let home = std::env::var_os("HOME").context("-n: HOME is not set; use --netrc-file")?;
+            PathBuf::from(home).join(".netrc")
+        }
+    };
+    let shown = file.display();
+    let netrc = Netrc::read(&file).with_context(|| format!("cannot read {shown}"))?;
+    if Netrc::is_exposed(&file) {
+        note(format!("others can read the passwords in {shown}: chmod 600 {shown}"));
+    }
+    netrc.logins().for_each(|(host, login)| match host {
+        Some(host) => credentials.add(host, &login.user, &login.password),
+        None => credentials.add_default(&login.user, &login.password),
+    });
+    Ok(credentials)
+}

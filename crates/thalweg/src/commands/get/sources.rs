@@ -1,0 +1,135 @@
+//! The items of a call: what each is, in the order in which they are downloaded.
+
+mod list;
+mod metalinks;
+
+use super::{
+    args::{Args, Output},
+    exit::Code,
+};
+use std::path::PathBuf;
+use thalweg_node::{get::HttpUrl, part::Digest};
+
+pub use metalinks::{Fetch, Fetched};
+
+/// One thing to download, or why it cannot be.
+pub struct Item {
+    /// What the user called it: a URL, or a line of a list.
+    pub text: String,
+    /// What it is.
+    pub wish: Wish,
+}
+
+/// What an item is. Small, for there may be many: all else is made when its turn comes.
+pub enum Wish {
+    /// A URL as written.
+    Url(Output),
+    /// A file of a Metalink, or one with mirrors or hashes.
+    Wanted(Box<Wanted>),
+    /// A mistake.
+    Mistake(String, Code),
+}
+
+/// A download, all about it known.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The URL.
+    pub url: HttpUrl,
+    /// The same elsewhere.
+    pub mirrors: Vec<HttpUrl>,
+    /// What it hashes to.
+    pub digests: Vec<Digest>,
+    /// Where it goes.
+    pub output: Output,
+}
+
+/// What was found, and what is to be said of it.
+#[derive(Default)]
+pub struct Found {
+    /// The items, in order.
+    pub items: Vec<Item>,
+    /// Remarks for the user's eyes.
+    pub notes: Vec<String>,
+}
+
+impl Item {
+    fn mistake(text: String, why: String, code: Code) -> Self {
+        Self { text, wish: Wish::Mistake(why, code) }
+    }
+
+    /// What is to be downloaded.
+    ///
+    /// # Errors
+    /// Why nothing can be, and what that is called.
+    pub fn wanted(&self) -> Result<Wanted, (String, Code)> {
+        match &self.wish {
+            Wish::Mistake(why, code) => Err((why.clone(), *code)),
+            Wish::Wanted(wanted) => Ok(Wanted::clone(wanted)),
+            Wish::Url(output) => {
+                let url = parse(&self.text).map_err(|why| (why, Code::Usage))?;
+                let (mirrors, digests) = (Vec::new(), Vec::new());
+                Ok(Wanted { url, mirrors, digests, output: output.clone() })
+            }
+        }
+    }
+}
+
+/// A URL, or in words why it is none.
+fn parse(text: &str) -> Result<HttpUrl, String> {
+    HttpUrl::parse(text).map_err(|e| e.to_string())
+}
+
+/// All that the arguments name; Metalinks at a URL are fetched by `fetch`.
+///
+/// # Errors
+/// If a list cannot be read, or what is for one file is wrong; no download begins then.
+pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<Found> {
+    let mut found = Found::default();
+    let (sources, naming) = (&args.sources, &args.naming);
+    let mut nth = 0;
+    for url in &sources.urls {
+        if url == "-" {
+            found.items.extend(list::read("-".as_ref(), naming)?);
+        } else if super::args::is_metalink(url) {
+            metalinks::read(url, naming, fetch, &mut found).await;
+        } else {
+            let output = naming.of(Some(nth));
+            nth += 1;
+            found.items.push(plain(args, url, output)?);
+        }
+    }
+    for file in &sources.input_file {
+        found.items.extend(list::read(file, naming)?);
+    }
+    for link in &sources.metalink {
+        metalinks::read(link, naming, fetch, &mut found).await;
+    }
+    Ok(found)
+}
+
+/// A URL of the command line, with what is given for it alone.
+fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
+    let digests = args.proof.digests()?;
+    let mirrors = &args.sources.mirror;
+    if !mirrors.is_empty() && digests.is_empty() {
+        anyhow::bail!(
+            "--mirror needs --sha256 or --blake3: without a hash nothing shows that the bytes of \
+             two servers are of one file"
+        );
+    }
+    let text = url.to_owned();
+    if digests.is_empty() {
+        return Ok(Item { text, wish: Wish::Url(output) });
+    }
+    let mirrors: Result<Vec<HttpUrl>, _> = mirrors.iter().map(|m| parse(m)).collect();
+    let mirrors = mirrors.map_err(|why| anyhow::anyhow!("--mirror: {why}"))?;
+    let wanted = Wanted { url: parse(url).map_err(anyhow::Error::msg)?, mirrors, digests, output };
+    Ok(Item { text, wish: Wish::Wanted(Box::new(wanted)) })
+}
+
+/// A name that others wrote, below `directory`.
+fn below(directory: &std::path::Path, name: &str) -> Result<PathBuf, String> {
+    let file = thalweg_wire::metalink::File { name: name.to_owned(), ..Default::default() };
+    let parts = file.path().map_err(|_| format!("`{name}` is no file name"))?;
+    Ok(directory.join(parts.iter().collect::<PathBuf>()))
+}

@@ -1,0 +1,81 @@
+//! Metalinks: read from a file or fetched, and what is taken of them.
+
+use super::{Found, Item, Wanted, Wish, below, parse};
+use crate::commands::get::{
+    args::{Naming, Output},
+    exit::Code,
+};
+use std::{fs::File, future::Future, io, io::Read as _, pin::Pin};
+use thalweg_node::part::Digest;
+use thalweg_wire::metalink::{self, MAX_BYTES};
+
+/// The most mirrors of one file that are used: each is a path of its own.
+const MAX_MIRRORS: usize = 8;
+
+/// What came of fetching: the document, or why not.
+pub type Fetched = Result<Vec<u8>, (String, Code)>;
+
+/// Fetches a document of at most [`MAX_BYTES`].
+pub type Fetch<'a> = dyn Fn(&str) -> Pin<Box<dyn Future<Output = Fetched> + 'a>> + 'a;
+
+/// Adds the files of the Metalink at `link`, a path or a URL. What is wrong with it is an item
+/// of its own that fails; other downloads go on.
+pub async fn read(link: &str, naming: &Naming, fetch: &Fetch<'_>, found: &mut Found) {
+    let document = match link.contains("://") {
+        true => fetch(link).await,
+        false => {
+            local(link).map_err(|e| (format!("cannot read the Metalink {link}: {e}"), Code::Usage))
+        }
+    };
+    let wrong = |e: metalink::MetalinkError| (format!("the Metalink {link}: {e}"), Code::Other);
+    match document.and_then(|document| metalink::parse(&document).map_err(wrong)) {
+        Ok(files) => files.into_iter().for_each(|file| {
+            let item = item(link, file, naming, &mut found.notes);
+            found.items.push(item);
+        }),
+        Err((why, code)) => found.items.push(Item::mistake(link.to_owned(), why, code)),
+    }
+}
+
+fn local(file: &str) -> io::Result<Vec<u8>> {
+    let mut document = Vec::new();
+    // One byte more: the parser tells that it is too long.
+    File::open(file)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut document)?;
+    Ok(document)
+}
+
+fn item(link: &str, file: metalink::File, naming: &Naming, notes: &mut Vec<String>) -> Item {
+    let name = file.name.escape_debug().to_string();
+    notes.extend(remarks(&file).map(|note| format!("{name} in {link}: {note}")));
+    let text = format!("{name} in {link}");
+    match wanted(&file, naming) {
+        Ok(wanted) => Item { text, wish: Wish::Wanted(Box::new(wanted)) },
+        Err(why) => Item::mistake(text, format!("{name} in {link}: {why}"), Code::Other),
+    }
+}
+
+/// What is not used of it.
+fn remarks(file: &metalink::File) -> impl Iterator<Item = String> {
+    let hashes = (file.sha256.is_none() && !file.other_hashes.is_empty()).then(|| {
+        format!("its hashes ({}) are not used, only sha-256 is", file.other_hashes.join(", "))
+    });
+    let single = (file.sha256.is_none() && file.urls.len() > 1)
+        .then(|| "without a sha-256 only the first of its mirrors is used".to_owned());
+    hashes.into_iter().chain(single)
+}
+
+fn wanted(file: &metalink::File, naming: &Naming) -> Result<Wanted, String> {
+    let output = match naming.of(None) {
+        Output::Stdout => Output::Stdout,
+        _ => Output::File(below(naming.directory(), &file.name)?),
+    };
+    // A mirror that cannot be read as a URL is left out, as RFC 5854 lets one be unusable.
+    let mut urls = file.urls.iter().filter_map(|url| parse(url).ok());
+    let url = urls.next().ok_or("no http or https URL is given for it")?;
+    let digests: Vec<Digest> = file.sha256.map(Digest::Sha256).into_iter().collect();
+    let mirrors = match digests.is_empty() {
+        true => Vec::new(),
+        false => urls.take(MAX_MIRRORS).collect(),
+    };
+    Ok(Wanted { url, mirrors, digests, output })
+}
