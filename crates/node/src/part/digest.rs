@@ -6,8 +6,9 @@ use sha2::{Digest as _, Sha256};
 use std::{fmt, fs::File, ops::Range, os::unix::fs::FileExt, path::Path, str::FromStr};
 use thiserror::Error;
 
-/// Read at once when a file is hashed: large enough that system calls do not show.
-const BLOCK: usize = 1 << 20;
+/// Read at once when a file is hashed: large enough that system calls do not show, small enough
+/// for a core's cache.
+const BLOCK: usize = 256 << 10;
 
 /// An expected digest; reads and prints as `sha256:HEX` or `blake3:HEX`, 64 digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,34 +44,52 @@ impl Digest {
         to_hex(self.bytes())
     }
 
-    /// What this digest's algorithm makes of the first `length` bytes of `file`.
-    fn of(&self, file: &File, length: u64) -> std::io::Result<Self> {
+    /// Hashes as this was made.
+    pub(super) fn hasher(&self) -> Hasher {
         match self {
-            Self::Sha256(_) => {
-                let mut hasher = Sha256::new();
-                read(file, 0..length, |block| hasher.update(block))?;
-                Ok(Self::Sha256(hasher.finalize().into()))
-            }
-            Self::Blake3(_) => {
-                let mut hasher = blake3::Hasher::new();
-                read(file, 0..length, |block| _ = hasher.update(block))?;
-                Ok(Self::Blake3(hasher.finalize().into()))
-            }
+            Self::Sha256(_) => Hasher::Sha256(Sha256::new()),
+            Self::Blake3(_) => Hasher::Blake3(Box::default()),
         }
     }
 
-    /// Compares the first `length` bytes of `file` with this.
+    /// Compares what was found at `path` with this.
     ///
     /// # Errors
-    /// [`PartError::Digest`] with both values if they differ, or why it could not be read.
-    pub(super) fn check(&self, file: &File, length: u64, path: &Path) -> Result<(), PartError> {
-        let found = self.of(file, length).map_err(PartError::io("read", path))?;
+    /// [`PartError::Digest`] with both values if they differ.
+    pub(super) fn expect(&self, found: Self, path: &Path) -> Result<(), PartError> {
         if found == *self {
             return Ok(());
         }
         let (expected, found) = (self.to_string(), found.to_string());
         Err(PartError::Digest { path: path.to_owned(), expected, found })
     }
+}
+
+/// A digest in the making.
+pub(super) enum Hasher {
+    Sha256(Sha256),
+    Blake3(Box<blake3::Hasher>),
+}
+
+impl Hasher {
+    fn update(&mut self, data: &[u8]) {
+        match self {
+            Self::Sha256(hasher) => hasher.update(data),
+            Self::Blake3(hasher) => _ = hasher.update(data),
+        }
+    }
+
+    pub(super) fn finish(self) -> Digest {
+        match self {
+            Self::Sha256(hasher) => Digest::Sha256(hasher.finalize().into()),
+            Self::Blake3(hasher) => Digest::Blake3(hasher.finalize().into()),
+        }
+    }
+}
+
+/// Feeds the bytes `range` of `file` to all `hashers`, reading them once.
+pub(super) fn feed(hashers: &mut [Hasher], file: &File, range: Range<u64>) -> std::io::Result<()> {
+    read(file, range, |block| hashers.iter_mut().for_each(|hasher| hasher.update(block)))
 }
 
 fn read(file: &File, range: Range<u64>, mut take: impl FnMut(&[u8])) -> std::io::Result<()> {
@@ -157,9 +176,15 @@ mod tests {
         let path = Path::new("abc");
         let sha: Digest = SHA_ABC.parse().unwrap();
         let blake: Digest = BLAKE_EMPTY.parse().unwrap();
-        sha.check(&file, 3, path).unwrap();
-        blake.check(&file, 0, path).unwrap();
-        let error = sha.check(&file, 2, path).unwrap_err().to_string();
+        let found = |digest: Digest, length| {
+            let mut hashers = [digest.hasher()];
+            feed(&mut hashers, &file, 0..length).unwrap();
+            let [hasher] = hashers;
+            digest.expect(hasher.finish(), path)
+        };
+        found(sha, 3).unwrap();
+        found(blake, 0).unwrap();
+        let error = found(sha, 2).unwrap_err().to_string();
         assert!(error.contains(&sha.hex()), "{error}");
     }
 

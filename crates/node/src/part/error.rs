@@ -60,6 +60,9 @@ pub enum PartError {
         /// As computed.
         found: String,
     },
+    /// Another program's bytes, and nothing to judge them by.
+    #[error("{} can only be gone on with if a digest of the whole is expected, and the server says its length: give --sha256 or --blake3", .0.display())]
+    Unproven(PathBuf),
     /// An earlier sync failed: what the disk holds is unknown, and a later
     /// success of the same call would prove nothing.
     #[error("{} could not be synced earlier in this run; run the same command again", .0.display())]

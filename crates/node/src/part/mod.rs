@@ -12,11 +12,13 @@
 //!
 //! [`Part`] blocks on the disk; [`Writer`] puts it on a thread of its own.
 
+mod adopt;
 mod digest;
 mod error;
 mod gap;
 mod journal;
 mod key;
+mod mark;
 mod place;
 mod publish;
 mod publisher;
@@ -25,12 +27,15 @@ mod reader;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod whole;
 mod write;
 mod writer;
 
+pub use adopt::ADOPTED;
 pub use digest::{Digest, DigestError};
 pub use error::PartError;
 pub use key::{PartKey, Validator};
+pub use mark::is_published_as;
 pub use publisher::Publisher;
 pub use ranges::Ranges;
 pub use reader::PartReader;
@@ -46,6 +51,7 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
+use whole::Whole;
 
 /// When the bytes written so far are synced and journaled.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +94,8 @@ pub struct Part {
     sources: Sources,
     /// Paths whose bytes were found wrong: nothing of theirs is journaled any more.
     distrusted: Vec<String>,
+    /// The expected digests in the making.
+    whole: Whole,
     /// The length that was verified since the last write.
     verified: Option<u64>,
     resumed: u64,
@@ -135,9 +143,11 @@ impl Part {
     }
 
     fn empty(place: Place, file: File, key: PartKey, job: Job, batch: Batch) -> Self {
+        let whole = Whole::of(key.digests());
         Self {
             place,
             file,
+            whole,
             opened: Instant::now(),
             job,
             key,

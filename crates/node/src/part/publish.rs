@@ -1,7 +1,7 @@
 //! From a complete part to a file under its final name.
 
-use super::{Digest, Part, PartError, PartKey, place};
-use std::{fs::File, path::PathBuf};
+use super::{Part, PartError, mark, place};
+use std::{fs::File, io, path::PathBuf};
 use thalweg_units::ByteSize;
 
 impl Part {
@@ -23,18 +23,12 @@ impl Part {
             let path = self.place.target.clone();
             return Err(PartError::Incomplete { path, missing: ByteSize::from_bytes(missing) });
         }
-        let digests = self.digests();
-        digests.iter().try_for_each(|d| d.check(&self.file, length, &self.place.target))?;
+        let read = PartError::io("read", &self.place.part);
+        let found = self.whole.finish(&self.file, length).map_err(read)?;
+        let mut pairs = self.key.digests().iter().zip(found);
+        pairs.try_for_each(|(digest, found)| digest.expect(found, &self.place.target))?;
         self.verified = Some(length);
         Ok(())
-    }
-
-    /// What the whole must hash to.
-    fn digests(&self) -> Vec<Digest> {
-        match &self.key {
-            PartKey::Url { digests, .. } => digests.clone(),
-            PartKey::Object { hash, .. } => vec![*hash],
-        }
     }
 
     /// Removes what there is.
@@ -63,11 +57,15 @@ impl Part {
 
     /// The first step of publication: what is wrong is removed.
     pub(super) fn prove(&mut self, length: u64) -> Result<(), PartError> {
+        if !self.place.named {
+            let why = io::Error::new(io::ErrorKind::Unsupported, "it has no name");
+            return Err(PartError::io("publish", &self.place.target)(why));
+        }
         match self.verify(length) {
             Err(wrong @ PartError::Digest { .. }) => {
                 Err(self.place.remove().err().unwrap_or(wrong))
             }
-            done => done,
+            done => done.map(|()| mark::put(&self.file, &self.key)),
         }
     }
 

@@ -66,6 +66,7 @@ impl Part {
         self.unsynced += data.len() as u64;
         self.sources.insert(from, range.clone());
         self.present.insert(range);
+        self.whole.follow(&self.file, self.present.prefix());
         Ok(())
     }
 
@@ -77,9 +78,8 @@ impl Part {
     /// Forgets `range`, in the journal first, and with it all that others than `from` delivered
     /// who delivered some of it.
     fn withdraw(&mut self, from: &str, range: &Range<u64>) -> Result<(), PartError> {
-        let mut wrong = self.sources.remove(range);
-        wrong.retain(|name| name != from && !self.distrusted.contains(name));
-        self.distrusted.extend(wrong);
+        let wrong = self.sources.remove(range);
+        wrong.iter().filter(|name| *name != from).for_each(|name| self.distrust(name));
         let distrusted = &self.distrusted;
         let keep = |by: &str, of: &Range<u64>| {
             let apart = of.end <= range.start || range.end <= of.start;
@@ -89,8 +89,15 @@ impl Part {
         let before = self.records.len();
         self.records.retain(|r| keep(&r.by, &r.range));
         self.present.remove(range);
-        self.verified = None;
+        self.whole.begin_again();
         if self.records.len() < before { self.rewrite_journal() } else { Ok(()) }
+    }
+
+    /// From now on nothing that came by `name` is journaled.
+    pub(super) fn distrust(&mut self, name: &str) {
+        if !self.distrusted.iter().any(|known| known == name) {
+            self.distrusted.push(name.to_owned());
+        }
     }
 
     fn rewrite_journal(&mut self) -> Result<(), PartError> {

@@ -1,5 +1,8 @@
 #![expect(clippy::single_range_in_vec_init, reason = "a list of one range is meant")]
 
+mod published;
+mod repair;
+
 use super::*;
 use crate::job::Kind;
 use proptest::prelude::*;
