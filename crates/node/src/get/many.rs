@@ -1,19 +1,32 @@
 //! Several downloads in one call.
+//!
+//! They run in one task, some at a time, and share what is worth sharing: idle connections,
+//! the limit, the publisher, the history, and what this call has learnt of each origin.
 
-use super::{GetFailed, Outcome, Request, Stop};
+use super::{
+    Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
+    known::{Corrupt, Pace},
+    targets::Targets,
+};
 use crate::{
     history::History,
     job::{Event, EventSink},
 };
-use std::{num::NonZeroUsize, sync::Mutex};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use std::{
+    num::NonZeroUsize,
+    sync::{Mutex, PoisonError},
+    time::SystemTime,
+};
+use thalweg_units::{ByteSize, WallTime};
 
 /// How several downloads run.
 pub struct Many<'a> {
     /// The most at the same time.
     pub parallel: NonZeroUsize,
-    /// No further one starts after a failure.
+    /// No further one starts after a failure; those that run go on.
     pub fail_early: bool,
-    /// Learns from each download and advises the next ones.
+    /// Learns from each download, so that it can advise the next ones. The caller saves it.
     pub history: Option<&'a Mutex<History>>,
 }
 
@@ -21,6 +34,12 @@ pub struct Many<'a> {
 pub trait ManySink: Send + Sync {
     /// Takes note of one event of the `download`th request, from 0.
     fn event(&self, download: usize, event: &Event);
+
+    /// The `download`th request is done. Nothing else keeps the outcome, so that a long list
+    /// costs no memory.
+    fn done(&self, download: usize, outcome: &Outcome) {
+        _ = (download, outcome);
+    }
 }
 
 /// One download's events.
@@ -35,35 +54,177 @@ impl EventSink for Of<'_> {
 /// How they went.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Those that are there.
-    pub done: Vec<Outcome>,
-    /// Those that are not, with their URLs.
+    /// How many are there.
+    pub done: u64,
+    /// The lengths of these in all.
+    pub bytes: ByteSize,
+    /// Those that are not there, with their URLs, in the order of the requests.
     pub failed: Vec<(String, GetFailed)>,
 }
 
-/// Runs all `requests`, which share connections, limit, publisher and history.
+/// Runs all `requests`, `how.parallel` at a time, started in their order.
 ///
-/// Requests are made one by one as they start, so that a long list costs no memory; an `Err`
-/// is a line of a list that makes no request, and counts as failed.
+/// Requests are made one by one as they start, so that a long list costs no memory beyond
+/// some twenty bytes each; an `Err` is a line of a list that makes no request, and counts as
+/// failed. Requests with [`Target::Output`] wait for each other, so that each stream follows
+/// the one before. No two requests may have the same file as target: the later is refused.
+///
+/// When `stop` asks for it no further one starts, and those that run keep what is there.
 pub async fn many<I>(requests: I, how: &Many<'_>, sink: &dyn ManySink, stop: Stop) -> Tally
 where
     I: IntoIterator<Item = Result<Request, (String, GetFailed)>>,
 {
-    let _ = how;
-    let mut tally = Tally::default();
-    for (i, request) in requests.into_iter().enumerate() {
-        let request = match request {
-            Ok(request) => request,
-            Err(failed) => {
-                tally.failed.push(failed);
-                continue;
+    let mut call = Call::new(how, sink);
+    let mut queue = requests.into_iter().enumerate().fuse();
+    let mut running = FuturesUnordered::new();
+    loop {
+        while running.len() < how.parallel.get() && call.may_start(&stop, running.is_empty()) {
+            let next = call.waiting.take().or_else(|| queue.next());
+            let Some((number, request)) = next else { break };
+            if let Some(ready) = call.admit(number, request, running.is_empty()) {
+                running.push(run(ready, sink, stop.clone()));
             }
-        };
-        let url = request.url.to_string();
-        match super::get(request, &Of(i, sink), stop.clone()).await {
-            Ok(outcome) => tally.done.push(outcome),
-            Err(failed) => tally.failed.push((url, failed)),
+        }
+        match running.next().await {
+            Some(ended) => call.note(ended),
+            None => return call.tally(),
         }
     }
-    tally
+}
+
+type Next = (usize, Result<Request, (String, GetFailed)>);
+
+/// A download that may start.
+struct Ready {
+    number: usize,
+    request: Request,
+    advice: Advice,
+}
+
+/// A download that has ended.
+struct Ended {
+    number: usize,
+    url: String,
+    origin: String,
+    result: Result<Outcome, GetFailed>,
+}
+
+async fn run(ready: Ready, sink: &dyn ManySink, stop: Stop) -> Ended {
+    let Ready { number, request, advice } = ready;
+    let (url, origin) = (request.url.to_string(), request.url.origin());
+    let result = advised(request, advice, &Of(number, sink), stop).await;
+    Ended { number, url, origin, result }
+}
+
+/// What is known of the whole call.
+struct Call<'a> {
+    how: &'a Many<'a>,
+    sink: &'a dyn ManySink,
+    targets: Targets,
+    pace: Pace,
+    corrupt: Corrupt,
+    /// A request for the output, which another still fills.
+    waiting: Option<Next>,
+    done: u64,
+    bytes: ByteSize,
+    failed: Vec<(usize, String, GetFailed)>,
+}
+
+impl<'a> Call<'a> {
+    fn new(how: &'a Many<'a>, sink: &'a dyn ManySink) -> Self {
+        Self {
+            how,
+            sink,
+            targets: Targets::default(),
+            pace: Pace::default(),
+            corrupt: Corrupt::default(),
+            waiting: None,
+            done: 0,
+            bytes: ByteSize::ZERO,
+            failed: Vec::new(),
+        }
+    }
+
+    fn may_start(&self, stop: &Stop, idle: bool) -> bool {
+        let ended = stop.is_requested() || (self.how.fail_early && !self.failed.is_empty());
+        !ended && (self.waiting.is_none() || idle)
+    }
+
+    /// What the request needs to start; `None` if it is refused, or has to wait for its turn.
+    fn admit(
+        &mut self,
+        number: usize,
+        request: Result<Request, (String, GetFailed)>,
+        idle: bool,
+    ) -> Option<Ready> {
+        let mut request = match request {
+            Ok(request) => request,
+            Err((url, failed)) => {
+                self.failed.push((number, url, failed));
+                return None;
+            }
+        };
+        if matches!(request.target, Target::Output(_)) && !idle {
+            self.waiting = Some((number, Ok(request)));
+            return None;
+        }
+        if let Err(first) = self.targets.claim(number, &request.target) {
+            self.refuse(number, &request, first);
+            return None;
+        }
+        self.corrupt.leave_out(&mut request.paths, &mut request.priors);
+        let advice = Advice { head_start: self.pace.head_start(&request.url.origin()) };
+        Some(Ready { number, request, advice })
+    }
+
+    fn refuse(&mut self, number: usize, request: &Request, first: usize) {
+        let error = GetError::SameTarget {
+            target: request.file(),
+            first: first + 1,
+            second: number + 1,
+            url: request.url.to_string(),
+        };
+        let why = error.to_string();
+        self.sink.event(number, &Event::Failed { why, kept_bytes: 0 });
+        let failed = GetFailed { error, kept: ByteSize::ZERO };
+        self.failed.push((number, request.url.to_string(), failed));
+    }
+
+    fn note(&mut self, ended: Ended) {
+        let Ended { number, url, origin, result } = ended;
+        match result {
+            Ok(outcome) => {
+                self.learn(&origin, &outcome);
+                self.done += 1;
+                self.bytes += outcome.length;
+                self.sink.done(number, &outcome);
+            }
+            Err(failed) => self.failed.push((number, url, failed)),
+        }
+    }
+
+    fn learn(&mut self, origin: &str, outcome: &Outcome) {
+        self.pace.learn(origin, outcome);
+        self.corrupt.learn(outcome);
+        let Some(history) = self.how.history else { return };
+        // Each change of a history is whole; a panic of another holder leaves no half of one.
+        let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = wall_time();
+        history.learn(origin, &outcome.observed, now);
+        for (relay, why) in &outcome.corrupt {
+            history.quarantine(Corrupt::relay(relay), why, now);
+        }
+    }
+
+    fn tally(self) -> Tally {
+        let mut failed = self.failed;
+        failed.sort_by_key(|(number, ..)| *number);
+        let failed = failed.into_iter().map(|(_, url, failed)| (url, failed)).collect();
+        Tally { done: self.done, bytes: self.bytes, failed }
+    }
+}
+
+fn wall_time() -> WallTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }

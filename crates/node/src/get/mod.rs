@@ -21,6 +21,7 @@ mod discovery;
 mod error;
 mod http;
 mod kept;
+mod known;
 mod limit;
 mod many;
 mod meter;
@@ -33,6 +34,7 @@ mod resource;
 mod retry_after;
 mod run;
 mod said;
+mod targets;
 mod url;
 mod web;
 mod whole;
@@ -52,6 +54,7 @@ pub use web::{Credentials, HttpVersion, Web};
 use crate::job::{Event, EventSink};
 use hyper::HeaderMap;
 use run::{Halt, Run};
+use std::time::Duration;
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
 
@@ -64,6 +67,15 @@ impl Stop {
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (sender, receiver) = watch::channel(false);
         (sender, Self(receiver))
+    }
+
+    /// The wish that `receiver` brings, when it turns true.
+    pub const fn of(receiver: watch::Receiver<bool>) -> Self {
+        Self(receiver)
+    }
+
+    fn is_requested(&self) -> bool {
+        *self.0.borrow()
     }
 
     async fn requested(&mut self) {
@@ -91,12 +103,24 @@ pub fn add_field(fields: &mut HeaderMap, text: &str) -> Result<(), GetError> {
 ///
 /// # Errors
 /// [`GetFailed`] with what was kept. The target then is what it was before.
-pub async fn get(
+pub async fn get(request: Request, sink: &dyn EventSink, stop: Stop) -> Result<Outcome, GetFailed> {
+    advised(request, Advice::default(), sink, stop).await
+}
+
+/// What earlier downloads of the same call tell of this one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Advice {
+    /// How long the first path is left alone before the others connect.
+    head_start: Duration,
+}
+
+async fn advised(
     request: Request,
+    advice: Advice,
     sink: &dyn EventSink,
     mut stop: Stop,
 ) -> Result<Outcome, GetFailed> {
-    let mut run = Run::new(&request, sink);
+    let mut run = Run::new(&request, advice, sink);
     match run.until_done(&mut stop).await {
         Ok(()) => {
             let outcome = run.outcome();

@@ -1,7 +1,7 @@
 //! One download from its first question to the published file: its attempts.
 
 use super::{
-    GetError, Outcome, PathError, Phases, Request, Stop,
+    Advice, GetError, Outcome, PathError, Phases, Request, Stop,
     discovery::{Discovery, Found, Trust},
     paths::Paths,
     ranged,
@@ -40,6 +40,7 @@ impl Halt {
 /// One call of [`get`]: what outlives its attempts.
 pub(super) struct Run<'a> {
     pub(super) request: &'a Request,
+    pub(super) advice: Advice,
     pub(super) sink: &'a dyn EventSink,
     pub(super) started: Instant,
     pub(super) attempts: u32,
@@ -54,9 +55,10 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn new(request: &'a Request, sink: &'a dyn EventSink) -> Self {
+    pub(super) fn new(request: &'a Request, advice: Advice, sink: &'a dyn EventSink) -> Self {
         Self {
             request,
+            advice,
             sink,
             started: Instant::now(),
             attempts: 0,
@@ -104,6 +106,7 @@ impl<'a> Run<'a> {
             patience: self.request.patience,
             one_by_one: AtomicBool::new(false),
             kept: Arc::clone(&self.request.kept),
+            head_start: self.advice.head_start,
         });
         let first = self.first_question().await?;
         let mut paths = Paths::start(shared, &self.request.paths, first);
