@@ -9,10 +9,14 @@ mod destination;
 mod reader;
 
 pub mod address_class;
+pub mod content_disposition;
 pub mod content_range;
+pub mod file_name;
 pub mod manifest;
 pub mod mesh;
 pub mod metalink;
+pub mod repr_digest;
+pub mod retry_after;
 pub mod signed;
 pub mod socks5;
 

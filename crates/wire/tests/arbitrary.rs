@@ -9,10 +9,11 @@
 
 use proptest::prelude::*;
 use std::{fs, path::Path, str};
-use thalweg_units::NodeId;
+use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
-    Destination, Manifest, Signable, Signature, Signed, Verifier,
+    Destination, Manifest, Signable, Signature, Signed, Verifier, content_disposition,
     content_range::{ContentRange, RequestRange},
+    file_name, repr_digest, retry_after,
     socks5::{self, Decoded, Socks5Error},
 };
 
@@ -55,6 +56,11 @@ fn text_holds(text: &str) {
         let inside = range.within(1000).is_none_or(|r| r.last() < 1000);
         assert!(inside, "{text}");
     }
+    let wait = retry_after::retry_after(text, WallTime::from_unix_nanos(0));
+    assert!(wait.is_none_or(|d| d <= retry_after::MAX), "{text}");
+    // A field is never read in both forms: the colons are in the one alone.
+    let both = repr_digest::repr_digest(text).and(repr_digest::digest(text));
+    assert!(both.is_none() || text.matches("256").count() > 1, "{text}");
 }
 
 fn all_hold(bytes: &[u8]) {
@@ -65,6 +71,10 @@ fn all_hold(bytes: &[u8]) {
     manifest_holds(bytes);
     if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
         assert_eq!(signed.encode(), bytes);
+    }
+    if let Some(name) = content_disposition::file_name(bytes) {
+        // Whatever a server writes, the name needs no second look.
+        assert_eq!(file_name::safe_last_component(&name), Some(name));
     }
     if let Ok(text) = str::from_utf8(bytes) {
         text_holds(text);
