@@ -257,14 +257,16 @@ fn a_lock_that_is_held_for_long_is_given_up() {
 fn the_oldest_go_when_there_are_too_many() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
-    for i in 0..1_100_u64 {
-        history.learn(&format!("http://h{i}.example:80"), &[seen("fra", 8.0)], at(i));
+    let paths: Vec<_> = (0..100).map(|i| seen(&format!("r{i}"), 8.0)).collect();
+    for i in 0..11 {
+        history.learn(&format!("http://h{i}.example:80"), &paths, at(i));
     }
     history.save().unwrap();
     let history = History::open(&file);
-    assert_eq!(history.entries(at(2_000)).len(), 1_000);
-    assert_eq!(history.prior("http://h99.example:80", "fra", at(2_000)), None);
-    assert!(history.prior("http://h100.example:80", "fra", at(2_000)).is_some());
+    // Each path has a rate and a set-up time.
+    assert_eq!(history.entries(at(11)).len(), memory::MAX_ESTIMATES / 2);
+    assert_eq!(history.prior("http://h0.example:80", "r0", at(11)), None);
+    assert!(history.prior("http://h1.example:80", "r0", at(11)).is_some());
 }
 
 #[test]
@@ -278,6 +280,9 @@ fn of_a_url_only_the_origin_is_known() {
 }
 
 proptest! {
+    // Each case syncs files.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
     /// Whatever the order of samples and the jumps of the clock: what is expected lies between
     /// the slowest and the fastest sample, and is the same for the next process.
     #[test]
