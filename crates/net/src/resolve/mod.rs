@@ -123,7 +123,8 @@ impl Names {
         let why = match asked {
             Ok(Ok(found)) => return Ok(found.iter().collect()),
             Ok(Err(e)) if is_answer(&e) => {
-                let text = format!("no such name, says {shown} by interface {interface}");
+                let what = if e.is_nx_domain() { "no such name" } else { "it has no address" };
+                let text = format!("{what}, says {shown} by interface {interface}");
                 let error = io::Error::new(io::ErrorKind::NotFound, text);
                 return Err(Unasked::Answered(Cause::Resolve(error)));
             }

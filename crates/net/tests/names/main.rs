@@ -147,6 +147,25 @@ to = "server"
 links = ["two"]
 "#;
 
+/// The lab; where none is possible `None`, with the reason printed. CI must be able to, unless
+/// THALWEG_SKIP is set.
+fn lab() -> Option<Lab> {
+    let open = fs::File::options().read(true).write(true).open("/dev/net/tun");
+    let started = match open {
+        Ok(_) => {
+            Lab::start(&Topology::from_toml(TWO_INTERFACES).unwrap()).map_err(|e| e.to_string())
+        }
+        Err(e) => Err(format!("/dev/net/tun: {e}")),
+    };
+    started
+        .inspect_err(|why| {
+            let set = |name| env::var_os(name).is_some();
+            assert!(!set("CI") || set("THALWEG_SKIP"), "no lab here: {why}");
+            eprintln!("skipped: no lab here: {why}");
+        })
+        .ok()
+}
+
 /// Says to this test, run inside the lab, which of its hosts it is.
 const PART: &str = "THALWEG_TEST_PART";
 
@@ -159,14 +178,7 @@ async fn in_a_lab_questions_and_connection_leave_by_the_bound_interface() {
         Ok(server) => return call(server.parse().unwrap()).await,
         Err(_) => {}
     }
-    if fs::File::options().read(true).write(true).open("/dev/net/tun").is_err() {
-        println!("skipped: no lab here (/dev/net/tun)");
-        return;
-    }
-    let lab = match Lab::start(&Topology::from_toml(TWO_INTERFACES).unwrap()) {
-        Ok(lab) => lab,
-        Err(why) => return println!("skipped: no lab here ({why})"),
-    };
+    let Some(lab) = lab() else { return };
     let this = env::current_exe().unwrap();
     let name = "in_a_lab_questions_and_connection_leave_by_the_bound_interface";
     let part = |host: &str, part: &str| {
