@@ -5,20 +5,20 @@ use hyper::{
     HeaderMap,
     header::{DATE, RETRY_AFTER},
 };
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thalweg_units::WallTime;
+use thalweg_wire::retry_after;
 
-/// Reads `Retry-After` (RFC 9110 §10.2.3): seconds, or a date.
+/// Reads `Retry-After` (RFC 9110 §10.2.3): seconds, or a date; at most a day.
 ///
 /// A date is compared with the server's own `Date`, because this host's clock may be wrong
 /// by a day; without that field, with `now`. A moment that is over is no wait.
 pub(super) fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = one(fields, &RETRY_AFTER)?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let until = httpdate::parse_http_date(text).ok()?;
-    let sent = one(fields, &DATE).and_then(|d| httpdate::parse_http_date(d.trim()).ok());
-    Some(until.duration_since(sent.unwrap_or(now)).unwrap_or_default())
+    let text = one(fields, &RETRY_AFTER)?;
+    let sent = one(fields, &DATE).and_then(|d| retry_after::http_date(d.trim()));
+    let now = || now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let here = || WallTime::from_unix_nanos(now().try_into().unwrap_or(u64::MAX));
+    retry_after::retry_after(text, sent.unwrap_or_else(here))
 }
 
 #[cfg(test)]
@@ -39,6 +39,7 @@ mod tests {
         assert_eq!(wait(&[("retry-after", date(60))]), Some(60));
         assert_eq!(wait(&[("retry-after", date(60)), ("date", date(50))]), Some(10));
         assert_eq!(wait(&[("retry-after", date(60)), ("date", date(90))]), Some(0));
+        assert_eq!(wait(&[("retry-after", u64::MAX.to_string())]), Some(86_400));
         assert_eq!(wait(&[("retry-after", "soon".into())]), None);
         assert_eq!(wait(&[]), None);
     }
