@@ -1,37 +1,70 @@
 //! Which path takes the rest.
 
-use super::path::PathState;
+use super::{Config, Ending, path::PathState};
 use std::{cmp::Reverse, fmt};
-use thalweg_units::{PathId, Rate, Time};
+use thalweg_units::{PathId, Time};
+
+/// The direct path is kept where it has at least this part of the best detour's rate ...
+const TIE: f64 = 0.95;
+/// ... or this part, if their bounds overlap, so that the difference may be noise.
+const NOISE: f64 = 0.90;
 
 /// Why a path was chosen.
 ///
-/// The rate a path is judged by is the bytes of its share that arrived, over
-/// the time from *its own first request sent* to the end of its share or of
-/// sampling. From the request, not from the first byte: the time to the first
-/// byte is paid again by each request of the completion phase, and a path that
-/// delivered a single burst would have an unbounded rate. Setting up the
-/// connection does not count; it is not paid again.
+/// With [`Ending::Paper`] the rate a path is judged by is the bytes of its share that
+/// arrived, over the time from *its own first request sent* to the end of its share or
+/// of sampling: setting up the connection is not paid again. With [`Ending::Clear`] it is
+/// the rate of the part after slow start: a long download is spent there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Its rate was higher than that of every other path.
+    /// Its rate was higher than that of every other path when the shares were complete.
     Fastest,
-    /// No detour had a higher rate than the direct path ("if none of the detour
+    /// Its rate was so much higher that chance cannot be the cause: see [`Ending::Clear`].
+    Clear,
+    /// Its rate was the highest when slow start was over on all paths.
+    SlowStartOver,
+    /// Its rate was the highest when [`Config::window`] had passed.
+    Window,
+    /// No detour has a higher rate than the direct path ("if none of the detour
     /// paths have higher bandwidth than the direct path, the download completes
-    /// using the direct path", UKAIRO §3.2.1): ties go to direct.
+    /// using the direct path", UKAIRO §3.2.1): ties go to direct. With
+    /// [`Ending::Clear`] a tie is a rate of 95 % of the best, or 90 % if
+    /// the bounds of both overlap.
     DirectNotBeaten,
-    /// The object is small; this path answered first.
+    /// Several paths: their sum is better than the best alone.
+    Sum,
+    /// The sum of several paths turned out no better than the best alone.
+    SumNotBetter,
+    /// The object is small, and nothing is known that speaks against the direct path.
     Small,
+    /// The object is small, and earlier transfers were clearly faster over this detour.
+    History,
+    /// The object is small, and this path was there while the expected one kept waiting.
+    FirstToJoin,
     /// There is no other path, or none that is alive.
     OnlyPath,
     /// The path chosen before failed; this is the next best.
     Failover,
+    /// The path chosen before fell silent, and this one had to help out.
+    Stalled,
+    /// The path chosen before became slow; this one was better in a new sampling.
+    Drift,
+    /// The path became slow, and yet no other was better in a new sampling.
+    StillBest,
+    /// The server asked for fewer requests: one path at a time from now on.
+    Busy,
 }
 
 impl Reason {
     /// Rates that were measured side by side led to this choice.
     pub const fn sampled(self) -> bool {
-        matches!(self, Self::Fastest | Self::DirectNotBeaten)
+        use Reason::{
+            Clear, DirectNotBeaten, Drift, Fastest, SlowStartOver, StillBest, Sum, Window,
+        };
+        matches!(
+            self,
+            Fastest | Clear | SlowStartOver | Window | DirectNotBeaten | Sum | Drift | StillBest
+        )
     }
 }
 
@@ -39,26 +72,56 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fastest => "the fastest",
+            Self::Fastest => "the fastest when the shares were complete",
+            Self::Clear => "clearly the fastest",
+            Self::SlowStartOver => "the fastest when slow start was over on all",
+            Self::Window => "the fastest at the end of sampling",
             Self::DirectNotBeaten => "no detour is faster",
-            Self::Small => "a small file: the first path to answer",
+            Self::Sum => "several paths together are faster",
+            Self::SumNotBetter => "several paths together are no faster",
+            Self::Small => "a small file",
+            Self::History => "a small file, and this path was faster before",
+            Self::FirstToJoin => "a small file: the first path to answer",
             Self::OnlyPath => "the only path",
             Self::Failover => "the next best after a failure",
+            Self::Stalled => "the path before fell silent",
+            Self::Drift => "the path before became slow",
+            Self::StillBest => "slower than before, and still the fastest",
+            Self::Busy => "the server asks for fewer requests",
         })
     }
 }
 
 /// The best usable path at `now`: unblemished paths before those that failed
-/// before, then by rate, then direct before detours, then by index.
-pub(super) fn best(paths: &[PathState], now: Time) -> Option<(PathId, Reason)> {
-    let usable: Vec<_> = (0u32..).map(PathId).zip(paths).filter(|(_, p)| p.is_usable()).collect();
-    let rate = |p: &PathState| p.sample.rate(now).unwrap_or(Rate::ZERO);
-    let key = |(id, p): &(PathId, &PathState)| (Reverse(p.strikes()), rate(p), Reverse(*id));
-    let (best, _) = *usable.iter().max_by_key(|entry| key(entry))?;
+/// before, then by rate, then direct before detours, then by index. After sampling
+/// that ended our way, direct also wins near ties.
+pub(super) fn best(config: &Config, paths: &[PathState], now: Time) -> Option<(PathId, Reason)> {
+    let usable: Vec<_> =
+        (0u32..).map(PathId).zip(paths).filter(|(_, p)| p.is_usable(now)).collect();
+    let key = |(id, p): &(PathId, &PathState)| (Reverse(p.strikes()), Reverse(*id));
+    let (mut best, found) = *usable.iter().max_by(|a, b| {
+        let by_rate = a.1.speed().total_cmp(&b.1.speed());
+        key(a).0.cmp(&key(b).0).then(by_rate).then(key(a).1.cmp(&key(b).1))
+    })?;
+    if config.ending == Ending::Clear && ties(paths, found, now) {
+        best = PathId::DIRECT;
+    }
     let reason = match best {
         _ if usable.len() == 1 => Reason::OnlyPath,
         PathId::DIRECT => Reason::DirectNotBeaten,
         _ => Reason::Fastest,
     };
     Some((best, reason))
+}
+
+/// Whether the direct path is as good as `best`, as far as both were measured.
+fn ties(paths: &[PathState], best: &PathState, now: Time) -> bool {
+    let Some(direct) = paths.first() else { return false };
+    let (Some((own, _)), Some((other, _))) = (direct.judged, best.judged) else { return false };
+    let overlap = match (direct.gauge.bounds(), best.gauge.bounds()) {
+        (Some((_, high)), Some((low, _))) => high >= low,
+        _ => true,
+    };
+    let near = own >= TIE * other || (own >= NOISE * other && overlap);
+    near && direct.is_usable(now) && direct.strikes() <= best.strikes()
 }

@@ -3,186 +3,140 @@
 //! One object is wanted over several paths; path 0 is the direct one. The
 //! missing bytes are cut into one *share* per path (the paper's chunks of
 //! N/(s+1)). In the **sampling phase** every path fetches its own share; in the
-//! **completion phase** the fastest path fetches what the others left. A path
+//! **completion phase** the best path fetches what the others left. A path
 //! that fails at any moment hands back what it had not delivered.
 //!
 //! The machine does no I/O: the caller reports what happened ([`Selection::joined`],
 //! [`sent`](Selection::sent), [`received`](Selection::received),
-//! [`failed`](Selection::failed), [`tick`](Selection::tick)) and carries out what
-//! [`Selection::next_action`] says. A byte belongs to at most one path at a time,
-//! and is given to another only after its path was stopped or failed.
+//! [`failed`](Selection::failed), [`busy`](Selection::busy), [`tick`](Selection::tick))
+//! and carries out what [`Selection::next_action`] says. A byte belongs to one path at a
+//! time, and is given to another only after its path was stopped or failed, or will be
+//! stopped in front of it ([`Selection::owes`]). Only a hedge belongs to two.
 //!
 //! As in the paper, the remainders are asked for together, as a list of ranges:
-//! a request for each would cost a round trip for each.
+//! a request for each would cost a round trip for each. The direct path's share is the
+//! first part of what is missing, where its first request already reads.
 //!
-//! Differs from the paper:
-//! - Sampling ends with the first complete share by default: see [`Ending`].
+//! Differs from the paper (with [`Ending::Clear`]; [`Ending::Paper`] has only the first two
+//! and small objects):
 //! - The winner's own request goes on when sampling ends: the same bytes on the
 //!   same path gain nothing from a new request.
 //! - Failures and stalls, on which the paper is silent, lead to the next best path.
-//! - Small objects skip sampling: see [`Config::small`].
+//! - Sampling ends when waiting tells no more: see [`Ending::Clear`]. A path that is done
+//!   takes over part of the slowest's share: the paper's idles, up to 5 s.
+//! - A path is judged by its rate after slow start: over all time, a path of long RTT that
+//!   is the faster one for the rest looks slower.
+//! - Direct wins near ties, too: see [`Reason::DirectNotBeaten`]. A difference of 5 % is
+//!   within what the same path differs by from one second to the next.
+//! - The rest may come over several paths ([`Config::lanes`]), if asked for.
+//! - A winner that becomes slow is compared anew with the best others (`drift`): 5 s tell
+//!   little about the next 5 min.
+//! - What is late is asked of a second path, too (`hedge`), long before a stall counts.
+//! - After a 429 or 503 one path at a time is asked.
+//! - Small objects skip sampling: see [`Config::small`] and `small`.
 
+mod action;
 mod choice;
+mod completion;
+mod config;
+mod drift;
+mod gauge;
+mod hedge;
 mod path;
-mod sample;
+mod ranges;
+mod recent;
+mod sampling;
 mod shares;
 #[cfg(test)]
 mod simulation;
+mod small;
 #[cfg(test)]
 mod tests;
 
+pub use action::{Action, Phase};
 pub use choice::Reason;
+pub use config::{Config, Ending, Prior};
 pub use path::Failure;
 
 use path::PathState;
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_units::{PathId, Rate, Time};
 
-/// When sampling ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// The paper's: every path runs until its own share is complete or
-    /// [`Config::window`] has passed; then the fastest takes the rest. A fast
-    /// path that is ready early waits for the slowest.
-    Paper,
-    /// Ours: sampling is over as soon as *one* share is complete, or after the
-    /// window. From then on r₁, the fastest rate, carries the rest; waiting, the
-    /// unfinished r₂ + r₃ + … would go on while path 1 idles from N/(k·r₁) to
-    /// min(N/(k·r_k), window). So this ending is the faster one where
-    /// r₁ > r₂ + r₃ + …, and the paper's where the paths are alike, at the cost of
-    /// other flows. The sample is shorter, too: on a path so fast that its share
-    /// ends within slow start the others may still be growing.
-    Clear,
-}
-
-/// The parameters of a selection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// When sampling ends.
-    pub ending: Ending,
-    /// Sampling never lasts longer. 5 s: "most paths achieve TCP steady-state
-    /// behaviour within 5 seconds" (UKAIRO §3.2.1).
-    pub window: Duration,
-    /// A path that owes bytes and delivers none for this long counts as failed
-    /// for now. 5 s: longer than four of Linux's doubling retransmission
-    /// timeouts at an RTT of 100 ms (0.3 + 0.6 + 1.2 + 2.4 s), so one lost
-    /// tail does not cost the path.
-    pub stall: Duration,
-    /// Objects of at most this many bytes *per path* skip sampling and come over
-    /// the path that answered first. 256 kB is about five round trips of slow
-    /// start from 10 segments (14.6 kB · (2⁵−1) = 450 kB): no share would leave
-    /// slow start, and the set-up time decides.
-    pub small: u64,
-    /// A path that broke or stalled this many times without delivering
-    /// [`Config::forgive`] bytes in between is dead for good.
-    pub strikes: u32,
-    /// Bytes delivered after which earlier strikes are forgotten. With it every
-    /// [`Config::strikes`] failures cost the object at least this much
-    /// progress, so a selection always ends.
-    pub forgive: u64,
-    /// The most paths that carry the rest at the same time (`--paths K`), at least 1.
-    /// Further ones are only used where the sum of rates is better.
-    pub lanes: u32,
-}
-
-/// What is known of a path before it is asked: from earlier transfers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prior {
-    /// The rate it reached.
-    pub rate: Rate,
-    /// From dialling to the first byte.
-    pub setup: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            ending: Ending::Clear,
-            window: Duration::from_secs(5),
-            stall: Duration::from_secs(5),
-            small: 256_000,
-            strikes: 3,
-            forgive: 1 << 20,
-            lanes: 1,
-        }
-    }
-}
-
-/// What the caller must do next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Ask for these bytes on this path, in this order; never while it still owes some.
-    Fetch {
-        /// The path to ask on.
-        path: PathId,
-        /// The bytes wanted: at least one range, none empty, disjoint, ascending, ends exclusive.
-        ranges: Vec<Range<u64>>,
-        /// Another path owes some of these bytes, too: whichever brings them first counts.
-        hedge: bool,
-    },
-    /// Abandon what this path is fetching; bytes of it that were not reported
-    /// to [`Selection::received`] belong to others from now on.
-    Stop {
-        /// The path to stop.
-        path: PathId,
-        /// True if it was given up for silence, false if another was faster.
-        stalled: bool,
-    },
-    /// For the user's eyes: the rest comes over this path.
-    Chosen {
-        /// The path chosen.
-        path: PathId,
-        /// Why this one.
-        reason: Reason,
-    },
-}
-
-/// Where a selection stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Every path fetches its own share.
-    Sampling,
-    /// One path fetches the rest; `None` while no usable path has answered yet.
-    Completing(Option<PathId>),
-    /// Every byte has been received.
-    Done,
-    /// Every path is dead and bytes are missing.
-    Failed,
-}
-
 /// Parallel path selection for one object. See the [module](self).
 ///
-/// Memory: O(paths + missing ranges). Every call is O(paths), a choice
-/// O(ranges · log ranges).
+/// Memory: O(paths + missing ranges + bins of 5 s). A report of bytes costs O(paths +
+/// missing ranges), and every 10 ms of sampling O(bins); a choice O(paths · ranges).
 pub struct Selection {
     config: Config,
     paths: Vec<PathState>,
-    /// Bytes that belong to no path: sorted and disjoint once a path is chosen.
-    pool: Vec<Range<u64>>,
-    /// Bytes not received yet.
+    /// Not received yet.
+    missing: Vec<Range<u64>>,
+    /// How many bytes that is.
     left: u64,
+    /// How many it was at the beginning.
+    whole: u64,
+    /// This sampling began.
     since: Time,
+    /// The bounds were compared last.
+    looked: Time,
     /// Too small to sample.
     small: bool,
+    /// A path has been chosen once.
+    begun: bool,
+    /// The server asked for fewer requests: one at a time.
+    single: bool,
     phase: Phase,
+    /// The paths chosen: the winner first.
+    lanes: Vec<PathId>,
+    /// Several were tried and brought no more.
+    single_lane: bool,
+    lanes_since: Time,
+    /// New bytes since then.
+    lanes_bytes: u64,
+    drift: drift::Drift,
+    hedge: Option<hedge::Hedge>,
+    /// Bytes asked for by hedges so far.
+    hedged: u64,
     actions: VecDeque<Action>,
 }
 
 impl Selection {
     /// A selection that starts at `now`, over `paths` ≥ 1 paths of which none
-    /// has joined, for the `missing` bytes (disjoint ranges, ascending).
+    /// has joined, for the `missing` bytes (disjoint ranges, ascending). What the direct
+    /// path's first request has delivered by then is not among them.
     pub fn new(config: Config, paths: u32, missing: &[Range<u64>], now: Time) -> Self {
-        let left = missing.iter().map(|r| r.end.saturating_sub(r.start)).sum();
+        let mut missing = missing.to_vec();
+        ranges::merge(&mut missing);
+        let left = ranges::total(&missing);
         let small = left <= config.small.saturating_mul(u64::from(paths));
         let (phase, count) = match (left, paths > 1 && !small) {
             (0, _) => (Phase::Done, 0),
             (_, true) => (Phase::Sampling, paths),
             (_, false) => (Phase::Completing(None), 0),
         };
-        let mut shares = shares::split(missing, count).into_iter();
+        let mut shares = shares::split(&missing, count).into_iter();
         let paths = (0..paths).map(|_| PathState::new(shares.next().unwrap_or_default())).collect();
-        let pool = if count == 0 { missing.to_vec() } else { Vec::new() };
-        Self { config, paths, pool, left, since: now, small, phase, actions: VecDeque::new() }
+        Self {
+            config,
+            paths,
+            missing,
+            left,
+            whole: left,
+            since: now,
+            looked: now,
+            small,
+            begun: false,
+            single: false,
+            phase,
+            lanes: Vec::new(),
+            single_lane: false,
+            lanes_since: now,
+            lanes_bytes: 0,
+            drift: drift::Drift::default(),
+            hedge: None,
+            hedged: 0,
+            actions: VecDeque::new(),
+        }
     }
 
     /// Where it stands.
@@ -195,6 +149,12 @@ impl Selection {
         self.left
     }
 
+    /// Bytes that `path` was asked for and still owes. The part of a longer delivery behind
+    /// them belongs to another path: the caller cuts it off, and is told to stop the path.
+    pub fn owes(&self, path: PathId) -> u64 {
+        self.paths.get(path.0 as usize).map_or(0, |p| ranges::total(p.owes()))
+    }
+
     /// What to do next, oldest first; `None` when nothing is to be done until the next event.
     pub fn next_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
@@ -202,7 +162,21 @@ impl Selection {
 
     /// The rate a path is judged by, up to `now`: see [`Reason`]. `None` until it was asked.
     pub fn rate(&self, path: PathId, now: Time) -> Option<Rate> {
-        self.paths.get(path.0 as usize)?.sample.rate(now)
+        let state = self.paths.get(path.0 as usize)?;
+        let running = || match self.config.ending {
+            Ending::Paper => state.gauge.overall(now),
+            Ending::Clear => state.gauge.judged(now),
+        };
+        let rate = state.judged.map(|(rate, _)| rate).or_else(running)?;
+        Some(Rate::from_bps((rate * 8.0).round() as u64))
+    }
+
+    /// What earlier transfers tell of this path; said before it joins. It decides for small
+    /// objects; for others it only orders paths of which nothing better is known.
+    pub fn expect(&mut self, path: PathId, prior: Prior) {
+        if let Some(state) = self.paths.get_mut(path.0 as usize) {
+            state.prior = Some(prior);
+        }
     }
 
     /// The path is connected and its server agrees about the object.
@@ -212,168 +186,173 @@ impl Selection {
             return;
         }
         match self.phase {
-            Phase::Sampling => {
+            Phase::Sampling if self.paths[path.0 as usize].sampled => {
                 self.feed(path, now);
                 self.end_sampling_if_due(now);
             }
-            Phase::Completing(None) => self.choose(now, None),
+            Phase::Completing(None) => self.begin(None, now),
             _ => {}
+        }
+    }
+
+    /// The first choice without sampling, or the next after a time without any usable path.
+    fn begin(&mut self, why: Option<Reason>, now: Time) {
+        if self.small && !self.begun && why.is_none() {
+            self.choose_small(now);
+        } else {
+            self.choose(now, why);
         }
     }
 
     /// A request for the path's last [`Action::Fetch`] has left: its clocks start.
     pub fn sent(&mut self, path: PathId, now: Time) {
-        let sampling = self.phase == Phase::Sampling;
         if let Some(state) = self.paths.get_mut(path.0 as usize) {
-            state.sent(sampling, now);
+            state.sent(now);
         }
     }
 
     /// `n` further bytes of the path's ranges, in their order, arrived and were kept.
     ///
-    /// `n` is cut to what the path still owes; the caller rejects longer answers.
+    /// `n` is cut to what the path still [owes](Self::owes); the caller cuts longer
+    /// deliveries, too.
     ///
     /// Returns how many of them are new: always the last ones of the `n`. The others came
     /// over another path before (see [`Action::Fetch`]).
     pub fn received(&mut self, path: PathId, n: u64, now: Time) -> u64 {
-        let (sampling, forgive) = (self.phase == Phase::Sampling, self.config.forgive);
         let Some(state) = self.paths.get_mut(path.0 as usize) else { return 0 };
-        let new = state.receive(n, sampling, forgive, now);
+        let (taken, beyond) = state.receive(n, self.config.forgive, now);
+        let new = taken.iter().map(|r| ranges::remove(&mut self.missing, r)).sum();
         self.left -= new;
-        if self.left == 0 {
-            self.phase = Phase::Done;
-        } else if state.is_idle() {
-            self.feed(path, now);
-            self.end_sampling_if_due(now);
+        if beyond {
+            self.actions.push_back(Action::Stop { path, stalled: false });
         }
+        if self.left == 0 {
+            self.finish();
+            return new;
+        }
+        self.settle_hedge(now);
+        self.feed(path, now);
+        self.end_sampling_if_due(now);
+        self.mark_tail(path, now);
+        self.weigh_sum(new, now);
+        self.watch(now);
         new
     }
 
-    /// What earlier transfers tell of this path; said before it joins.
-    pub fn expect(&mut self, path: PathId, prior: Prior) {
-        _ = (path, prior);
+    /// Nothing is missing: what still comes is wanted no more.
+    fn finish(&mut self) {
+        self.phase = Phase::Done;
+        for (i, state) in (0u32..).zip(&mut self.paths) {
+            if !state.is_idle() {
+                self.actions.push_back(Action::Stop { path: PathId(i), stalled: false });
+            }
+            state.give_back();
+        }
     }
 
     /// The server asks for fewer requests (429, 503): the path gives back what it owes and is
     /// asked nothing before `until`. No failure: after `until` it is used as before, but from
-    /// now on no more than one path is asked at a time.
+    /// now on no more than one path is asked at a time. The caller has stopped it.
     pub fn busy(&mut self, path: PathId, until: Time, now: Time) {
-        _ = until;
-        self.failed(path, Failure::Broken, now);
+        let over = self.over();
+        let Some(state) = self.paths.get_mut(path.0 as usize) else { return };
+        if over || state.is_dead() {
+            return;
+        }
+        state.join();
+        state.spare(until);
+        self.single = true;
+        match self.phase {
+            // Another path goes on: it is the only one that is asked.
+            Phase::Completing(Some(winner)) if winner != path && self.lanes.len() <= 1 => {
+                self.hedge = None;
+                self.feed_lanes(now);
+            }
+            _ => self.choose(now, Some(Reason::Busy)),
+        }
     }
 
-    /// The path failed; what it had not delivered goes to others.
+    /// The path failed; what it had not delivered goes to others. The caller has stopped it.
     pub fn failed(&mut self, path: PathId, failure: Failure, now: Time) {
+        self.fail_because(path, failure, Reason::Failover, now);
+    }
+
+    fn fail_because(&mut self, path: PathId, failure: Failure, why: Reason, now: Time) {
         let (strikes, over) = (self.config.strikes, self.over());
         let Some(state) = self.paths.get_mut(path.0 as usize) else { return };
         if over || state.is_dead() {
             return;
         }
-        self.pool.extend(state.fail(failure, strikes));
+        state.fail(failure, strikes);
+        if self.hedge.is_some_and(|h| h.owner == path || h.by == path) {
+            self.hedge = None;
+        }
         match self.phase {
             Phase::Sampling => self.end_sampling_if_due(now),
-            Phase::Completing(winner) if winner == Some(path) || winner.is_none() => {
-                self.choose(now, Some(Reason::Failover));
+            Phase::Completing(None) => self.begin(None, now),
+            Phase::Completing(Some(winner)) if winner == path => self.choose(now, Some(why)),
+            _ => {
+                self.lanes.retain(|lane| *lane != path);
+                self.feed_lanes(now);
             }
+        }
+    }
+
+    /// Lets time pass: ends sampling at its window, asks a second path for what is late,
+    /// gives up stalled paths.
+    pub fn tick(&mut self, now: Time) {
+        for path in self.everyone() {
+            let silent = self.paths[path.0 as usize].silent_since();
+            if silent.is_some_and(|t| now.since(t) >= self.config.stall) {
+                self.actions.push_back(Action::Stop { path, stalled: true });
+                self.failed(path, Failure::Stalled, now);
+            }
+        }
+        match self.phase {
+            Phase::Sampling => self.end_sampling_if_due(now),
+            Phase::Completing(None) => self.resume(now),
+            Phase::Completing(Some(_)) => self.hedge_if_late(now),
             _ => {}
         }
     }
 
-    /// Lets time pass: ends sampling at its window, gives up stalled paths.
-    pub fn tick(&mut self, now: Time) {
-        let stall = self.config.stall;
-        let stalled = |p: &PathState| p.silent_since().is_some_and(|t| now.since(t) >= stall);
-        for id in (0u32..)
-            .zip(&self.paths)
-            .filter(|(_, p)| stalled(p))
-            .map(|(i, _)| PathId(i))
-            .collect::<Vec<_>>()
-        {
-            self.actions.push_back(Action::Stop { path: id, stalled: true });
-            self.failed(id, Failure::Stalled, now);
+    /// Goes on when a path that was to be left alone may be asked again, or the expected
+    /// path of a small object has been waited for long enough.
+    fn resume(&mut self, now: Time) {
+        let there = self.paths.iter().any(|p| p.is_usable(now));
+        if there {
+            self.begin(self.single.then_some(Reason::Busy), now);
         }
-        self.end_sampling_if_due(now);
     }
 
-    /// When [`tick`](Self::tick) is due next; `None` when only events can change anything.
+    /// When [`Selection::tick`] is needed at the latest, if nothing else happens.
     pub fn deadline(&self) -> Option<Time> {
-        let window = (self.phase == Phase::Sampling).then(|| self.since + self.config.window);
-        let stalls = self.paths.iter().filter_map(PathState::silent_since);
-        stalls.map(|t| t + self.config.stall).chain(window).min()
+        let stall = |p: &PathState| p.silent_since().map(|t| t + self.config.stall);
+        let stalls = self.paths.iter().filter_map(stall);
+        let phase = match self.phase {
+            Phase::Sampling => Some(self.since + self.config.window),
+            Phase::Completing(None) => {
+                let free = self.paths.iter().filter_map(PathState::free_at).min();
+                free.into_iter().chain(self.next_small(self.since)).min()
+            }
+            // Any time would do: who may help does not hang on it while a path is chosen.
+            Phase::Completing(Some(_)) => self.next_hedge(self.looked),
+            _ => return None,
+        };
+        stalls.chain(phase).min()
     }
 
-    /// The caller itself could not take bytes for `d` (a slow disk): no path is
-    /// blamed, and the time does not count as sampled.
+    /// The caller was busy for `d` and no path could have delivered: their clocks,
+    /// and the window's, stand still for so long.
     pub fn paused(&mut self, d: Duration) {
         self.since += d;
+        self.looked += d;
+        self.lanes_since += d;
+        self.drift.paused(d);
         self.paths.iter_mut().for_each(|p| p.paused(d));
     }
 
     fn over(&self) -> bool {
         matches!(self.phase, Phase::Done | Phase::Failed)
-    }
-
-    /// Gives an idle path what is there for it: its share, or all that is left.
-    fn feed(&mut self, path: PathId, now: Time) {
-        let Some(state) = self.paths.get_mut(path.0 as usize) else { return };
-        let ranges = match self.phase {
-            Phase::Sampling => state.open_share(now),
-            Phase::Completing(Some(winner)) if winner == path => std::mem::take(&mut self.pool),
-            _ => Vec::new(),
-        };
-        if !ranges.is_empty() {
-            state.ask(ranges.clone());
-            self.actions.push_back(Action::Fetch { path, ranges, hedge: false });
-        }
-    }
-
-    fn end_sampling_if_due(&mut self, now: Time) {
-        if self.phase != Phase::Sampling {
-            return;
-        }
-        let mut hopeful = self.paths.iter().filter(|p| p.is_hopeful());
-        let shares_done = match self.config.ending {
-            Ending::Paper => hopeful.all(PathState::share_done),
-            Ending::Clear => hopeful.any(PathState::share_done),
-        };
-        let hopeful = self.paths.iter().filter(|p| p.is_hopeful()).count();
-        let expired = now.since(self.since) >= self.config.window;
-        if shares_done || expired || hopeful <= 1 {
-            self.choose(now, None);
-        }
-    }
-
-    /// Leaves sampling, or replaces a winner: the best usable path takes all that is left.
-    fn choose(&mut self, now: Time, why: Option<Reason>) {
-        let sampled = self.phase == Phase::Sampling;
-        let best = choice::best(&self.paths, now);
-        for (i, state) in (0u32..).zip(&mut self.paths) {
-            let path = PathId(i);
-            state.sample.close(now);
-            if best.is_some_and(|(winner, _)| winner == path) {
-                self.pool.extend(state.give_back_share());
-                continue;
-            }
-            if !state.is_idle() {
-                self.actions.push_back(Action::Stop { path, stalled: false });
-            }
-            self.pool.extend(state.give_back());
-        }
-        shares::merge(&mut self.pool);
-        let Some((winner, reason)) = best else {
-            let hope = self.paths.iter().any(PathState::is_waiting);
-            self.phase = if hope { Phase::Completing(None) } else { Phase::Failed };
-            return;
-        };
-        self.phase = Phase::Completing(Some(winner));
-        let reason = why.unwrap_or(if sampled { reason } else { self.unsampled_reason() });
-        self.actions.push_back(Action::Chosen { path: winner, reason });
-        if self.paths[winner.0 as usize].is_idle() {
-            self.feed(winner, now);
-        }
-    }
-
-    fn unsampled_reason(&self) -> Reason {
-        if self.small && self.paths.len() > 1 { Reason::Small } else { Reason::OnlyPath }
     }
 }

@@ -1,7 +1,7 @@
 //! What a selection knows of one path.
 
-use super::{sample::Sample, shares::Share};
-use std::{ops::Range, time::Duration};
+use super::{Prior, gauge::Gauge, ranges, recent::Recent};
+use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_units::Time;
 
 /// How a path failed.
@@ -16,60 +16,67 @@ pub enum Failure {
     Stalled,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Health {
     /// Not connected yet.
+    #[default]
     Waiting,
     Alive,
     Dead,
 }
 
 /// What a path was asked for and still owes.
-struct Owed {
-    ranges: Share,
+pub(super) struct Owed {
+    ranges: VecDeque<Range<u64>>,
+    /// What was asked for behind that and then given to another path: the caller stops there.
+    beyond: Vec<Range<u64>>,
     /// The last sign of life: request sent or bytes received. `None` until sent.
-    heard: Option<Time>,
+    pub(super) heard: Option<Time>,
+    /// When the rest became the last of the object, and how long it should take.
+    pub(super) tail: Option<(Time, Duration)>,
 }
 
 impl Owed {
-    /// Takes the first `n` bytes off; returns how many there were.
-    fn take(&mut self, n: u64) -> u64 {
-        let mut left = n;
-        while let (Some(front), true) = (self.ranges.front_mut(), left > 0) {
-            let cut = left.min(front.end - front.start);
+    /// Takes the first `n` bytes off; returns those that there were.
+    fn take(&mut self, mut n: u64) -> Vec<Range<u64>> {
+        let mut taken = Vec::new();
+        while let (Some(front), true) = (self.ranges.front_mut(), n > 0) {
+            let cut = n.min(front.end - front.start);
+            taken.push(front.start..front.start + cut);
             front.start += cut;
-            left -= cut;
+            n -= cut;
             if front.is_empty() {
                 self.ranges.pop_front();
             }
         }
-        n - left
+        taken
     }
 }
 
+#[derive(Default)]
 pub(super) struct PathState {
     health: Health,
     strikes: u32,
     /// Bytes since the last strike.
     good: u64,
-    share: Share,
-    owed: Option<Owed>,
-    pub(super) sample: Sample,
-    share_done: bool,
+    /// Not asked for yet.
+    share: Vec<Range<u64>>,
+    pub(super) owed: Option<Owed>,
+    pub(super) gauge: Gauge,
+    pub(super) recent: Recent,
+    /// The rate (bytes per second) of its last sample, and when that ended.
+    pub(super) judged: Option<(f64, Time)>,
+    pub(super) prior: Option<Prior>,
+    /// Takes part in the current sampling.
+    pub(super) sampled: bool,
+    pub(super) share_done: bool,
+    /// The server wants no request before.
+    busy: Option<Time>,
 }
 
 impl PathState {
-    pub(super) fn new(share: Share) -> Self {
-        let sample = Sample::default();
-        Self {
-            health: Health::Waiting,
-            strikes: 0,
-            good: 0,
-            share,
-            owed: None,
-            sample,
-            share_done: false,
-        }
+    pub(super) fn new(share: Vec<Range<u64>>) -> Self {
+        Self { sampled: !share.is_empty(), share, ..Self::default() }
     }
 
     /// True if the path was awaited.
@@ -89,14 +96,19 @@ impl PathState {
         self.health == Health::Dead
     }
 
-    /// Connected and not given up.
-    pub(super) fn is_usable(&self) -> bool {
-        self.health == Health::Alive
+    /// Connected, not given up, and not to be left alone.
+    pub(super) fn is_usable(&self, now: Time) -> bool {
+        self.health == Health::Alive && self.busy.is_none_or(|until| until <= now)
+    }
+
+    /// When it may be asked again, if it is usable but for that.
+    pub(super) fn free_at(&self) -> Option<Time> {
+        self.busy.filter(|_| self.health == Health::Alive)
     }
 
     /// Still takes part in sampling.
     pub(super) fn is_hopeful(&self) -> bool {
-        self.health != Health::Dead && self.strikes == 0
+        self.sampled && self.health != Health::Dead && self.strikes == 0
     }
 
     pub(super) fn strikes(&self) -> u32 {
@@ -107,69 +119,130 @@ impl PathState {
         self.owed.is_none()
     }
 
-    pub(super) fn share_done(&self) -> bool {
-        self.share_done
+    /// In bytes per second: its sample's, or what earlier transfers tell; 0 if nothing is known.
+    pub(super) fn speed(&self) -> f64 {
+        let prior = || self.prior.map(|p| p.rate.as_bps() as f64 / 8.0);
+        self.judged.map(|(rate, _)| rate).or_else(prior).unwrap_or(0.0)
     }
 
-    /// All of its share; the second time none is left, and it is complete.
-    pub(super) fn open_share(&mut self, now: Time) -> Vec<Range<u64>> {
-        if self.share.is_empty() {
-            self.share_done = true;
-            self.sample.close(now);
-        }
-        self.share.drain(..).collect()
+    /// The round trip; where no byte came yet, half a set-up (TCP, then the request).
+    pub(super) fn rtt(&self) -> Option<Duration> {
+        self.gauge.rtt().or_else(|| self.prior.map(|p| p.setup / 2))
+    }
+
+    /// Gives it something to fetch in sampling.
+    pub(super) fn assign(&mut self, share: Vec<Range<u64>>) {
+        (self.share, self.sampled, self.share_done) = (share, true, false);
+    }
+
+    pub(super) fn open_share(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.share)
     }
 
     pub(super) fn ask(&mut self, ranges: Vec<Range<u64>>) {
-        self.owed = Some(Owed { ranges: ranges.into(), heard: None });
+        let ranges = ranges.into();
+        self.owed = Some(Owed { ranges, beyond: Vec::new(), heard: None, tail: None });
     }
 
-    pub(super) fn sent(&mut self, sampling: bool, now: Time) {
+    pub(super) fn sent(&mut self, now: Time) {
         if let Some(owed) = &mut self.owed {
             owed.heard = Some(now);
-            if sampling {
-                self.sample.open(now);
-            }
+            self.gauge.sent(now);
         }
     }
 
-    /// Takes in up to `n` bytes; returns how many were owed.
-    pub(super) fn receive(&mut self, n: u64, sampling: bool, forgive: u64, now: Time) -> u64 {
-        let Some(owed) = &mut self.owed else { return 0 };
-        let n = owed.take(n);
+    /// Takes in up to `n` bytes; returns those that were owed, and whether the caller
+    /// must be told to stop behind them.
+    pub(super) fn receive(&mut self, n: u64, forgive: u64, now: Time) -> (Vec<Range<u64>>, bool) {
+        let Some(owed) = &mut self.owed else { return Default::default() };
+        let taken = owed.take(n);
         owed.heard = Some(now);
-        if owed.ranges.is_empty() {
+        let (n, over) = (ranges::total(&taken), owed.ranges.is_empty());
+        let beyond = over && !owed.beyond.is_empty();
+        self.gauge.add(n, now);
+        self.recent.add(n, now);
+        if over {
             self.owed = None;
-        }
-        if sampling {
-            self.sample.add(n);
+            self.gauge.rest();
         }
         self.good += n;
         if self.good >= forgive {
             self.strikes = 0;
         }
-        n
+        (taken, beyond)
     }
 
-    /// Records the failure; returns the ranges it gives back.
-    pub(super) fn fail(&mut self, failure: Failure, max_strikes: u32) -> Vec<Range<u64>> {
+    /// Records the failure and gives all back.
+    pub(super) fn fail(&mut self, failure: Failure, max_strikes: u32) {
         self.strikes += 1;
         self.good = 0;
         if failure == Failure::Refused || self.strikes >= max_strikes || self.is_waiting() {
             self.health = Health::Dead;
         }
-        self.give_back()
+        self.give_back();
     }
 
-    /// All it has not delivered.
-    pub(super) fn give_back(&mut self) -> Vec<Range<u64>> {
-        let owed = self.owed.take().map(|o| o.ranges).unwrap_or_default();
-        owed.into_iter().chain(self.share.drain(..)).collect()
+    /// Leaves the path alone until then.
+    pub(super) fn spare(&mut self, until: Time) {
+        self.busy = Some(until);
+        self.give_back();
     }
 
-    /// What it has not asked for yet.
-    pub(super) fn give_back_share(&mut self) -> Vec<Range<u64>> {
-        self.share.drain(..).collect()
+    /// Gives back all it has not delivered.
+    pub(super) fn give_back(&mut self) {
+        self.owed = None;
+        self.share.clear();
+        self.gauge.rest();
+    }
+
+    /// Gives back what it has not asked for yet.
+    pub(super) fn give_back_share(&mut self) {
+        self.share.clear();
+    }
+
+    /// All that is its own, asked for or not.
+    pub(super) fn holds(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.owed.iter().flat_map(|o| &o.ranges).chain(&self.share)
+    }
+
+    /// What was asked for and did not come.
+    pub(super) fn owes(&self) -> impl Iterator<Item = &Range<u64>> {
+        self.owed.iter().flat_map(|o| &o.ranges)
+    }
+
+    /// Gives up its last `n` bytes, those that were not asked for first. Something of what
+    /// was asked for always stays, so that the path goes on.
+    pub(super) fn surrender(&mut self, n: u64) -> Vec<Range<u64>> {
+        let mut given = ranges::cut_tail(&mut self.share, n);
+        let more = n - ranges::total(&given);
+        if let (Some(owed), true) = (&mut self.owed, more > 0) {
+            let mut kept: Vec<_> = owed.ranges.drain(..).collect();
+            let more = more.min(ranges::total(&kept).saturating_sub(1));
+            let tail = ranges::cut_tail(&mut kept, more);
+            owed.ranges = kept.into();
+            owed.beyond.splice(0..0, tail.iter().cloned());
+            given.extend(tail);
+            ranges::merge(&mut given);
+        }
+        given
+    }
+
+    /// Takes back what it had surrendered and is `free` again, as far as the request
+    /// that is under way goes on without a gap.
+    pub(super) fn extend(&mut self, free: &[Range<u64>]) {
+        let Some(owed) = &mut self.owed else { return };
+        while let Some(next) = owed.beyond.first().cloned() {
+            let Some(part) = ranges::common(free, [&next]).into_iter().next() else { return };
+            if part.start != next.start {
+                return;
+            }
+            owed.ranges.push_back(part.clone());
+            owed.beyond[0].start = part.end;
+            if part.end < next.end {
+                return;
+            }
+            owed.beyond.remove(0);
+        }
     }
 
     /// Since when a path that owes bytes has been silent.
@@ -178,9 +251,11 @@ impl PathState {
     }
 
     pub(super) fn paused(&mut self, d: Duration) {
-        self.sample.paused(d);
-        if let Some(heard) = self.owed.as_mut().and_then(|o| o.heard.as_mut()) {
-            *heard += d;
+        self.gauge.paused(d);
+        self.recent.paused(d);
+        if let Some(owed) = &mut self.owed {
+            owed.heard.iter_mut().for_each(|t| *t += d);
+            owed.tail.iter_mut().for_each(|(t, _)| *t += d);
         }
     }
 }

@@ -107,7 +107,12 @@ impl Ranged<'_, '_> {
     /// Writes the bytes that are new where they belong; a slow disk is blamed on no path.
     async fn take(&mut self, path: PathId, at: u64, data: Bytes, held: bool) -> Result<(), Halt> {
         self.refusals.trust(path);
-        let n = data.len() as u64;
+        // What lies behind the path's bytes was given to another path meanwhile.
+        let n = (data.len() as u64).min(self.selection.owes(path));
+        if !held {
+            self.meter.late(path, data.len() as u64 - n);
+        }
+        let data = data.slice(..n as usize);
         let new = self.selection.received(path, n, self.now()).min(n);
         self.meter.took(path, new, n - new, held);
         if new == 0 {

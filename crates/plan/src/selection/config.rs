@@ -1,0 +1,83 @@
+//! The parameters of a selection, and what is known beforehand.
+
+use std::time::Duration;
+use thalweg_units::Rate;
+
+/// When sampling ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The paper's: every path runs until its own share is complete or
+    /// [`Config::window`] has passed; then the fastest takes the rest. A fast
+    /// path that is ready early waits for the slowest. Neither drift nor lateness
+    /// is acted upon, only failures.
+    Paper,
+    /// Ours: as soon as one path is clearly the best, or slow start is over on all,
+    /// at the latest after the window. A path that is ready early takes over the
+    /// late half of the slowest's share instead of waiting.
+    ///
+    /// *Clearly*: each path's goodput is counted in bins of one round trip. With at
+    /// least four bins after slow start, the mean less three standard errors of the
+    /// best is above the mean plus three standard errors of every other. A path in
+    /// slow start has no such bound: it is only dismissed if doubling its rate in
+    /// every round trip until the end it would still finish what is left later.
+    Clear,
+}
+
+/// The parameters of a selection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// When sampling ends.
+    pub ending: Ending,
+    /// Sampling never lasts longer. 5 s: "most paths achieve TCP steady-state
+    /// behaviour within 5 seconds" (UKAIRO §3.2.1).
+    pub window: Duration,
+    /// A path that owes bytes and delivers none for this long counts as failed
+    /// for now. 5 s: longer than four of Linux's doubling retransmission
+    /// timeouts at an RTT of 100 ms (0.3 + 0.6 + 1.2 + 2.4 s), so one lost
+    /// tail does not cost the path.
+    pub stall: Duration,
+    /// Objects of at most this many bytes *per path* skip sampling. 256 kB is about
+    /// five round trips of slow start from 10 segments (14.6 kB · (2⁵−1) = 450 kB):
+    /// no share would leave slow start, and the set-up time decides.
+    pub small: u64,
+    /// A path that broke or stalled this many times without delivering
+    /// [`Config::forgive`] bytes in between is dead for good.
+    pub strikes: u32,
+    /// Bytes delivered after which earlier strikes are forgotten. With it every
+    /// [`Config::strikes`] failures cost the object at least this much
+    /// progress, so a selection always ends.
+    pub forgive: u64,
+    /// The most paths that carry the rest at the same time (`--paths K`), at least 1.
+    /// Further ones are only used where the sum of rates is better.
+    pub lanes: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            ending: Ending::Clear,
+            window: Duration::from_secs(5),
+            stall: Duration::from_secs(5),
+            small: 256_000,
+            strikes: 3,
+            forgive: 1 << 20,
+            lanes: 1,
+        }
+    }
+}
+
+/// What is known of a path before it is asked: from earlier transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prior {
+    /// The rate it reached.
+    pub rate: Rate,
+    /// From dialling to the first byte.
+    pub setup: Duration,
+}
+
+impl Prior {
+    /// How long `bytes` would take, in seconds.
+    pub(super) fn predicts(&self, bytes: u64) -> f64 {
+        self.setup.as_secs_f64() + bytes as f64 * 8.0 / (self.rate.as_bps().max(1) as f64)
+    }
+}

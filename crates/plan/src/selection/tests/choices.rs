@@ -1,0 +1,109 @@
+//! Who is chosen, when and why.
+
+use super::*;
+
+fn last(outcome: &Outcome) -> (PathId, Reason) {
+    choices(outcome).last().map(|c| (c.1, c.2)).unwrap()
+}
+
+#[test]
+fn a_rival_in_slow_start_is_waited_for() {
+    // Issue 2: 64 Mbit/s of short RTT leave slow start long before 74 of long RTT.
+    let scripts = [Script::real(20.0, 30), Script::real(64.0, 20), Script::real(80.0, 150)];
+    let outcome = run(Config::default(), &scripts, &[0..80 * MB]);
+    assert_eq!(last(&outcome).0, PathId(2), "{:?}", choices(&outcome));
+}
+
+#[test]
+fn a_clear_winner_ends_sampling_early() {
+    let scripts = [Script::real(4.0, 40), Script::real(40.0, 40), Script::real(8.0, 40)];
+    let outcome = run(Config::default(), &scripts, &[0..40 * MB]);
+    let (at, path, reason) = first_choice(&outcome);
+    assert_eq!((path, reason), (PathId(1), Reason::Clear));
+    assert!(at < Duration::from_secs(2), "{at:?}");
+}
+
+#[test]
+fn equals_end_with_slow_start_and_stay_direct() {
+    let scripts = [Script::real(20.0, 60), Script::real(20.8, 40), Script::real(20.4, 40)];
+    let outcome = run(Config::default(), &scripts, &[0..40 * MB]);
+    let (at, path, reason) = first_choice(&outcome);
+    assert_eq!((path, reason), (PathId::DIRECT, Reason::DirectNotBeaten));
+    assert!(at < Duration::from_secs(2), "{at:?}");
+}
+
+#[test]
+fn a_path_that_is_ready_early_takes_over_what_is_slow() {
+    // Nothing to be seen yet of path 2: its share is there for the taking.
+    let late = Script::real(50.0, 100).joining(60_000);
+    let scripts = [Script::real(30.0, 40), Script::real(10.0, 40), late];
+    let outcome = run(
+        Config { window: Duration::from_secs(60), ..Config::default() },
+        &scripts,
+        &[0..3 * MB],
+    );
+    assert!(outcome.took < Duration::from_secs(2), "{:?}", outcome.took);
+    assert_eq!(outcome.delivered[2], 0);
+}
+
+#[test]
+fn paths_behind_one_access_link_leave_it_to_direct() {
+    let network = Network { access: Some(Rate::from_mbps(20.0)), ..Network::default() };
+    let shared = |rtt| Script { shared: true, ..Script::real(30.0, rtt) };
+    let outcome = run_in(&network, Config::default(), &[shared(40), shared(80)], &[0..40 * MB]);
+    assert_eq!(last(&outcome).0, PathId::DIRECT, "{:?}", choices(&outcome));
+}
+
+#[test]
+fn several_paths_carry_the_rest_if_their_sum_is_better() {
+    let scripts = [Script::real(20.0, 40), Script::real(20.0, 60), Script::real(1.0, 40)];
+    let two = run(Config { lanes: 3, ..Config::default() }, &scripts, &[0..80 * MB]);
+    let one = run(Config::default(), &scripts, &[0..80 * MB]);
+    assert_eq!(last(&two).1, Reason::Sum);
+    assert!(two.took < one.took.mul_f64(0.62), "{:?}, {:?}", two.took, one.took);
+    assert!(two.delivered[2] < 2 * MB);
+}
+
+#[test]
+fn several_paths_that_share_a_link_give_way_to_one() {
+    // The access link gets slower once sampling is over: the sum is no better than one.
+    let slow = |s: Script| s.drifting(&[(3_000, 0.45)]);
+    let scripts = [slow(Script::real(20.0, 40)), slow(Script::real(20.0, 40))];
+    let outcome = run(Config { lanes: 2, ..Config::default() }, &scripts, &[0..80 * MB]);
+    assert!(choices(&outcome).iter().any(|c| c.2 == Reason::SumNotBetter));
+}
+
+fn prior(mbps: f64, ms: u64) -> Option<Prior> {
+    Some(Prior { rate: Rate::from_mbps(mbps), setup: Duration::from_millis(ms) })
+}
+
+fn small(scripts: &[Script], priors: Vec<Option<Prior>>) -> (PathId, Reason, Duration) {
+    let network = Network { priors, ..Network::default() };
+    let outcome = run_in(&network, Config::default(), scripts, &[0..400_000]);
+    let (at, path, reason) = first_choice(&outcome);
+    (path, reason, at)
+}
+
+#[test]
+fn history_decides_for_small_objects_or_else_direct() {
+    let scripts = [Script::real(10.0, 40).joining(50), Script::real(10.0, 40)];
+    let (direct, fast) = (prior(2.0, 100), prior(40.0, 100));
+    let chosen = |priors| {
+        let (path, reason, _) = small(&scripts, priors);
+        (path, reason)
+    };
+    assert_eq!(chosen(vec![]), (PathId::DIRECT, Reason::Small));
+    assert_eq!(chosen(vec![None, fast]), (PathId::DIRECT, Reason::Small));
+    assert_eq!(chosen(vec![direct, fast]), (PathId(1), Reason::History));
+    assert_eq!(chosen(vec![fast, direct]), (PathId::DIRECT, Reason::Small));
+}
+
+#[test]
+fn a_small_object_does_not_wait_long_for_the_expected_path() {
+    let scripts = [Script::real(10.0, 40).joining(9_000), Script::real(10.0, 40)];
+    let (path, reason, at) = small(&scripts, vec![]);
+    assert_eq!((path, reason), (PathId(1), Reason::FirstToJoin));
+    assert!(at <= Duration::from_millis(1_010));
+    let (path, _, at) = small(&scripts, vec![prior(9.0, 50), None]);
+    assert!(path == PathId(1) && at <= Duration::from_millis(210), "{at:?}");
+}

@@ -1,0 +1,85 @@
+//! Paths that slow down, fall silent, are late at the end, or belong to a busy server.
+
+use super::*;
+
+fn hedges(outcome: &Outcome) -> Vec<(Duration, PathId)> {
+    let hedge = |(t, a): &(Duration, Action)| match a {
+        Action::Fetch { path, hedge: true, .. } => Some((*t, *path)),
+        _ => None,
+    };
+    outcome.actions.iter().filter_map(hedge).collect()
+}
+
+#[test]
+fn a_winner_that_becomes_slow_is_replaced() {
+    let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).drifting(&[(6_000, 0.1)])];
+    let outcome = run(Config::default(), &scripts, &[0..100 * MB]);
+    let paths: Vec<_> = choices(&outcome).iter().map(|c| (c.1, c.2)).collect();
+    assert_eq!(paths, [(PathId(1), Reason::Clear), (PathId::DIRECT, Reason::Drift)]);
+    // 25 MB until then at 40 Mbit/s, the rest at 20: 6 + 30 s.
+    assert!(outcome.took < Duration::from_secs(40), "{:?}", outcome.took);
+}
+
+#[test]
+fn swinging_paths_are_not_left_again_and_again() {
+    let swings: Vec<_> = (0..60).map(|i| (4_000 * i, if i % 2 == 0 { 1.0 } else { 0.1 })).collect();
+    let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).drifting(&swings)];
+    let outcome = run(Config::default(), &scripts, &[0..200 * MB]);
+    assert!(choices(&outcome).len() <= 7, "{:?}", choices(&outcome));
+}
+
+#[test]
+fn nothing_is_sampled_anew_shortly_before_the_end() {
+    let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).drifting(&[(6_000, 0.3)])];
+    let outcome = run(Config::default(), &scripts, &[0..32 * MB]);
+    assert!(choices(&outcome).iter().all(|c| c.2 != Reason::Drift), "{:?}", choices(&outcome));
+}
+
+#[test]
+fn a_silent_winner_is_helped_long_before_it_counts_as_stalled() {
+    let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).silent(6_000, 60_000)];
+    let outcome = run(Config::default(), &scripts, &[0..100 * MB]);
+    let (at, by) = hedges(&outcome)[0];
+    assert_eq!(by, PathId::DIRECT);
+    assert!(at < Duration::from_millis(7_100), "{at:?}");
+    let (at, path, reason) = choices(&outcome)[1];
+    assert_eq!((path, reason), (PathId::DIRECT, Reason::Stalled));
+    assert!(at < Duration::from_secs(12));
+}
+
+#[test]
+fn a_short_silence_costs_no_path_and_few_bytes() {
+    let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).silent(6_000, 7_300)];
+    let outcome = run(Config::default(), &scripts, &[0..100 * MB]);
+    assert_eq!(choices(&outcome).len(), 1, "{:?}", choices(&outcome));
+    assert!(outcome.twice > 0 && outcome.twice < 8 * MB);
+}
+
+#[test]
+fn a_late_tail_is_asked_of_a_second_path() {
+    // 40 Mbit/s: silent with about 1 MB left.
+    let scripts = [Script::real(20.0, 40), Script::real(40.0, 40).silent(4_900, 60_000)];
+    let silent = run(Config::default(), &scripts, &[0..25 * MB]);
+    assert!(!hedges(&silent).is_empty());
+    assert!(silent.took < Duration::from_millis(6_800), "{:?}", silent.took);
+}
+
+#[test]
+fn a_busy_server_is_asked_one_thing_at_a_time_and_not_before_it_says() {
+    let scripts = [Script::real(20.0, 40).busy(300, 2_000), Script::real(20.0, 40)];
+    let outcome = run(Config { lanes: 2, ..Config::default() }, &scripts, &[0..20 * MB]);
+    assert_eq!(choices(&outcome)[0].1, PathId(1));
+    assert_eq!(choices(&outcome)[0].2, Reason::Busy);
+    assert_eq!(outcome.phase, Phase::Done);
+}
+
+#[test]
+fn when_all_paths_are_busy_the_first_free_one_goes_on() {
+    let scripts =
+        [Script::real(20.0, 40).busy(300, 4_000), Script::real(20.0, 40).busy(500, 1_000)];
+    let outcome = run(Config::default(), &scripts, &[0..20 * MB]);
+    let asked = |(t, a): &(Duration, Action)| matches!(a, Action::Fetch { .. }).then_some(*t);
+    let times: Vec<_> = outcome.actions.iter().filter_map(asked).collect();
+    assert_eq!(outcome.phase, Phase::Done);
+    assert!(times.iter().any(|t| (1_500..1_520).contains(&t.as_millis())), "{times:?}");
+}
