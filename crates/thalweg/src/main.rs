@@ -18,7 +18,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Download a URL over the best of several paths
-    Get(commands::get::Args),
+    Get(Box<commands::get::Args>),
     /// Found a mesh: this host becomes its oracle and first node
     Init(commands::init::Args),
     /// Make a token with which one host can join the mesh
@@ -50,7 +50,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Get(args) => commands::get::run(args),
+        Command::Get(args) => commands::get::run(*args),
         Command::Init(args) => commands::init::run(args),
         Command::Token(args) => commands::token::run(args),
         Command::Join(args) => commands::join::run(args),

@@ -50,18 +50,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = Runtime::new()?;
     let code = match runtime.block_on(downloads(&args, &display)) {
         Ok(code) => code,
-        Err(mistake) => {
-            let why = format!("{mistake:#}");
-            let (url, hints) = (String::new(), Vec::new());
-            display.tell(Note::Failed { item: 0, url, why, code: Code::Usage, kept: 0, hints });
-            Some(Code::Usage)
-        }
+        Err(mistake) => Some(refuse(&display, format!("{mistake:#}"), Code::Usage)),
     };
     // A look-up of a name may hang; nobody waits for it.
     runtime.shutdown_background();
     display.finish();
     renewal.finish();
     Ok(code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code as u8)))
+}
+
+/// Tells why nothing is begun.
+fn refuse(display: &Display, why: String, code: Code) -> Code {
+    let (url, hints) = (String::new(), Vec::new());
+    display.tell(Note::Failed { item: 0, url, why, code, kept: 0, hints });
+    code
 }
 
 /// A newer roster, if no daemon keeps it new and the mesh may be used.
@@ -79,7 +81,9 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     let history = remembered::open(&args.paths).map(Mutex::new);
     let note = |text| display.tell(Note::Said(text));
     let maker = Maker::new(args, history.as_ref(), &note)?;
-    args.naming.make_directory()?;
+    if let Err(e) = args.naming.make_directory() {
+        return Ok(Some(refuse(display, format!("{e:#}"), Code::Disk)));
+    }
     let (wish, stop) = Stop::new();
     let late = Arc::new(AtomicBool::new(false));
     let signals = tokio::spawn(listen(Signals::watch()?, wish.clone()));

@@ -8,7 +8,10 @@ use super::{
     exit::Code,
 };
 use std::path::PathBuf;
-use thalweg_node::{get::HttpUrl, part::Digest};
+use thalweg_node::{
+    get::{HttpUrl, UrlError},
+    part::Digest,
+};
 
 pub use metalinks::{Fetch, Fetched};
 
@@ -76,7 +79,12 @@ impl Item {
 
 /// A URL, or in words why it is none.
 fn parse(text: &str) -> Result<HttpUrl, String> {
-    HttpUrl::parse(text).map_err(|e| e.to_string())
+    HttpUrl::parse(text).map_err(|e| match e {
+        UrlError::Syntax(_) if !text.contains(':') => {
+            format!("`{text}` is not a URL; one looks like https://example.org/file")
+        }
+        e => e.to_string(),
+    })
 }
 
 /// All that the arguments name; Metalinks at a URL are fetched by `fetch`.

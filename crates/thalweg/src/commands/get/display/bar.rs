@@ -1,6 +1,6 @@
 //! Bars on a terminal, redrawn in place, with lines above them.
 
-use super::{Queue, board::Board, lines::told, say};
+use super::{Queue, board::Board, lines::Telling, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,12 @@ pub fn run(queue: &Queue) {
         bar.set_style(style);
     }
     let mut board = Board::new(Instant::now());
+    let mut telling = Telling::default();
     loop {
         match queue.next_within(REDRAW) {
             Ok(None) => break,
             Ok(Some(note)) => {
-                let lines = told(&note, &board);
+                let lines = telling.lines(&note, &board);
                 if !lines.is_empty() {
                     bar.suspend(|| lines.iter().for_each(|line| say(line)));
                 }

@@ -324,7 +324,7 @@ mod tests {
         let lines = board.lines();
         assert_eq!(
             lines[0],
-            "[===================>                  ]  20 MB of 40 MB  10 Mbit/s  0:16 left"
+            "[==================>                    ]  20 MB of 40 MB  10 Mbit/s  0:16 left"
         );
         assert_eq!(lines[1], "  direct   93.8 kB     1 Mbit/s  trying");
         assert_eq!(lines[2], "  fra       844 kB     9 Mbit/s  chosen: fastest");

@@ -1,7 +1,6 @@
 //! Events and quantities in words.
 
 use super::Note;
-use std::time::Duration;
 use thalweg_node::job::{Event, PathRate};
 
 /// An event of a single download; `None` if it is told elsewhere.
@@ -123,8 +122,8 @@ fn scaled(value: u64, units: &[&str]) -> String {
 
 /// The time left at this rate, as a clock shows it; a dash if it is not known.
 pub fn left(bytes: u64, bps: u64) -> String {
-    let seconds = (bps > 0).then(|| Duration::from_secs_f64(bytes as f64 * 8.0 / bps as f64));
-    match seconds.map(|d| d.as_secs()) {
+    let bits = u128::from(bytes) * 8;
+    match bits.checked_div(u128::from(bps)) {
         None => "-:--".to_owned(),
         Some(s) if s >= 100 * 3600 => "days".to_owned(),
         Some(s) if s >= 3600 => format!("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60),

@@ -1,0 +1,73 @@
+//! Metalinks: files, at a URL, hostile.
+
+use super::*;
+use sha2::{Digest, Sha256};
+use std::fs;
+use tempfile::TempDir;
+
+fn metalink(files: &str) -> String {
+    format!("<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\">{files}</metalink>")
+}
+
+/// A file of these URLs.
+fn file(name: &str, hash: &str, urls: &[String]) -> String {
+    let urls: String = urls.iter().map(|url| format!("<url>{url}</url>")).collect();
+    format!("<file name='{name}'>{hash}{urls}</file>")
+}
+
+fn sha256(version: &Version) -> String {
+    format!("<hash type='sha-256'>{:x}</hash>", Sha256::digest(&version.bytes))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_hashes_are_taken_and_no_name_leads_outside() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let dir = TempDir::new().unwrap();
+    let good = file("a/b.iso", &sha256(&version), &[url(&server, "1"), url(&server, "2")]);
+    let evil = file("../../../evil", "<hash type='md5'>00</hash>", &[url(&server, "3")]);
+    fs::write(dir.path().join("x.meta4"), metalink(&(good + &evil))).unwrap();
+    let output = run(dir.path(), &["x.meta4", "-P", "in"]).await;
+    assert_done(&output);
+    assert_eq!(names(dir.path()), ["in", "x.meta4"]);
+    assert_eq!(names(&dir.path().join("in")), ["a", "evil"]);
+    assert!(fs::read(dir.path().join("in/a/b.iso")).unwrap() == version.bytes);
+    let said = text(&output.stderr);
+    assert!(said.contains("its hashes (md5) are not used"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_hash_fails_and_an_unusable_document_is_told() {
+    let server = Server::honest(&Version::new(1, LENGTH)).await;
+    let dir = TempDir::new().unwrap();
+    let wrong = file("b.iso", &sha256(&Version::new(2, 5)), &[url(&server, "1")]);
+    fs::write(dir.path().join("x.meta4"), metalink(&wrong)).unwrap();
+    let output = run(dir.path(), &["--metalink", "x.meta4"]).await;
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    assert_eq!(names(dir.path()), ["x.meta4"]);
+    for (document, word) in [
+        ("<html>".to_owned(), "<metalink"),
+        (metalink("<file name='x'/>"), "no http or https URL"),
+        (format!("<!DOCTYPE x [<!ENTITY e 'x'>]>{}", metalink("")), "DOCTYPE"),
+    ] {
+        fs::write(dir.path().join("x.meta4"), document).unwrap();
+        let output = run(dir.path(), &["x.meta4"]).await;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(word), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_metalink_at_a_url_is_fetched_and_is_no_file_itself() {
+    let version = Version::new(1, LENGTH);
+    let files = Server::honest(&version).await;
+    let document = metalink(&file("b.iso", &sha256(&version), &[url(&files, "1")]));
+    let documents = Version { bytes: document.into(), ..Version::new(1, 0) };
+    let server = Server::honest(&documents).await;
+    let dir = TempDir::new().unwrap();
+    let output = run(dir.path(), &[&url(&server, "x.meta4?v=1")]).await;
+    assert_done(&output);
+    assert_eq!(names(dir.path()), ["b.iso"]);
+    assert!(fs::read(dir.path().join("b.iso")).unwrap() == version.bytes);
+}

@@ -1,0 +1,66 @@
+//! Where bytes go: standard output, names of the server, directories.
+
+use super::*;
+use std::fs;
+use tempfile::TempDir;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn standard_output_has_the_bytes_in_order_and_nothing_else() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let dir = TempDir::new().unwrap();
+    let (a, b) = (url(&server, "a"), url(&server, "b"));
+    let output = run(dir.path(), &[&a, &b, "-o", "-"]).await;
+    assert_done(&output);
+    assert!(output.stdout == [&version.bytes[..], &version.bytes[..]].concat());
+    assert!(names(dir.path()).is_empty());
+    assert!(text(&output.stderr).contains("2 of 2 files"), "{}", text(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_wrong_hash_lets_nothing_out() {
+    let server = Server::honest(&Version::new(1, LENGTH)).await;
+    let dir = TempDir::new().unwrap();
+    let wrong = "0".repeat(64);
+    for args in [&["-o", "-"][..], &["-o", "file"]] {
+        let url = server.url();
+        let args = [&[url.as_str(), "--sha256", &wrong][..], args].concat();
+        let output = run(dir.path(), &args).await;
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+        assert!(names(dir.path()).is_empty(), "{:?}", names(dir.path()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_servers_name_stays_in_the_directory_and_replaces_nothing() {
+    let version = Version::new(1, 1000);
+    let server = Server::start(&version, |_, reply| {
+        reply.set("content-disposition", "attachment; filename=\"../../.evil\"");
+    })
+    .await;
+    let dir = TempDir::new().unwrap();
+    let output = run(dir.path(), &[&server.url(), "-J", "-P", "deep/er"]).await;
+    assert_done(&output);
+    let made = names(&dir.path().join("deep/er"));
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert!(!made[0].starts_with('.') && made[0].ends_with("evil"), "{made:?}");
+    assert_eq!(names(dir.path()), ["deep"]);
+    fs::write(dir.path().join("deep/er").join(&made[0]), "mine").unwrap();
+    let again = run(dir.path(), &[&server.url(), "-J", "-P", "deep/er"]).await;
+    let kept = fs::read(dir.path().join("deep/er").join(&made[0])).unwrap();
+    assert_eq!(kept, b"mine", "{}", text(&again.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_cannot_be_made_or_written_is_told() {
+    let server = Server::honest(&Version::new(1, 1000)).await;
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let output = run(dir.path(), &[&server.url(), "-P", "file/x"]).await;
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(said.contains("file/x"), "{said}");
+    let output = run(dir.path(), &[&server.url(), "-o", "/proc/nowhere/x"]).await;
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+}

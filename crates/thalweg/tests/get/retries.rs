@@ -1,0 +1,80 @@
+//! Second tries, and the end of time.
+
+use super::*;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use tempfile::TempDir;
+
+/// A server that is in trouble for its first `n` requests.
+async fn troubled(version: &Version, n: usize) -> Server {
+    let asked = Arc::new(AtomicUsize::new(0));
+    Server::start(version, move |_, reply| {
+        if asked.fetch_add(1, Ordering::SeqCst) < n {
+            reply.status(500);
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_in_trouble_is_asked_again() {
+    let version = Version::new(1, 1000);
+    let server = troubled(&version, 1).await;
+    let dir = TempDir::new().unwrap();
+    let output = run(dir.path(), &[&server.url(), "--json"]).await;
+    assert_done(&output);
+    let events = events(&output);
+    let retrying: Vec<_> = events.iter().filter(|e| e["event"] == "retrying").collect();
+    assert_eq!((retrying.len(), &retrying[0]["attempt"]), (1, &1.into()));
+    assert!(!events.iter().any(|e| e["event"] == "failed"), "{events:?}");
+    assert!(std::fs::read(dir.path().join("file.bin")).unwrap() == version.bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_retries_the_first_failure_counts() {
+    let server = troubled(&Version::new(1, 1000), 1).await;
+    let dir = TempDir::new().unwrap();
+    let output = run(dir.path(), &[&server.url(), "--retry", "0"]).await;
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+    assert_eq!(server.asks().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_file_is_not_asked_for_again() {
+    let server = Server::start(&Version::new(1, 10), |_, reply| reply.status(404)).await;
+    let dir = TempDir::new().unwrap();
+    assert_eq!(run(dir.path(), &[&server.url()]).await.status.code(), Some(3));
+    assert_eq!(server.asks().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_time_keeps_what_is_there() {
+    let version = Version::new(1, LENGTH);
+    let server = hanging(&version).await;
+    let dir = TempDir::new().unwrap();
+    let output = run(dir.path(), &[&server.url(), "--max-time", "1.5", "--json"]).await;
+    assert_eq!(output.status.code(), Some(8), "{}", text(&output.stderr));
+    let events = events(&output);
+    let last = events.last().unwrap();
+    assert_eq!((&last["event"], &last["exit_code"]), (&"failed".into(), &8.into()));
+    assert_eq!(last["kept_bytes"], GIVEN);
+    assert!(text(&output.stderr).contains("1 MB are kept"), "{}", text(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gets_no_ranges_is_told_that_nothing_is_kept() {
+    let version = Version::new(1, LENGTH);
+    let bytes = version.bytes.clone();
+    let server = Server::start(&version, move |_, reply| {
+        reply.whole(bytes.clone());
+        reply.after_bytes(GIVEN as usize, Step::Hang);
+    })
+    .await;
+    let dir = TempDir::new().unwrap();
+    let output = run(dir.path(), &[&server.url(), "--max-time", "1.5"]).await;
+    assert_eq!(output.status.code(), Some(8));
+    let said = text(&output.stderr);
+    assert!(said.contains("nothing is kept: this server sends no ranges"), "{said}");
+}

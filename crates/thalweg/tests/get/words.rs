@@ -1,0 +1,82 @@
+//! What is said, to whom, and in which form.
+
+use super::*;
+use tempfile::TempDir;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_failures_have_their_code() {
+    let server = Server::start(&Version::new(1, 10), |_, reply| reply.status(403)).await;
+    let dir = TempDir::new().unwrap();
+    let url = server.url();
+    for (args, code) in [(&[url.as_str()][..], 3), (&[url.as_str(), "--sha256", "1"], 2)] {
+        let output = run(dir.path(), &[args, &["--json"]].concat()).await;
+        assert_eq!(output.status.code(), Some(code));
+        let events = events(&output);
+        let last = events.last().unwrap();
+        assert_eq!((&last["event"], &last["exit_code"]), (&"failed".into(), &code.into()));
+        assert!(last["why"].as_str().is_some_and(|why| !why.is_empty()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_leaves_is_no_failure() {
+    let server = Server::honest(&Version::new(1, 20 * LENGTH)).await;
+    let dir = TempDir::new().unwrap();
+    let mut command = thalweg(dir.path(), &[&server.url(), "-o", "-"]);
+    let output = tokio::task::spawn_blocking(move || {
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        child.wait_with_output().unwrap()
+    });
+    let output = output.await.unwrap();
+    assert!(!text(&output.stderr).contains("panic"), "{}", text(&output.stderr));
+    assert_done(&output);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_documented_exit_code_is_in_the_help() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = std::fs::read_to_string(root.join("docs/get.md")).unwrap();
+    let help = text(&run(&root, &["--help"]).await.stdout);
+    let table = guide.split("## Exit codes").nth(1).unwrap().split("\n## ").next().unwrap();
+    let codes = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next());
+    let codes: Vec<&str> = codes.filter(|code| code.parse::<u8>().is_ok()).collect();
+    assert_eq!(codes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "130"]);
+    for code in codes {
+        let listed = help.lines().any(|line| line.trim_start().starts_with(&format!("{code} ")));
+        assert!(listed, "{code} is not in the help");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_flag_is_in_the_guide() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let guide = std::fs::read_to_string(root.join("docs/get.md")).unwrap();
+    let help = text(&run(&root, &["--help"]).await.stdout);
+    let flags = help.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let long = line.find("--").filter(|_| line.starts_with('-'))?;
+        line[long..].split([' ', ',', '<']).next()
+    });
+    let flags: Vec<&str> = flags.collect();
+    assert!(flags.len() > 30, "{flags:?}");
+    // The guide shows short names where curl's users know them.
+    let short = [
+        ("--output", "`-o "),
+        ("--remote-name", "`-O`"),
+        ("--remote-header-name", "`-J`"),
+        ("--dir", "`-P "),
+        ("--continue-at", "`-C -`"),
+        ("--input-file", "`-i "),
+        ("--header", "`-H`"),
+        ("--user-agent", "`-A`"),
+        ("--user", "`-u "),
+        ("--netrc", "`-n`"),
+        ("--help", ""),
+        ("--state", ""),
+    ];
+    for flag in flags {
+        let name = short.iter().find(|(long, _)| *long == flag).map_or(flag, |(_, short)| short);
+        assert!(guide.contains(name), "{flag} is not in docs/get.md");
+    }
+}
