@@ -35,7 +35,7 @@ impl Kept {
         version: HttpVersion,
     ) -> Option<Connection> {
         let key = Key::new(route, url, version);
-        self.lock().take(&key, Connection::is_open, Instant::now())
+        self.lock().take(&key, |c| c.is_open() && c.serves(url), Instant::now())
     }
 
     /// Leaves `connection` for others. Only one whose last answer was read to its end is
@@ -76,8 +76,8 @@ struct Key {
 impl Key {
     fn new(route: &Route, url: &HttpUrl, version: HttpVersion) -> Self {
         // `http://h:443` and `https://h` are two origins (RFC 9110 §4.3.1).
-        let secure = url.to_string().get(..6).is_some_and(|s| s.eq_ignore_ascii_case("https:"));
-        Self { route: route.clone(), secure, server: url.destination().clone(), version }
+        let (secure, server) = (url.is_https(), url.destination().clone());
+        Self { route: route.clone(), secure, server, version }
     }
 }
 

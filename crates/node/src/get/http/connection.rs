@@ -16,7 +16,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, PoisonError};
-use thalweg_net::{Route, Stream};
+use thalweg_net::{Destination, Route, Stream};
 use tokio::task::JoinSet;
 
 /// How much a server may send on HTTP/2 before we have read it, on a stream and in all.
@@ -33,6 +33,17 @@ const WINDOW: u32 = 16 << 20;
 pub(in crate::get) struct Connection {
     send: Send,
     tasks: Tasks,
+    reach: Reach,
+}
+
+/// Which URLs of its origin a connection may serve.
+#[derive(Clone, Debug)]
+enum Reach {
+    /// All: it leads to a public address, or a relay's rules let it pass.
+    All,
+    /// Those that the user gave, and redirects from there if there is one: it leads into
+    /// this network, where others may not be redirected.
+    Inward(Option<Destination>),
 }
 
 enum Send {
@@ -51,34 +62,34 @@ impl Connection {
         route: &Route,
         url: &HttpUrl,
     ) -> Result<Self, PathError> {
-        let stream = web.dialer.dial(route, url.destination());
+        let dial = web.dialer.dial(route, url.destination());
         if !url.is_https() {
-            let stream = stream.await?;
-            refuse_inward(&stream, url).await?;
-            return Self::http1(Wire::plain(stream.closed_on_drop())).await;
+            let stream = dial.await?;
+            let reach = reach(&stream, url).await?;
+            return Self::http1(Wire::plain(stream.closed_on_drop()), reach).await;
         }
         let tls = web.tls.as_ref().ok_or(PathError::NoTls)?;
         // Reading the authorities takes as long as a short round trip.
-        let (stream, _) = tokio::join!(stream, tls.prepare());
+        let (stream, _) = tokio::join!(dial, tls.prepare());
         let stream = stream?;
-        refuse_inward(&stream, url).await?;
+        let reach = reach(&stream, url).await?;
         let beneath = beneath_tls(stream.closed_on_drop());
         let secured = tls.connect(beneath, &url.destination().host).await?;
         let http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
         let wire = Wire::tls(secured);
-        if http2 { Self::http2(wire).await } else { Self::http1(wire).await }
+        if http2 { Self::http2(wire, reach).await } else { Self::http1(wire, reach).await }
     }
 
-    async fn http1(wire: Wire) -> Result<Self, PathError> {
+    async fn http1(wire: Wire, reach: Reach) -> Result<Self, PathError> {
         let (send, connection) =
             http1::handshake(TokioIo::new(wire)).await.map_err(PathError::http)?;
         let tasks = Tasks::default();
         // Its failures come out of the answer that they spoil.
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http1(send), tasks })
+        Ok(Self { send: Send::Http1(send), tasks, reach })
     }
 
-    async fn http2(wire: Wire) -> Result<Self, PathError> {
+    async fn http2(wire: Wire, reach: Reach) -> Result<Self, PathError> {
         let tasks = Tasks::default();
         let (send, connection) = http2::Builder::new(tasks.clone())
             .initial_stream_window_size(WINDOW)
@@ -87,7 +98,15 @@ impl Connection {
             .await
             .map_err(PathError::http)?;
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http2(send), tasks })
+        Ok(Self { send: Send::Http2(send), tasks, reach })
+    }
+
+    /// Whether it may be asked for `url`, if that is of its origin.
+    pub(in crate::get) fn serves(&self, url: &HttpUrl) -> bool {
+        match (&self.reach, url.given()) {
+            (Reach::All, _) | (_, None) => true,
+            (Reach::Inward(from), Some(given)) => from.as_ref() == Some(&given.destination),
+        }
     }
 
     /// False once the server has closed it.
@@ -136,13 +155,18 @@ fn in_http2(mut request: Request<Empty<Bytes>>) -> Request<Empty<Bytes>> {
     request
 }
 
-/// A redirect is followed inward by no path: relays have their own rules, here are ours.
-async fn refuse_inward(stream: &Stream, url: &HttpUrl) -> Result<(), PathError> {
-    let Some(given) = url.given().filter(|_| stream.route().is_direct()) else { return Ok(()) };
+/// Where `stream` leads, unless a redirect may not lead there. No path follows one inward:
+/// relays have their own rules, here are ours.
+async fn reach(stream: &Stream, url: &HttpUrl) -> Result<Reach, PathError> {
     // Whoever is gone already is told by the first read.
-    let Ok(peer) = stream.tcp().peer_addr() else { return Ok(()) };
+    let peer = stream.route().is_direct().then(|| stream.tcp().peer_addr().ok()).flatten();
+    let Some(peer) = peer.filter(|peer| inward::is_inside(peer.ip())) else {
+        return Ok(Reach::All);
+    };
+    let Some(given) = url.given() else { return Ok(Reach::Inward(None)) };
     let checked = inward::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
-    checked.map_err(|why| PathError::Redirect(why.into()))
+    checked.map_err(|why| PathError::Redirect(why.into()))?;
+    Ok(Reach::Inward(Some(given.destination.clone())))
 }
 
 /// A connection's tasks, which end with it. HTTP/2 has one more for each request.
@@ -163,3 +187,6 @@ impl<F: Future<Output = ()> + std::marker::Send + 'static> Executor<F> for Tasks
         tasks.spawn(task);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -48,6 +48,11 @@ pub async fn check_peer(to: &Host, peer: IpAddr, given: &Destination) -> Result<
     check(to, peer, &given)
 }
 
+/// Whether what is reached at `ip` is no ordinary public host.
+pub fn is_inside(ip: IpAddr) -> bool {
+    reach(ip).is_some()
+}
+
 /// The class of what is reached at `ip`: of the addresses inside, where a translator or the
 /// kernel goes on to those.
 fn reach(ip: IpAddr) -> Option<Class> {
