@@ -76,7 +76,7 @@ impl fmt::Display for Reason {
             Self::Clear => "clearly the fastest",
             Self::SlowStartOver => "the fastest when slow start was over on all",
             Self::Window => "the fastest at the end of sampling",
-            Self::DirectNotBeaten => "no detour is faster",
+            Self::DirectNotBeaten => "no detour is clearly faster",
             Self::Sum => "several paths together are faster",
             Self::SumNotBetter => "several paths together are no faster",
             Self::Small => "a small file",

@@ -23,6 +23,8 @@ pub struct Script {
     pub drifts: Vec<(Duration, f64)>,
     /// When the server asks for fewer requests, and for how long.
     pub busy: Option<(Duration, Duration)>,
+    /// Its capacity changes at random within this part of it, every 50 ms.
+    pub noise: f64,
     /// All paths in the group share the network's capacity.
     pub shared: bool,
 }
@@ -38,6 +40,7 @@ impl Script {
             silent: None,
             drifts: Vec::new(),
             busy: None,
+            noise: 0.0,
             shared: false,
         }
     }
@@ -74,6 +77,19 @@ impl Script {
     pub fn capacity(&self, age: Duration) -> f64 {
         let over = self.drifts.iter().rev().find(|(at, _)| *at <= age);
         let silent = self.silent.is_some_and(|(from, to)| from <= age && age < to);
-        if silent { 0.0 } else { self.rate.as_bps() as f64 / 8.0 * over.map_or(1.0, |(_, f)| *f) }
+        if silent {
+            return 0.0;
+        }
+        let factor = over.map_or(1.0, |(_, f)| *f) * (1.0 + self.noise * self.chance(age));
+        self.rate.as_bps() as f64 / 8.0 * factor
+    }
+
+    /// From -1 to 1, by the time and the path's own parameters (SplitMix64).
+    fn chance(&self, age: Duration) -> f64 {
+        let slot = (age.as_millis() / 50) as u64;
+        let mut z = (self.rate.as_bps() ^ slot).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as f64 / u64::MAX as f64 * 2.0 - 1.0
     }
 }

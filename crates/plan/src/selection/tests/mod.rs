@@ -6,6 +6,7 @@ mod random;
 
 use super::simulation::{Network, Outcome, Script, run, run_in};
 use super::*;
+use std::time::Duration;
 
 const MB: u64 = 1_000_000;
 
