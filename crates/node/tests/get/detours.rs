@@ -86,7 +86,7 @@ async fn a_relay_that_dies_in_completion_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_relay_that_stalls_in_completion_is_replaced() {
+async fn a_relay_that_stalls_in_completion_is_helped_or_replaced() {
     let version = Version::new(1, LENGTH);
     let direct = Server::start(&version, slow_at_first).await;
     let other = Server::honest(&version).await;
@@ -94,8 +94,10 @@ async fn a_relay_that_stalls_in_completion_is_replaced() {
     let mut trial = Trial::new(&direct, &[relay.address]);
     trial.request.selection.stall = Duration::from_millis(500);
     trial.gets(&version).await;
-    assert_eq!(trial.chosen(), [relay.address.to_string(), "direct".into()]);
-    assert!(trial.why_dropped(&relay.address.to_string()).unwrap().contains("no byte came"));
+    assert_eq!(trial.chosen()[0], relay.address.to_string());
+    let helped = |e: &Event| matches!(e, Event::Hedged { path, .. } if path == "direct");
+    let replaced = trial.chosen().last().is_some_and(|p| p == "direct");
+    assert!(replaced || trial.told().iter().any(helped), "{:#?}", trial.told());
 }
 
 #[tokio::test]
@@ -249,7 +251,9 @@ async fn a_part_that_is_shorter_or_longer_than_it_says_is_asked_for_again() {
             let asks = winner.asks();
             let list = asks.iter().position(|a| a.ranges.len() > 1).unwrap();
             let again: Vec<_> = asks[list + 1..].iter().flat_map(|a| a.ranges.clone()).collect();
-            assert_eq!(again, asks[list].ranges[which..], "one by one, from the bad part on");
+            // Another path may help out with the last of them.
+            let bad = &asks[list].ranges[which..];
+            assert!(bad.starts_with(&again), "from the bad part on: {again:?} of {bad:?}");
         }
     }
 }

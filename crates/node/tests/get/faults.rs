@@ -397,10 +397,12 @@ async fn an_empty_file_is_a_file() {
 #[tokio::test]
 async fn a_directory_that_takes_no_files_is_named() {
     let server = Server::honest(&Version::new(1, LENGTH)).await;
-    for target in ["/proc/file.bin", "/nonexistent/file.bin"] {
+    let missing = Trial::new(&server, &[]).dir.path().join("gone/file.bin");
+    for target in ["/proc/file.bin".into(), missing] {
         let mut trial = Trial::new(&server, &[]);
-        trial.request.target = thalweg_node::get::Target::File(target.into());
+        trial.request.target = thalweg_node::get::Target::File(target.clone());
         let message = trial.fails().await;
-        assert!(message.contains("cannot create") && message.contains(&target[..6]), "{message}");
+        let place = target.parent().unwrap().to_str().unwrap();
+        assert!(message.contains("cannot create") && message.contains(place), "{message}");
     }
 }

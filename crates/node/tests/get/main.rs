@@ -4,9 +4,11 @@
 
 mod detours;
 mod faults;
+mod mirrors;
 mod relay;
 mod server;
 mod sessions;
+mod waits;
 mod wholes;
 
 use server::{Server, Version};

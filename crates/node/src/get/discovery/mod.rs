@@ -52,6 +52,20 @@ pub(super) enum Found {
     Whole(PathId, Whole, Body),
 }
 
+impl Found {
+    /// Forgets what only the server itself may say: a relay can write into answers that no
+    /// TLS protects.
+    pub(super) fn doubt(&mut self, paths: &Paths) {
+        let (by, url, said) = match self {
+            Self::Ranged(by, resource) => (*by, &resource.url, &mut resource.said),
+            Self::Whole(by, whole, _) => (*by, &whole.url, &mut whole.said),
+        };
+        if !paths.is_direct(by) && !url.is_https() {
+            said.digest = None;
+        }
+    }
+}
+
 /// The verdicts on all paths, indexed by path, and the order in which they came.
 pub(super) struct Discovery {
     pub(super) verdicts: Vec<Verdict>,

@@ -107,21 +107,20 @@ impl Ranged<'_, '_> {
     /// Writes the bytes that are new where they belong; a slow disk is blamed on no path.
     async fn take(&mut self, path: PathId, at: u64, data: Bytes, held: bool) -> Result<(), Halt> {
         self.refusals.trust(path);
-        // What lies behind the path's bytes was given to another path meanwhile.
-        let n = (data.len() as u64).min(self.selection.owes(path));
-        if !held {
-            self.meter.late(path, data.len() as u64 - n);
-        }
-        let data = data.slice(..n as usize);
-        let new = self.selection.received(path, n, self.now()).min(n);
-        self.meter.took(path, new, n - new, held);
+        // It has recovered.
+        self.failures.remove(&path);
+        let came = data.len() as u64;
+        // The end of what it was asked for may belong to another path by now.
+        let n = came.min(self.selection.owes(path));
+        let new = self.selection.received(path, came, self.now()).min(n);
+        self.meter.took(path, new, came - new, held);
         if new == 0 {
             return Ok(());
         }
         let (start, before) = (at + (n - new), Instant::now());
         self.present.insert(start..at + n);
-        // Below the piece's own length.
-        let data = data.slice((n - new) as usize..);
+        // Both are at most the piece's own length.
+        let data = data.slice((n - new) as usize..n as usize);
         if self.writer.write(path, start, data).await.is_err() {
             // Its own error is told by `finish`.
             return Err(Halt::Failed(GetError::System(std::io::Error::other(

@@ -50,8 +50,8 @@ impl Refusals {
 
 impl Ranged<'_, '_> {
     pub(super) fn fail(&mut self, path: PathId, error: PathError) {
-        if let Some((why, wait)) = self.may_wait(path, &error) {
-            return self.put_off(path, why, wait);
+        if let Some(wait) = self.may_wait(path, &error) {
+            return self.put_off(path, error, wait);
         }
         let error = self.as_seen(path, error);
         let (name, why) = (self.paths.name(path).to_owned(), error.to_string());
@@ -89,8 +89,8 @@ impl Ranged<'_, '_> {
         }
     }
 
-    /// Why and for how long the path is left alone, if that is all that its error means.
-    fn may_wait(&mut self, path: PathId, error: &PathError) -> Option<(String, Duration)> {
+    /// For how long the path is left alone, if that is all that its error means.
+    fn may_wait(&mut self, path: PathId, error: &PathError) -> Option<Duration> {
         if self.nothing_proves_versions() {
             return None;
         }
@@ -98,12 +98,12 @@ impl Ranged<'_, '_> {
             PathError::Busy { wait, .. } => {
                 let times = self.refusals.put_off(path);
                 let wait = wait.unwrap_or_else(|| pause(times - 1));
-                (times <= MAX_BUSY && wait <= MAX_WAIT).then(|| (error.to_string(), wait))
+                (times <= MAX_BUSY && wait <= MAX_WAIT).then_some(wait)
             }
             PathError::Status(status) if status.as_u16() == 403 => {
                 let others = self.refusals.trusted.iter().any(|p| self.works_beside(path, *p));
                 let first = others && self.refusals.forbidden.insert(path);
-                first.then(|| (error.to_string(), ONE_AT_A_TIME))
+                first.then_some(ONE_AT_A_TIME)
             }
             _ => None,
         }
@@ -113,11 +113,12 @@ impl Ranged<'_, '_> {
         other != path && !self.failures.contains_key(&other) && self.meter.useful_of(other) > 0
     }
 
-    fn put_off(&mut self, path: PathId, why: String, wait: Duration) {
+    fn put_off(&mut self, path: PathId, error: PathError, wait: Duration) {
         self.stop(path);
         let now = self.now();
         self.selection.busy(path, now + wait, now);
-        self.tell_busy(path, why, wait);
+        self.tell_busy(path, error.to_string(), wait);
+        self.failures.insert(path, error);
     }
 
     pub(super) fn tell_busy(&self, path: PathId, why: String, wait: Duration) {

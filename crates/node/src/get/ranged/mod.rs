@@ -17,9 +17,10 @@ use super::{
     paths::Paths,
     resource::Resource,
     run::Run,
+    store::Store,
     worker::HEAD,
 };
-use crate::part::{Part, PartError, Ranges, Writer};
+use crate::part::{Part, PartError, Ranges};
 use bytes::Brake;
 use failed::Refusals;
 use sources::Sources;
@@ -38,7 +39,7 @@ pub(super) struct Ranged<'a, 'r> {
     /// The bytes that are there.
     present: Ranges,
     selection: Selection,
-    writer: Writer,
+    writer: Store,
     meter: Meter,
     failures: BTreeMap<PathId, PathError>,
     refusals: Refusals,
@@ -69,9 +70,11 @@ pub(super) async fn download(
 ) -> Result<(), Halt> {
     let length = resource.length;
     let key = run.key(&resource);
-    let part = run.open_part(key).await?;
+    let target = run.target(&resource.said, &resource.url)?;
+    let part = run.open_part(target, key).await?;
     run.started(&part, resource.url.to_string(), Some(length));
-    let mut ranged = Ranged::new(run, paths, by, resource, part, &discovery)?;
+    let pinned = Arc::new(resource);
+    let mut ranged = Ranged::new(run, paths, by, Arc::clone(&pinned), part, &discovery)?;
     ranged.settle(discovery.verdicts);
     let done = ranged.drive(stop).await;
     ranged.sum_up();
@@ -80,7 +83,9 @@ pub(super) async fn download(
     match (done, part) {
         (Ok(()), Ok(part)) => {
             paths.release();
-            match run.publish(part, length).await {
+            // Who pinned the object is in doubt: nobody knows yet whose bytes are right.
+            let mends = (!direct_owes_word).then_some(&pinned);
+            match run.publish(part, length, mends, stop).await {
                 // A digest tells that it was the relay who lied, not what the file is.
                 Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
                     Err(Halt::TrustDirect)
@@ -103,7 +108,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
         run: &'a mut Run<'r>,
         paths: Paths,
         by: PathId,
-        resource: Resource,
+        resource: Arc<Resource>,
         part: Part,
         discovery: &Discovery,
     ) -> Result<Self, Halt> {
@@ -114,10 +119,9 @@ impl<'a, 'r> Ranged<'a, 'r> {
         let meter = Meter::new(&run.request.paths, part.resumed(), Some(resource.length));
         let mut present = Ranges::default();
         gaps(&missing, resource.length).into_iter().for_each(|r| present.insert(r));
-        let writer =
-            Writer::spawn(part, run.names()).map_err(|e| Halt::Failed(GetError::System(e)))?;
+        let writer = run.store(part, run.names(), resource.validator.clone())?;
         Ok(Self {
-            sources: Sources::new(paths.source(by), paths.sources(), Arc::new(resource)),
+            sources: Sources::new(paths.source(by), paths.sources(), resource),
             refusals: Refusals::default(),
             setups: discovery.setups.clone(),
             brake: Brake::default(),
@@ -166,7 +170,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
                 },
                 _ = ticks.tick() => {
                     self.meter.tell(self.run.sink, &self.run.request.budget);
-                    self.writer.tick();
+                    self.writer.tick().await;
                 }
                 () = stop.requested() => return Err(Halt::Failed(GetError::Interrupted)),
             }

@@ -1,0 +1,215 @@
+//! Servers that ask for patience, and limits that we set ourselves.
+
+use crate::{
+    LENGTH, Trial,
+    relay::{Directed, End},
+    server::{HEAD, Server, Step, Version},
+    until,
+};
+use std::{
+    num::NonZeroU64,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use thalweg_node::{
+    get::{Limit, Stop, get},
+    job::Event,
+};
+
+impl Trial {
+    /// The paths that were put off, and for how many seconds.
+    fn put_off(&self) -> Vec<(String, f64)> {
+        let busy = |e| match e {
+            Event::Busy { path, seconds, .. } => Some((path, seconds)),
+            _ => None,
+        };
+        self.told().into_iter().filter_map(busy).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_busy_server_is_asked_again_when_it_says() {
+    for (status, wait) in [(429, "0"), (503, "1")] {
+        let version = Version::new(1, LENGTH);
+        let server = Server::start(&version, move |ask, reply| {
+            if ask.is_first_segment() {
+                reply.status(status);
+                reply.set("retry-after", wait);
+            }
+        })
+        .await;
+        let trial = Trial::new(&server, &[]);
+        trial.gets(&version).await;
+        assert_eq!(trial.put_off(), [("direct".to_owned(), wait.parse().unwrap())]);
+        assert_eq!(trial.why_dropped("direct"), None, "it is no failure");
+        let again = server.segments();
+        assert_eq!(again, [HEAD..LENGTH as u64, HEAD..LENGTH as u64]);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_from_the_start_is_waited_for() {
+    let version = Version::new(1, LENGTH);
+    let asks = AtomicUsize::new(0);
+    let server = Server::start(&version, move |_, reply| {
+        if asks.fetch_add(1, Ordering::SeqCst) < 2 {
+            reply.status(503);
+            reply.set("retry-after", "0");
+        }
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    trial.gets(&version).await;
+    assert_eq!(trial.put_off().len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_stays_busy_is_given_up_and_named() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::start(&version, |ask, reply| {
+        if !ask.is_probe() {
+            reply.status(429);
+            reply.set("retry-after", "0");
+        }
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    let message = trial.fails().await;
+    assert!(message.contains("direct: ") && message.contains("429"), "{message}");
+    let hour = Server::start(&version, |ask, reply| {
+        if !ask.is_probe() {
+            reply.status(503);
+            reply.set("retry-after", "3600");
+        }
+    })
+    .await;
+    let message = Trial::new(&hour, &[]).fails().await;
+    assert!(message.contains("wait 1 h") || message.contains("3600"), "{message}");
+}
+
+/// Case 7: the server allows one connection at a time, and says so in one of three ways.
+#[tokio::test]
+async fn a_server_that_refuses_a_second_path_is_served_by_one() {
+    for status in [403, 429, 503] {
+        let version = Version::new(1, LENGTH);
+        let server = Server::honest(&version).await;
+        let refuses = Server::start(&version, move |_, reply| reply.status(status)).await;
+        let relay = Directed::start(refuses.address, End::Never).await;
+        let trial = Trial::new(&server, &[relay.address]);
+        trial.gets(&version).await;
+        assert_eq!(trial.chosen().last().map(String::as_str), Some("direct"));
+        assert_eq!(trial.why_dropped("direct"), None);
+    }
+}
+
+/// A server whose files are behind signed URLs. The first one brings the head, and then is not
+/// valid any more; the original one leads to `second` from then on.
+async fn signed(version: &Version, second: &'static str) -> Server {
+    let expired = AtomicUsize::new(0);
+    Server::start(version, move |ask, reply| match ask.path.as_str() {
+        "/first" if !ask.is_probe() => {
+            expired.store(1, Ordering::SeqCst);
+            reply.status(403);
+        }
+        "/first" | "/second" => {}
+        _ => {
+            reply.status(302);
+            let now = expired.load(Ordering::SeqCst);
+            reply.set("location", if now == 0 { "/first" } else { second });
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_signed_url_that_expires_midway_is_asked_for_anew() {
+    let version = Version::new(1, LENGTH);
+    let server = signed(&version, "/second").await;
+    let trial = Trial::new(&server, &[]);
+    let outcome = trial.gets(&version).await;
+    assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64, "nothing came twice");
+    let moved = |e: &Event| matches!(e, Event::Moved { url, .. } if url.ends_with("/second"));
+    assert_eq!(trial.told().iter().filter(|e| moved(e)).count(), 1);
+    assert_eq!(trial.restarts(), 0);
+}
+
+#[tokio::test]
+async fn a_signed_url_that_cannot_be_had_anew_keeps_what_is_there() {
+    let version = Version::new(1, LENGTH);
+    let server = signed(&version, "/first").await;
+    let trial = Trial::new(&server, &[]);
+    let failed = trial.run().await.unwrap_err();
+    assert!(failed.to_string().contains("403"), "{failed}");
+    assert_eq!(failed.kept.as_bytes(), HEAD);
+}
+
+#[tokio::test]
+async fn a_new_url_that_leads_to_another_file_is_no_help() {
+    let (version, other) = (Version::new(1, LENGTH), Version::new(2, LENGTH));
+    let server = signed(&version, "/second").await;
+    // By then it is another file; it rests from there on, so it is got whole.
+    let asked = || server.asks().len() >= 2;
+    let trial = Trial::new(&server, &[]);
+    let director = async {
+        until(asked).await;
+        server.publish(other.clone());
+    };
+    tokio::join!(trial.gets(&other), director);
+    assert_eq!(trial.restarts(), 1);
+}
+
+#[tokio::test]
+async fn a_limit_holds_for_all_bytes() {
+    let version = Version::new(1, 600_000);
+    let server = Server::honest(&version).await;
+    let relay = Directed::start(server.address, End::Never).await;
+    let mut trial = Trial::new(&server, &[relay.address]);
+    let per_second = 1_000_000;
+    trial.request.limit = Some(Arc::new(Limit::new(NonZeroU64::new(per_second).unwrap())));
+    let outcome = trial.gets(&version).await;
+    // A tenth of a second's worth may come at once; the last piece is not waited for.
+    let least = Duration::from_millis(300);
+    assert!(outcome.took >= least, "{:?}", outcome.took);
+    assert_eq!(trial.why_dropped("direct"), None, "our own waiting is blamed on nobody");
+}
+
+#[tokio::test]
+async fn a_limited_download_can_be_stopped_while_it_waits() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.limit = Some(Arc::new(Limit::new(NonZeroU64::new(1).unwrap())));
+    let (wish, stop) = Stop::new();
+    let director = async {
+        until(|| trial.arrived() > 0).await;
+        wish.send_replace(true);
+    };
+    let run = get(trial.request.clone(), &trial.events, stop);
+    let failed = tokio::join!(run, director).0.unwrap_err();
+    assert!(failed.kept.as_bytes() > 0);
+}
+
+/// Case 15. The stall time is far away: the rest must come over the other path before.
+#[tokio::test]
+async fn a_relay_that_stalls_at_99_percent_is_hedged() {
+    let version = Version::new(1, LENGTH);
+    let direct = Server::start(&version, |ask, reply| {
+        // It loses sampling, and is alive.
+        if ask.is_first_segment() {
+            reply.after_bytes(10_000, Step::Hang);
+        }
+    })
+    .await;
+    let other = Server::honest(&version).await;
+    let relay = Directed::start(other.address, End::Stalls(1_700_000)).await;
+    let mut trial = Trial::new(&direct, &[relay.address]);
+    trial.request.selection.stall = Duration::from_secs(3600);
+    trial.gets(&version).await;
+    let hedged = |e: &Event| matches!(e, Event::Hedged { path, .. } if path == "direct");
+    assert!(trial.told().iter().any(hedged), "{:#?}", trial.told());
+    let totals = |e: &Event| matches!(e, Event::PathTotal { .. });
+    assert_eq!(trial.told().iter().filter(|e| totals(e)).count(), 2);
+}
