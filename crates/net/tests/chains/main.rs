@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod relay;
+mod web;
 
 use relay::{Relay, key};
 use std::time::Duration;
