@@ -225,6 +225,8 @@ pub struct PathRate {
     pub path: String,
     /// Bits per second.
     pub rate_bps: u64,
+    /// Bytes of the file that it brought in all.
+    pub bytes: u64,
 }
 
 /// Whoever wants to know what happens: a progress bar, a log, a web page.

@@ -106,7 +106,11 @@ impl Meter {
         let took = self.since.elapsed();
         self.since = Instant::now();
         let bps = |n: u64| Rate::over(ByteSize::from_bytes(n), took).as_bps();
-        let rate = |l: &Lane| PathRate { path: l.name.clone(), rate_bps: bps(l.came) };
+        let rate = |l: &Lane| PathRate {
+            path: l.name.clone(),
+            rate_bps: bps(l.came),
+            bytes: l.useful + l.held,
+        };
         sink.event(&Event::Progress {
             done_bytes: self.done,
             total_bytes: self.total,

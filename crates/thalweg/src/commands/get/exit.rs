@@ -37,10 +37,14 @@ impl Code {
             GetError::Url(_) | GetError::Header(..) => Self::Usage,
             GetError::Part(part) => Self::of_part(part),
             GetError::Paths(paths) => Self::of_paths(paths),
-            GetError::KeepsChanging(_) => Self::Bytes,
+            GetError::KeepsChanging(_) | GetError::Mismatch { .. } | GetError::Shown(_) => {
+                Self::Bytes
+            }
             GetError::OneRelay(_) => Self::Network,
+            GetError::Exists(_) | GetError::Output(_) => Self::Disk,
+            GetError::SameTarget { .. } => Self::Usage,
             GetError::Interrupted => Self::Interrupted,
-            _ => Self::Other,
+            GetError::System(_) => Self::Other,
         }
     }
 
@@ -49,6 +53,7 @@ impl Code {
             PartError::Busy(_) => Self::Busy,
             PartError::Digest { .. } | PartError::PastEnd(_) => Self::Bytes,
             PartError::Incomplete { .. } => Self::Network,
+            PartError::Unproven(_) => Self::Usage,
             _ => Self::Disk,
         }
     }
@@ -96,7 +101,7 @@ fn is_passing(error: &PathError) -> bool {
 
 /// Whether nobody reads standard output any more, as after `| head`.
 pub fn is_closed_pipe(error: &GetError) -> bool {
-    matches!(error, GetError::System(e) if e.kind() == io::ErrorKind::BrokenPipe)
+    matches!(error, GetError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// What the user may do about it, or should know.

@@ -36,7 +36,6 @@ struct Download {
     done: u64,
     rate: Mean,
     paths: Vec<Path>,
-    last: Option<Instant>,
 }
 
 /// One of its paths.
@@ -44,8 +43,8 @@ struct Download {
 struct Path {
     name: String,
     rate: Mean,
-    /// Bytes that it brought, as far as its rates tell.
-    bytes: f64,
+    /// Bytes that it brought.
+    bytes: u64,
     state: String,
 }
 
@@ -182,9 +181,7 @@ impl Download {
                 self.done = *done_bytes;
                 self.total = total_bytes.or(self.total);
                 self.rate.add(*rate_bps, now);
-                let since = self.last.replace(now);
-                let took = since.map_or(Duration::ZERO, |t| now.saturating_duration_since(t));
-                paths.iter().for_each(|path| self.progress(path, took, now));
+                paths.iter().for_each(|path| self.progress(path, now));
             }
             Event::PathSampled { path, .. } => self.path(path).state = "sampled".to_owned(),
             Event::Chosen { path, reason } => {
@@ -192,15 +189,19 @@ impl Download {
                 was.into_iter().for_each(|p| p.state = "left".to_owned());
                 self.path(path).state = format!("chosen: {reason}");
             }
+            Event::Reselected { from, .. } => self.path(from).state = "left".to_owned(),
+            Event::Hedged { path, .. } => self.path(path).state = "helps at the end".to_owned(),
+            Event::Busy { path, why, .. } => self.path(path).state = format!("waits: {why}"),
+            Event::Corrupt { path, .. } => self.path(path).state = "altered bytes".to_owned(),
             Event::PathFailed { path, why } => self.path(path).state = format!("failed: {why}"),
             _ => {}
         }
     }
 
-    fn progress(&mut self, rate: &PathRate, took: Duration, now: Instant) {
+    fn progress(&mut self, rate: &PathRate, now: Instant) {
         let path = self.path(&rate.path);
         path.rate.add(rate.rate_bps, now);
-        path.bytes += rate.rate_bps as f64 / 8.0 * took.as_secs_f64();
+        path.bytes = rate.bytes;
     }
 
     fn path(&mut self, name: &str) -> &mut Path {
@@ -234,7 +235,7 @@ impl Download {
         let widest = self.paths.iter().map(|p| p.name.chars().count()).max().unwrap_or(0);
         let column = widest.clamp(6, 24);
         let path = |p: &Path| {
-            let (bytes, rate) = (words::size(p.bytes as u64), words::rate(p.rate.value()));
+            let (bytes, rate) = (words::size(p.bytes), words::rate(p.rate.value()));
             let state = if p.state.is_empty() { "trying" } else { p.state.as_str() };
             let name = cut(&p.name, column);
             cut(&format!("  {name:<column$}  {bytes:>8}  {rate:>11}  {state}"), WIDTH)
@@ -258,7 +259,8 @@ impl Download {
     /// For logs.
     fn sentence(&self) -> String {
         let left = self.left().map_or(String::new(), |left| format!(", {left} left"));
-        let path = |p: &Path| PathRate { path: p.name.clone(), rate_bps: p.rate.value() };
+        let path =
+            |p: &Path| PathRate { path: p.name.clone(), rate_bps: p.rate.value(), bytes: p.bytes };
         let paths: Vec<PathRate> = self.paths.iter().map(path).collect();
         let rate = words::rate(self.rate.value());
         format!("{}, {rate}{left} ({})", self.of_total(), words::rates(&paths))
@@ -289,8 +291,11 @@ mod tests {
     use super::*;
 
     fn progress(done_bytes: u64, rates: &[(&str, u64)]) -> Event {
-        let rate =
-            |(path, rate_bps): &(&str, u64)| PathRate { path: (*path).into(), rate_bps: *rate_bps };
+        let rate = |(path, rate_bps): &(&str, u64)| PathRate {
+            path: (*path).into(),
+            rate_bps: *rate_bps,
+            bytes: *rate_bps / 10,
+        };
         Event::Progress {
             done_bytes,
             total_bytes: Some(40_000_000),
@@ -326,8 +331,8 @@ mod tests {
             lines[0],
             "[==================>                    ]  20 MB of 40 MB  10 Mbit/s  0:16 left"
         );
-        assert_eq!(lines[1], "  direct   93.8 kB     1 Mbit/s  trying");
-        assert_eq!(lines[2], "  fra       844 kB     9 Mbit/s  chosen: fastest");
+        assert_eq!(lines[1], "  direct    100 kB     1 Mbit/s  trying");
+        assert_eq!(lines[2], "  fra       900 kB     9 Mbit/s  chosen: fastest");
         assert!(lines[3].starts_with("  nyc          0 B      0 bit/s  failed: no answer"));
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
         let line = board.line().unwrap();

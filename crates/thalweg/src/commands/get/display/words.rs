@@ -14,10 +14,24 @@ pub fn event(event: &Event) -> Option<String> {
         Event::Restarted { why } => format!("starting over: {why}"),
         Event::PathSampled { path, rate_bps } => format!("{path}: {}", rate(*rate_bps)),
         Event::Chosen { path, reason } => format!("chosen: {path} ({reason})"),
+        Event::Reselected { from, path } => format!("{path} instead of {from}"),
+        Event::Busy { path, why, seconds } => format!("{path} waits {seconds:.0} s: {why}"),
+        Event::Moved { path, url } => format!("{path}: the URL had expired; it is {url} now"),
+        Event::Mirror { mirror, says } => format!("{mirror}: {says}"),
+        Event::Corrupt { .. } => corrupt(event)?,
         Event::PathFailed { path, why } => format!("{path} failed: {why}"),
         Event::Finished { .. } => finished(event)?,
-        _ => return None,
+        Event::Hedged { .. } | Event::PathTotal { .. } => return None,
+        Event::Progress { .. } | Event::Failed { .. } => return None,
     })
+}
+
+fn corrupt(event: &Event) -> Option<String> {
+    let Event::Corrupt { path, bytes } = event else { return None };
+    Some(format!(
+        "{path} altered {bytes} bytes at least; they were fetched again by another path, and \
+         {path} is not used for a while"
+    ))
 }
 
 /// An event of one of several downloads: only what changes what the user gets.
@@ -25,6 +39,7 @@ pub fn event_of_several(name: &str, event: &Event) -> Option<String> {
     match event {
         Event::Restarted { why } => Some(format!("{name}: starting over: {why}")),
         Event::PathFailed { path, why } => Some(format!("{name}: {path} failed: {why}")),
+        Event::Corrupt { .. } => corrupt(event).map(|text| format!("{name}: {text}")),
         Event::Finished { .. } => finished(event),
         _ => None,
     }
@@ -83,9 +98,12 @@ pub fn rates(paths: &[PathRate]) -> String {
     if text.is_empty() { "idle".to_owned() } else { text }
 }
 
-/// A target's name; a stream has none.
+/// A target's name; a stream has a nameless file behind it.
 pub fn place(target: &str) -> &str {
-    if target.is_empty() { "standard output" } else { target }
+    match target.is_empty() || target == "-" || target.ends_with("(a temporary file)") {
+        true => "standard output",
+        false => target,
+    }
 }
 
 /// Bytes with three significant digits: `12.3 MB`.
@@ -159,7 +177,7 @@ mod tests {
 
     #[test]
     fn progress_names_the_paths_that_carry_something() {
-        let rate = |path: &str, rate_bps| PathRate { path: path.into(), rate_bps };
+        let rate = |path: &str, rate_bps| PathRate { path: path.into(), rate_bps, bytes: 0 };
         assert_eq!(rates(&[rate("direct", 8_000_000), rate("r1:1080", 0)]), "direct 8 Mbit/s");
         assert_eq!(rates(&[rate("direct", 0)]), "idle");
     }
