@@ -153,6 +153,26 @@ pub enum GetError {
         /// Its URL.
         url: String,
     },
+    /// The server names a file that is there already, and replaces none.
+    #[error("{} exists already, and a name that the server chose replaces nothing; move it away, or say the name with -o", .0.display())]
+    Exists(std::path::PathBuf),
+    /// The bytes fail their digest, also after what relays brought was fetched again.
+    #[error("{wrong}; {tried}")]
+    Mismatch {
+        /// The digests.
+        #[source]
+        wrong: PartError,
+        /// What was done about it.
+        tried: String,
+    },
+    /// The output took no more: nobody reads it, or it is full.
+    #[error("the output takes no more bytes: {0}")]
+    Output(#[source] std::io::Error),
+    /// The rest would be of another object than what the output got.
+    #[error(
+        "the first {0} bytes were written to the output, and nothing proves that the server still has the same file; start again with an empty output"
+    )]
+    Shown(u64),
     /// The caller's wish.
     #[error("interrupted")]
     Interrupted,

@@ -17,8 +17,11 @@
 //! once. A path that speaks of another object is dropped and named.
 
 mod candidates;
+mod destination;
 mod discovery;
+mod ending;
 mod error;
+mod flow;
 mod http;
 mod kept;
 mod known;
@@ -29,11 +32,13 @@ mod multipart;
 mod outcome;
 mod paths;
 mod ranged;
+mod repair;
 mod request;
 mod resource;
 mod retry_after;
 mod run;
 mod said;
+mod store;
 mod targets;
 mod url;
 mod web;

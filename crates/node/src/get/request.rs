@@ -67,11 +67,11 @@ pub trait Output: Send + Sync {
 }
 
 impl Request {
+    /// What is made, for messages before the server was asked.
     pub(super) fn file(&self) -> PathBuf {
         match &self.target {
-            Target::File(file) => file.clone(),
-            Target::In(directory) => directory.join("download"),
-            Target::Output(_) => PathBuf::new(),
+            Target::File(file) | Target::In(file) => file.clone(),
+            Target::Output(_) => "the output".into(),
         }
     }
 }

@@ -1,24 +1,26 @@
 //! One download from its first question to the published file: its attempts.
 
 use super::{
-    Advice, GetError, Outcome, PathError, Phases, Request, Stop,
+    Advice, GetError, PathError, Phases, Request, Stop, Target,
     discovery::{Discovery, Found, Trust},
+    flow::{Flow, Running},
     paths::Paths,
     ranged,
     resource::Resource,
+    said::Said,
     whole,
     worker::{HEAD, Shared, Start},
 };
 use crate::{
     history::Observed,
-    job::{Event, EventSink, Job, Kind},
-    part::{Part, PartError, PartKey, Writer},
+    job::{Event, EventSink},
+    part::{Digest, Part, PartError, PartKey},
 };
 use std::{
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
 };
-use thalweg_units::{ByteSize, Rate};
+use thalweg_units::Rate;
 use tokio::{task::spawn_blocking, time::Instant};
 
 /// Why an attempt ended without the file.
@@ -29,6 +31,8 @@ pub(super) enum Halt {
     Changed(String),
     /// A relay pinned an object that the direct path does not know.
     TrustDirect,
+    /// An object that only comes whole broke off on this path.
+    Broke(String, PathError),
 }
 
 impl Halt {
@@ -52,6 +56,11 @@ pub(super) struct Run<'a> {
     pub(super) phases: Phases,
     pub(super) observed: Vec<Observed>,
     pub(super) published: Option<(PathBuf, u64)>,
+    /// Relays that altered bytes, and what was seen of it.
+    pub(super) corrupt: Vec<(String, String)>,
+    /// The output, if the bytes go to one, and the thread that fills it in this attempt.
+    pub(super) flow: Option<Flow>,
+    pub(super) running: Option<Running>,
 }
 
 impl<'a> Run<'a> {
@@ -69,16 +78,52 @@ impl<'a> Run<'a> {
             phases: Phases::default(),
             observed: Vec::new(),
             published: None,
+            corrupt: Vec::new(),
+            flow: None,
+            running: None,
         }
     }
 
-    /// Attempts, with at most one restart for either reason.
+    /// Attempts until one succeeds or it is hopeless, the user wishes it to end, or the
+    /// output takes no more.
     pub(super) async fn until_done(&mut self, stop: &mut Stop) -> Result<(), GetError> {
-        let (mut trust, mut changed) = (Trust::First, false);
+        let (hand, mut inner) = Stop::new();
+        if let Target::Output(output) = &self.request.target {
+            self.flow = Some(Flow::new(Arc::clone(output), hand.clone()));
+        }
+        let wish = async {
+            stop.requested().await;
+            hand.send_replace(true);
+            std::future::pending().await
+        };
+        let done = tokio::select! {
+            done = self.attempts(&mut inner) => done,
+            () = wish => Ok(()),
+        };
+        let refusal = self.flow.as_ref().and_then(Flow::refusal);
+        refusal.map_or(done, Err)
+    }
+
+    /// Attempts, with at most one restart for either reason, and a few where the object
+    /// only comes whole.
+    async fn attempts(&mut self, stop: &mut Stop) -> Result<(), GetError> {
+        let (mut trust, mut changed, mut broke) = (Trust::First, false, 0);
         loop {
-            let why = match self.attempt(trust, stop).await {
+            let done = self.attempt(trust, stop).await;
+            self.running = None;
+            let why = match done {
                 Ok(()) => return Ok(()),
                 Err(Halt::Failed(error)) => return Err(error),
+                Err(Halt::Broke(path, error)) => {
+                    if broke == whole::RETRIES {
+                        return Err(GetError::Paths(vec![(path, error)]));
+                    }
+                    broke += 1;
+                    let why = format!("{path}: {error}; it can only be had from the start");
+                    self.sink.event(&Event::Restarted { why });
+                    whole::pause(broke, stop).await?;
+                    continue;
+                }
                 Err(Halt::Changed(why)) if changed => return Err(GetError::KeepsChanging(why)),
                 Err(Halt::Changed(why)) => {
                     changed = true;
@@ -99,17 +144,8 @@ impl<'a> Run<'a> {
 
     pub(super) async fn attempt(&mut self, trust: Trust, stop: &mut Stop) -> Result<(), Halt> {
         self.attempts += 1;
-        let shared = Arc::new(Shared {
-            web: self.request.web.clone(),
-            url: self.request.url.clone(),
-            fields: self.request.fields.clone(),
-            patience: self.request.patience,
-            one_by_one: AtomicBool::new(false),
-            kept: Arc::clone(&self.request.kept),
-            head_start: self.advice.head_start,
-        });
         let first = self.first_question().await?;
-        let mut paths = Paths::start(shared, &self.request.paths, first);
+        let mut paths = Paths::start(self.shared(), &self.request.paths, first);
         let mut discovery = Discovery::new(&paths, trust, !self.request.digests.is_empty());
         let found = tokio::select! {
             found = self.discover(&mut discovery, &mut paths) => found?,
@@ -128,13 +164,26 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// What all paths have in common.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::new(Shared {
+            web: self.request.web.clone(),
+            url: self.request.url.clone(),
+            fields: self.request.fields.clone(),
+            patience: self.request.patience,
+            one_by_one: AtomicBool::new(false),
+            kept: Arc::clone(&self.request.kept),
+            head_start: self.advice.head_start,
+        })
+    }
+
     /// The first path's first question: for the first bytes that are missing. Whatever led to a
     /// second attempt, what is there is most likely of no use.
     async fn first_question(&self) -> Result<Start, Halt> {
         if self.attempts > 1 {
             return Ok(Start::Bytes(0..HEAD));
         }
-        let target = self.request.file();
+        let Some(target) = self.likely_target() else { return Ok(Start::Bytes(0..HEAD)) };
         let gap = blocking(move || Ok(Part::gap(&target))).await?;
         Ok(match gap {
             None => Start::Bytes(0..HEAD),
@@ -151,12 +200,16 @@ impl<'a> Run<'a> {
         paths: &mut Paths,
     ) -> Result<Found, Halt> {
         loop {
-            let found = discovery.run(paths, self.sink).await?;
+            let mut found = discovery.run(paths, self.sink).await?;
+            found.doubt(paths);
             let Found::Ranged(by, resource) = &found else { return Ok(found) };
             if discovery.is_confirmed(*by, resource, paths) {
                 return Ok(found);
             }
-            let (target, key) = (self.request.file(), self.key(resource));
+            let Some(target) = self.target(&resource.said, &resource.url)? else {
+                return Ok(found);
+            };
+            let key = self.key(resource);
             let harmless = blocking(move || Part::is_harmless(&target, &key)).await?;
             if harmless {
                 return Ok(found);
@@ -173,18 +226,14 @@ impl<'a> Run<'a> {
             url: resource.url.to_string(),
             length: Some(resource.length),
             validator: resource.validator.clone(),
-            digests: self.request.digests.clone(),
+            digests: self.digests(&resource.said),
         }
     }
 
-    pub(super) async fn open_part(&mut self, key: PartKey) -> Result<Part, Halt> {
-        let (target, batch) = (self.request.file(), self.request.batch);
-        let shown = target.display().to_string();
-        let job = Job::begin(Kind::Get, self.request.url.to_string(), shown);
-        let part = blocking(move || Part::open(&target, key, job, batch)).await?;
-        self.resumed.get_or_insert(part.resumed());
-        self.kept = part.durable();
-        Ok(part)
+    /// What the whole must hash to: as the user says, else as the server does.
+    pub(super) fn digests(&self, said: &Said) -> Vec<Digest> {
+        let given = &self.request.digests;
+        if given.is_empty() { said.digest.into_iter().collect() } else { given.clone() }
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -193,7 +242,7 @@ impl<'a> Run<'a> {
 
     pub(super) fn started(&self, part: &Part, url: String, total_bytes: Option<u64>) {
         let job = part.job().id;
-        let target = self.request.file().display().to_string();
+        let target = part.target().display().to_string();
         let paths = self.names();
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
         if part.resumed() > 0 {
@@ -203,50 +252,6 @@ impl<'a> Run<'a> {
         if part.discarded() && self.attempts == 1 {
             let why = "what was there is not provably of this version of the file".to_owned();
             self.sink.event(&Event::Restarted { why });
-        }
-    }
-
-    /// Makes durable what is there.
-    pub(super) async fn close(&mut self, mut part: Part) -> Result<(), Halt> {
-        self.kept = blocking(move || {
-            part.checkpoint()?;
-            let kept = part.durable();
-            part.close().map(|()| kept)
-        })
-        .await?;
-        Ok(())
-    }
-
-    /// Waits for the writer; its failure comes before any other.
-    pub(super) async fn finish(&mut self, writer: Writer) -> Result<Part, Halt> {
-        let (part, durable) = writer.finish().await;
-        self.kept = durable;
-        part.map_err(|e| Halt::Failed(e.into()))
-    }
-
-    pub(super) async fn publish(&mut self, part: Part, length: u64) -> Result<(), Halt> {
-        let published = blocking(move || part.publish(length)).await;
-        if let Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) = published {
-            self.kept = 0;
-        }
-        let target = published?;
-        self.published = Some((target, length));
-        Ok(())
-    }
-
-    pub(super) fn outcome(&self) -> Outcome {
-        let (target, length) = self.published.clone().unwrap_or_default();
-        let needed = length.saturating_sub(self.resumed.unwrap_or(0));
-        Outcome {
-            target,
-            length: ByteSize::from_bytes(length),
-            fetched: ByteSize::from_bytes(self.fetched),
-            duplicate: ByteSize::from_bytes(self.fetched.saturating_sub(needed)),
-            took: self.started.elapsed(),
-            direct_estimate: self.direct_estimate,
-            phases: self.phases.clone(),
-            observed: self.observed.clone(),
-            corrupt: Vec::new(),
         }
     }
 }

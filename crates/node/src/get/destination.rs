@@ -1,0 +1,97 @@
+//! Where the bytes of one download go: the file's name, its part, the output.
+
+use super::{
+    GetError, Halt, HttpUrl, Target,
+    flow::Identity,
+    run::{Run, blocking},
+    said::Said,
+    store::Store,
+};
+use crate::{
+    job::{Job, Kind},
+    part::{Part, PartKey, Validator},
+};
+use std::path::{Path, PathBuf};
+
+impl Run<'_> {
+    /// The file that is made of an object at `url`; `None` if its bytes go to an output.
+    ///
+    /// # Errors
+    /// If neither the server nor the URL names a file.
+    pub(super) fn target(&self, said: &Said, url: &HttpUrl) -> Result<Option<PathBuf>, Halt> {
+        match &self.request.target {
+            Target::File(file) => Ok(Some(file.clone())),
+            Target::Output(_) => Ok(None),
+            Target::In(directory) => {
+                let name = said.name.clone().map_or_else(|| url.file_name(), Ok);
+                let name = name.map_err(|e| Halt::Failed(e.into()))?;
+                Ok(Some(directory.join(name)))
+            }
+        }
+    }
+
+    /// The file as far as can be told before the server was asked.
+    pub(super) fn likely_target(&self) -> Option<PathBuf> {
+        self.target(&Said::default(), &self.request.url).ok().flatten()
+    }
+
+    /// Opens the part for `target`, or one without a name.
+    ///
+    /// # Errors
+    /// [`GetError::Exists`] if the server chose the name of a file that is there; otherwise
+    /// as [`Part::open`].
+    pub(super) async fn open_part(
+        &mut self,
+        target: Option<PathBuf>,
+        key: PartKey,
+    ) -> Result<Part, Halt> {
+        let chosen = matches!(self.request.target, Target::In(_));
+        let batch = self.request.batch;
+        let shown = target.as_deref().unwrap_or(Path::new("-")).display().to_string();
+        let job = Job::begin(Kind::Get, self.request.url.to_string(), shown);
+        let opened = blocking(move || match target {
+            None => Part::unnamed(None, key, job).map(Ok),
+            Some(file) if chosen && exists(&file) => Ok(Err(file)),
+            Some(file) => {
+                let part = Part::open(&file, key, job, batch)?;
+                // Somebody else may have made it until we had the lock.
+                if chosen && exists(&file) {
+                    part.close()?;
+                    return Ok(Err(file));
+                }
+                Ok(Ok(part))
+            }
+        });
+        let part = opened.await?.map_err(|file| Halt::Failed(GetError::Exists(file)))?;
+        self.resumed.get_or_insert(part.resumed());
+        self.kept = part.durable();
+        Ok(part)
+    }
+
+    /// The way to `part`, for bytes by the paths called `names`; with an output, also from there.
+    ///
+    /// # Errors
+    /// If the system allows no further thread; [`GetError::Shown`].
+    pub(super) fn store(
+        &mut self,
+        part: Part,
+        names: Vec<String>,
+        validator: Option<Validator>,
+    ) -> Result<Store, Halt> {
+        let Some(flow) = &self.flow else { return Store::new(part, names) };
+        if !part.key().digests().is_empty() {
+            // Nothing is shown before the whole is verified.
+            return Store::new(part, names);
+        }
+        let of = Identity { length: part.key().length(), validator };
+        let reader = part.reader().map_err(|e| Halt::Failed(e.into()))?;
+        let (store, prefix) = Store::followed(part, names)?;
+        self.running = Some(flow.start(reader, prefix, of)?);
+        Ok(store)
+    }
+}
+
+/// Whether anything has this name, also a link that leads nowhere.
+fn exists(file: &Path) -> bool {
+    std::fs::symlink_metadata(file).is_ok()
+}
