@@ -13,6 +13,7 @@
 //! [`Part`] blocks on the disk; [`Writer`] puts it on a thread of its own.
 
 mod adopt;
+mod behind;
 mod digest;
 mod error;
 mod gap;
@@ -42,6 +43,7 @@ pub use reader::PartReader;
 pub use writer::{WriteFailed, Writer};
 
 use crate::job::Job;
+use behind::Behind;
 use journal::{Contents, Journal, Record};
 use place::Place;
 use runs::{Runs, Sources};
@@ -56,8 +58,8 @@ use whole::Whole;
 /// When the bytes written so far are synced and journaled.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    /// After this many bytes. 64 MB: at 1 GB/s a sync every 64 ms, so the
-    /// disk is kept busy and the syncs do not show.
+    /// After this many bytes. 64 MB: at 1 GB/s a sync every 64 ms, beside the writing, so
+    /// the disk is kept busy and the syncs do not show.
     pub bytes: u64,
     /// After this much time. A crash loses at most this much of a download.
     pub time: Duration,
@@ -82,6 +84,8 @@ pub struct Part {
     batch: Batch,
     /// Created with the first checkpoint: a file that is complete before needs none.
     journal: Option<Journal>,
+    /// A checkpoint under way; it has the journal meanwhile.
+    behind: Option<Behind>,
     /// What the journal says.
     records: Vec<Record>,
     runs: Runs,
@@ -153,6 +157,7 @@ impl Part {
             key,
             batch,
             journal: None,
+            behind: None,
             records: Vec::new(),
             runs: Runs::default(),
             unsynced: 0,

@@ -35,7 +35,9 @@ impl Part {
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn discard(self) -> Result<(), PartError> {
+    pub fn discard(mut self) -> Result<(), PartError> {
+        // A checkpoint under way would put its journal back. Whether it succeeds is the same.
+        _ = self.settle();
         self.place.remove()
     }
 
@@ -61,6 +63,7 @@ impl Part {
             let why = io::Error::new(io::ErrorKind::Unsupported, "it has no name");
             return Err(PartError::io("publish", &self.place.target)(why));
         }
+        self.settle()?;
         match self.verify(length) {
             Err(wrong @ PartError::Digest { .. }) => {
                 Err(self.place.remove().err().unwrap_or(wrong))

@@ -107,10 +107,13 @@ impl Follower {
     }
 }
 
-/// Nobody waits for what is dropped; its thread ends soon.
+/// Waits for the thread, which ends after one step at most: as long as it has the file open,
+/// the file is locked.
 impl Drop for Follower {
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
+        self.prefix = None;
+        _ = self.thread.take().map(JoinHandle::join);
     }
 }
 

@@ -12,8 +12,8 @@ impl Part {
         self.write_from("", offset, data)
     }
 
-    /// Writes `data` at `offset`, which came by the path called `from`, and makes a
-    /// checkpoint when the batch is full.
+    /// Writes `data` at `offset`, which came by the path called `from`, and begins a
+    /// checkpoint when the batch is full; its failure is told by a later call.
     ///
     /// Bytes that are there already stay as they are: what was journaled of them
     /// stays true.
@@ -78,6 +78,7 @@ impl Part {
     /// Forgets `range`, in the journal first, and with it all that others than `from` delivered
     /// who delivered some of it.
     fn withdraw(&mut self, from: &str, range: &Range<u64>) -> Result<(), PartError> {
+        self.settle()?;
         let wrong = self.sources.remove(range);
         wrong.iter().filter(|name| *name != from).for_each(|name| self.distrust(name));
         let distrusted = &self.distrusted;
@@ -111,15 +112,6 @@ impl Part {
         })
     }
 
-    /// Makes a checkpoint if the batch's bytes or time are reached.
-    ///
-    /// # Errors
-    /// As [`Part::checkpoint`].
-    pub fn checkpoint_if_due(&mut self) -> Result<(), PartError> {
-        let due = self.last_checkpoint.elapsed() >= self.batch.time;
-        if self.unsynced >= self.batch.bytes || due { self.checkpoint() } else { Ok(()) }
-    }
-
     /// Syncs the bytes written so far, then journals them.
     ///
     /// # Errors
@@ -127,6 +119,7 @@ impl Part {
     /// published, because a later sync may succeed without the lost pages.
     pub fn checkpoint(&mut self) -> Result<(), PartError> {
         self.last_checkpoint = std::time::Instant::now();
+        self.settle()?;
         if self.runs.is_empty() {
             return Ok(());
         }
@@ -139,7 +132,7 @@ impl Part {
     }
 
     /// Does what must succeed for anything to be believed later.
-    fn guarded(
+    pub(super) fn guarded(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), PartError>,
     ) -> Result<(), PartError> {

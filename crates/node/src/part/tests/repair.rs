@@ -167,3 +167,39 @@ proptest! {
         }
     }
 }
+
+/// Batches so small that a checkpoint is always under way.
+fn open_busy(dir: &Path) -> Part {
+    let job = Job::begin(Kind::Get, String::new(), String::new());
+    let batch = Batch { bytes: 1000, time: Duration::MAX };
+    Part::open(&dir.join("a"), key_of(LENGTH, "\"1\"", vec![digest()]), job, batch).unwrap()
+}
+
+#[test]
+fn checkpoints_beside_the_writing_keep_all_that_was_written_before() {
+    let dir = TempDir::new().unwrap();
+    let mut part = open_busy(dir.path());
+    for start in (0..LENGTH - 1000).step_by(500) {
+        by(&mut part, if start % 1000 == 0 { "direct" } else { "fra" }, start..start + 500);
+    }
+    drop(part);
+    let part = open_busy(dir.path());
+    assert!(part.resumed() >= LENGTH / 2, "{}", part.resumed());
+    assert_true(dir.path(), &part);
+}
+
+#[test]
+fn a_checkpoint_under_way_brings_nothing_back() {
+    let dir = TempDir::new().unwrap();
+    let mut part = open_busy(dir.path());
+    by(&mut part, "direct", 0..2000);
+    part.discard().unwrap();
+    assert!(names(dir.path()).is_empty());
+    let mut part = open_busy(dir.path());
+    wrong(&mut part, "fra", 0..2000);
+    part.replace("direct", 500, &content(500..600)).unwrap();
+    assert!(claimed(dir.path()).iter().all(|(_, by)| by != "fra"));
+    by(&mut part, "direct", 2000..LENGTH);
+    assert!(matches!(part.publish(LENGTH), Err(PartError::Digest { .. })));
+    assert!(names(dir.path()).is_empty());
+}
