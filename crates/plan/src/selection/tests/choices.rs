@@ -107,3 +107,42 @@ fn a_small_object_does_not_wait_long_for_the_expected_path() {
     let (path, _, at) = small(&scripts, vec![prior(9.0, 50), None]);
     assert!(path == PathId(1) && at <= Duration::from_millis(210), "{at:?}");
 }
+
+/// Two paths in sampling, of which the direct one has just completed its share of 20 MB.
+fn one_share_complete() -> (Selection, Time) {
+    let mut s = Selection::new(Config::default(), 2, &[0..40 * MB], Time::ZERO);
+    for path in [PathId(0), PathId(1)] {
+        s.joined(path, Time::ZERO);
+        s.sent(path, Time::ZERO);
+    }
+    while s.next_action().is_some() {}
+    let first = Time::ZERO + Duration::from_millis(20);
+    s.received(PathId(1), MB, first);
+    s.received(PathId(0), MB, first);
+    let now = first + Duration::from_secs(1);
+    s.received(PathId(0), 19 * MB, now);
+    (s, now)
+}
+
+#[test]
+fn a_complete_share_leads_to_the_late_half_of_the_slowest() {
+    let (mut s, now) = one_share_complete();
+    let ranges = vec![30_500_000..40 * MB];
+    let stolen = Action::Fetch { path: PathId(0), ranges, hedge: false };
+    assert_eq!(s.next_action(), Some(stolen));
+    assert_eq!((s.phase(), s.owes(PathId(1))), (Phase::Sampling, 9_500_000));
+    // The victim's own request goes on up to there, and no further.
+    s.received(PathId(1), 9_500_000, now);
+    let stop = Action::Stop { path: PathId(1), stalled: false };
+    assert_eq!(s.next_action(), Some(stop));
+}
+
+#[test]
+fn a_winners_request_goes_on_through_what_was_taken_from_it() {
+    let (mut s, now) = one_share_complete();
+    while s.next_action().is_some() {}
+    s.failed(PathId(0), Failure::Refused, now);
+    let chosen = Action::Chosen { path: PathId(1), reason: Reason::OnlyPath };
+    assert_eq!((s.next_action(), s.next_action()), (Some(chosen), None));
+    assert_eq!(s.owes(PathId(1)), 19 * MB);
+}
