@@ -146,3 +146,22 @@ fn a_winners_request_goes_on_through_what_was_taken_from_it() {
     assert_eq!((s.next_action(), s.next_action()), (Some(chosen), None));
     assert_eq!(s.owes(PathId(1)), 19 * MB);
 }
+
+#[test]
+fn a_lane_that_becomes_slow_is_not_waited_for() {
+    // Half of 80 MB at 2 Mbit/s would take 160 s; the other path alone needs 32 s for all.
+    let slow = Script::real(20.0, 40).drifting(&[(3_000, 0.1)]);
+    let config = Config { lanes: 2, ..Config::default() };
+    let outcome = run(config, &[Script::real(24.0, 40), slow], &[0..80 * MB]);
+    assert_eq!(first_choice(&outcome).2, Reason::Sum);
+    assert!(outcome.took < Duration::from_secs(36), "{:?}", outcome.took);
+}
+
+#[test]
+fn lanes_end_together() {
+    // 8 s at 40 Mbit/s, then 40 MB at 30: 19 s. Waiting for the slower lane's half: 24 s.
+    let slow = Script::real(20.0, 40).drifting(&[(8_000, 0.5)]);
+    let config = Config { lanes: 2, ..Config::default() };
+    let outcome = run(config, &[Script::real(20.0, 40), slow], &[0..80 * MB]);
+    assert!(outcome.took < Duration::from_millis(21_500), "{:?}", outcome.took);
+}
