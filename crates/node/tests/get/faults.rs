@@ -217,7 +217,10 @@ async fn segments_that_are_not_what_was_asked_for_drop_the_path() {
     let shift = |reply: &mut crate::server::Reply| reply.set("content-range", "bytes 5-14/2000000");
     let code = |reply: &mut crate::server::Reply| reply.set("content-encoding", "gzip");
     let whole = |reply: &mut crate::server::Reply| reply.whole(vec![7; LENGTH].into());
-    let busy = |reply: &mut crate::server::Reply| reply.status(503);
+    let busy = |reply: &mut crate::server::Reply| {
+        reply.status(503);
+        reply.set("retry-after", "0");
+    };
     for spoil in [shift, code, whole, busy] {
         let version = Version::new(1, LENGTH);
         let server = Server::honest(&version).await;
