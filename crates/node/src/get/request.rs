@@ -32,6 +32,9 @@ pub struct Request {
     pub limit: Option<Arc<Limit>>,
     /// When bytes are made durable.
     pub batch: Batch,
+    /// Whether a file that another program left under the final name is gone on with; needs a
+    /// digest, see [`crate::part::Part::adopt`].
+    pub adopt: bool,
     /// Brings the file under its name.
     pub publisher: Arc<Publisher>,
     /// Connections that earlier downloads of the call left, by path.

@@ -4,10 +4,13 @@
 
 mod detours;
 mod faults;
+mod mended;
 mod mirrors;
+mod places;
 mod relay;
 mod server;
 mod sessions;
+mod several;
 mod waits;
 mod wholes;
 
@@ -82,6 +85,7 @@ impl Trial {
             publisher: Arc::default(),
             kept: Arc::default(),
             budget: Arc::new(Budget::new()),
+            adopt: false,
             patience: Duration::from_secs(20),
         };
         Self { dir, request, events: Events::default() }

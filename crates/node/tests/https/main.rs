@@ -72,6 +72,7 @@ impl Trial {
             publisher: Arc::default(),
             kept: Arc::default(),
             budget: Arc::new(Budget::new()),
+            adopt: false,
             patience: Duration::from_secs(20),
         };
         Self { dir, request, events: Events::default() }

@@ -1,6 +1,7 @@
 //! Where bytes go: standard output, names of the server, directories.
 
 use super::*;
+use sha2::{Digest, Sha256};
 use std::fs;
 use tempfile::TempDir;
 
@@ -63,4 +64,24 @@ async fn a_directory_that_cannot_be_made_or_written_is_told() {
     assert!(said.contains("file/x"), "{said}");
     let output = run(dir.path(), &[&server.url(), "-o", "/proc/nowhere/x"]).await;
     assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_programs_file_is_continued_with_a_hash_alone() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file.bin");
+    fs::write(&file, &version.bytes[..LENGTH - 1000]).unwrap();
+    let url = server.url();
+    let refused = run(dir.path(), &[&url, "-C", "-"]).await;
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("--sha256"), "{}", text(&refused.stderr));
+    assert_eq!(fs::metadata(&file).unwrap().len(), LENGTH as u64 - 1000);
+    let hash = format!("{:x}", Sha256::digest(&version.bytes));
+    assert_done(&run(dir.path(), &[&url, "-C", "-", "--sha256", &hash]).await);
+    assert!(fs::read(&file).unwrap() == version.bytes);
+    let late = LENGTH as u64 - 1000;
+    let asked = server.segments();
+    assert!(asked.iter().all(|range| range.start >= late), "{asked:?}");
 }

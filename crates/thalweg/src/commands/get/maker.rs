@@ -93,6 +93,7 @@ impl<'a> Maker<'a> {
             priors: paths.iter().map(|path| self.prior(&origin, &path.name)).collect(),
             paths,
             fields: fields(&self.args.web).map_err(usage)?,
+            adopt: self.adopts(wanted, &target)?,
             ..self.bare(wanted, target)
         })
     }
@@ -115,6 +116,7 @@ impl<'a> Maker<'a> {
             web: self.web.clone(),
             limit: self.limit.clone(),
             batch: Batch::default(),
+            adopt: false,
             publisher: Arc::clone(&self.publisher),
             kept: Arc::clone(&self.kept),
             budget: Arc::clone(&self.budget),
@@ -125,6 +127,26 @@ impl<'a> Maker<'a> {
     /// Gives back the file of a request that is made again.
     pub fn release(&self, file: &Path) {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(file);
+    }
+
+    /// Whether a file that is there shall be gone on with.
+    fn adopts(&self, wanted: &Wanted, target: &Target) -> Result<bool, (String, Code)> {
+        let Target::File(file) = target else { return Ok(false) };
+        if !self.args.naming.adopts() || !file.exists() {
+            return Ok(false);
+        }
+        match wanted.digests.is_empty() {
+            false => Ok(true),
+            true => Err((
+                format!(
+                    "{0} is there, and nothing says what it must become: -C - goes on with what \
+                     another program left only with --sha256 or --blake3. Without -C, our own \
+                     interrupted downloads go on, and {0} is replaced",
+                    file.display()
+                ),
+                Code::Usage,
+            )),
+        }
     }
 
     fn target(&self, wanted: &Wanted) -> Result<Target, (String, Code)> {

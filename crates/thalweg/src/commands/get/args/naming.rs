@@ -23,8 +23,8 @@ pub struct Naming {
     #[arg(short = 'P', long = "dir", value_name = "DIR", visible_alias = "output-dir")]
     dir: Option<PathBuf>,
 
-    /// Continue a file that another program left: only `-C -`, for our own interrupted
-    /// downloads are always continued
+    /// Continue a file that another program left, with a hash to prove it: only `-C -`. Our own
+    /// interrupted downloads are always continued
     #[arg(short = 'C', long = "continue-at", value_name = "-", value_parser = dash)]
     continue_at: Option<Dash>,
 }
