@@ -23,7 +23,7 @@ pub(super) const RETRIES: u32 = 3;
 /// [`GetError::Interrupted`].
 pub(super) async fn pause(n: u32, stop: &mut Stop) -> Result<(), GetError> {
     tokio::select! {
-        () = sleep(Duration::from_millis(500 << n.min(4))) => Ok(()),
+        () = sleep(Duration::from_millis(250 << n.min(4))) => Ok(()),
         () = stop.requested() => Err(GetError::Interrupted),
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     relay::{Directed, End},
     server::{Reply, Server, Step, Version},
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -51,6 +52,22 @@ async fn streams_that_break_off_leave_no_file() {
         trial.fails().await;
         assert!(trial.files().is_empty(), "{:?}", trial.files());
     }
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_begun_again() {
+    let version = Version::new(1, LENGTH);
+    let (bytes, broke) = (version.bytes.clone(), AtomicBool::new(false));
+    let server = Server::start(&version, move |_, reply| {
+        reply.whole(bytes.clone());
+        if !broke.swap(true, Ordering::SeqCst) {
+            reply.after_bytes(500_000, Step::Cut);
+        }
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    trial.gets(&version).await;
+    assert_eq!(trial.restarts(), 1);
 }
 
 #[tokio::test]
