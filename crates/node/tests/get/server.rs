@@ -63,8 +63,6 @@ pub enum Step {
 /// A request as the server saw it.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// Counts the server's requests, from 0.
-    pub number: usize,
     /// Counts the requests for segments before it.
     pub segments: usize,
     pub path: String,
@@ -269,7 +267,6 @@ impl Site {
             list.split(',').filter_map(|r| r.split_once('-')).map(range).collect();
         let ranges = asked.iter().map(|r| r.start..r.end.min(length)).collect();
         let ask = Ask {
-            number: asks.len(),
             segments: asks.iter().filter(|a| !a.is_probe()).count(),
             asked,
             path: request.uri().path().to_owned(),

@@ -213,3 +213,21 @@ async fn a_relay_that_stalls_at_99_percent_is_hedged() {
     let totals = |e: &Event| matches!(e, Event::PathTotal { .. });
     assert_eq!(trial.told().iter().filter(|e| totals(e)).count(), 2);
 }
+
+/// The first answer would hold the whole file, but its end does not come.
+#[tokio::test]
+async fn a_small_file_that_stalls_is_helped_out_with() {
+    let version = Version::new(1, 100_000);
+    let server = Server::start(&version, |ask, reply| {
+        if ask.is_probe() {
+            reply.after_bytes(60_000, Step::Hang);
+        }
+    })
+    .await;
+    let other = Server::honest(&version).await;
+    let relay = Directed::start(other.address, End::Never).await;
+    let mut trial = Trial::new(&server, &[relay.address]);
+    trial.request.selection.stall = Duration::from_secs(3600);
+    trial.gets(&version).await;
+    assert_eq!(other.asks().len(), 1, "for the rest, at once: {:?}", other.segments());
+}

@@ -13,8 +13,13 @@ use crate::{
     },
     job::Event,
 };
+use std::time::Duration;
 use thalweg_plan::selection::{Failure, Selection};
 use thalweg_units::{PathId, Time};
+
+/// How long a first answer that holds all may take, at least, before others are asked, too:
+/// two losses of its last packet, at Linux's shortest timeout of 200 ms.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Ranged<'_, '_> {
     /// Enters what discovery learnt: failures first, so that a path that is left alone knows it;
@@ -145,6 +150,16 @@ impl Ranged<'_, '_> {
             if used && self.paths.ready(path).is_some() {
                 self.selection.joined(path, self.now());
             }
+        }
+    }
+
+    /// Where the first answer holds all, the other paths are called for help when it is late:
+    /// three times the time that its beginning took, and half a second at least.
+    pub(super) fn call_for_help(&mut self) {
+        let setup = self.setups.get(self.by.0 as usize).copied().flatten().unwrap_or_default();
+        if self.head_is_all && self.epoch.elapsed() >= PATIENCE.max(3 * setup) {
+            self.head_is_all = false;
+            self.join_connected();
         }
     }
 

@@ -169,6 +169,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
                     None => self.selection.tick(self.now()),
                 },
                 _ = ticks.tick() => {
+                    self.call_for_help();
                     self.meter.tell(self.run.sink, &self.run.request.budget);
                     self.writer.tick().await;
                 }

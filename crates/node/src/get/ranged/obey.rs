@@ -36,6 +36,7 @@ impl Ranged<'_, '_> {
         let (name, why) = (self.paths.name(path).to_owned(), error.to_string());
         self.run.sink.event(&Event::PathFailed { path: name, why });
         self.failures.insert(path, error);
+        self.join_connected();
     }
 
     fn chosen(&mut self, path: PathId, reason: Reason) {
