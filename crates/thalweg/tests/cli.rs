@@ -50,7 +50,6 @@ const MISTAKES: &[&str] = &[
     "get http://example.org/file -C 1000",
     "get http://example.org/file --limit-rate fast",
     "get http://example.org/file --paths 0",
-    "get http://example.org/file -o - --json",
     "get - -i -",
     "get missing.meta4",
     "get http://example.org/file --via relay",

@@ -190,7 +190,8 @@ impl<'a> Stage<'a> {
 
     /// `thalweg get` with these arguments besides.
     fn get(&self, args: &[&str]) -> Command {
-        let mut command = self.hosts.thalweg(CLIENT, &["get", &self.web.url(), "--json"]);
+        let mut command =
+            self.hosts.thalweg(CLIENT, &["get", &self.web.url(), "--json", "--history", "none"]);
         command.args(args).arg("--output").arg(self.hosts.scratch.target());
         command
     }
