@@ -32,7 +32,7 @@ pub(super) enum Halt {
     /// A relay pinned an object that the direct path does not know.
     TrustDirect,
     /// An object that only comes whole broke off on this path.
-    Broke(String, PathError),
+    Broke(String, Box<PathError>),
 }
 
 impl Halt {
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
                 Err(Halt::Failed(error)) => return Err(error),
                 Err(Halt::Broke(path, error)) => {
                     if broke == whole::RETRIES {
-                        return Err(GetError::Paths(vec![(path, error)]));
+                        return Err(GetError::Paths(vec![(path, *error)]));
                     }
                     broke += 1;
                     let why = format!("{path}: {error}; it can only be had from the start");

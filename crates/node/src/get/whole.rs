@@ -77,7 +77,7 @@ pub(super) async fn download(
 fn broke(name: String, error: PathError) -> Halt {
     match error.failure() {
         Failure::Refused => Halt::paths(vec![(name, error)]),
-        _ => Halt::Broke(name, error),
+        _ => Halt::Broke(name, Box::new(error)),
     }
 }
 
