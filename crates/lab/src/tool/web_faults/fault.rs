@@ -8,7 +8,7 @@ pub const HELP: &str = "\
 URLs are /FAULT[,FAULT…]/NAME[?TEXT]; each counts for itself. Faults:
 
   honest              none
-  rate=8Mbit/s        all answers together are that slow
+  rate=8Mbps          all answers together are that slow
   no-validator        no entity tag
   ignore-range        always the whole file, with 200
   change@AT           after so many bytes all connections are reset, and from then on the file
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn faults_are_read() {
-        let found = parse_all("honest,reset@0.99x3,busy=503:2,rate=8Mbit/s,short=10").unwrap();
+        let found = parse_all("honest,reset@0.99x3,busy=503:2,rate=8Mbps,short=10").unwrap();
         let busy = Refusal { status: 503, retry_after: Some(2) };
         let wanted = [
             Fault { what: What::Reset(At::Part(0.99)), times: 3 },

@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `relay-cost`, `relay-faults`, `revocation` and `strangers`.
+//! `get-faults`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -8,6 +8,7 @@
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
+//! - [`get_faults`]: downloads that are killed, refused and disturbed;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
@@ -15,6 +16,7 @@
 mod bulk;
 mod connect;
 mod cut;
+mod get_faults;
 mod idle;
 mod latency;
 mod mesh;
@@ -55,6 +57,8 @@ enum Work {
     Cut(cut::Args),
     /// Many connections that stall, half-close and break; what does the relay keep?
     Soak(soak::Args),
+    /// Download while something goes wrong; is there ever a wrong byte under the name?
+    GetFaults(get_faults::Args),
     /// Come to a mesh as those who are not let in; what does its port say?
     Strangers(strangers::Args),
 }
@@ -79,6 +83,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Latency(args) => latency::run(&args).await,
             Work::Cut(args) => cut::run(&args).await,
             Work::Soak(args) => soak::run(&args).await,
+            // Processes and threads of its own: nothing else runs in this runtime.
+            Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
             Work::Strangers(args) => strangers::run(&args).await,
         }
     })?;

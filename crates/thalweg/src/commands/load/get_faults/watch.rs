@@ -1,0 +1,219 @@
+//! Watches a name all the while: is there ever anything under it but right bytes?
+
+use anyhow::Context as _;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::inotify::{self, ReadFlags, WatchFlags},
+};
+use std::{
+    fs,
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+/// Between two looks at most.
+const BETWEEN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+
+/// What may be seen under the final name.
+#[derive(Clone, Debug)]
+pub struct Allowed {
+    /// What was there before, if anything was.
+    pub old: Option<Vec<u8>>,
+    /// What is to come; several for a file that changes on the server.
+    pub right: Vec<Arc<Vec<u8>>>,
+}
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// How often it was looked.
+    pub looks: u64,
+    /// What must not be, in words.
+    pub wrong: Vec<String>,
+}
+
+/// A watch that goes on until it is ended.
+pub struct Watch {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<anyhow::Result<Seen>>,
+}
+
+impl Watch {
+    /// Watches `file`, whose directory exists.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn start(file: &Path, allowed: Allowed) -> anyhow::Result<Self> {
+        let directory = file.parent().context("a file in a directory")?;
+        let inotify = inotify::init(inotify::CreateFlags::NONBLOCK)?;
+        let flags = WatchFlags::CREATE
+            | WatchFlags::MODIFY
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::DELETE;
+        inotify::add_watch(&inotify, directory, flags)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (file, ended) = (file.to_owned(), Arc::clone(&stop));
+        let mut looker = Looker::new(file, allowed);
+        let thread = thread::spawn(move || looker.run(&inotify, &ended).map(|()| looker.seen));
+        Ok(Self { stop, thread })
+    }
+
+    /// Looks a last time, and tells.
+    ///
+    /// # Errors
+    /// When it could not be watched.
+    pub fn end(self) -> anyhow::Result<Seen> {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.join().map_err(|_| anyhow::anyhow!("the watch died"))?
+    }
+}
+
+struct Looker {
+    file: PathBuf,
+    allowed: Allowed,
+    seen: Seen,
+    /// Something was there: it may be replaced, but not vanish.
+    is_there: bool,
+    /// What was looked at last: inode, length, time.
+    last: Option<(u64, u64, i64, i64)>,
+}
+
+impl Looker {
+    fn new(file: PathBuf, allowed: Allowed) -> Self {
+        let is_there = allowed.old.is_some();
+        Self { file, allowed, seen: Seen::default(), is_there, last: None }
+    }
+
+    fn run(&mut self, inotify: &OwnedFd, ended: &AtomicBool) -> anyhow::Result<()> {
+        loop {
+            let last = ended.load(Ordering::SeqCst);
+            self.events(inotify)?;
+            self.look()?;
+            if last {
+                return Ok(());
+            }
+            let mut fds = [PollFd::new(inotify, PollFlags::IN)];
+            match poll(&mut fds, Some(&BETWEEN)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// What happened to names in the directory since the last time.
+    fn events(&mut self, inotify: &OwnedFd) -> anyhow::Result<()> {
+        let mut buffer = [MaybeUninit::uninit(); 8192];
+        let mut reader = inotify::Reader::new(inotify, &mut buffer);
+        let name = self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        loop {
+            let event = match reader.next() {
+                Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                event => event?,
+            };
+            let about = event.file_name().map(|n| n.to_string_lossy().into_owned());
+            let about = about.unwrap_or_default();
+            let touched = event.events();
+            if about == name {
+                self.look()?;
+                if touched.intersects(ReadFlags::MODIFY | ReadFlags::DELETE | ReadFlags::MOVED_FROM)
+                {
+                    self.wrong(format!("{name} was altered in place or removed: {touched:?}"));
+                }
+            } else if !is_temporary(&about, &name) && touched.intersects(ReadFlags::CREATE) {
+                self.wrong(format!("another name can be seen: {about}"));
+            }
+        }
+    }
+
+    fn wrong(&mut self, what: String) {
+        // The first few tell; a watch of minutes must not fill the memory.
+        if self.seen.wrong.len() < 20 {
+            self.seen.wrong.push(what);
+        }
+    }
+
+    fn look(&mut self) -> anyhow::Result<()> {
+        self.seen.looks += 1;
+        let about = match fs::metadata(&self.file) {
+            Ok(about) => about,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                if std::mem::take(&mut self.is_there) {
+                    self.wrong("what was there is gone".to_owned());
+                }
+                return Ok(());
+            }
+            Err(e) => return Err(e.into()),
+        };
+        self.is_there = true;
+        let now = Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()));
+        if self.last == now {
+            return Ok(());
+        }
+        self.last = now;
+        let bytes = fs::read(&self.file)?;
+        if !is_allowed(&self.allowed, &bytes) {
+            self.wrong(format!("{} wrong bytes under the final name", bytes.len()));
+        }
+        Ok(())
+    }
+}
+
+fn is_allowed(allowed: &Allowed, bytes: &[u8]) -> bool {
+    let right = allowed.right.iter().any(|right| right.as_slice() == bytes);
+    right || allowed.old.as_deref() == Some(bytes)
+}
+
+/// A hidden name of `get`'s own beside the file.
+pub fn is_temporary(name: &str, file: &str) -> bool {
+    name.is_empty() || name.starts_with(&format!(".{file}.thalweg-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(act: impl FnOnce(&Path)) -> Vec<String> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        fs::write(&file, "old").unwrap();
+        let right = vec![Arc::new(b"right".to_vec())];
+        let allowed = Allowed { old: Some(b"old".to_vec()), right };
+        let watch = Watch::start(&file, allowed).unwrap();
+        act(dir.path());
+        let seen = watch.end().unwrap();
+        assert!(seen.looks > 0);
+        seen.wrong
+    }
+
+    #[test]
+    fn a_file_that_is_renamed_into_place_is_right() {
+        let wrong = watched(|dir| {
+            fs::write(dir.join(".a.thalweg-part"), "right").unwrap();
+            fs::rename(dir.join(".a.thalweg-part"), dir.join("a")).unwrap();
+        });
+        assert_eq!(wrong, [""; 0]);
+    }
+
+    #[test]
+    fn all_else_is_seen() {
+        let acts: [fn(&Path); 4] = [
+            |dir| fs::write(dir.join("a"), "right").unwrap(),
+            |dir| fs::remove_file(dir.join("a")).unwrap(),
+            |dir| fs::write(dir.join("a.part"), "ri").unwrap(),
+            |dir| {
+                fs::write(dir.join(".a.thalweg-part"), "rig").unwrap();
+                fs::rename(dir.join(".a.thalweg-part"), dir.join("a")).unwrap();
+            },
+        ];
+        for act in acts {
+            assert!(!watched(act).is_empty());
+        }
+    }
+}
