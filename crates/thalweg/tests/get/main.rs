@@ -31,7 +31,8 @@ fn thalweg(dir: &Path, args: &[&str]) -> Command {
     // The mesh of whoever runs the tests is no part of them.
     command.env("THALWEG_STATE", dir.join("no-mesh"));
     // Neither are his history and his passwords.
-    command.env("XDG_CACHE_HOME", "/nonexistent/cache").env("HOME", "/nonexistent/home");
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.env("HOME", "/nonexistent/home");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -24,6 +24,7 @@ use maker::Maker;
 use renewal::Renewal;
 use sources::{Fetched, Found, Wanted};
 use std::{
+    path::Path,
     process::ExitCode,
     sync::{
         Arc, Mutex,
@@ -78,7 +79,8 @@ fn renew(args: &Args) -> Renewal {
 /// All of it. The error is a mistake in the arguments.
 async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code>> {
     args.check()?;
-    let history = remembered::open(&args.paths).map(Mutex::new);
+    let memory = remembered::file(&args.paths);
+    let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let note = |text| display.tell(Note::Said(text));
     let maker = Maker::new(args, history.as_ref(), &note)?;
     if let Err(e) = args.naming.make_directory() {
@@ -109,16 +111,17 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     let code = calls.run(items).await;
     signals.abort();
     clock.inspect(|clock| clock.abort());
-    if let Some(history) = &history {
-        save(history, &note);
+    if let (Some(history), Some(file)) = (&history, &memory) {
+        save(history, file, &note);
     }
     Ok(code)
 }
 
 /// What was learnt is only a hint: that it cannot be kept fails nothing.
-fn save(history: &Mutex<History>, note: &dyn Fn(String)) {
+fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     let mut history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    if let Err(e) = history.save() {
+    history.problem().map(str::to_owned).map(note);
+    if let Err(e) = remembered::save(&mut history, file) {
         note(format!("what was learnt of the paths is not kept: {e} (--history FILE, or none)"));
     }
 }
