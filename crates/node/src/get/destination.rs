@@ -46,24 +46,26 @@ impl Run<'_> {
         key: PartKey,
     ) -> Result<Part, Halt> {
         let chosen = matches!(self.request.target, Target::In(_));
-        let batch = self.request.batch;
+        let (batch, adopt) = (self.request.batch, self.request.adopt);
         let shown = target.as_deref().unwrap_or(Path::new("-")).display().to_string();
         let job = Job::begin(Kind::Get, self.request.url.to_string(), shown);
         let opened = blocking(move || match target {
-            None => Part::unnamed(None, key, job).map(Ok),
+            None => Part::unnamed(None, key, job).map(|part| Ok((part, 0))),
             Some(file) if chosen && exists(&file) => Ok(Err(file)),
             Some(file) => {
-                let part = Part::open(&file, key, job, batch)?;
+                let mut part = Part::open(&file, key, job, batch)?;
                 // Somebody else may have made it until we had the lock.
                 if chosen && exists(&file) {
                     part.close()?;
                     return Ok(Err(file));
                 }
-                Ok(Ok(part))
+                let adopted = if adopt { part.adopt()? } else { 0 };
+                Ok(Ok((part, adopted)))
             }
         });
-        let part = opened.await?.map_err(|file| Halt::Failed(GetError::Exists(file)))?;
-        self.resumed.get_or_insert(part.resumed());
+        let opened = opened.await?.map_err(|file| Halt::Failed(GetError::Exists(file)));
+        let (part, adopted) = opened?;
+        self.resumed.get_or_insert(part.resumed() + adopted);
         self.kept = part.durable();
         Ok(part)
     }
