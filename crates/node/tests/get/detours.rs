@@ -279,7 +279,7 @@ async fn small_files_come_over_one_path_in_one_piece() {
     trial.gets(&version).await;
     let asks = server.asks();
     assert_eq!(asks.len(), 1, "the first question brings the whole file");
-    assert_eq!(asks[0].ranges, [0..100_000]);
+    assert_eq!(asks[0].ranges, vec![0..100_000]);
     assert_eq!(trial.chosen(), ["direct"]);
 }
 

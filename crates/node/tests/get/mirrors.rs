@@ -114,7 +114,7 @@ async fn a_mirror_of_the_same_date_is_used_when_the_first_source_fails() {
         open.send_replace(true);
     };
     let outcome = tokio::join!(trial.gets(&version), director).0;
-    assert_eq!(mirror.segments(), [HEAD..LENGTH as u64], "only what was missing");
+    assert_eq!(mirror.segments(), vec![HEAD..LENGTH as u64], "only what was missing");
     assert_eq!(outcome.fetched.as_bytes(), LENGTH as u64);
     assert_eq!(said(&trial).len(), 2);
 }
