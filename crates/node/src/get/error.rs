@@ -161,7 +161,7 @@ pub enum GetError {
     Mismatch {
         /// The digests.
         #[source]
-        wrong: PartError,
+        wrong: Box<PartError>,
         /// What was done about it.
         tried: String,
     },

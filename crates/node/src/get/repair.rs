@@ -76,7 +76,7 @@ pub(super) async fn mend(
         }
         Ok(false) => {
             let tried = tried(&found, fetched);
-            Err(run.discard(part, GetError::Mismatch { wrong, tried }).await)
+            Err(run.discard(part, GetError::Mismatch { wrong: Box::new(wrong), tried }).await)
         }
         Err(halt) => {
             run.close(part).await?;
@@ -138,7 +138,6 @@ struct Repair<'a, 'r> {
 impl Repair<'_, '_> {
     /// Whether the part passes in the end.
     async fn work(&mut self, suspects: Vec<Suspect>) -> Result<bool, Halt> {
-        let mut again = false;
         for suspect in suspects {
             let mut found =
                 Found { name: suspect.name.clone(), path: suspect.path, bytes: 0, first: 0 };
@@ -146,13 +145,11 @@ impl Repair<'_, '_> {
             if found.bytes == 0 {
                 continue;
             }
-            again = true;
             self.found.push(found);
             if self.passes().await? {
                 return Ok(true);
             }
         }
-        _ = again;
         Ok(false)
     }
 
@@ -244,7 +241,7 @@ impl Repair<'_, '_> {
         let compared = blocking(move || {
             let there = part.read(at..at + data.len() as u64)?;
             let differs = |(a, b): (&u8, &u8)| a != b;
-            let first = there.iter().zip(data.iter()).position(|pair| differs(pair));
+            let first = there.iter().zip(data.iter()).position(&differs);
             let bytes = there.iter().zip(data.iter()).filter(|pair| differs(*pair)).count() as u64;
             if bytes > 0 {
                 part.replace(&from, at, &data)?;

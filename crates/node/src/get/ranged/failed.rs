@@ -55,6 +55,10 @@ impl Ranged<'_, '_> {
         }
         let error = self.as_seen(path, error);
         let (name, why) = (self.paths.name(path).to_owned(), error.to_string());
+        if matches!(error, PathError::Altered) && !self.paths.is_direct(path) {
+            // TLS tells that bytes were altered, not how many.
+            self.run.note_corrupt(&name, 1, why.clone());
+        }
         self.run.sink.event(&Event::PathFailed { path: name, why });
         self.fail_quietly(path, error);
     }
