@@ -1,17 +1,24 @@
-//! Each case of docs/relay-faults.md has tests, and they exist.
+//! Each case of docs/relay-faults.md and docs/get-faults.md has tests, and they exist.
 
 use super::tree;
 use std::{collections::BTreeSet, fs};
 
-/// The cases of a relay, by their numbers in the list that the document follows.
-const CASES: std::ops::RangeInclusive<u32> = 25..=37;
-
 #[test]
 fn every_fault_of_a_relay_has_tests_that_exist() {
-    let text = fs::read_to_string(tree::root().join("docs/relay-faults.md")).expect("the list");
+    check("docs/relay-faults.md", (25..=37).collect());
+}
+
+#[test]
+fn every_fault_of_a_download_has_tests_that_exist() {
+    check("docs/get-faults.md", (1..=24).chain([41]).collect());
+}
+
+/// The document's table is of these cases, by their numbers in the list that both follow.
+fn check(document: &str, cases: BTreeSet<u32>) {
+    let text = fs::read_to_string(tree::root().join(document)).expect("the list");
     let rows: Vec<_> = text.lines().filter_map(row).collect();
     let found: BTreeSet<u32> = rows.iter().map(|(case, _)| *case).collect();
-    assert_eq!(found, CASES.collect(), "the cases of the table");
+    assert_eq!(found, cases, "the cases of the table in {document}");
     for (case, tests) in rows {
         assert!(!tests.is_empty(), "case {case} names no test");
         for (file, name) in tests {

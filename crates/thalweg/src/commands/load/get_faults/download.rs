@@ -103,16 +103,11 @@ impl Order {
     }
 }
 
-/// Keeps an event; of progress only the last one, at the front.
+/// Keeps an event, unless it is one of progress.
 fn take(events: &Mutex<Vec<Value>>, line: &str) {
     let Ok(event) = serde_json::from_str::<Value>(line) else { return };
-    let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
-    if event["event"] == "progress" && events.first().is_some_and(|e| e["event"] == "progress") {
-        events[0] = event;
-    } else if event["event"] == "progress" {
-        events.insert(0, event);
-    } else {
-        events.push(event);
+    if event["event"] != "progress" {
+        events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 }
 
@@ -120,13 +115,6 @@ impl Download {
     /// Its process, or its tracer's.
     pub fn id(&self) -> u32 {
         self.child.id()
-    }
-
-    /// Bytes that are there, as it last said.
-    pub fn done(&self) -> u64 {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let progress = told.first().filter(|e| e["event"] == "progress");
-        progress.and_then(|e| e["done_bytes"].as_u64()).unwrap_or(0)
     }
 
     /// Whether it still runs.
@@ -157,7 +145,6 @@ impl Download {
         _ = lines.join();
         let stderr = words.join().unwrap_or_default();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.retain(|e| e["event"] != "progress");
         Ok(Ended { status, took, told: std::mem::take(&mut told), stderr })
     }
 }

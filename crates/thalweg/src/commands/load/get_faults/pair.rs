@@ -12,7 +12,8 @@ use serde_json::json;
 use std::{
     fs,
     io::{self, Write as _},
-    path::PathBuf,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
@@ -75,7 +76,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     )?;
     let mut download = trial.order.start(&[])?;
     if let Some(part) = args.at {
-        disturb(&mut download, (right.len() as f64 * part) as u64)?;
+        disturb(&mut download, &trial.part(), (right.len() as f64 * part) as u64)?;
     }
     let ended = download.end()?;
     judge(args, &trial, &ended, &mut tally, report)?;
@@ -92,8 +93,11 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// Says so when so many bytes are there, or it ended before.
-fn disturb(download: &mut Download, bytes: u64) -> anyhow::Result<()> {
-    while download.done() < bytes && download.runs()? {
+///
+/// Events of progress come too seldom: what the sparse file occupies is looked at.
+fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<()> {
+    let occupied = || fs::metadata(file).map_or(0, |about| about.blocks() * 512);
+    while occupied() < bytes && download.runs()? {
         thread::sleep(LOOK);
     }
     ensure!(download.runs()?, "it ended before it could be disturbed");

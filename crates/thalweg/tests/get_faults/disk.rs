@@ -1,0 +1,142 @@
+//! Kills and failing disks, in short; the experiment `get-faults` does the same at length.
+
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+use tempfile::TempDir;
+
+/// Three seconds at the server's rate: two batches become durable.
+const LENGTH: u32 = 6_000_000;
+const RATE: &str = "rate=16Mbps";
+
+/// A faulty server, and a directory for downloads from it.
+struct Scene {
+    dir: TempDir,
+    server: Child,
+    address: String,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        _ = self.server.kill();
+        _ = self.server.wait();
+    }
+}
+
+impl Scene {
+    /// `None`, with the reason printed, where something is not installed.
+    fn new(needs: &[&str]) -> Option<Self> {
+        let tool = Path::new(env!("CARGO_BIN_EXE_thalweg")).with_file_name("thalweg-lab");
+        if !tool.exists() {
+            println!("SKIPPED: there is no thalweg-lab (cargo build --workspace)");
+            return None;
+        }
+        for need in needs {
+            let found = Command::new(need).arg("--version").stdout(Stdio::null()).status();
+            if !found.is_ok_and(|status| status.success()) {
+                println!("SKIPPED: {need} is not installed");
+                return None;
+            }
+        }
+        let dir = TempDir::new().unwrap();
+        let www = dir.path().join("www");
+        fs::create_dir(&www).unwrap();
+        let byte = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
+        for (name, length) in [("a", LENGTH), ("large", 4 * LENGTH)] {
+            fs::write(www.join(name), (0..length).map(byte).collect::<Vec<_>>()).unwrap();
+        }
+        let mut command = Command::new(tool);
+        command.args(["tool", "web-faults", "--listen", "127.0.0.1:0"]).arg(&www);
+        let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let address = ready["ready"]["address"].as_str().unwrap().to_owned();
+        Some(Self { dir, server, address })
+    }
+
+    fn url(&self, fault: &str, name: &str) -> String {
+        format!("http://{}/{fault}/{name}?@n", self.address)
+    }
+
+    fn place(&self) -> PathBuf {
+        self.dir.path().join("place")
+    }
+
+    /// The command of these trials of the slow file.
+    fn trials(&self, which: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.args(["load", "get-faults", which, "--url", &self.url(RATE, "a")]);
+        command.arg("--content").arg(self.dir.path().join("www/a"));
+        command.arg("--dir").arg(self.place().join("here")).args(args);
+        command.args(["--", "--no-relays"]);
+        command.env("THALWEG_STATE", self.dir.path().join("no-mesh"));
+        command
+    }
+}
+
+/// A metric of the report, after nothing that must not be was counted.
+fn metrics(command: &mut Command) -> Value {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let metrics = report["metrics"].clone();
+    for wrong in ["wrong", "litter", "exit_codes_wrong"] {
+        assert_eq!(metrics[wrong]["value"], 0.0, "{wrong}: {said}");
+    }
+    metrics
+}
+
+#[test]
+fn killed_at_points_of_its_bytes_it_goes_on() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let metrics = metrics(&mut scene.trials("kills", &["--points", "2"]));
+    assert_eq!(metrics["trials"]["value"], 2.0);
+}
+
+#[test]
+fn killed_before_and_after_what_makes_bytes_durable_it_goes_on() {
+    let Some(scene) = Scene::new(&["strace"]) else { return };
+    let metrics = metrics(&mut scene.trials("holds", &["--most", "4"]));
+    assert_eq!(metrics["killed_before"]["value"], 4.0);
+    assert_eq!(metrics["killed_after"]["value"], 4.0);
+}
+
+#[test]
+fn a_write_or_sync_that_fails_is_never_a_success() {
+    let Some(scene) = Scene::new(&["strace"]) else { return };
+    let short = scene.url("honest", "a");
+    let args = ["--most", "1", "--short-url", &short];
+    let metrics = metrics(&mut scene.trials("refusals", &args));
+    assert!(metrics["calls_failed"]["value"].as_f64().unwrap() >= 6.0, "{metrics}");
+}
+
+#[test]
+fn a_full_disk_keeps_what_is_there_and_says_so() {
+    let Some(scene) = Scene::new(&["unshare"]) else { return };
+    fs::create_dir(scene.place()).unwrap();
+    let place = scene.place().display().to_string();
+    let large = scene.url("honest", "large");
+    let trials = scene.trials("full", &["--large-url", &large]);
+    let mount = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-ec", script, "sh", &place]);
+        command
+    };
+    let only = "mount -t tmpfs -o size=12m none \"$1\"";
+    if !mount(only).status().is_ok_and(|status| status.success()) {
+        println!("SKIPPED: this user may not mount a file system");
+        return;
+    }
+    let mut command = mount(&format!("{only}; shift; exec \"$@\""));
+    command.arg(trials.get_program()).args(trials.get_args());
+    command.env("THALWEG_STATE", scene.dir.path().join("no-mesh"));
+    let metrics = metrics(&mut command);
+    assert!(metrics["kept"]["value"].as_f64().unwrap() > 0.0, "{metrics}");
+    assert!(metrics["fetched_too_large"]["value"].as_f64().unwrap() < 1.0, "{metrics}");
+}
