@@ -16,10 +16,11 @@ use std::{
 };
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 11] = [
+pub const BUILT_IN: [(&str, &str); 12] = [
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
     ("get-detour-wins", include_str!("../../../experiments/get-detour-wins.toml")),
     ("get-direct-wins", include_str!("../../../experiments/get-direct-wins.toml")),
+    ("get-fast-path", include_str!("../../../experiments/get-fast-path.toml")),
     ("get-faults", include_str!("../../../experiments/get-faults.toml")),
     ("get-paths", include_str!("../../../experiments/get-paths.toml")),
     ("get-servers", include_str!("../../../experiments/get-servers.toml")),
