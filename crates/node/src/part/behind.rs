@@ -1,9 +1,8 @@
 //! A checkpoint beside the writing: the disk works while the next bytes come.
 //!
-//! Measured with 2 GB over loopback to ext4: a writer that waits for its own sync after every
-//! 64 MB leaves the disk idle while it fills the next 64, and the network while it
-//! waits. What is synced beside is only what was written before it began: the records are
-//! taken first.
+//! A writer that waits for its own sync after every 64 MB leaves the disk idle while it
+//! fills the next 64, and the network while it waits. What is synced beside is only what was
+//! written before it began: the records are taken first.
 
 use super::{
     Part, PartError,
