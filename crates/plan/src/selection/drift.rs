@@ -42,7 +42,9 @@ impl Selection {
         else {
             return;
         };
-        if self.single || self.lanes.len() > 1 || self.drift.times >= MOST {
+        // Two owe the same bytes: a new sampling would give some of them to a third.
+        let hedged = self.hedge.is_some();
+        if self.single || hedged || self.lanes.len() > 1 || self.drift.times >= MOST {
             return;
         }
         if !self.is_slow(current, now) {

@@ -27,7 +27,7 @@ pub struct Outcome {
 /// What surrounds the paths.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
-    /// What all shared paths have together.
+    /// What all shared paths have together; TCP shares it by 1/RTT.
     pub access: Option<Rate>,
     pub priors: Vec<Option<Prior>>,
 }
@@ -42,6 +42,7 @@ struct PathModel {
     /// Less than one byte.
     credit: f64,
     busy_until: Option<Time>,
+    asked: bool,
 }
 
 struct Model<'a> {
@@ -118,16 +119,7 @@ impl Model<'_> {
         let mut rates: Vec<f64> = (self.scripts.iter().zip(&self.paths))
             .map(|(s, p)| if flows(p) { p.window.min(s.capacity(age)) } else { 0.0 })
             .collect();
-        let shared = || self.scripts.iter().map(|s| s.shared);
-        let sum: f64 = rates.iter().zip(shared()).filter(|(_, s)| *s).map(|(r, _)| r).sum();
-        let access = self.network.access.map_or(f64::INFINITY, |r| r.as_bps() as f64 / 8.0);
-        if sum > access {
-            rates
-                .iter_mut()
-                .zip(shared())
-                .filter(|(_, s)| *s)
-                .for_each(|(r, _)| *r *= access / sum);
-        }
+        self.share_access(&mut rates);
         for ((path, script), rate) in self.paths.iter_mut().zip(self.scripts).zip(&rates) {
             if flows(path) && *rate > 0.0 {
                 let growth = 2f64.powf(STEP.as_secs_f64() / script.rtt.as_secs_f64().max(0.001));
@@ -135,6 +127,24 @@ impl Model<'_> {
             }
         }
         rates
+    }
+
+    /// What flows over the shared access is cut to it: parts go by 1/RTT as TCP's do, and what
+    /// a path cannot use falls to the others.
+    fn share_access(&self, rates: &mut [f64]) {
+        let Some(access) = self.network.access else { return };
+        let mut room = access.as_bps() as f64 / 8.0;
+        let weight = |i: &usize| 1.0 / self.scripts[*i].leg.as_secs_f64().max(0.001);
+        let flows = |i: &usize| self.scripts[*i].shared && rates[*i] > 0.0;
+        let mut open: Vec<usize> = (0..rates.len()).filter(flows).collect();
+        // Those that need least for their weight are served first.
+        open.sort_by(|a, b| (rates[*a] / weight(a)).total_cmp(&(rates[*b] / weight(b))));
+        let mut weights: f64 = open.iter().map(weight).sum();
+        for i in &open {
+            rates[*i] = rates[*i].min(room * weight(i) / weights);
+            room -= rates[*i];
+            weights -= weight(i);
+        }
     }
 
     fn step(&mut self, selection: &mut Selection, path: usize, rate: f64, now: Time) {
@@ -187,7 +197,12 @@ impl Model<'_> {
         }
         let fresh = ranges::common(&self.missing, &pieces);
         let mut kept = pieces.clone();
-        assert_eq!(ranges::cut_tail(&mut kept, ranges::total(&fresh)), fresh, "new comes last");
+        assert_eq!(
+            ranges::cut_tail(&mut kept, ranges::total(&fresh)),
+            fresh,
+            "new comes last: {path} {pieces:?} {:?}",
+            self.actions
+        );
         for piece in &pieces {
             ranges::remove(&mut self.missing, piece);
         }
@@ -224,8 +239,9 @@ impl Model<'_> {
         assert!(state.busy_until.is_none_or(|t| t <= now), "asked a path to be left alone");
         assert!(!ranges.is_empty() && ranges.iter().all(|r| r.start < r.end));
         assert!(ranges.windows(2).all(|w| w[0].end <= w[1].start));
-        // A new connection costs two round trips more.
-        let setup = if state.window > 0.0 { script.rtt } else { 3 * script.rtt };
+        // A further connection costs two round trips more.
+        let connected = state.window > 0.0 || !std::mem::replace(&mut state.asked, true);
+        let setup = if connected { script.rtt } else { 3 * script.rtt };
         let begins = match script.joins {
             _ if state.window > 0.0 => state.window,
             _ if script.slow_start => FIRST_WINDOW / script.rtt.as_secs_f64().max(0.001),

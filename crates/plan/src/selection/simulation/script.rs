@@ -25,6 +25,8 @@ pub struct Script {
     pub busy: Option<(Duration, Duration)>,
     /// Its capacity changes at random within this part of it, every 50 ms.
     pub noise: f64,
+    /// The round trip of its part behind the shared access, by which TCP shares that.
+    pub leg: Duration,
     /// All paths in the group share the network's capacity.
     pub shared: bool,
 }
@@ -41,6 +43,7 @@ impl Script {
             drifts: Vec::new(),
             busy: None,
             noise: 0.0,
+            leg: Duration::from_millis(40),
             shared: false,
         }
     }
@@ -48,7 +51,7 @@ impl Script {
     /// With slow start.
     pub fn real(rate_mbps: f64, rtt_ms: u64) -> Self {
         let rtt = Duration::from_millis(rtt_ms);
-        Self { slow_start: true, rtt, ..Self::steady(rate_mbps) }
+        Self { slow_start: true, rtt, leg: rtt, ..Self::steady(rate_mbps) }
     }
 
     pub fn failing(self, at_ms: u64, failure: Failure) -> Self {
