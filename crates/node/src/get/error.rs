@@ -104,6 +104,24 @@ impl PathError {
         if tls::says_altered(&error) { Self::Altered } else { Self::Http(error) }
     }
 
+    /// What was asked for may lie behind the end.
+    pub(super) fn is_unsatisfied(&self) -> bool {
+        match self {
+            Self::Range { .. } => true,
+            Self::Status(status) => *status == StatusCode::RANGE_NOT_SATISFIABLE,
+            _ => false,
+        }
+    }
+
+    /// The answer's fields contradict the question, each other, or the body. A server that
+    /// is being replaced does that for a moment.
+    pub(super) fn is_contradiction(&self) -> bool {
+        matches!(
+            self,
+            Self::Length { .. } | Self::ContentRange(_) | Self::Range { .. } | Self::TooLong
+        )
+    }
+
     /// What this means for the choice of paths: whether it may be tried again.
     pub(super) fn failure(&self) -> Failure {
         match self {

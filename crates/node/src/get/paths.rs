@@ -47,6 +47,8 @@ struct Slot {
     stage: Stage,
     /// Ordered bytes that did not come yet.
     owed: u64,
+    /// When its task was last heard of.
+    heard: Instant,
 }
 
 /// How far a path has come.
@@ -129,6 +131,11 @@ impl Paths {
     /// Whether the path's own question for the object is under way.
     pub(super) fn is_asking(&self, path: PathId) -> bool {
         self.slot(path).is_some_and(|s| s.stage == Stage::Asking)
+    }
+
+    /// How long nothing was heard of the path.
+    pub(super) fn silent(&self, path: PathId) -> Duration {
+        self.slot(path).map_or(Duration::ZERO, |s| s.heard.elapsed())
     }
 
     fn slot(&self, path: PathId) -> Option<&Slot> {
@@ -232,11 +239,20 @@ impl Slot {
             }),
         };
         let candidate = candidate.clone();
-        Self { candidate, source, session: 0, task: None, stage: Stage::Dialling, owed: 0 }
+        Self {
+            candidate,
+            source,
+            session: 0,
+            task: None,
+            stage: Stage::Dialling,
+            owed: 0,
+            heard: Instant::now(),
+        }
     }
 
     /// Follows how far the path has come.
     fn note(&mut self, report: &Report) {
+        self.heard = Instant::now();
         match report {
             Report::Connected(took) if self.stage == Stage::Dialling => {
                 self.stage = Stage::Ready(Instant::now(), *took);

@@ -79,9 +79,10 @@ pub(super) fn read_answer(
             }
         }
         // The one way to say that there is not even a first byte.
-        StatusCode::RANGE_NOT_SATISFIABLE => match content_range(&head.headers)? {
-            ContentRange::Unsatisfied { complete: 0 } => Ok(ranged(head, url, 0)),
-            other => Err(PathError::Range { asked, got: other.to_string() }),
+        StatusCode::RANGE_NOT_SATISFIABLE => match content_range(&head.headers) {
+            Ok(ContentRange::Unsatisfied { complete: 0 }) => Ok(ranged(head, url, 0)),
+            Ok(other) => Err(PathError::Range { asked, got: other.to_string() }),
+            Err(_) => Err(PathError::Status(head.status)),
         },
         StatusCode::OK => whole(head, url).map(Answer::Whole),
         _ => Err(refusal(head)),

@@ -3,7 +3,7 @@
 use crate::{
     LENGTH, Trial,
     relay::{Directed, End},
-    server::{HEAD, Server, Step, Version},
+    server::{HEAD, Reply, Server, Step, Version},
     until,
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -236,6 +236,52 @@ async fn segments_that_are_not_what_was_asked_for_drop_the_path() {
         let message = Trial::new(&server, &[relay.address]).only(relay.address).fails().await;
         assert!(!message.is_empty());
     }
+}
+
+/// `Content-Length` and the body are 1000 bytes less than `Content-Range` says.
+fn thousand_less(reply: &mut Reply) {
+    let Some(Step::Data(data)) = reply.body.pop_front() else { return };
+    let data = data.slice(..data.len() - 1000);
+    reply.set("content-length", &data.len().to_string());
+    reply.body = [Step::Data(data)].into();
+}
+
+#[tokio::test]
+async fn a_server_that_contradicts_itself_for_a_while_is_asked_again() {
+    let version = Version::new(1, LENGTH);
+    for wrong in [0..4, 1..3] {
+        let count = AtomicUsize::new(0);
+        let times = wrong.clone();
+        let server = Server::start(&version, move |_, reply| {
+            if times.contains(&count.fetch_add(1, Ordering::Relaxed)) {
+                thousand_less(reply);
+            }
+        })
+        .await;
+        let trial = Trial::new(&server, &[]);
+        trial.gets(&version).await;
+        // Only segments that were rejected are worth a word.
+        assert_eq!(trial.why_dropped("direct").is_some(), wrong.start > 0, "{wrong:?}");
+        assert_eq!(trial.restarts(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_contradicts_itself_for_good_fails_and_what_came_is_kept() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::start(&version, |ask, reply| {
+        if !ask.is_probe() {
+            thousand_less(reply);
+        }
+    })
+    .await;
+    let trial = Trial::new(&server, &[]);
+    let failed = trial.run().await.expect_err("no segment is right");
+    assert!(failed.to_string().contains("bytes and says"), "{failed}");
+    assert_eq!((failed.kept.as_bytes(), server.segments().len()), (HEAD, 3));
+    let never = Server::start(&version, |_, reply| thousand_less(reply)).await;
+    assert!(Trial::new(&never, &[]).fails().await.contains("bytes and says"));
+    assert_eq!(never.asks().len(), 5);
 }
 
 #[tokio::test]

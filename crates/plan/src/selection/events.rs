@@ -64,6 +64,16 @@ impl Selection {
         new
     }
 
+    /// `n` further bytes of the path's ranges came that cannot be believed yet: they count for
+    /// its rate and as a sign of life now, and not again once they are
+    /// [`received`](Self::received). If they never are, they are still owed.
+    pub fn coming(&mut self, path: PathId, n: u64, now: Time) {
+        let Some(state) = self.paths.get_mut(path.0 as usize) else { return };
+        state.come(n, now);
+        self.end_sampling_if_due(now);
+        self.watch(now);
+    }
+
     /// Nothing is missing: what still comes is wanted no more.
     fn finish(&mut self) {
         self.phase = Phase::Done;

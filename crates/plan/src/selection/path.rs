@@ -32,6 +32,8 @@ pub(super) struct Owed {
     beyond: Vec<Range<u64>>,
     /// The last sign of life: request sent or bytes received. `None` until sent.
     pub(super) heard: Option<Time>,
+    /// Came, was counted for the rate, and is not believed yet.
+    early: u64,
     /// When the rest became the last of the object, and how long it should take.
     pub(super) tail: Option<(Time, Duration)>,
 }
@@ -141,7 +143,7 @@ impl PathState {
 
     pub(super) fn ask(&mut self, ranges: Vec<Range<u64>>) {
         let ranges = ranges.into();
-        self.owed = Some(Owed { ranges, beyond: Vec::new(), heard: None, tail: None });
+        self.owed = Some(Owed { ranges, beyond: Vec::new(), heard: None, early: 0, tail: None });
     }
 
     pub(super) fn sent(&mut self, now: Time) {
@@ -159,8 +161,10 @@ impl PathState {
         owed.heard = Some(now);
         let (n, over) = (ranges::total(&taken), owed.ranges.is_empty());
         let beyond = over && !owed.beyond.is_empty();
-        self.gauge.add(n, now);
-        self.recent.add(n, now);
+        let fresh = n - owed.early.min(n);
+        owed.early -= n - fresh;
+        self.gauge.add(fresh, now);
+        self.recent.add(fresh, now);
         if over {
             self.owed = None;
             self.gauge.rest();
@@ -170,6 +174,17 @@ impl PathState {
             self.strikes = 0;
         }
         (taken, beyond)
+    }
+
+    /// Counts up to `n` bytes of what is owed, for the rate alone.
+    pub(super) fn come(&mut self, n: u64, now: Time) {
+        let Some(owed) = &mut self.owed else { return };
+        let total = ranges::total(&owed.ranges);
+        let n = n.min(total.saturating_sub(owed.early));
+        owed.early += n;
+        owed.heard = Some(now);
+        self.gauge.add(n, now);
+        self.recent.add(n, now);
     }
 
     /// Records the failure and gives all back.

@@ -214,6 +214,7 @@ impl Discovery {
             | Report::Moved(_)
             | Report::Data(..)
             | Report::Held(_)
+            | Report::Unused(_)
             | Report::Verified(..) => return,
         };
         if let Some(known) = self.verdicts.get_mut(path.0 as usize) {

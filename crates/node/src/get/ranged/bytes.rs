@@ -55,6 +55,7 @@ impl Ranged<'_, '_> {
         match report {
             Report::Data(_, data) if !current => self.meter.late(path, data.len() as u64),
             Report::Held(n) if !current => self.meter.late(path, n),
+            Report::Unused(n) => self.meter.late(path, n),
             _ if !current => {}
             Report::Connected(_) => self.join_connected(),
             Report::Setup(took) => self.set_up(path, took),
@@ -62,8 +63,7 @@ impl Ranged<'_, '_> {
             Report::Data(at, data) => return self.take(path, at, data, false).await,
             Report::Held(n) => {
                 self.meter.held(path, n);
-                // A sign of life, and nothing that the path owes less.
-                self.selection.received(path, 0, self.now());
+                self.selection.coming(path, n, self.now());
             }
             Report::Verified(at, data) => return self.take(path, at, data, true).await,
             Report::Moved(resource) => {
@@ -90,7 +90,7 @@ impl Ranged<'_, '_> {
     fn charge(&mut self, report: &Report) {
         let n = match report {
             Report::Data(_, data) => data.len() as u64,
-            Report::Held(n) => *n,
+            Report::Held(n) | Report::Unused(n) => *n,
             _ => return,
         };
         if let Some(limit) = &self.run.request.limit {

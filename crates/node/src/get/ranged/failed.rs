@@ -66,6 +66,11 @@ impl Ranged<'_, '_> {
     pub(super) fn fail_quietly(&mut self, path: PathId, error: PathError) {
         self.stop(path);
         let mut failure = error.failure();
+        if error.is_contradiction() && self.refusals.trusted.contains(&path) {
+            // It has been right before: nothing of this answer is used, and it may try again,
+            // as often as one whose connection breaks.
+            failure = Failure::Broken;
+        }
         if self.nothing_proves_versions() {
             // The rest might be another version's: nothing could tell.
             failure = Failure::Refused;

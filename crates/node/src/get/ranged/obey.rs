@@ -2,6 +2,7 @@
 
 use super::Ranged;
 use crate::{get::PathError, job::Event};
+use std::time::Duration;
 use thalweg_plan::selection::{Action, Reason};
 use thalweg_units::{PathId, Rate};
 
@@ -21,9 +22,10 @@ impl Ranged<'_, '_> {
                     }
                 }
                 Action::Stop { path, stalled } => {
+                    let silent = self.paths.silent(path);
                     self.stop(path);
                     if stalled {
-                        self.note_stall(path);
+                        self.note_stall(path, silent);
                     }
                 }
                 Action::Chosen { path, reason } => self.chosen(path, reason),
@@ -31,8 +33,8 @@ impl Ranged<'_, '_> {
         }
     }
 
-    fn note_stall(&mut self, path: PathId) {
-        let error = PathError::Silent(self.run.request.selection.stall);
+    fn note_stall(&mut self, path: PathId, silent: Duration) {
+        let error = PathError::Silent(silent);
         let (name, why) = (self.paths.name(path).to_owned(), error.to_string());
         self.run.sink.event(&Event::PathFailed { path: name, why });
         self.failures.insert(path, error);
@@ -49,10 +51,13 @@ impl Ranged<'_, '_> {
             self.sampled(&rates);
         }
         let path = self.paths.name(path).to_owned();
-        let reason = explain(reason, &path, &rates);
+        let failed: Vec<_> = self.failures.keys().map(|p| self.paths.name(*p).to_owned()).collect();
+        let reason = explain(reason, &path, &rates, &failed);
         if let Some((from, ..)) = before {
             let from = self.paths.name(from).to_owned();
-            self.run.sink.event(&Event::Reselected { from, path: path.clone() });
+            if from != path {
+                self.run.sink.event(&Event::Reselected { from, path: path.clone() });
+            }
         }
         self.run.sink.event(&Event::Chosen { path, reason });
     }
@@ -76,21 +81,32 @@ impl Ranged<'_, '_> {
     }
 }
 
-/// Whether no path has a higher rate; paths that failed in sampling count, too.
-fn is_fastest(path: &str, rates: &[(String, Rate)]) -> bool {
-    let own = rates.iter().find(|(name, _)| name == path).map_or(Rate::ZERO, |(_, rate)| *rate);
-    rates.iter().all(|(_, rate)| *rate <= own)
-}
-
-/// The reason in words, with the rates that led to it.
-fn explain(reason: Reason, chosen: &str, rates: &[(String, Rate)]) -> String {
+/// The reason in words, with the rates that led to it; `failed`: the paths that did.
+fn explain(reason: Reason, chosen: &str, rates: &[(String, Rate)], failed: &[String]) -> String {
     if !reason.sampled() || rates.is_empty() {
         return reason.to_string();
     }
     let mut sorted = rates.to_vec();
     sorted.sort_by_key(|(_, rate)| std::cmp::Reverse(*rate));
     let list = sorted.iter().map(|(n, r)| format!("{n} {r}")).collect::<Vec<_>>().join(", ");
-    // A faster one was there, and failed.
-    let why = if is_fastest(chosen, rates) { "" } else { " that did not fail before" };
+    let own = rates.iter().find(|(name, _)| name == chosen).map_or(Rate::ZERO, |(_, rate)| *rate);
+    let mut faster = rates.iter().filter(|(_, rate)| *rate > own).peekable();
+    let beaten = faster.peek().is_some() && faster.all(|(name, _)| failed.contains(name));
+    let why = if beaten { " that did not fail before" } else { "" };
     format!("{reason}{why}: {list}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_only_named_where_it_decided() {
+        let rates = [("direct", 96), ("fra", 100)].map(|(n, r)| (n.to_owned(), Rate::from_bps(r)));
+        let says = |reason, failed: &[String]| explain(reason, "direct", &rates, failed);
+        assert!(!says(Reason::DirectNotBeaten, &[]).contains("fail"));
+        assert!(says(Reason::DirectNotBeaten, &["fra".to_owned()]).contains("did not fail"));
+        assert!(!explain(Reason::Clear, "fra", &rates, &["direct".to_owned()]).contains("fail"));
+        assert_eq!(explain(Reason::OnlyPath, "fra", &rates, &[]), Reason::OnlyPath.to_string());
+    }
 }

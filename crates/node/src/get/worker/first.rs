@@ -26,6 +26,10 @@ const MAX_REDIRECTS: usize = 10;
 /// How often a server may put the first question off (429, 503 with `Retry-After`).
 const MAX_WAITS: u32 = 3;
 
+/// How often a server may contradict itself at the first question before it is given up: as
+/// often as two restarts of it behind a balancer of two would cause.
+const MAX_FALSE: u32 = 4;
+
 /// The statuses of a URL that is not valid any more: signed ones expire.
 pub(super) const EXPIRED: [u16; 3] = [401, 403, 410];
 
@@ -34,7 +38,7 @@ impl Worker {
     /// answer's body is kept for the order that begins there.
     pub(super) async fn discover(&mut self, range: Option<Range<u64>>) -> Result<(), PathError> {
         let (mut url, mut asked) = (self.url.clone(), range.unwrap_or(ONE_BYTE));
-        let (mut redirects, mut waits) = (0, 0);
+        let (mut redirects, mut waits, mut falses) = (0, 0, 0);
         loop {
             let request = range_request(&url, std::slice::from_ref(&asked), &self.fields_for(&url));
             let (head, body) = self.send(&url, &request, false).await?.into_parts();
@@ -54,9 +58,13 @@ impl Worker {
                     sleep(wait).await;
                 }
                 // The object may be shorter than it was when this range was missing.
-                Err(PathError::Range { .. }) if asked != ONE_BYTE => {
+                Err(error) if asked != ONE_BYTE && error.is_unsatisfied() => {
                     self.line.connection = None;
                     asked = ONE_BYTE;
+                }
+                Err(error) if error.is_contradiction() && falses < MAX_FALSE => {
+                    falses += 1;
+                    self.line.connection = None;
                 }
                 Err(error) => return Err(error),
             }

@@ -85,6 +85,8 @@ pub(super) enum Report {
     Held(u64),
     /// As `Data`, of bytes that were held.
     Verified(u64, Bytes),
+    /// So many bytes came, or were on their way, that nobody asks for any more.
+    Unused(u64),
     /// It is over; the task has ended.
     Failed(PathError),
 }

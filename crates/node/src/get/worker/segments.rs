@@ -18,15 +18,19 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 use thalweg_units::ByteSize;
+use thalweg_wire::content_range::ContentRange;
 
-/// The most ranges in one request. A download over 16 paths leaves 15 remainders;
-/// servers refuse long lists (RFC 9110 §17.15).
-const MAX_JOINED: usize = 16;
+/// The most ranges in one request: servers refuse lists of hundreds (RFC 9110 §17.15).
+const MAX_JOINED: usize = 32;
 
-/// The longest range that is asked for in a list. A part's bytes are held in
-/// memory until the delimiter behind it has come, and are lost if the
-/// connection breaks; above this size the round trip that a list saves is small.
-const MAX_PART: u64 = 16 << 20;
+/// The longest range that is asked for in a list; longer ones are cut. A part's bytes are held
+/// in memory until the delimiter behind it has come, and are lost if the path is stopped
+/// before. Small ranges by the thousand look like an attack; a few of this size do not.
+const MAX_PART: u64 = 1 << 20;
+
+/// A range as long as a whole list may be is asked for alone: none of its bytes is held, and the
+/// round trip that a list would save is small beside it.
+const ALONE: u64 = MAX_JOINED as u64 * MAX_PART / 2;
 
 /// The first question's answer, of which nothing was read yet.
 pub(super) struct Pending {
@@ -50,10 +54,10 @@ impl Worker {
         let mut ranges = VecDeque::from(ranges);
         self.read_pending(&mut ranges, &resource).await?;
         while let Some(first) = ranges.front().cloned() {
-            let short = |r: &&Range<u64>| r.end - r.start <= MAX_PART;
-            let list = ranges.iter().take(MAX_JOINED).take_while(short).count();
-            if list > 1 && !self.shared.one_by_one.load(Ordering::Relaxed) {
-                self.fetch_joined(&mut ranges, list, &mut resource).await?;
+            let short = |r: &&Range<u64>| r.end - r.start <= ALONE;
+            let several = ranges.iter().take(2).take_while(short).count() > 1;
+            if several && !self.shared.one_by_one.load(Ordering::Relaxed) {
+                self.fetch_joined(&mut ranges, &mut resource).await?;
             } else {
                 self.fetch_one(first, &mut resource).await?;
                 ranges.pop_front();
@@ -77,6 +81,8 @@ impl Worker {
         if !same || pending.range.start != first.start {
             // It would have to be read away before the next answer.
             self.line.connection = None;
+            let unused = pending.range.end - pending.range.start;
+            self.tell(Report::Unused(unused)).await;
             return Ok(());
         }
         let wanted = first.start..first.end.min(pending.range.end);
@@ -86,7 +92,11 @@ impl Worker {
         }
         self.tell(Report::Sent).await;
         let (end, framed) = (pending.range.end, pending.framed);
+        let unused = end - wanted.end;
         self.deliver(&mut pending.body, wanted, end, framed).await?;
+        if unused > 0 {
+            self.tell(Report::Unused(unused)).await;
+        }
         self.settle(pending.body).await;
         Ok(())
     }
@@ -134,22 +144,21 @@ impl Worker {
         Ok(())
     }
 
-    /// Fetches the first `list` ranges in one answer of several parts, and takes
-    /// those that came off `ranges`. If the server declines, or does it otherwise than
-    /// asked, the rest is left for single requests on a new connection.
+    /// Fetches the first of `ranges` in one answer of several parts, and takes what came off
+    /// them. If the server declines, or does it otherwise than asked, the rest is left for
+    /// single requests on a new connection.
     async fn fetch_joined(
         &mut self,
         ranges: &mut VecDeque<Range<u64>>,
-        list: usize,
         resource: &mut Arc<Resource>,
     ) -> Result<(), PathError> {
-        let asked: Vec<_> = ranges.iter().take(list).cloned().collect();
+        let asked = list(ranges);
         let (head, mut body) = self.ask(resource, &asked).await?.into_parts();
         let mut keeps_to_it = false;
         if let Some(mut parts) = check_joined(&head, resource)? {
             self.line.may_refresh = true;
-            let end = ranges.len() - asked.len();
-            keeps_to_it = self.read_parts(&mut body, &mut parts, ranges, end, resource).await?;
+            keeps_to_it =
+                self.read_parts(&mut body, &mut parts, asked.into(), ranges, resource).await?;
         }
         if keeps_to_it {
             self.settle(body).await;
@@ -160,20 +169,20 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads parts until `ranges` is down to `end`; false if they are not the ones
-    /// asked for. A part counts once the delimiter behind it has come: one that is
+    /// Reads the parts that were `asked` for, and takes them off `ranges`; false if they are
+    /// others. A part counts once the delimiter behind it has come: one that is
     /// shorter than it says ends in a piece of the delimiter.
     async fn read_parts(
         &mut self,
         body: &mut Incoming,
         parts: &mut Multipart,
+        mut asked: VecDeque<Range<u64>>,
         ranges: &mut VecDeque<Range<u64>>,
-        end: usize,
         resource: &Resource,
     ) -> Result<bool, PathError> {
         let (mut input, mut held) = (Bytes::new(), Vec::new());
         let mut open = None::<Range<u64>>;
-        while ranges.len() > end {
+        loop {
             let piece = match parts.next(&mut input) {
                 Ok(Some(piece)) => piece,
                 Err(_) => return Ok(false),
@@ -193,21 +202,19 @@ impl Worker {
             }
             if let Some(done) = open.take() {
                 self.release(done.start, std::mem::take(&mut held)).await;
-                ranges.pop_front();
-                if ranges.len() == end {
+                take_off(ranges, done.end);
+                if asked.is_empty() {
                     return Ok(piece == Piece::End);
                 }
             }
-            let (Piece::Part(got), Some(wanted)) = (piece, ranges.front().cloned()) else {
-                return Ok(false);
-            };
+            let Piece::Part(got) = piece else { return Ok(false) };
+            let Some(wanted) = whole_ones(&mut asked, got) else { return Ok(false) };
             match check_range(got, wanted.clone(), resource) {
                 Err(PathError::Range { .. }) => return Ok(false),
                 checked => checked?,
             }
             open = Some(wanted);
         }
-        Ok(true)
     }
 
     /// Hands over a part's bytes, from `at` on.
@@ -242,5 +249,65 @@ impl Worker {
             *resource = new;
             self.tell(Report::Moved(Arc::clone(resource))).await;
         }
+    }
+}
+
+/// The first of `ranges`, cut into parts: what one request asks for.
+fn list(ranges: &VecDeque<Range<u64>>) -> Vec<Range<u64>> {
+    let short = ranges.iter().take_while(|r| r.end - r.start <= ALONE);
+    let parts = short.flat_map(|r| {
+        let starts = (r.start..r.end).step_by(MAX_PART as usize);
+        starts.map(|at| at..r.end.min(at.saturating_add(MAX_PART)))
+    });
+    parts.take(MAX_JOINED).collect()
+}
+
+/// Takes off `asked` what a part holds: its next range, or several that touch, as servers may
+/// join them (RFC 9110 §15.3.7.2). The range that the part must hold.
+fn whole_ones(asked: &mut VecDeque<Range<u64>>, got: ContentRange) -> Option<Range<u64>> {
+    let mut wanted = asked.pop_front()?;
+    let end = match got {
+        ContentRange::Bytes { range, .. } => range.last().saturating_add(1),
+        ContentRange::Unsatisfied { .. } => return None,
+    };
+    while let Some(next) = asked.front().filter(|n| n.start == wanted.end && n.end <= end) {
+        wanted.end = next.end;
+        asked.pop_front();
+    }
+    Some(wanted)
+}
+
+/// What of the first of `ranges` lies before `end` is there.
+fn take_off(ranges: &mut VecDeque<Range<u64>>, end: u64) {
+    if let Some(first) = ranges.front_mut() {
+        first.start = end.min(first.end);
+        if first.is_empty() {
+            ranges.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_in_a_list_comes_in_small_parts() {
+        let m = MAX_PART;
+        let asked = list(&VecDeque::from([0..5, m..3 * m + 1, 9 * m..10 * m]));
+        assert_eq!(asked, [0..5, m..2 * m, 2 * m..3 * m, 3 * m..3 * m + 1, 9 * m..10 * m]);
+        let long = list(&VecDeque::from([0..ALONE, 50 * m..50 * m + ALONE, 99 * m..100 * m]));
+        assert_eq!((long.len(), long.last()), (MAX_JOINED, Some(&(65 * m..66 * m))));
+        assert_eq!(list(&VecDeque::from([0..5, 9 * m..9 * m + ALONE + 1])), vec![0..5; 1]);
+    }
+
+    #[test]
+    fn a_part_may_hold_several_ranges_that_touch_and_only_whole_ones() {
+        let mut asked = VecDeque::from([0..10, 10..20, 20..30, 40..50]);
+        let got = |text: &str| text.parse().unwrap();
+        assert_eq!(whole_ones(&mut asked, got("bytes 0-24/99")), Some(0..20));
+        assert_eq!(whole_ones(&mut asked, got("bytes 20-49/99")), Some(20..30));
+        assert_eq!(whole_ones(&mut asked, got("bytes 40-49/99")), Some(40..50));
+        assert_eq!(whole_ones(&mut asked, got("bytes 40-49/99")), None);
     }
 }

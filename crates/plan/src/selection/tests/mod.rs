@@ -2,6 +2,7 @@
 
 mod access;
 mod choices;
+mod early;
 mod faults;
 mod random;
 

@@ -1,0 +1,38 @@
+//! Bytes that came and cannot be believed yet.
+
+use super::super::{Config, Selection};
+use std::time::Duration;
+use thalweg_units::{PathId, Time};
+
+#[test]
+fn bytes_that_are_not_believed_yet_count_once_for_the_rate_and_are_owed() {
+    let run = |early: bool| {
+        let mut s = Selection::new(Config::default(), 1, &[0..10_000_000], Time::ZERO);
+        let (a, mut now) = (PathId(0), Time::ZERO);
+        s.joined(a, now);
+        while s.next_action().is_some() {}
+        s.sent(a, now);
+        for _ in 0..50 {
+            now += Duration::from_millis(20);
+            if early {
+                s.coming(a, 20_000, now);
+                assert_eq!(s.owes(a), s.left());
+            }
+            assert_eq!(s.received(a, 20_000, now), 20_000);
+        }
+        (s.rate(a, now), s.left())
+    };
+    assert_eq!(run(true), run(false));
+    assert_eq!(run(true).1, 9_000_000);
+}
+
+#[test]
+fn more_than_is_owed_counts_for_nothing() {
+    let mut s = Selection::new(Config::default(), 1, &[0..1000], Time::ZERO);
+    s.coming(PathId(0), 5, Time::ZERO);
+    s.coming(PathId(9), 5, Time::ZERO);
+    s.joined(PathId(0), Time::ZERO);
+    s.sent(PathId(0), Time::ZERO);
+    s.coming(PathId(0), u64::MAX, Time::ZERO);
+    assert_eq!((s.owes(PathId(0)), s.left()), (1000, 1000));
+}
