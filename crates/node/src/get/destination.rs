@@ -11,7 +11,17 @@ use crate::{
     job::{Job, Kind},
     part::{Part, PartKey, Validator},
 };
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use tokio::{sync::Semaphore, time::timeout};
+
+/// Few at a time create files: a directory lets in one, and threads that wait for it spin.
+static CREATING: Semaphore = Semaphore::const_new(1);
+
+/// A file is created within microseconds, unless there is much to compare or a server is far.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 impl Run<'_> {
     /// The file that is made of an object at `url`; `None` if its bytes go to an output.
@@ -63,7 +73,12 @@ impl Run<'_> {
                 Ok(Ok((part, adopted)))
             }
         });
-        let opened = opened.await?.map_err(|file| Halt::Failed(GetError::Exists(file)));
+        let opened = {
+            // Whoever has waited too long goes all the same.
+            let _turn = timeout(PATIENCE, CREATING.acquire()).await;
+            opened.await?
+        };
+        let opened = opened.map_err(|file| Halt::Failed(GetError::Exists(file)));
         let (part, adopted) = opened?;
         self.resumed.get_or_insert(part.resumed() + adopted);
         self.kept = part.durable();

@@ -6,6 +6,7 @@
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
     known::{Corrupt, Pace},
+    landing::Landing,
     targets::Targets,
 };
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{
     num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::SystemTime,
 };
 use thalweg_units::{ByteSize, WallTime};
@@ -62,7 +63,8 @@ pub struct Tally {
     pub failed: Vec<(String, GetFailed)>,
 }
 
-/// Runs all `requests`, `how.parallel` at a time, started in their order.
+/// Runs all `requests`, `how.parallel` at a time, started in their order. One that has all its
+/// bytes and only waits for the disk does not count: the next one starts meanwhile.
 ///
 /// Requests are made one by one as they start, so that a long list costs no memory beyond
 /// some twenty bytes each; an `Err` is a line of a list that makes no request, and counts as
@@ -78,16 +80,21 @@ where
     let mut queue = requests.into_iter().enumerate().fuse();
     let mut running = FuturesUnordered::new();
     loop {
-        while running.len() < how.parallel.get() && call.may_start(&stop, running.is_empty()) {
+        while running.len() - call.landing.len() < how.parallel.get()
+            && call.may_start(&stop, running.is_empty())
+        {
             let next = call.waiting.take().or_else(|| queue.next());
             let Some((number, request)) = next else { break };
             if let Some(ready) = call.admit(number, request, running.is_empty()) {
                 running.push(run(ready, sink, stop.clone()));
             }
         }
-        match running.next().await {
-            Some(ended) => call.note(ended),
-            None => return call.tally(),
+        tokio::select! {
+            ended = running.next() => match ended {
+                Some(ended) => call.note(ended),
+                None => return call.tally(),
+            },
+            () = call.landing.changed() => {}
         }
     }
 }
@@ -120,6 +127,7 @@ async fn run(ready: Ready, sink: &dyn ManySink, stop: Stop) -> Ended {
 struct Call<'a> {
     how: &'a Many<'a>,
     sink: &'a dyn ManySink,
+    landing: Arc<Landing>,
     targets: Targets,
     pace: Pace,
     corrupt: Corrupt,
@@ -135,6 +143,7 @@ impl<'a> Call<'a> {
         Self {
             how,
             sink,
+            landing: Arc::default(),
             targets: Targets::default(),
             pace: Pace::default(),
             corrupt: Corrupt::default(),
@@ -173,7 +182,8 @@ impl<'a> Call<'a> {
             return None;
         }
         self.corrupt.leave_out(&mut request.paths, &mut request.priors);
-        let advice = Advice { head_start: self.pace.head_start(&request.url.origin()) };
+        let head_start = self.pace.head_start(&request.url.origin());
+        let advice = Advice { head_start, landing: Arc::clone(&self.landing) };
         Some(Ready { number, request, advice })
     }
 

@@ -25,6 +25,7 @@ mod flow;
 mod http;
 mod kept;
 mod known;
+mod landing;
 mod limit;
 mod many;
 mod meter;
@@ -58,8 +59,9 @@ pub use web::{Credentials, HttpVersion, Web};
 
 use crate::job::{Event, EventSink};
 use hyper::HeaderMap;
+use landing::Landing;
 use run::{Halt, Run};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
 
@@ -113,10 +115,12 @@ pub async fn get(request: Request, sink: &dyn EventSink, stop: Stop) -> Result<O
 }
 
 /// What earlier downloads of the same call tell of this one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Advice {
     /// How long the first path is left alone before the others connect.
     head_start: Duration,
+    /// Where downloads wait that only have to be published.
+    landing: Arc<Landing>,
 }
 
 async fn advised(

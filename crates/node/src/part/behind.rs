@@ -1,7 +1,7 @@
 //! A checkpoint beside the writing: the disk works while the next bytes come.
 //!
-//! A writer that waits for its own sync after every 64 MB leaves the disk idle while it
-//! fills the next 64, and the network while it waits. What is synced beside is only what was
+//! A writer that waits for its own sync after every batch leaves the disk idle while it
+//! fills the next one, and the network while it waits. What is synced beside is only what was
 //! written before it began: the records are taken first.
 
 use super::{
@@ -12,10 +12,6 @@ use std::{
     io,
     thread::{Builder, JoinHandle},
 };
-
-/// While one checkpoint is under way, so many batches may gather before the writer waits for
-/// it: a disk slower than the network must slow it down.
-const AHEAD: u64 = 2;
 
 /// A checkpoint under way. Dropping it waits for its end, so that nothing is written for a part
 /// that is gone.
@@ -44,14 +40,16 @@ impl Drop for Behind {
 }
 
 impl Part {
-    /// Makes a checkpoint beside the writing if the batch's bytes or time are reached.
+    /// Makes a checkpoint beside the writing if the batch's bytes or time are reached. While
+    /// one is under way the next batch gathers; if that is full the writer waits: a disk
+    /// slower than the network must slow it down.
     ///
     /// # Errors
     /// As [`Part::checkpoint`], of this one or of the last.
     pub fn checkpoint_if_due(&mut self) -> Result<(), PartError> {
         match &self.behind {
             Some(behind) if behind.is_over() => self.settle()?,
-            Some(_) if self.unsynced >= self.batch.bytes.saturating_mul(AHEAD) => self.settle()?,
+            Some(_) if self.unsynced >= self.batch.bytes => self.settle()?,
             Some(_) => return Ok(()),
             None => {}
         }

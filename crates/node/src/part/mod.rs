@@ -55,19 +55,24 @@ use std::{
 };
 use whole::Whole;
 
+/// A file up to this length gets it by being written, which is one system call less.
+const SHORT: u64 = 1 << 20;
+
 /// When the bytes written so far are synced and journaled.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    /// After this many bytes. 64 MB: at 1 GB/s a sync every 64 ms, beside the writing, so
-    /// the disk is kept busy and the syncs do not show.
+    /// After this many bytes. While one batch is synced the next one gathers, and no third:
+    /// a crash loses at most twice this. 32 MiB: at 1 GB/s a sync every 32 ms, beside the
+    /// writing, so the disk is kept busy and the syncs do not show.
     pub bytes: u64,
-    /// After this much time. A crash loses at most this much of a download.
+    /// After this much time, once the sync before is over. So a crash loses at most what came
+    /// in this time and in two syncs, and never more than two batches.
     pub time: Duration,
 }
 
 impl Default for Batch {
     fn default() -> Self {
-        Self { bytes: 64 << 20, time: Duration::from_secs(1) }
+        Self { bytes: 32 << 20, time: Duration::from_secs(1) }
     }
 }
 
@@ -224,8 +229,16 @@ impl Part {
 
     /// Empties the part and drops its journal; the journal first, or it would claim bytes that are gone.
     fn start_over(&mut self) -> Result<(), PartError> {
-        place::remove(&self.place.journal)?;
-        self.file.set_len(0).map_err(PartError::io("empty", &self.place.part))
+        // To look costs no lock of the directory, to remove does.
+        if std::fs::symlink_metadata(&self.place.journal).is_ok() {
+            place::remove(&self.place.journal)?;
+        }
+        let path = &self.place.part;
+        let found = self.file.metadata().map_err(PartError::io("look at", path))?;
+        if found.len() == 0 {
+            return Ok(());
+        }
+        self.file.set_len(0).map_err(PartError::io("empty", path))
     }
 
     /// Gives the file its length, sparse, and says now rather than late if it cannot fit.
@@ -240,6 +253,9 @@ impl Part {
             return Err(PartError::write(&self.place.part, needed)(
                 std::io::ErrorKind::StorageFull.into(),
             ));
+        }
+        if length <= SHORT && self.present.is_empty() {
+            return Ok(());
         }
         self.file.set_len(length).map_err(PartError::write(&self.place.part, needed))
     }

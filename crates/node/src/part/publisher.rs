@@ -12,7 +12,7 @@ use std::{
 use tokio::{sync::oneshot, task::spawn_blocking};
 
 /// The most parts in one group; each holds a file descriptor, and waits for the slowest.
-const GROUP: usize = 64;
+const GROUP: usize = 256;
 
 /// From so many parts on one `syncfs` is used instead of an `fsync` for each. It also writes what
 /// others have written to the filesystem, so it is not for a few.
@@ -23,6 +23,7 @@ type Published = Result<PathBuf, PartError>;
 /// A complete part, and who waits for its publication.
 struct Waiting {
     part: Part,
+    length: u64,
     report: oneshot::Sender<Published>,
 }
 
@@ -58,10 +59,13 @@ impl Publisher {
     pub async fn publish(&self, mut part: Part, length: u64) -> Published {
         let lost = part.target().to_owned();
         let lost = || PartError::io("publish", &lost)(io::Error::other("the thread died"));
-        let proven = spawn_blocking(move || part.prove(length).map(|()| part)).await;
-        let part = proven.unwrap_or_else(|_| Err(lost()))?;
+        if !part.is_quickly_proven() {
+            // Others shall not wait for what it still has to read.
+            let proven = spawn_blocking(move || part.prove(length).map(|()| part)).await;
+            part = proven.unwrap_or_else(|_| Err(lost()))?;
+        }
         let (report, published) = oneshot::channel();
-        if self.enqueue(Waiting { part, report }) {
+        if self.enqueue(Waiting { part, length, report }) {
             let queue = Arc::clone(&self.queue);
             spawn_blocking(move || while publish_group(&queue) {});
         }
@@ -84,6 +88,12 @@ fn publish_group(queue: &Mutex<Queue>) -> bool {
         queue.busy = n > 0;
         queue.waiting.drain(..n).collect()
     };
+    // Proven ones are so at once: a look at their ranges, and the attribute.
+    let prove = |mut waiting: Waiting| {
+        let done = waiting.part.prove(waiting.length);
+        step(waiting, done)
+    };
+    group = group.into_iter().filter_map(prove).collect();
     while let Some(first) = group.first() {
         let device = device(&first.part);
         let (these, others) = group.into_iter().partition(|w| self::device(&w.part) == device);
@@ -91,6 +101,14 @@ fn publish_group(queue: &Mutex<Queue>) -> bool {
         group = others;
     }
     queue.lock().unwrap_or_else(PoisonError::into_inner).busy
+}
+
+/// Tells the failure of a step, if it failed; else the part goes on.
+fn step(waiting: Waiting, done: Result<(), PartError>) -> Option<Waiting> {
+    let Err(error) = done else { return Some(waiting) };
+    // Whoever waited may be gone; the part is kept all the same.
+    _ = waiting.report.send(Err(error));
+    None
 }
 
 fn device(part: &Part) -> Option<u64> {
@@ -101,14 +119,6 @@ fn device(part: &Part) -> Option<u64> {
 fn publish_together(mut group: Vec<Waiting>) {
     let alone = group.len() < TOGETHER || !syncs_as_a_whole(&group);
     let synced = if alone { Ok(()) } else { sync_filesystem(&mut group) };
-    let step = |waiting: Waiting, done: Result<(), PartError>| match done {
-        Ok(()) => Some(waiting),
-        // Whoever waited may be gone; the part is kept all the same.
-        Err(error) => {
-            _ = waiting.report.send(Err(error));
-            None
-        }
-    };
     let shown = group.into_iter().filter_map(|mut waiting| {
         let part = &mut waiting.part;
         let done = match &synced {
@@ -123,7 +133,7 @@ fn publish_together(mut group: Vec<Waiting>) {
     let mut directories: Vec<(PathBuf, Result<(), PartError>)> = Vec::new();
     for waiting in shown {
         let done = sync_directory_once(&mut directories, &waiting.part.place.target);
-        if let Some(Waiting { part, report }) = step(waiting, done) {
+        if let Some(Waiting { part, report, .. }) = step(waiting, done) {
             _ = report.send(part.forget_journal());
         }
     }

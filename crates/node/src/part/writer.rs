@@ -11,21 +11,31 @@ use std::{
 };
 use thalweg_units::PathId;
 use thiserror::Error;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 
-/// The most pieces that wait for the disk. An HTTP reader's piece is at most
-/// about 400 kB, so this holds below 26 MB: a fifth of a second at 1 Gbit/s,
-/// about what one sync of a busy disk takes.
-const QUEUE: usize = 64;
+/// The most bytes that wait for the disk: 70 ms at 1 Gbit/s, in which a thread surely has
+/// its turn. The syncs are beside the writing, so nothing longer is to be bridged.
+const QUEUED: usize = 8 << 20;
+
+/// The most pieces, so that many small ones do not cost more than their bytes.
+const QUEUE: usize = 1024;
 
 enum Order {
-    Write { from: PathId, offset: u64, data: Bytes },
+    /// The permits are its bytes' share of the queue; they come back once it is written.
+    Write {
+        from: PathId,
+        offset: u64,
+        data: Bytes,
+        _room: OwnedSemaphorePermit,
+    },
     Tick,
 }
 
 /// Writes to a [`Part`] from asynchronous code.
 pub struct Writer {
     orders: mpsc::Sender<Order>,
+    /// The bytes that may still be queued.
+    room: Arc<Semaphore>,
     result: oneshot::Receiver<Result<Part, PartError>>,
     durable: Arc<AtomicU64>,
     prefix: watch::Receiver<u64>,
@@ -65,7 +75,7 @@ impl Writer {
         let progress = Progress { durable: Arc::clone(&durable), prefix: tell };
         let work = move || _ = report.send(work(part, &names, queue, &progress));
         std::thread::Builder::new().name("part-writer".into()).spawn(work)?;
-        Ok(Self { orders, result, durable, prefix })
+        Ok(Self { orders, room: Arc::new(Semaphore::new(QUEUED)), result, durable, prefix })
     }
 
     /// Hands over bytes; waits only while the queue is full.
@@ -73,7 +83,11 @@ impl Writer {
     /// # Errors
     /// [`WriteFailed`] if an earlier write failed.
     pub async fn write(&self, from: PathId, offset: u64, data: Bytes) -> Result<(), WriteFailed> {
-        let order = Order::Write { from, offset, data };
+        // One that is larger than the queue takes all of it.
+        let share = data.len().min(QUEUED) as u32;
+        let room = Arc::clone(&self.room).acquire_many_owned(share).await;
+        let room = room.map_err(|_| WriteFailed)?;
+        let order = Order::Write { from, offset, data, _room: room };
         self.orders.send(order).await.map_err(|_| WriteFailed)
     }
 
@@ -116,7 +130,7 @@ fn work(
 ) -> Result<Part, PartError> {
     while let Some(order) = queue.blocking_recv() {
         let done = match order {
-            Order::Write { from, offset, data } => {
+            Order::Write { from, offset, data, _room } => {
                 let name = names.get(from.0 as usize).map_or("", String::as_str);
                 part.write_from(name, offset, &data)
             }

@@ -26,6 +26,9 @@ use tokio::task::JoinSet;
 /// hyper's estimate takes many round trips to grow, in which a path is already judged.
 const WINDOW: u32 = 16 << 20;
 
+/// The most that is read at once on HTTP/1.1, and the largest piece of a body.
+const READ_AT_ONCE: usize = 256 << 10;
+
 /// Closes the connection when dropped, also in the middle of an answer.
 ///
 /// An answer's body that is dropped early closes it too on HTTP/1.1; on HTTP/2 the server
@@ -81,8 +84,11 @@ impl Connection {
     }
 
     async fn http1(wire: Wire, reach: Reach) -> Result<Self, PathError> {
-        let (send, connection) =
-            http1::handshake(TokioIo::new(wire)).await.map_err(PathError::http)?;
+        let (send, connection) = http1::Builder::new()
+            .max_buf_size(READ_AT_ONCE)
+            .handshake(TokioIo::new(wire))
+            .await
+            .map_err(PathError::http)?;
         let tasks = Tasks::default();
         // Its failures come out of the answer that they spoil.
         tasks.execute(async move { _ = connection.await });
