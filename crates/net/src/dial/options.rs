@@ -45,6 +45,9 @@ pub struct SocketOptions {
     pub keepalive: Option<Duration>,
     /// `TCP_CONGESTION`, e.g. `bbr`; the kernel's choice if `None`.
     pub congestion: Option<String>,
+    /// `SO_RCVBUF` in bytes, before the connection is made: the most that a peer may send
+    /// ahead of a reader who pauses. The kernel's own tuning if `None`.
+    pub receive_buffer: Option<usize>,
 }
 
 impl Default for SocketOptions {
@@ -54,6 +57,7 @@ impl Default for SocketOptions {
             user_timeout: Some(Duration::from_secs(30)),
             keepalive: Some(Duration::from_secs(15)),
             congestion: None,
+            receive_buffer: None,
         }
     }
 }
@@ -78,6 +82,9 @@ impl SocketOptions {
                 socket.set_tcp_keepalive(&probes).map_err(named("keepalive"))?;
             }
             None => socket.set_keepalive(false).map_err(named("keepalive"))?,
+        }
+        if let Some(n) = self.receive_buffer {
+            socket.set_recv_buffer_size(n).map_err(named("SO_RCVBUF"))?;
         }
         let Some(name) = &self.congestion else { return Ok(()) };
         sockopt::set_tcp_congestion(&*socket, name).map_err(|e| congestion_error(name, e.into()))
@@ -118,10 +125,17 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(5));
         assert_eq!(socket.tcp_keepalive_retries().unwrap(), 4);
 
-        let bare =
-            SocketOptions { nodelay: false, user_timeout: None, keepalive: None, congestion: None };
+        let bare = SocketOptions {
+            nodelay: false,
+            user_timeout: None,
+            keepalive: None,
+            congestion: None,
+            receive_buffer: Some(65_536),
+        };
         bare.apply(SockRef::from(&socket)).unwrap();
         assert!(!socket.tcp_nodelay().unwrap() && !socket.keepalive().unwrap());
         assert_eq!(socket.tcp_user_timeout().unwrap(), None);
+        // Linux gives twice what is asked for: half is for its own book-keeping (socket(7)).
+        assert_eq!(socket.recv_buffer_size().unwrap(), 131_072);
     }
 }
