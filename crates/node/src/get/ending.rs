@@ -61,9 +61,7 @@ impl Run<'_> {
         if self.flow.is_some() {
             return self.pour(part, length, stop).await;
         }
-        let landed = self.advice.landing.enter();
         let target = self.request.publisher.publish(part, length).await;
-        drop(landed);
         let target = target.map_err(|e| Halt::Failed(e.into()))?;
         self.published = Some((target, length));
         Ok(())

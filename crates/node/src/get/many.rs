@@ -6,7 +6,6 @@
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
     known::{Corrupt, Pace},
-    landing::Landing,
     targets::Targets,
 };
 use crate::{
@@ -16,7 +15,7 @@ use crate::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{
     num::NonZeroUsize,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::SystemTime,
 };
 use thalweg_units::{ByteSize, WallTime};
@@ -63,8 +62,7 @@ pub struct Tally {
     pub failed: Vec<(String, GetFailed)>,
 }
 
-/// Runs all `requests`, `how.parallel` at a time, started in their order. One that has all its
-/// bytes and only waits for the disk does not count: the next one starts meanwhile.
+/// Runs all `requests`, `how.parallel` at a time, started in their order.
 ///
 /// Requests are made one by one as they start, so that a long list costs no memory beyond
 /// some twenty bytes each; an `Err` is a line of a list that makes no request, and counts as
@@ -80,21 +78,16 @@ where
     let mut queue = requests.into_iter().enumerate().fuse();
     let mut running = FuturesUnordered::new();
     loop {
-        while running.len() - call.landing.len() < how.parallel.get()
-            && call.may_start(&stop, running.is_empty())
-        {
+        while running.len() < how.parallel.get() && call.may_start(&stop, running.is_empty()) {
             let next = call.waiting.take().or_else(|| queue.next());
             let Some((number, request)) = next else { break };
             if let Some(ready) = call.admit(number, request, running.is_empty()) {
                 running.push(run(ready, sink, stop.clone()));
             }
         }
-        tokio::select! {
-            ended = running.next() => match ended {
-                Some(ended) => call.note(ended),
-                None => return call.tally(),
-            },
-            () = call.landing.changed() => {}
+        match running.next().await {
+            Some(ended) => call.note(ended),
+            None => return call.tally(),
         }
     }
 }
@@ -127,7 +120,6 @@ async fn run(ready: Ready, sink: &dyn ManySink, stop: Stop) -> Ended {
 struct Call<'a> {
     how: &'a Many<'a>,
     sink: &'a dyn ManySink,
-    landing: Arc<Landing>,
     targets: Targets,
     pace: Pace,
     corrupt: Corrupt,
@@ -143,7 +135,6 @@ impl<'a> Call<'a> {
         Self {
             how,
             sink,
-            landing: Arc::default(),
             targets: Targets::default(),
             pace: Pace::default(),
             corrupt: Corrupt::default(),
@@ -182,8 +173,7 @@ impl<'a> Call<'a> {
             return None;
         }
         self.corrupt.leave_out(&mut request.paths, &mut request.priors);
-        let head_start = self.pace.head_start(&request.url.origin());
-        let advice = Advice { head_start, landing: Arc::clone(&self.landing) };
+        let advice = Advice { head_start: self.pace.head_start(&request.url.origin()) };
         Some(Ready { number, request, advice })
     }
 

@@ -25,7 +25,6 @@ mod flow;
 mod http;
 mod kept;
 mod known;
-mod landing;
 mod limit;
 mod many;
 mod meter;
@@ -59,9 +58,8 @@ pub use web::{Credentials, HttpVersion, Web};
 
 use crate::job::{Event, EventSink};
 use hyper::HeaderMap;
-use landing::Landing;
 use run::{Halt, Run};
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
 
@@ -115,12 +113,10 @@ pub async fn get(request: Request, sink: &dyn EventSink, stop: Stop) -> Result<O
 }
 
 /// What earlier downloads of the same call tell of this one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Advice {
     /// How long the first path is left alone before the others connect.
     head_start: Duration,
-    /// Where downloads wait that only have to be published.
-    landing: Arc<Landing>,
 }
 
 async fn advised(
