@@ -55,7 +55,12 @@ impl Part {
 }
 
 /// Copies `range` to the same place; shares the blocks where the filesystem can.
-fn copy(from: &File, to: &File, range: Range<u64>, path: &Path) -> Result<(), PartError> {
+pub(super) fn copy(
+    from: &File,
+    to: &File,
+    range: Range<u64>,
+    path: &Path,
+) -> Result<(), PartError> {
     let (mut read, mut written) = (range.start, range.start);
     while read < range.end {
         let left = usize::try_from(range.end - read).unwrap_or(usize::MAX);

@@ -114,6 +114,15 @@ impl Journal {
         Ok(Self { file, path: path.to_owned(), check: contents.check })
     }
 
+    /// Removes it from `path`, unless another process has put its own there.
+    pub(super) fn remove(&self, path: &Path) -> Result<(), PartError> {
+        if super::place::is_name_of(path, &self.file)? {
+            super::place::remove(path)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Appends records, durably. The bytes they speak of must have been synced before.
     pub(super) fn append(&mut self, records: &[Record]) -> Result<(), PartError> {
         let mut text = String::new();

@@ -26,6 +26,7 @@ mod publisher;
 mod ranges;
 mod reader;
 mod runs;
+mod show;
 #[cfg(test)]
 mod tests;
 mod whole;

@@ -65,7 +65,9 @@ impl Place {
         };
         let file = file.map_err(PartError::io("create a temporary file in", &directory))?;
         let part = directory.join("(a temporary file)");
-        Ok((Self { target: part.clone(), journal: part.clone(), part, named: false }, file))
+        // What it is for, in words: its own name would help nobody.
+        let target = PathBuf::from("standard output");
+        Ok((Self { target, journal: part.clone(), part, named: false }, file))
     }
 
     /// Opens the data file and locks it against other processes.
@@ -84,12 +86,8 @@ impl Place {
                 }
                 done => done.map_err(|e| PartError::io("lock", &self.part)(e.into()))?,
             }
-            let ours = file.metadata().map_err(PartError::io("look at", &self.part))?;
-            match fs::symlink_metadata(&self.part) {
-                Ok(named) if (named.dev(), named.ino()) == (ours.dev(), ours.ino()) => {
-                    return Ok(file);
-                }
-                _ => {}
+            if is_name_of(&self.part, &file)? {
+                return Ok(file);
             }
         }
     }
@@ -106,21 +104,30 @@ impl Place {
 
     /// Bytes free for us on the filesystem; `None` if it does not say.
     pub(super) fn free(&self) -> Option<u64> {
-        let parent = self.part.parent().filter(|p| !p.as_os_str().is_empty());
-        let s = rustix::fs::statvfs(parent.unwrap_or(Path::new("."))).ok()?;
-        let blocks = if rustix::process::geteuid().is_root() { s.f_bfree } else { s.f_bavail };
-        blocks.checked_mul(s.f_frsize)
+        free_beside(&self.part)
     }
 
-    /// Removes the temporary files; those that are not there are no error.
-    pub(super) fn remove(&self) -> Result<(), PartError> {
-        if !self.named {
+    /// Removes the temporary files of the locked `file`; those that are not there are no error.
+    /// If another file has taken its name nothing is removed: it is another process's.
+    ///
+    /// The journal goes first: once the name of the locked file is free, another process may
+    /// begin here.
+    pub(super) fn remove(&self, file: &File) -> Result<(), PartError> {
+        if !self.named || !is_name_of(&self.part, file)? {
             return Ok(());
         }
-        remove(&self.part)?;
         remove(&super::journal::new_name(&self.journal))?;
-        remove(&self.journal)
+        remove(&self.journal)?;
+        remove(&self.part)
     }
+}
+
+/// Bytes free for us on the filesystem of `file`; `None` if it does not say.
+pub(super) fn free_beside(file: &Path) -> Option<u64> {
+    let parent = file.parent().filter(|p| !p.as_os_str().is_empty());
+    let s = rustix::fs::statvfs(parent.unwrap_or(Path::new("."))).ok()?;
+    let blocks = if rustix::process::geteuid().is_root() { s.f_bfree } else { s.f_bavail };
+    blocks.checked_mul(s.f_frsize)
 }
 
 /// What open(2) says where `O_TMPFILE` is not known, to the kernel or to the filesystem.
@@ -138,6 +145,14 @@ fn brief(directory: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.custom_flags(0).create_new(true).open(&name)?;
     fs::remove_file(&name)?;
     Ok(file)
+}
+
+/// Whether `path` still leads to the open `file`: whoever may write to the directory may have
+/// removed or replaced it.
+pub(super) fn is_name_of(path: &Path, file: &File) -> Result<bool, PartError> {
+    let ours = file.metadata().map_err(PartError::io("look at", path))?;
+    let named = fs::symlink_metadata(path);
+    Ok(named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino())))
 }
 
 pub(super) fn remove(path: &Path) -> Result<(), PartError> {

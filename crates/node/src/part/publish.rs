@@ -1,6 +1,6 @@
 //! From a complete part to a file under its final name.
 
-use super::{Part, PartError, mark, place};
+use super::{Part, PartError, mark, place, show};
 use std::{fs::File, io, path::PathBuf};
 use thalweg_units::ByteSize;
 
@@ -38,7 +38,16 @@ impl Part {
     pub fn discard(mut self) -> Result<(), PartError> {
         // A checkpoint under way would put its journal back. Whether it succeeds is the same.
         _ = self.settle();
-        self.place.remove()
+        self.remove()
+    }
+
+    /// Removes the files beside the target, as far as they are still this part's.
+    pub(super) fn remove(&self) -> Result<(), PartError> {
+        self.place.remove(&self.file)?;
+        match &self.journal {
+            Some(journal) if self.place.named => journal.remove(&self.place.journal),
+            _ => Ok(()),
+        }
     }
 
     /// Verifies, syncs and renames to the target; returns its name.
@@ -70,25 +79,24 @@ impl Part {
         }
         self.settle()?;
         match self.verify(length) {
-            Err(wrong @ PartError::Digest { .. }) => {
-                Err(self.place.remove().err().unwrap_or(wrong))
-            }
+            Err(wrong @ PartError::Digest { .. }) => Err(self.remove().err().unwrap_or(wrong)),
             done => done.map(|()| mark::put(&self.file, &self.key)),
         }
     }
 
     /// Gives the synced file its final name. If that fails what there is is journaled.
     pub(super) fn show(&mut self) -> Result<(), PartError> {
-        let Err(e) = std::fs::rename(&self.place.part, &self.place.target) else { return Ok(()) };
-        let error = PartError::io("rename to", &self.place.target)(e);
-        Err(self.record().err().unwrap_or(error))
+        let Err(error) = show::show(&self.place, &self.file, &self.key) else { return Ok(()) };
+        // The journal's name may be another process's, too.
+        let ours = place::is_name_of(&self.place.part, &self.file)?;
+        Err(if ours { self.record().err().unwrap_or(error) } else { error })
     }
 
     /// The last step, once the name is durable.
     pub(super) fn forget_journal(self) -> Result<PathBuf, PartError> {
         // Each look for a name that is to go takes the directory's lock.
-        if self.journal.is_some() {
-            place::remove(&self.place.journal)?;
+        if let Some(journal) = &self.journal {
+            journal.remove(&self.place.journal)?;
         }
         Ok(self.place.target)
     }

@@ -179,7 +179,7 @@ impl Part {
     pub(super) fn leave_nothing_useless(&self) {
         if self.durable.total() == 0 {
             // Best effort on the way out: the next session would empty them anyway.
-            _ = self.place.remove();
+            _ = self.remove();
         }
     }
 }

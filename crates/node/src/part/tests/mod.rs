@@ -2,6 +2,7 @@
 
 mod published;
 mod repair;
+mod replaced;
 
 use super::*;
 use crate::job::Kind;
