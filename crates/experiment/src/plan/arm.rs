@@ -70,6 +70,9 @@ pub struct LabelSource {
     pub event: Option<String>,
     /// Only what stands before this: `:` cuts a port off.
     pub until: Option<String>,
+    /// Of the first such event, not of the last.
+    #[serde(default)]
+    pub first: bool,
 }
 
 /// When a fault strikes.

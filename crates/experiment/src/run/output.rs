@@ -49,7 +49,8 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
         printed.sockets.seen = printed.sockets.congestion_control.len() as u64;
     }
     for (name, source) in arm.metrics.iter().filter(|(_, s)| s.link.is_none()) {
-        let found = find(&value, text, source.event.as_deref(), &source.pointer);
+        let event = source.event.as_deref().map(|name| (name, false));
+        let found = find(&value, text, event, &source.pointer);
         match found.and_then(|v| v.as_f64()) {
             Some(number) => {
                 let sample = Sample { unit: source.unit.clone(), value: number * source.scale };
@@ -61,7 +62,8 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
     }
     // A label may be missing: nothing was chosen because nothing was left to fetch.
     for (name, source) in &arm.labels {
-        if let Some(found) = find(&value, text, source.event.as_deref(), &source.pointer) {
+        let event = source.event.as_deref().map(|name| (name, source.first));
+        if let Some(found) = find(&value, text, event, &source.pointer) {
             let label = found.as_str().map_or_else(|| found.to_string(), str::to_owned);
             printed.labels.insert(name.clone(), cut(label, source.until.as_deref()));
         }
@@ -72,11 +74,13 @@ pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
     Ok(printed)
 }
 
-/// What `pointer` leads to, in the whole or in the last line of that `event`.
-fn find(whole: &Value, text: &str, event: Option<&str>, pointer: &str) -> Option<Value> {
-    let Some(event) = event else { return whole.pointer(pointer).cloned() };
-    let lines = text.lines().rev().filter_map(|l| serde_json::from_str::<Value>(l).ok());
-    lines.filter(|v| v["event"] == event).find_map(|v| v.pointer(pointer).cloned())
+/// What `pointer` leads to, in the whole, or in the last or first line of that `event`.
+fn find(whole: &Value, text: &str, event: Option<(&str, bool)>, pointer: &str) -> Option<Value> {
+    let Some((event, first)) = event else { return whole.pointer(pointer).cloned() };
+    let lines = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    let mut found =
+        lines.filter(|v| v["event"] == event).filter_map(|v| v.pointer(pointer).cloned());
+    if first { found.next() } else { found.last() }
 }
 
 /// The part of a label before `until`.

@@ -152,18 +152,23 @@ impl Selection {
         PIECE.max((rate * 2.0 * rtt.as_secs_f64()) as u64)
     }
 
-    /// The late part of what will take another path longest: half of it, or `by_rate` so much
-    /// that both end together. At least what the path moves in two round trips.
+    /// The late part of what will take another path longest: so much that both end together by
+    /// their rates, as they were judged (`judged_rate`) or as they are now. At least what the
+    /// path moves in two round trips.
+    ///
+    /// Not half of it: from a path a hundred times slower half is too little to be worth a
+    /// request, and the fast one would end sampling while its rivals still grow.
     pub(super) fn steal(
         &mut self,
         thief: PathId,
         from: &[PathId],
-        by_rate: bool,
+        judged_rate: bool,
         now: Time,
     ) -> Vec<Range<u64>> {
         let rate = |p: PathId| {
             let state = &self.paths[p.0 as usize];
-            if by_rate { state.speed() } else { state.gauge.judged(now).unwrap_or(0.0) }.max(1.0)
+            if judged_rate { state.speed() } else { state.gauge.judged(now).unwrap_or(0.0) }
+                .max(1.0)
         };
         let own = rate(thief);
         let least = self.least_piece(thief, own);
@@ -174,7 +179,7 @@ impl Selection {
         let Some(victim) = victims.max_by(|a, b| lasts(*a).total_cmp(&lasts(*b))) else {
             return Vec::new();
         };
-        let part = if by_rate { own / (own + rate(victim)) } else { 0.5 };
+        let part = own / (own + rate(victim));
         let n = (held(victim) as f64 * part) as u64;
         if n < least {
             return Vec::new();

@@ -162,6 +162,11 @@ impl Selection {
         self.actions.pop_front()
     }
 
+    /// The paths that carry the rest together, the best first; one, or none before the choice.
+    pub fn lanes(&self) -> &[PathId] {
+        &self.lanes
+    }
+
     /// The rate a path is judged by, up to `now`: see [`Reason`]. `None` until it was asked.
     pub fn rate(&self, path: PathId, now: Time) -> Option<Rate> {
         let state = self.paths.get(path.0 as usize)?;

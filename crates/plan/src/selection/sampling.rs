@@ -76,7 +76,7 @@ impl Selection {
         rounds * rtt >= self.left as f64 / low.max(1.0)
     }
 
-    /// Gives an idle path something to sample with: its share, or the late half of the
+    /// Gives an idle path something to sample with: its share, or the late part of the
     /// share that will take longest. Without either it is ready.
     pub(super) fn feed_sample(&mut self, path: PathId, now: Time) {
         let Some(state) = self.paths.get_mut(path.0 as usize) else { return };

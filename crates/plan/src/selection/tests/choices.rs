@@ -125,14 +125,14 @@ fn one_share_complete() -> (Selection, Time) {
 }
 
 #[test]
-fn a_complete_share_leads_to_the_late_half_of_the_slowest() {
+fn a_complete_share_leads_to_the_late_part_of_the_slowest() {
     let (mut s, now) = one_share_complete();
-    let ranges = vec![30_500_000..40 * MB];
+    let ranges = vec![27_250_000..40 * MB];
     let stolen = Action::Fetch { path: PathId(0), ranges, hedge: false };
     assert_eq!(s.next_action(), Some(stolen));
-    assert_eq!((s.phase(), s.owes(PathId(1))), (Phase::Sampling, 9_500_000));
+    assert_eq!((s.phase(), s.owes(PathId(1))), (Phase::Sampling, 6_250_000));
     // The victim's own request goes on up to there, and no further.
-    s.received(PathId(1), 9_500_000, now);
+    s.received(PathId(1), 6_250_000, now);
     let stop = Action::Stop { path: PathId(1), stalled: false };
     assert_eq!(s.next_action(), Some(stop));
 }
