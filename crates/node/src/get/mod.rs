@@ -41,6 +41,7 @@ mod said;
 mod store;
 mod targets;
 mod url;
+mod version;
 mod web;
 mod whole;
 mod worker;

@@ -2,13 +2,19 @@
 //!
 //! Everything here looks at response heads alone; no I/O.
 
-use super::{HttpUrl, PathError, multipart::Multipart, retry_after::retry_after, said::Said};
+use super::{
+    HttpUrl, PathError,
+    multipart::Multipart,
+    retry_after::retry_after,
+    said::Said,
+    version::{Names, Version, read_validator},
+};
 use crate::part::Validator;
 use hyper::{
-    HeaderMap, StatusCode, Version,
+    HeaderMap, StatusCode,
     header::{
-        CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName,
-        LAST_MODIFIED, LOCATION, TRANSFER_ENCODING,
+        CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION,
+        TRANSFER_ENCODING,
     },
     http::response::Parts,
 };
@@ -23,8 +29,16 @@ pub(super) struct Resource {
     /// Its complete length in bytes.
     pub(super) length: u64,
     pub(super) validator: Option<Validator>,
+    pub(super) names: Names,
     /// Equal to any other: two servers may call one object by two names.
     pub(super) said: Said,
+}
+
+impl Resource {
+    /// What tells it from an earlier or later version.
+    pub(super) fn version(&self) -> Version<'_> {
+        Version { validator: &self.validator, names: &self.names }
+    }
 }
 
 /// An object that the server only sends whole.
@@ -34,8 +48,16 @@ pub(super) struct Whole {
     /// Its length, if the server says so; otherwise it ends with its last chunk.
     pub(super) length: Option<u64>,
     pub(super) validator: Option<Validator>,
+    pub(super) names: Names,
     /// As [`Resource::said`].
     pub(super) said: Said,
+}
+
+impl Whole {
+    /// As [`Resource::version`].
+    pub(super) fn version(&self) -> Version<'_> {
+        Version { validator: &self.validator, names: &self.names }
+    }
 }
 
 /// What the first request on a path was answered with.
@@ -90,8 +112,9 @@ pub(super) fn read_answer(
 }
 
 fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
-    let (validator, said) = (validator(&head.headers), Said::read(&head.headers));
-    Answer::Ranged(Resource { url: url.clone(), length, validator, said })
+    let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
+    let said = Said::read(&head.headers);
+    Answer::Ranged(Resource { url: url.clone(), length, validator, names, said })
 }
 
 fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
@@ -110,11 +133,12 @@ fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
     let chunked = one(&head.headers, &TRANSFER_ENCODING)
         .is_some_and(|t| t.trim().to_ascii_lowercase().ends_with("chunked"));
     // HTTP/2 marks every end itself (RFC 9113 §8.1).
-    if length.is_none() && !chunked && head.version < Version::HTTP_2 {
+    if length.is_none() && !chunked && head.version < hyper::Version::HTTP_2 {
         return Err(PathError::NoEnd);
     }
-    let (validator, said) = (validator(&head.headers), Said::read(&head.headers));
-    Ok(Whole { url: url.clone(), length, validator, said })
+    let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
+    let said = Said::read(&head.headers);
+    Ok(Whole { url: url.clone(), length, validator, names, said })
 }
 
 /// Whether the answer to a request for `asked` holds exactly these bytes of `resource`.
@@ -138,7 +162,7 @@ pub(super) fn check_segment(
     refuse_coding(&head.headers)?;
     check_range(content_range(&head.headers)?, asked.clone(), resource)?;
     check_length(&head.headers, asked.end - asked.start)?;
-    check_validator(&head.headers, resource)
+    resource.version().check(&head.headers)
 }
 
 /// Whether several ranges, asked for at once, come as the parts of one answer.
@@ -158,7 +182,7 @@ pub(super) fn check_joined(
         _ => return Err(refusal(head)),
     }
     refuse_coding(&head.headers)?;
-    check_validator(&head.headers, resource)?;
+    resource.version().check(&head.headers)?;
     Ok(one(&head.headers, &CONTENT_TYPE).and_then(Multipart::of))
 }
 
@@ -190,28 +214,6 @@ pub(super) fn check_range(
         }
         other => Err(PathError::Range { asked, got: other.to_string() }),
     }
-}
-
-fn check_validator(headers: &HeaderMap, resource: &Resource) -> Result<(), PathError> {
-    let same = match &resource.validator {
-        None => true,
-        Some(Validator::Etag(tag)) => one(headers, &ETAG) == Some(tag.as_str()),
-        Some(Validator::LastModified(date)) => one(headers, &LAST_MODIFIED) == Some(date.as_str()),
-    };
-    if same {
-        return Ok(());
-    }
-    let text = |v: &Option<Validator>| v.as_ref().map_or("none".to_owned(), |v| v.to_string());
-    let (got, pinned) = (validator(headers), &resource.validator);
-    Err(PathError::Changed(format!("its version is {}, not {}", text(&got), text(pinned))))
-}
-
-/// A strong entity tag, else the modification date (RFC 9110 §8.8).
-fn validator(headers: &HeaderMap) -> Option<Validator> {
-    let strong = |t: &&str| t.len() >= 2 && t.starts_with('"') && t.ends_with('"');
-    let tag = one(headers, &ETAG).filter(strong).map(|t| Validator::Etag(t.to_owned()));
-    let date = || one(headers, &LAST_MODIFIED).map(|d| Validator::LastModified(d.to_owned()));
-    tag.or_else(date)
 }
 
 /// The value of a field that occurs exactly once and is plain text.
@@ -267,8 +269,9 @@ mod tests {
         HttpUrl::parse("http://www.example/a.iso").unwrap()
     }
 
-    fn resource(validator: Option<Validator>) -> Resource {
-        Resource { url: url(), length: 1000, validator, said: Said::default() }
+    fn resource(validator: Option<Validator>, fields: &[(&str, &str)]) -> Resource {
+        let names = Names::read(&head(206, fields).headers);
+        Resource { url: url(), length: 1000, validator, names, said: Said::default() }
     }
 
     const TAG: (&str, &str) = ("etag", "\"1\"");
@@ -278,12 +281,16 @@ mod tests {
     fn a_206_pins_length_and_strong_tag_else_date() {
         let first = ("content-range", "bytes 0-0/1000");
         let pin = |fields: &[(&str, &str)]| read_answer(&head(206, fields), &url(), 0..1).unwrap();
-        let tag = Validator::Etag("\"1\"".into());
-        assert_eq!(pin(&[first, TAG, DATE]), Answer::Ranged(resource(Some(tag))));
-        let date = Validator::LastModified(DATE.1.into());
-        assert_eq!(pin(&[first, ("etag", "W/\"1\""), DATE]), Answer::Ranged(resource(Some(date))));
-        assert_eq!(pin(&[first]), Answer::Ranged(resource(None)));
-        assert_eq!(pin(&[first, TAG, ("etag", "\"2\"")]), Answer::Ranged(resource(None)));
+        let is = |fields: &[(&str, &str)], validator| {
+            let all: Vec<_> = std::iter::once(first).chain(fields.iter().copied()).collect();
+            assert_eq!(pin(&all), Answer::Ranged(resource(validator, fields)), "{fields:?}");
+        };
+        let weak = ("etag", "W/\"1\"");
+        is(&[TAG, DATE], Some(Validator::Etag("\"1\"".into())));
+        is(&[DATE], Some(Validator::LastModified(DATE.1.into())));
+        is(&[weak, DATE], Some(Validator::Dated { date: DATE.1.into(), tag: weak.1.into() }));
+        is(&[], None);
+        is(&[TAG, ("etag", "\"2\""), DATE], None);
     }
 
     #[test]
@@ -337,7 +344,7 @@ mod tests {
 
     #[test]
     fn lists_of_ranges_are_parts_or_declined() {
-        let pinned = resource(Some(Validator::Etag("\"1\"".into())));
+        let pinned = resource(Some(Validator::Etag("\"1\"".into())), &[TAG]);
         let parts = ("content-type", "multipart/byteranges; boundary=x");
         let check = |status, fields: &[(&str, &str)]| check_joined(&head(status, fields), &pinned);
         assert!(check(206, &[parts, TAG]).unwrap().is_some());
@@ -356,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_segment_must_be_what_was_asked_of_the_same_object() {
-        let pinned = resource(Some(Validator::Etag("\"1\"".into())));
+        let pinned = resource(Some(Validator::Etag("\"1\"".into())), &[TAG]);
         let right = ("content-range", "bytes 10-19/1000");
         let check =
             |status, fields: &[(&str, &str)]| check_segment(&head(status, fields), 10..20, &pinned);

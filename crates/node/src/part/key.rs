@@ -38,6 +38,24 @@ pub enum Validator {
     Etag(String),
     /// A modification date, as sent. Weaker: two changes within a second look alike.
     LastModified(String),
+    /// A modification date beside an entity tag that proves nothing by itself: a weak one. If
+    /// either changes it is another version.
+    Dated {
+        /// As sent.
+        date: String,
+        /// As sent, with its `W/`.
+        tag: String,
+    },
+}
+
+impl Validator {
+    /// The modification date, if it is one.
+    pub fn date(&self) -> Option<&str> {
+        match self {
+            Self::Etag(_) => None,
+            Self::LastModified(date) | Self::Dated { date, .. } => Some(date),
+        }
+    }
 }
 
 impl fmt::Display for Validator {
@@ -45,6 +63,7 @@ impl fmt::Display for Validator {
         match self {
             Self::Etag(tag) => write!(f, "entity tag {tag}"),
             Self::LastModified(date) => write!(f, "date {date}"),
+            Self::Dated { date, tag } => write!(f, "date {date} with tag {tag}"),
         }
     }
 }

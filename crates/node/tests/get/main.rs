@@ -11,6 +11,7 @@ mod relay;
 mod server;
 mod sessions;
 mod several;
+mod versions;
 mod waits;
 mod wholes;
 

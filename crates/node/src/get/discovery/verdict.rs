@@ -21,9 +21,9 @@ pub(in crate::get) enum Verdict {
 /// Whether the direct path's verdict says that `resource` is another object.
 pub(in crate::get) fn contradicts(direct: &Verdict, resource: &Resource) -> bool {
     match direct {
-        Verdict::Ranged(r) => r != resource,
+        Verdict::Ranged(r) => difference(r, resource).is_some(),
         Verdict::Whole(w, _) => {
-            let same = w.url == resource.url && w.validator == resource.validator;
+            let same = w.url == resource.url && w.version().may_be(resource.version());
             !same || w.length.is_some_and(|n| n != resource.length)
         }
         Verdict::Pending | Verdict::Failed(_) => false,
@@ -38,8 +38,5 @@ pub(in crate::get) fn difference(pinned: &Resource, other: &Resource) -> Option<
     if pinned.length != other.length {
         return Some(format!("its length is {}, not {} bytes", other.length, pinned.length));
     }
-    (pinned.validator != other.validator).then(|| {
-        let text = |r: &Resource| r.validator.as_ref().map_or("none".into(), |v| v.to_string());
-        format!("its version is {}, not {}", text(other), text(pinned))
-    })
+    pinned.version().difference(other.version())
 }

@@ -51,7 +51,7 @@ pub(in crate::get) fn segment_request(
     let mut request = range_request(&resource.url, ranges, extra);
     match &resource.validator {
         Some(Validator::Etag(tag)) => set(request.headers_mut(), header::IF_MATCH, tag),
-        Some(Validator::LastModified(date)) => {
+        Some(Validator::LastModified(date) | Validator::Dated { date, .. }) => {
             set(request.headers_mut(), header::IF_UNMODIFIED_SINCE, date);
         }
         None => {}
@@ -100,7 +100,8 @@ mod tests {
     fn a_segment_request_names_its_version() {
         let url = HttpUrl::parse("http://www.example:81/a?b").unwrap();
         let validator = Some(Validator::Etag("\"1\"".into()));
-        let mut resource = Resource { url, length: 100, validator, said: Default::default() };
+        let (names, said) = Default::default();
+        let mut resource = Resource { url, length: 100, validator, names, said };
         let request = segment_request(&resource, &[5..10, 20..21], &HeaderMap::new());
         let field = |r: &Request<_>, name: &str| {
             r.headers().get(name).map(|v| v.to_str().unwrap().to_owned())

@@ -101,7 +101,7 @@ pub(super) fn agreement(pinned: &Resource, other: &Resource, digest: bool) -> Ag
     match (&pinned.validator, &other.validator) {
         _ if digest => Agreement::Mix,
         (Some(Validator::Etag(a)), Some(Validator::Etag(b))) if a == b => Agreement::Mix,
-        (Some(a), Some(b)) if a == b => Agreement::Spare,
+        (Some(a), Some(b)) if a.date().is_some() && a.date() == b.date() => Agreement::Spare,
         _ => Agreement::Other(
             "nothing proves it the same file; a digest (--sha256, --blake3) would".to_owned(),
         ),
@@ -115,7 +115,8 @@ mod tests {
 
     fn resource(length: u64, validator: Option<Validator>) -> Resource {
         let url = HttpUrl::parse("http://www.example/a").unwrap();
-        Resource { url, length, validator, said: Default::default() }
+        let (names, said) = Default::default();
+        Resource { url, length, validator, names, said }
     }
 
     #[test]

@@ -117,7 +117,8 @@ impl Worker {
                 Ok(Answer::Redirect(next)) => url = next,
                 Ok(Answer::Ranged(new)) if new.url == resource.url => return Ok(None),
                 Ok(Answer::Ranged(new))
-                    if new.length == resource.length && new.validator == resource.validator =>
+                    if new.length == resource.length
+                        && new.version().may_be(resource.version()) =>
                 {
                     return Ok(Some(Arc::new(new)));
                 }

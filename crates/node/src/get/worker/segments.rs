@@ -77,7 +77,7 @@ impl Worker {
             return Ok(());
         };
         let same = pending.resource.length == resource.length
-            && pending.resource.validator == resource.validator;
+            && pending.resource.version().may_be(resource.version());
         if !same || pending.range.start != first.start {
             // It would have to be read away before the next answer.
             self.line.connection = None;

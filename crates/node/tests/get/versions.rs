@@ -1,0 +1,104 @@
+//! Files that change while they come, on servers whose version names prove little.
+
+use crate::{
+    LENGTH, Trial,
+    relay::{Directed, End},
+    server::{Server, Step, Version},
+    until,
+};
+use hyper::header::{ETAG, HeaderValue};
+use thalweg_node::get::{Stop, get};
+
+const DATE: &str = "Mon, 01 Jan 2024 00:00:00 GMT";
+
+fn dated(seed: u64, tag: Option<&str>) -> Version {
+    let (etag, last_modified) = (tag.map(str::to_owned), Some(DATE.to_owned()));
+    Version { etag, last_modified, ..Version::new(seed, LENGTH) }
+}
+
+/// The second question finds `new` in place of `old`; then all of it is fetched.
+async fn changes(old: &Version, new: &Version) {
+    let server = Server::honest(old).await;
+    server.publish_at(1, new.clone());
+    let trial = Trial::new(&server, &[]);
+    let outcome = trial.gets(new).await;
+    assert_eq!(trial.restarts(), 1);
+    assert!(outcome.fetched.as_bytes() >= LENGTH as u64, "nothing of the old one is used");
+}
+
+#[tokio::test]
+async fn a_weak_tag_that_changes_is_a_change_though_the_date_stays() {
+    changes(&dated(1, Some("W/\"1\"")), &dated(2, Some("W/\"2\""))).await;
+    changes(&dated(1, Some("W/\"1\"")), &dated(2, None)).await;
+    let undated = |v: Version| Version { last_modified: None, ..v };
+    changes(&undated(dated(1, Some("W/\"1\""))), &undated(dated(2, Some("W/\"2\"")))).await;
+}
+
+#[tokio::test]
+async fn a_weak_tag_that_changed_between_two_sessions_begins_anew() {
+    let (old, new) = (dated(1, Some("W/\"1\"")), dated(2, Some("W/\"2\"")));
+    let server = Server::start(&old, |ask, reply| {
+        if ask.is_first_segment() {
+            reply.after_bytes(600_000 - ask.ranges[0].start as usize, Step::Hang);
+        }
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.batch.bytes = 1;
+    let (wish, stop) = Stop::new();
+    let interrupt = async {
+        until(|| trial.arrived() >= 600_000).await;
+        wish.send_replace(true);
+    };
+    let (failed, ()) = tokio::join!(get(trial.request.clone(), &trial.events, stop), interrupt);
+    assert_eq!(failed.unwrap_err().kept.as_bytes(), 600_000);
+    server.publish(new.clone());
+    let outcome = trial.gets(&new).await;
+    assert!(outcome.fetched.as_bytes() >= LENGTH as u64, "nothing of the old one is used");
+}
+
+#[tokio::test]
+async fn of_several_tags_none_is_believed_and_each_may_change() {
+    let (old, new) = (dated(1, None), dated(2, None));
+    let server = Server::honest(&old).await;
+    let tags = |last: &'static str| {
+        move |_: &_, reply: &mut crate::server::Reply| {
+            for tag in ["\"a\"", last] {
+                reply.fields.append(ETAG, HeaderValue::from_static(tag));
+            }
+        }
+    };
+    server.respoil(tags("\"b\""));
+    let relay = Directed::start(server.address, End::Never).await;
+    let trial = Trial::new(&server, &[relay.address]);
+    trial.gets(&old).await;
+    let why = trial.why_dropped(&relay.address.to_string()).unwrap();
+    assert!(why.contains("names no version"), "{why}");
+    // The server has another file from the second question on.
+    let count = server.asks().len();
+    server.publish_at(count + 1, new.clone());
+    let (b, c) = (tags("\"b\""), tags("\"c\""));
+    let first = std::sync::atomic::AtomicBool::new(true);
+    server.respoil(move |ask, reply| {
+        if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            b(ask, reply);
+        } else {
+            c(ask, reply);
+        }
+    });
+    let trial = Trial::new(&server, &[]);
+    trial.gets(&new).await;
+    assert_eq!(trial.restarts(), 1);
+}
+
+#[tokio::test]
+async fn a_date_as_fresh_as_the_answer_is_no_validator() {
+    let version = dated(1, None);
+    let server = Server::start(&version, |_, reply| reply.set("date", DATE)).await;
+    let relay = Directed::start(server.address, End::Never).await;
+    let trial = Trial::new(&server, &[relay.address]);
+    trial.gets(&version).await;
+    let why = trial.why_dropped(&relay.address.to_string()).unwrap();
+    assert!(why.contains("names no version"), "{why}");
+    assert!(server.asks().iter().all(|a| !a.fields.contains_key("if-unmodified-since")));
+}
