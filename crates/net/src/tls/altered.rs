@@ -6,7 +6,9 @@ use thiserror::Error as ThisError;
 
 /// TLS has found bytes of an established connection altered.
 ///
-/// No server does that to itself: somebody on the way did, or broken memory.
+/// Somebody on the way did it, or broken memory, or the server itself: it may send a record
+/// that fails its check on purpose, e.g. to a relay that it wants to be blamed. So it says no
+/// more than that this path to this server cannot be used.
 #[derive(Clone, Copy, Debug, ThisError)]
 #[error("bytes were altered on the way")]
 struct Altered;

@@ -1,6 +1,9 @@
 //! Why a path or a whole download failed.
 
-use super::UrlError;
+use super::{
+    UrlError,
+    retry_after::{MAX_WAIT, is_bearable, shown},
+};
 use crate::part::PartError;
 use hyper::StatusCode;
 use std::{ops::Range, time::Duration};
@@ -27,6 +30,9 @@ pub enum PathError {
     /// Bytes were changed on the way: what TLS protects came out as something else.
     #[error("bytes were altered on the way (TLS noticed; nothing of them was used)")]
     Altered,
+    /// Interim answers (1xx) and no end of them.
+    #[error("the server sent more than {0} interim answers and no final one")]
+    Interim(usize),
     /// The answer ended before the bytes that it promised.
     #[error("the answer ended {0} early")]
     Early(ByteSize),
@@ -183,6 +189,16 @@ pub enum GetError {
         /// What was done about it.
         tried: String,
     },
+    /// Another length than expected; nothing of it is kept.
+    #[error("{} should have {expected} bytes and has {found}: another file, or a cut one", file.display())]
+    Length {
+        /// The file.
+        file: std::path::PathBuf,
+        /// As given.
+        expected: u64,
+        /// As the server says, or as it came.
+        found: u64,
+    },
     /// The output took no more: nobody reads it, or it is full.
     #[error("the output takes no more bytes: {0}")]
     Output(#[source] std::io::Error),
@@ -200,13 +216,20 @@ pub enum GetError {
 }
 
 fn wait_for(wait: &Option<Duration>) -> String {
-    wait.map_or_else(String::new, |d| format!(" and asks to wait {}", format_duration(d)))
+    let Some(wait) = *wait else { return String::new() };
+    let text = format!(" and asks to wait {}", shown(wait));
+    if is_bearable(Duration::ZERO, wait) {
+        return text;
+    }
+    format!(
+        "{text}, which is longer than get waits ({}): try again then",
+        format_duration(MAX_WAIT)
+    )
 }
 
 /// What to try after a status, where that is not plain.
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
-        401 => "; it wants a user name and password: try --netrc or --header",
         403 => "; it may want a user name, or the URL may have expired: get a fresh one",
         404 | 410 => "; the file is not there: check the URL",
         407 => "; a proxy in between wants a user name and password",
@@ -252,4 +275,6 @@ pub struct GetFailed {
     pub error: GetError,
     /// Bytes that the same call can take over later.
     pub kept: ByteSize,
+    /// Paths that delivered other bytes than the server sent, and what was seen of it.
+    pub corrupt: Vec<(String, String)>,
 }

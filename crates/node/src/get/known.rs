@@ -43,24 +43,74 @@ impl Pace {
     }
 }
 
-/// Relays that altered bytes in this call.
+/// Paths that altered bytes in this call: relay and origin.
+///
+/// Only for that origin are they left out: a server may spoil what it sends to a relay, to
+/// have it shut out. What more it says of a relay, [`crate::history`] decides.
 #[derive(Default)]
-pub(super) struct Corrupt(BTreeSet<String>);
+pub(super) struct Corrupt(BTreeSet<(String, String)>);
+
+/// Which origin the paths of a request lead to.
+pub(super) struct Origins {
+    own: String,
+    /// Of paths to mirrors, by name.
+    mirrors: BTreeMap<String, String>,
+}
+
+impl Origins {
+    /// `own`: the URL's origin.
+    pub(super) fn new(own: String, paths: &[Candidate]) -> Self {
+        let mirror = |c: &Candidate| Some((c.name.clone(), c.mirror.as_ref()?.origin()));
+        Self { own, mirrors: paths.iter().filter_map(mirror).collect() }
+    }
+
+    /// The URL's own.
+    pub(super) fn own(&self) -> &str {
+        &self.own
+    }
+
+    fn at(&self, path: &str) -> &str {
+        self.mirrors.get(path).unwrap_or(&self.own)
+    }
+}
+
+/// Who is blamed for a path's bytes, and where.
+pub(super) struct Blame<'a> {
+    /// The relay or chain; [`DIRECT`] if the path has none.
+    pub(super) relay: &'a str,
+    pub(super) origin: &'a str,
+}
+
+/// What a path without relays is called.
+pub(super) const DIRECT: &str = "direct";
 
 impl Corrupt {
-    /// The relay in a path's name, which may end in `%INTERFACE`.
-    pub(super) fn relay(path: &str) -> &str {
-        path.split_once('%').map_or(path, |(relay, _)| relay)
+    /// Who brought the bytes of `path`. Its name is `RELAY%INTERFACE@MIRROR`, the ends of
+    /// which may be missing.
+    pub(super) fn blame<'a>(path: &'a str, origins: &'a Origins) -> Blame<'a> {
+        let relay = path.split(['%', '@']).next().unwrap_or(path);
+        Blame { relay, origin: origins.at(path) }
     }
 
-    /// Takes in how a download went.
-    pub(super) fn learn(&mut self, outcome: &Outcome) {
-        self.0.extend(outcome.corrupt.iter().map(|(path, _)| Self::relay(path).to_owned()));
+    /// Takes in which paths altered bytes.
+    pub(super) fn learn(&mut self, corrupt: &[(String, String)], origins: &Origins) {
+        for (path, _) in corrupt {
+            let blame = Self::blame(path, origins);
+            self.0.insert((blame.relay.to_owned(), blame.origin.to_owned()));
+        }
     }
 
-    /// Takes these relays out of `paths`, whatever the user named, unless nothing were left.
-    pub(super) fn leave_out(&self, paths: &mut Vec<Candidate>, priors: &mut Vec<Option<Prior>>) {
-        let good = |c: &Candidate| !self.0.contains(Self::relay(&c.name));
+    /// Takes these out of `paths`, whatever the user named, unless nothing were left.
+    pub(super) fn leave_out(
+        &self,
+        origins: &Origins,
+        paths: &mut Vec<Candidate>,
+        priors: &mut Vec<Option<Prior>>,
+    ) {
+        let good = |c: &Candidate| {
+            let blame = Self::blame(&c.name, origins);
+            !self.0.contains(&(blame.relay.to_owned(), blame.origin.to_owned()))
+        };
         if self.0.is_empty() || !paths.iter().any(good) {
             return;
         }
@@ -78,7 +128,7 @@ mod tests {
     use thalweg_net::Route;
     use thalweg_units::ByteSize;
 
-    fn outcome(length: u64, ms: u64, corrupt: &[&str]) -> Outcome {
+    fn outcome(length: u64, ms: u64) -> Outcome {
         Outcome {
             target: "a".into(),
             length: ByteSize::from_bytes(length),
@@ -88,7 +138,7 @@ mod tests {
             direct_estimate: None,
             phases: Phases::default(),
             observed: Vec::new(),
-            corrupt: corrupt.iter().map(|c| ((*c).to_owned(), "why".to_owned())).collect(),
+            corrupt: Vec::new(),
         }
     }
 
@@ -96,19 +146,21 @@ mod tests {
     fn small_files_earn_the_next_ones_a_head_start() {
         let mut pace = Pace::default();
         assert_eq!(pace.head_start("http://a:80"), Duration::ZERO);
-        pace.learn("http://a:80", &outcome(1000, 20, &[]));
+        pace.learn("http://a:80", &outcome(1000, 20));
         assert_eq!(pace.head_start("http://a:80"), Duration::from_millis(40));
         assert_eq!(pace.head_start("http://b:80"), Duration::ZERO);
-        pace.learn("http://a:80", &outcome(1000, 9000, &[]));
+        pace.learn("http://a:80", &outcome(1000, 9000));
         assert_eq!(pace.head_start("http://a:80"), MAX_HEAD_START);
-        pace.learn("http://a:80", &outcome(10_000_000, 9000, &[]));
+        pace.learn("http://a:80", &outcome(10_000_000, 9000));
         assert_eq!(pace.head_start("http://a:80"), Duration::ZERO);
     }
 
     #[test]
     fn relays_that_altered_bytes_are_left_out_with_their_priors() {
         let mut corrupt = Corrupt::default();
-        corrupt.learn(&outcome(1, 1, &["fra%eth1"]));
+        let origins = |own: &str, paths: &[Candidate]| Origins::new(own.to_owned(), paths);
+        let here = origins("http://a:80", &[]);
+        corrupt.learn(&[("fra%eth1".to_owned(), "why".to_owned())], &here);
         let path =
             |name: &str| Candidate { name: name.into(), route: Route::direct(), mirror: None };
         let prior = |ms| {
@@ -117,12 +169,30 @@ mod tests {
         };
         let mut paths = ["direct", "fra", "fra%eth1", "nyc"].map(path).to_vec();
         let mut priors = vec![prior(1), prior(2), prior(3)];
-        corrupt.leave_out(&mut paths, &mut priors);
+        let elsewhere = origins("http://b:80", &[]);
+        corrupt.leave_out(&elsewhere, &mut paths, &mut priors.clone());
+        assert_eq!(paths.len(), 4, "nothing is known of it there");
+        corrupt.leave_out(&here, &mut paths, &mut priors);
         let names: Vec<_> = paths.iter().map(|p| p.name.as_str()).collect();
         assert_eq!(names, ["direct", "nyc"]);
         assert_eq!(priors, [prior(1), None]);
         let mut last = vec![path("fra")];
-        corrupt.leave_out(&mut last, &mut Vec::new());
+        corrupt.leave_out(&here, &mut last, &mut Vec::new());
         assert_eq!(last.len(), 1, "better than nothing");
+    }
+
+    #[test]
+    fn a_mirror_that_sends_other_bytes_costs_nobody_else() {
+        let mirror = Some(crate::get::HttpUrl::parse("http://m:80/x").unwrap());
+        let path =
+            |name: &str, mirror| Candidate { name: name.into(), route: Route::direct(), mirror };
+        let paths = [path("direct", None), path("fra", None), path("fra@m", mirror)];
+        let origins = Origins::new("http://a:80".to_owned(), &paths);
+        let mut corrupt = Corrupt::default();
+        corrupt.learn(&[("fra@m".to_owned(), "why".to_owned())], &origins);
+        let mut left = paths.to_vec();
+        corrupt.leave_out(&origins, &mut left, &mut Vec::new());
+        let names: Vec<_> = left.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["direct", "fra"]);
     }
 }

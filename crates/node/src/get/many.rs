@@ -5,7 +5,7 @@
 
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
-    known::{Corrupt, Pace},
+    known::{Corrupt, DIRECT, Origins, Pace},
     targets::Targets,
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use std::{
     num::NonZeroUsize,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::SystemTime,
 };
 use thalweg_units::{ByteSize, WallTime};
@@ -105,15 +105,16 @@ struct Ready {
 struct Ended {
     number: usize,
     url: String,
-    origin: String,
+    origins: Origins,
     result: Result<Outcome, GetFailed>,
 }
 
 async fn run(ready: Ready, sink: &dyn ManySink, stop: Stop) -> Ended {
     let Ready { number, request, advice } = ready;
-    let (url, origin) = (request.url.to_string(), request.url.origin());
+    let url = request.url.to_string();
+    let origins = Origins::new(request.url.origin(), &request.paths);
     let result = advised(request, advice, &Of(number, sink), stop).await;
-    Ended { number, url, origin, result }
+    Ended { number, url, origins, result }
 }
 
 /// What is known of the whole call.
@@ -172,8 +173,9 @@ impl<'a> Call<'a> {
             self.refuse(number, &request, first);
             return None;
         }
-        self.corrupt.leave_out(&mut request.paths, &mut request.priors);
-        let advice = Advice { head_start: self.pace.head_start(&request.url.origin()) };
+        let origins = Origins::new(request.url.origin(), &request.paths);
+        self.corrupt.leave_out(&origins, &mut request.paths, &mut request.priors);
+        let advice = Advice { head_start: self.pace.head_start(origins.own()) };
         Some(Ready { number, request, advice })
     }
 
@@ -186,34 +188,49 @@ impl<'a> Call<'a> {
         };
         let why = error.to_string();
         self.sink.event(number, &Event::Failed { why, kept_bytes: 0 });
-        let failed = GetFailed { error, kept: ByteSize::ZERO };
+        let failed = GetFailed { error, kept: ByteSize::ZERO, corrupt: Vec::new() };
         self.failed.push((number, request.url.to_string(), failed));
     }
 
     fn note(&mut self, ended: Ended) {
-        let Ended { number, url, origin, result } = ended;
+        let Ended { number, url, origins, result } = ended;
         match result {
             Ok(outcome) => {
-                self.learn(&origin, &outcome);
+                self.learn(&origins, &outcome);
+                self.blame(&outcome.corrupt, &origins);
                 self.done += 1;
                 self.bytes += outcome.length;
                 self.sink.done(number, &outcome);
             }
-            Err(failed) => self.failed.push((number, url, failed)),
+            Err(failed) => {
+                self.blame(&failed.corrupt, &origins);
+                self.failed.push((number, url, failed));
+            }
         }
     }
 
-    fn learn(&mut self, origin: &str, outcome: &Outcome) {
-        self.pace.learn(origin, outcome);
-        self.corrupt.learn(outcome);
-        let Some(history) = self.how.history else { return };
-        // Each change of a history is whole; a panic of another holder leaves no half of one.
-        let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = wall_time();
-        history.learn(origin, &outcome.observed, now);
-        for (relay, why) in &outcome.corrupt {
-            history.quarantine(Corrupt::relay(relay), why, now);
+    fn learn(&mut self, origins: &Origins, outcome: &Outcome) {
+        self.pace.learn(origins.own(), outcome);
+        if let Some(mut history) = self.history() {
+            history.learn(origins.own(), &outcome.observed, wall_time());
         }
+    }
+
+    /// Leaves out who altered bytes from now on, whether the download was saved from it or not.
+    fn blame(&mut self, corrupt: &[(String, String)], origins: &Origins) {
+        self.corrupt.learn(corrupt, origins);
+        let Some(mut history) = self.history() else { return };
+        for (path, why) in corrupt {
+            let blame = Corrupt::blame(path, origins);
+            if blame.relay != DIRECT {
+                history.quarantine(blame.relay, blame.origin, why, wall_time());
+            }
+        }
+    }
+
+    /// Each change of a history is whole; a panic of another holder leaves no half of one.
+    fn history(&self) -> Option<MutexGuard<'_, History>> {
+        Some(self.how.history?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn tally(self) -> Tally {

@@ -6,8 +6,24 @@ use hyper::{
     header::{DATE, RETRY_AFTER},
 };
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use thalweg_units::WallTime;
+use thalweg_units::{WallTime, format_duration};
 use thalweg_wire::retry_after;
+
+/// The longest that a server is waited for, its waits in a row added up: who sits before a
+/// terminal takes two minutes for a pause, and more for a program that hangs. Beyond it the
+/// download fails and says what the server wants, so that the user or a timer comes back then.
+pub const MAX_WAIT: Duration = Duration::from_secs(120);
+
+/// Whether a server that asks for `wait`, after `waited`, is waited for.
+pub(super) fn is_bearable(waited: Duration, wait: Duration) -> bool {
+    waited.saturating_add(wait) <= MAX_WAIT
+}
+
+/// What a wait is called: as it is read, a day may be any longer time.
+pub(super) fn shown(wait: Duration) -> String {
+    let text = format_duration(wait);
+    if wait < thalweg_wire::retry_after::MAX { text } else { format!("{text} or more") }
+}
 
 /// Reads `Retry-After` (RFC 9110 §10.2.3): seconds, or a date; at most a day.
 ///

@@ -1,6 +1,6 @@
 //! What is known of paths and relays; no I/O.
 
-use super::{Observed, Quarantined, Remembered};
+use super::{Observed, Quarantined, Remembered, blame::Blames};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -18,14 +18,8 @@ pub(super) const VALID: Duration = Duration::from_secs(24 * 3600);
 /// Older ones are forgotten: they say nothing any more but where this host's user went.
 pub(super) const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long a relay that altered bytes is kept away from downloads that do not name it.
-pub(super) const QUARANTINE: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// The most relays in quarantine, the oldest out first: more than a mesh has (300).
-const MAX_QUARANTINED: usize = 500;
-
 /// The most bytes of a name or a reason: a host's name has 253.
-const MAX_TEXT: usize = 300;
+pub(super) const MAX_TEXT: usize = 300;
 
 /// The host itself, which alone reports here.
 const SELF: NodeIndex = NodeIndex(0);
@@ -35,7 +29,7 @@ const SELF: NodeIndex = NodeIndex(0);
 pub(super) enum Change {
     /// What was seen of a path to an origin.
     Learn(String, Observed, WallTime),
-    /// Why a relay must not be used for now.
+    /// Why a relay must not be used to an origin for now.
     Quarantine(Quarantined),
     /// A relay may be used again.
     Lift(String),
@@ -52,13 +46,13 @@ pub(super) struct Memory {
     pub(super) table: Table,
     /// By origin and path.
     pub(super) names: BTreeMap<(String, String), PathId>,
-    pub(super) quarantine: BTreeMap<String, Quarantined>,
+    pub(super) blames: Blames,
 }
 
 impl Default for Memory {
     fn default() -> Self {
         let table = Table::new(1, MAX_ESTIMATES);
-        Self { table, names: BTreeMap::new(), quarantine: BTreeMap::new() }
+        Self { table, names: BTreeMap::new(), blames: Blames::default() }
     }
 }
 
@@ -67,8 +61,10 @@ impl Memory {
     pub(super) fn apply(&mut self, change: &Change, now: WallTime) {
         match change {
             Change::Learn(origin, seen, at) => self.learn(origin, seen, *at, now),
-            Change::Quarantine(relay) => self.shut_out(relay, now),
-            Change::Lift(relay) => _ = self.quarantine.remove(relay),
+            Change::Quarantine(blame) => {
+                self.blames.add(Quarantined { since: blame.since.min(now), ..blame.clone() });
+            }
+            Change::Lift(relay) => self.blames.lift(relay),
             Change::Clear => *self = Self::default(),
         }
     }
@@ -86,8 +82,7 @@ impl Memory {
         }
         self.table = table;
         self.names.retain(|_, id| in_use.contains(&Subject::Path(*id)));
-        self.quarantine.retain(|_, relay| age(relay.since, now) < QUARANTINE);
-        self.quarantine.values_mut().for_each(|relay| relay.since = relay.since.min(now));
+        self.blames.settle(now);
     }
 
     /// What may be expected of a path; see [`super::History::prior`].
@@ -189,24 +184,6 @@ impl Memory {
         self.table.retain(clock(now), |e| !same(e));
         // Rates and durations are finite and not negative.
         _ = self.table.insert(merged, clock(now));
-    }
-
-    fn shut_out(&mut self, relay: &Quarantined, now: WallTime) {
-        let mut relay = relay.clone();
-        relay.since = relay.since.min(now);
-        self.quarantine.insert(relay.relay.clone(), relay);
-        while self.quarantine.len() > MAX_QUARANTINED {
-            let oldest = self.quarantine.values().min_by_key(|r| r.since).map(|r| r.relay.clone());
-            let Some(oldest) = oldest else { return };
-            self.quarantine.remove(&oldest);
-        }
-    }
-}
-
-impl Quarantined {
-    pub(super) fn new(relay: &str, why: &str, since: WallTime) -> Self {
-        let plain = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
-        Self { relay: plain(relay), why: plain(why), since }
     }
 }
 

@@ -10,6 +10,7 @@
 //! keeps what it learnt itself apart, and at saving applies that to what the file then
 //! holds, so that nothing is lost or counted twice.
 
+mod blame;
 mod memory;
 mod record;
 mod store;
@@ -66,11 +67,14 @@ pub struct Remembered {
     pub is_valid: bool,
 }
 
-/// A relay that altered bytes.
+/// A relay by which altered bytes came from one origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quarantined {
     /// Its name.
     pub relay: String,
+    /// `scheme://host:port`; empty in a file of a version that did not note it.
+    #[serde(default)]
+    pub origin: String,
     /// What it did, for people.
     pub why: String,
     /// When that was found.
@@ -126,19 +130,24 @@ impl History {
         self.change(seen.iter().map(learn), now);
     }
 
-    /// Whether this relay altered bytes in the last seven days, and must not be used unless
-    /// it is named.
-    pub fn is_quarantined(&self, relay: &str, now: WallTime) -> bool {
-        let found = self.memory.quarantine.get(relay);
-        found.is_some_and(|relay| memory::age(relay.since, now) < memory::QUARANTINE)
+    /// Whether this relay must not be used to `origin` unless it is named: in the last seven
+    /// days it was blamed for altered bytes there, or at three unrelated sites. Without an
+    /// origin: whether it must not be used to any.
+    ///
+    /// A single site is no witness against a relay for others: a server can send other bytes,
+    /// or records that TLS refuses, to the relay's address alone.
+    pub fn is_quarantined(&self, relay: &str, origin: Option<&str>, now: WallTime) -> bool {
+        let origin = origin.and_then(memory::origin_of);
+        self.memory.blames.is_shut_out(relay, origin.as_deref(), now)
     }
 
-    /// This relay altered bytes.
-    pub fn quarantine(&mut self, relay: &str, why: &str, now: WallTime) {
-        self.change([Change::Quarantine(Quarantined::new(relay, why, now))], now);
+    /// Altered bytes came by this relay from the origin of this URL.
+    pub fn quarantine(&mut self, relay: &str, origin: &str, why: &str, now: WallTime) {
+        let Some(origin) = memory::origin_of(origin) else { return };
+        self.change([Change::Quarantine(Quarantined::new(relay, &origin, why, now))], now);
     }
 
-    /// This relay may be used again.
+    /// This relay may be used again, to all origins.
     pub fn lift(&mut self, relay: &str, now: WallTime) {
         self.change([Change::Lift(relay.to_owned())], now);
     }
@@ -154,10 +163,9 @@ impl History {
         self.memory.entries(now)
     }
 
-    /// The relays in quarantine, by name.
+    /// The relays in quarantine, by name and origin.
     pub fn quarantined(&self, now: WallTime) -> Vec<Quarantined> {
-        let all = self.memory.quarantine.values();
-        all.filter(|relay| self.is_quarantined(&relay.relay, now)).cloned().collect()
+        self.memory.blames.iter().filter(|blame| blame.counts(now)).cloned().collect()
     }
 
     /// Writes what was learnt, merged with what other processes wrote meanwhile; does nothing

@@ -63,7 +63,7 @@ pub(super) fn write(memory: &Memory, now: WallTime) -> Vec<u8> {
         written: now,
         names: memory.names.iter().map(named).collect(),
         estimates: memory.table.iter(clock(now)).collect(),
-        quarantine: memory.quarantine.values().cloned().collect(),
+        quarantine: memory.blames.iter().cloned().collect(),
     };
     // Names, numbers and lists always have a JSON form.
     serde_json::to_vec(&record).unwrap_or_default()
@@ -90,8 +90,7 @@ fn memory(record: Record) -> Memory {
     for estimate in record.estimates {
         _ = memory.table.insert(estimate, clock(record.written));
     }
-    let quarantine = record.quarantine.into_iter();
-    memory.quarantine = quarantine.map(|relay| (relay.relay.clone(), relay)).collect();
+    record.quarantine.into_iter().for_each(|blame| memory.blames.add(blame));
     memory.settle(record.written);
     memory
 }

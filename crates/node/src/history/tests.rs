@@ -91,12 +91,12 @@ fn a_clock_that_was_ahead_or_behind_by_a_day_does_no_harm() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
     history.learn(ORIGIN, &[seen("fra", 8.0)], at(DAY));
-    history.quarantine("nyc", "altered bytes", at(DAY));
+    history.quarantine("nyc", ORIGIN, "altered bytes", at(DAY));
     history.save().unwrap();
     // The clock is put right: what was learnt is from the future, and used.
     let mut history = History::open(&file);
     assert_eq!(rate(&history, "fra", at(0)), mbps(8.0));
-    assert!(history.is_quarantined("nyc", at(0)));
+    assert!(history.is_quarantined("nyc", Some(ORIGIN), at(0)));
     // What is learnt now is not passed over in favour of tomorrow's.
     history.learn(ORIGIN, &[seen("fra", 2.0)], at(0));
     assert_eq!(rate(&history, "fra", at(0)), mbps(5.0));
@@ -104,23 +104,27 @@ fn a_clock_that_was_ahead_or_behind_by_a_day_does_no_harm() {
     let history = History::open(&file);
     assert_eq!(rate(&history, "fra", at(DAY - 1)), mbps(5.0));
     assert_eq!(rate(&history, "fra", at(DAY + 1)), None, "it ages from when it was put right");
-    assert!(!history.is_quarantined("nyc", at(7 * DAY)));
+    assert!(!history.is_quarantined("nyc", Some(ORIGIN), at(7 * DAY)));
 }
 
 #[test]
 fn quarantine_ends_by_age_by_lifting_and_by_clearing() {
     let (_directory, file) = file();
     let mut history = History::open(&file);
-    history.quarantine("fra", "bytes 0-99 differ\nfrom the direct path's", at(0));
-    history.quarantine("nyc", "another", at(DAY));
+    history.quarantine("fra", ORIGIN, "bytes 0-99 differ\nfrom the direct path's", at(0));
+    history.quarantine("nyc", ORIGIN, "another", at(DAY));
     history.save().unwrap();
     let mut history = History::open(&file);
     assert_eq!(history.quarantined(at(1))[0].why, "bytes 0-99 differfrom the direct path's");
-    assert!(history.is_quarantined("fra", at(7 * DAY - 1)));
-    assert!(!history.is_quarantined("fra", at(7 * DAY)));
-    assert!(!history.is_quarantined("sfo", at(0)));
+    assert!(history.is_quarantined("fra", Some(ORIGIN), at(7 * DAY - 1)));
+    assert!(!history.is_quarantined("fra", Some(ORIGIN), at(7 * DAY)));
+    assert!(!history.is_quarantined("sfo", Some(ORIGIN), at(0)));
+    assert!(!history.is_quarantined("fra", Some("http://other.test:80"), at(0)));
     history.lift("fra", at(DAY));
-    assert!(!history.is_quarantined("fra", at(DAY)) && history.is_quarantined("nyc", at(DAY)));
+    assert!(
+        !history.is_quarantined("fra", Some(ORIGIN), at(DAY))
+            && history.is_quarantined("nyc", Some(ORIGIN), at(DAY))
+    );
     history.learn(ORIGIN, &[seen("sfo", 1.0)], at(DAY));
     history.clear(at(DAY));
     history.save().unwrap();

@@ -11,13 +11,17 @@ use hyper::{
     Request, Response, Uri, Version,
     body::Incoming,
     client::conn::{http1, http2},
+    ext::on_informational,
     header,
     rt::Executor,
 };
 use hyper_util::rt::TokioIo;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
 use thalweg_net::{Destination, Route, Stream};
-use tokio::task::JoinSet;
+use tokio::{sync::Notify, task::JoinSet};
 
 /// How much a server may send on HTTP/2 before we have read it, on a stream and in all.
 ///
@@ -28,6 +32,11 @@ const WINDOW: u32 = 16 << 20;
 
 /// The most that is read at once on HTTP/1.1, and the largest piece of a body.
 const READ_AT_ONCE: usize = 256 << 10;
+
+/// The most interim answers (1xx, RFC 9110 §15.2) before the final one: honest servers send
+/// one or two, or a 102 every few seconds. Each makes hyper begin anew, for ever if need be.
+/// On HTTP/2 the patience with the first answer alone bounds them.
+const MAX_INTERIM: usize = 16;
 
 /// Closes the connection when dropped, also in the middle of an answer.
 ///
@@ -128,18 +137,37 @@ impl Connection {
     pub(in crate::get) async fn ask(
         &mut self,
         request: Request<Empty<Bytes>>,
-    ) -> Result<Response<Incoming>, hyper::Error> {
+    ) -> Result<Response<Incoming>, PathError> {
         match &mut self.send {
             Send::Http1(send) => {
-                send.ready().await?;
-                send.send_request(request).await
+                send.ready().await.map_err(PathError::http)?;
+                let (request, flood) = counted(request);
+                tokio::select! {
+                    // What has come counts, also if more came than was bearable.
+                    biased;
+                    response = send.send_request(request) => response.map_err(PathError::http),
+                    () = flood.notified() => Err(PathError::Interim(MAX_INTERIM)),
+                }
             }
             Send::Http2(send) => {
-                send.ready().await?;
-                send.send_request(in_http2(request)).await
+                send.ready().await.map_err(PathError::http)?;
+                let response = send.send_request(in_http2(request)).await;
+                response.map_err(PathError::http)
             }
         }
     }
+}
+
+/// `request` with its interim answers counted; when there are too many, that is told.
+fn counted(mut request: Request<Empty<Bytes>>) -> (Request<Empty<Bytes>>, Arc<Notify>) {
+    let flood = Arc::new(Notify::new());
+    let (tell, count) = (Arc::clone(&flood), AtomicUsize::new(0));
+    on_informational(&mut request, move |_| {
+        if count.fetch_add(1, Ordering::Relaxed) == MAX_INTERIM {
+            tell.notify_one();
+        }
+    });
+    (request, flood)
 }
 
 impl Drop for Connection {

@@ -2,7 +2,7 @@
 
 use super::Ranged;
 use crate::{
-    get::{Halt, PathError, worker::pause},
+    get::{Halt, PathError, retry_after::is_bearable, worker::pause},
     job::Event,
 };
 use std::{
@@ -15,9 +15,6 @@ use thalweg_units::PathId;
 /// How often in a row a path may be put off, without a byte in between.
 const MAX_BUSY: u32 = 5;
 
-/// A server that asks for more than this is not waited for: the user is told instead.
-const MAX_WAIT: Duration = Duration::from_secs(300);
-
 /// How long a path is left alone whose server answers 403 while it serves another path: some
 /// allow one connection at a time, and answer the others so.
 const ONE_AT_A_TIME: Duration = Duration::from_secs(5);
@@ -27,8 +24,8 @@ const ONE_AT_A_TIME: Duration = Duration::from_secs(5);
 pub(super) struct Refusals {
     /// Paths whose server has shown that it means the same object.
     trusted: BTreeSet<PathId>,
-    /// How often in a row each path was put off.
-    busy: BTreeMap<PathId, u32>,
+    /// How often in a row each path was put off, and for how long in all.
+    busy: BTreeMap<PathId, (u32, Duration)>,
     /// Paths that were forbidden while others worked.
     forbidden: BTreeSet<PathId>,
 }
@@ -40,11 +37,14 @@ impl Refusals {
         self.busy.remove(&path);
     }
 
-    /// Counts one more time in a row.
-    fn put_off(&mut self, path: PathId) -> u32 {
-        let times = self.busy.entry(path).or_default();
+    /// Counts one more time in a row; for how long that is, unless it is too often or too long.
+    fn put_off(&mut self, path: PathId, wait: Option<Duration>) -> Option<Duration> {
+        let (times, waited) = self.busy.entry(path).or_default();
         *times += 1;
-        *times
+        let wait = wait.unwrap_or_else(|| pause(*times - 1));
+        let wait = Some(wait).filter(|w| *times <= MAX_BUSY && is_bearable(*waited, *w))?;
+        *waited += wait;
+        Some(wait)
     }
 }
 
@@ -104,11 +104,7 @@ impl Ranged<'_, '_> {
             return None;
         }
         match error {
-            PathError::Busy { wait, .. } => {
-                let times = self.refusals.put_off(path);
-                let wait = wait.unwrap_or_else(|| pause(times - 1));
-                (times <= MAX_BUSY && wait <= MAX_WAIT).then_some(wait)
-            }
+            PathError::Busy { wait, .. } => self.refusals.put_off(path, *wait),
             PathError::Status(status) if status.as_u16() == 403 => {
                 let others = self.refusals.trusted.iter().any(|p| self.works_beside(path, *p));
                 let first = others && self.refusals.forbidden.insert(path);

@@ -5,10 +5,11 @@ use crate::get::{
     HttpUrl, PathError,
     http::range_request,
     resource::{Answer, Resource, read_answer},
+    retry_after::is_bearable,
 };
 use hyper::body::{Body as _, Incoming};
 use std::{ops::Range, sync::Arc, time::Duration};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// So many bytes are asked for with the first question, so that a small file costs one round
 /// trip and a large one begins with it. As [`Config::small`]: below this no path leaves slow
@@ -35,13 +36,18 @@ pub(super) const EXPIRED: [u16; 3] = [401, 403, 410];
 
 impl Worker {
     /// Follows redirects to the object and reports what it is. If `range` is given, the
-    /// answer's body is kept for the order that begins there.
+    /// answer's body is kept for the order that begins there. All within the download's
+    /// patience; the time that the server asks to wait does not count as its own.
     pub(super) async fn discover(&mut self, range: Option<Range<u64>>) -> Result<(), PathError> {
         let (mut url, mut asked) = (self.url.clone(), range.unwrap_or(ONE_BYTE));
         let (mut redirects, mut waits, mut falses) = (0, 0, 0);
+        let (patience, mut waited) = (self.shared.patience, Duration::ZERO);
+        let began = Instant::now();
         loop {
             let request = range_request(&url, std::slice::from_ref(&asked), &self.fields_for(&url));
-            let (head, body) = self.send(&url, &request, false).await?.into_parts();
+            let sent = timeout_at(began + patience + waited, self.send(&url, &request, false));
+            let sent = sent.await.unwrap_or(Err(PathError::Silent(patience)));
+            let (head, body) = sent?.into_parts();
             match read_answer(&head, &url, asked.clone()) {
                 Ok(Answer::Redirect(_)) if redirects == MAX_REDIRECTS => {
                     return Err(PathError::TooManyRedirects(MAX_REDIRECTS));
@@ -51,8 +57,10 @@ impl Worker {
                     (url, redirects) = (next, redirects + 1);
                 }
                 Ok(answer) => return self.answered(answer, asked, body).await,
-                Err(PathError::Busy { status, wait: Some(wait) }) if waits < MAX_WAITS => {
-                    waits += 1;
+                Err(PathError::Busy { status, wait: Some(wait) })
+                    if waits < MAX_WAITS && is_bearable(waited, wait) =>
+                {
+                    (waits, waited) = (waits + 1, waited + wait);
                     self.settle(body).await;
                     self.tell(Report::Waiting(status, wait)).await;
                     sleep(wait).await;

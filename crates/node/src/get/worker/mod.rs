@@ -160,14 +160,14 @@ impl Worker {
     ) -> Result<(), PathError> {
         self.line.may_refresh = true;
         match start {
-            Start::Bytes(range) => self.first(Some(range)).await?,
-            Start::Probe => self.first(None).await?,
+            Start::Bytes(range) => self.discover(Some(range)).await?,
+            Start::Probe => self.discover(None).await?,
             Start::Connect => self.connect().await?,
             Start::Wait => {}
         }
         while let Some(order) = orders.recv().await {
             match order {
-                Order::Probe => self.first(None).await?,
+                Order::Probe => self.discover(None).await?,
                 Order::Fetch { ranges, resource } => self.fetch(ranges, resource).await?,
             }
         }
@@ -182,13 +182,6 @@ impl Worker {
 
     fn fields_for(&self, url: &HttpUrl) -> HeaderMap {
         self.shared.web.fields_for(&self.shared.url, url, &self.shared.fields)
-    }
-
-    /// Finds out what the object is, within the download's patience.
-    async fn first(&mut self, range: Option<Range<u64>>) -> Result<(), PathError> {
-        let patience = self.shared.patience;
-        let answered = timeout(patience, self.discover(range)).await;
-        answered.unwrap_or(Err(PathError::Silent(patience)))
     }
 
     /// Connects to the server of the URL that this path asks first.
@@ -246,8 +239,9 @@ impl Worker {
                     self.note_setup(asked.elapsed()).await;
                     return Ok(response);
                 }
-                Err(_) if reused => {}
-                Err(error) => return Err(PathError::Http(error)),
+                // A flood of interim answers is none of an idle connection's ends.
+                Err(PathError::Http(_)) if reused => {}
+                Err(error) => return Err(error),
             }
         }
     }

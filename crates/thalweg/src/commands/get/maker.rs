@@ -78,7 +78,7 @@ impl<'a> Maker<'a> {
             claimed: Mutex::default(),
         };
         // What is wrong with them shows now, and not at each download.
-        maker.routes(&maker.args.paths.terms(false), note)?;
+        maker.routes(&maker.args.paths.terms(false), None, note)?;
         fields(&args.web)?;
         Ok(maker)
     }
@@ -120,11 +120,18 @@ impl<'a> Maker<'a> {
             limit: self.limit.clone(),
             batch: Batch::default(),
             adopt: false,
+            // A hash says more than a length.
+            expected_length: wanted.size.filter(|_| wanted.digests.is_empty()),
             publisher: Arc::clone(&self.publisher),
             kept: Arc::clone(&self.kept),
             budget: Arc::clone(&self.budget),
             patience: PATIENCE,
         }
+    }
+
+    /// Whether a login goes with requests for `url`.
+    pub fn logs_in(&self, url: &HttpUrl) -> bool {
+        fields(&self.args.web).is_ok_and(|fields| self.web.logs_in(url, &fields))
     }
 
     /// Gives back the file of a request that is made again.
@@ -159,7 +166,11 @@ impl<'a> Maker<'a> {
                 return Ok(Target::In(PathBuf::from(".")));
             }
             Output::Named(directory) => return Ok(Target::In(directory.clone())),
-            Output::File(file) => file.clone(),
+            Output::File(file) => named_by_hand(file)?,
+            Output::Below(directory, name) => {
+                refuse_links(directory, name)?;
+                directory.join(name)
+            }
             Output::Url(directory) => {
                 let name = wanted.url.file_name();
                 let name = name.map_err(|e| (format!("{e}; give one with -o"), Code::Usage))?;
@@ -206,8 +217,8 @@ impl<'a> Maker<'a> {
         if let Some(path) = &self.args.paths.path {
             return Ok(vec![candidate(path.clone(), self.mesh.route(path, &terms)?, None)]);
         }
-        let relays = self.routes(&terms, &|_| ())?;
         let origin = wanted.url.origin();
+        let relays = self.routes(&terms, Some(&origin), &|_| ())?;
         let rate = |name: &str| self.prior(&origin, name).map(|prior| prior.rate);
         let mirrors = wanted.mirrors.len().min(MAX_CANDIDATES / 2);
         let most = MAX_CANDIDATES.max(1 + self.args.paths.via.len());
@@ -218,8 +229,14 @@ impl<'a> Maker<'a> {
         Ok(with_mirrors(own, &wanted.mirrors, most))
     }
 
-    /// The relays by name, without those that altered bytes of late and are not named.
-    fn routes(&self, terms: &Terms, note: &dyn Fn(String)) -> anyhow::Result<Vec<(String, Route)>> {
+    /// The relays by name, without those that altered bytes from `origin` of late (without
+    /// one: from several sites) and are not named.
+    fn routes(
+        &self,
+        terms: &Terms,
+        origin: Option<&str>,
+        note: &dyn Fn(String),
+    ) -> anyhow::Result<Vec<(String, Route)>> {
         let paths = &self.args.paths;
         let mut routes: Vec<(String, Route)> = Vec::new();
         for name in &paths.via {
@@ -231,7 +248,7 @@ impl<'a> Maker<'a> {
         }
         if paths.tries_mesh() {
             let found = self.mesh.candidates(terms).into_iter().map(|(n, r)| (n.to_string(), r));
-            routes.extend(found.filter(|(name, _)| !self.is_quarantined(name, note)));
+            routes.extend(found.filter(|(name, _)| !self.is_quarantined(name, origin, note)));
         }
         if let Some(path) = &paths.path {
             self.mesh.route(path, terms)?;
@@ -239,10 +256,10 @@ impl<'a> Maker<'a> {
         Ok(routes)
     }
 
-    fn is_quarantined(&self, relay: &str, note: &dyn Fn(String)) -> bool {
+    fn is_quarantined(&self, relay: &str, origin: Option<&str>, note: &dyn Fn(String)) -> bool {
         let Some(history) = self.history else { return false };
         let history = history.lock().unwrap_or_else(PoisonError::into_inner);
-        let quarantined = history.is_quarantined(relay, now());
+        let quarantined = history.is_quarantined(relay, origin, now());
         if quarantined {
             note(format!(
                 "relay {relay} altered bytes of late and is not used; --via {relay} uses it"
@@ -250,6 +267,37 @@ impl<'a> Maker<'a> {
         }
         quarantined
     }
+}
+
+/// A file that the user named; where that is a device, what to write instead.
+fn named_by_hand(file: &Path) -> Result<PathBuf, (String, Code)> {
+    use std::os::unix::fs::FileTypeExt as _;
+    let stream = std::fs::metadata(file).is_ok_and(|m| {
+        let kind = m.file_type();
+        kind.is_char_device() || kind.is_fifo()
+    });
+    match stream {
+        false => Ok(file.to_owned()),
+        true => {
+            let file = file.display();
+            Err((format!("{file} is no file that can be replaced: -o - > {file}"), Code::Usage))
+        }
+    }
+}
+
+/// A name that others wrote leads through no link: it could lead out of `directory`.
+fn refuse_links(directory: &Path, name: &Path) -> Result<(), (String, Code)> {
+    for part in name.ancestors().filter(|part| !part.as_os_str().is_empty()) {
+        let part = directory.join(part);
+        if part.is_symlink() {
+            let (name, part) = (name.display(), part.display());
+            return Err((
+                format!("{name}: {part} is a link, and names in lists and Metalinks follow none"),
+                Code::Usage,
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn now() -> WallTime {

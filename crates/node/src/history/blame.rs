@@ -1,0 +1,165 @@
+//! Who is blamed for altered bytes, by relay and origin.
+//!
+//! What is blamed on a relay may be the server's own doing, against that relay's address
+//! alone. So a site's word counts for itself at once, and for others only together with two
+//! more that have nothing to do with it.
+
+use super::{
+    Quarantined,
+    memory::{MAX_TEXT, age},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
+use thalweg_units::WallTime;
+
+/// How long a relay that altered bytes is kept away from downloads that do not name it.
+const QUARANTINE: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// So many unrelated sites shut a relay out for all. One can be an enemy, two a coincidence
+/// of an enemy and a fault; a relay that does it to everybody soon has three.
+const SITES: usize = 3;
+
+/// The most blames: two for each relay of a large mesh (300).
+const MAX_BLAMES: usize = 600;
+
+/// All blames, at most [`MAX_BLAMES`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blames(BTreeMap<(String, String), Quarantined>);
+
+impl Blames {
+    /// By relay and origin.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Quarantined> {
+        self.0.values()
+    }
+
+    pub(super) fn add(&mut self, blame: Quarantined) {
+        self.0.insert((blame.relay.clone(), blame.origin.clone()), blame);
+        while self.0.len() > MAX_BLAMES {
+            self.forget_one();
+        }
+    }
+
+    /// The oldest one of the site that blames most: no site drives out what others say.
+    fn forget_one(&mut self) {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for blame in self.0.values() {
+            *counts.entry(site(&blame.origin)).or_default() += 1;
+        }
+        let most = counts.into_iter().max_by_key(|(_, n)| *n).map(|(site, _)| site);
+        let of = |b: &&Quarantined| most.as_deref() == Some(&*site(&b.origin));
+        let oldest = self.0.values().filter(of).min_by_key(|b| b.since);
+        if let Some(key) = oldest.map(|b| (b.relay.clone(), b.origin.clone())) {
+            self.0.remove(&key);
+        }
+    }
+
+    /// Forgets all that is said of this relay.
+    pub(super) fn lift(&mut self, relay: &str) {
+        self.0.retain(|(blamed, _), _| blamed != relay);
+    }
+
+    /// Forgets what is too old, and brings dates that are after `now` back to it.
+    pub(super) fn settle(&mut self, now: WallTime) {
+        self.0.retain(|_, blame| blame.counts(now));
+        self.0.values_mut().for_each(|blame| blame.since = blame.since.min(now));
+    }
+
+    /// Whether this relay must not be used to `origin`; without one, to any.
+    pub(super) fn is_shut_out(&self, relay: &str, origin: Option<&str>, now: WallTime) -> bool {
+        let own: Vec<_> = self.0.values().filter(|b| b.relay == relay && b.counts(now)).collect();
+        let sites: BTreeSet<String> = own.iter().map(|b| site(&b.origin)).collect();
+        sites.len() >= SITES || own.iter().any(|b| origin == Some(&*b.origin))
+    }
+}
+
+impl Quarantined {
+    pub(super) fn new(relay: &str, origin: &str, why: &str, since: WallTime) -> Self {
+        let plain = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+        Self { relay: plain(relay), origin: plain(origin), why: plain(why), since }
+    }
+
+    /// Whether it is young enough.
+    pub(super) fn counts(&self, now: WallTime) -> bool {
+        age(self.since, now) < QUARANTINE
+    }
+}
+
+/// What origins of one owner have in common: the last two labels of a host's name, or the
+/// network of an address (/24, /48), of which one host may have many. Below suffixes of two
+/// labels (`co.uk`) all count as one owner, which errs towards using a relay.
+fn site(origin: &str) -> String {
+    let authority = origin.split_once("://").map_or(origin, |(_, rest)| rest);
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => authority.split(':').next().unwrap_or(authority),
+    };
+    match host.parse() {
+        Ok(IpAddr::V4(ip)) => {
+            let [a, b, c, _] = ip.octets();
+            format!("{a}.{b}.{c}.0/24")
+        }
+        Ok(IpAddr::V6(ip)) => match ip.segments() {
+            [a, b, c, ..] => format!("{a:x}:{b:x}:{c:x}::/48"),
+        },
+        Err(_) => {
+            let mut labels: Vec<_> = host.trim_end_matches('.').rsplit('.').take(2).collect();
+            labels.reverse();
+            labels.join(".")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> WallTime {
+        WallTime::from_unix_nanos((1_790_000_000 + seconds) * 1_000_000_000)
+    }
+
+    fn blamed(origins: &[&str]) -> Blames {
+        let mut blames = Blames::default();
+        origins.iter().for_each(|o| blames.add(Quarantined::new("fra", o, "why", at(0))));
+        blames
+    }
+
+    #[test]
+    fn one_owner_shuts_a_relay_out_for_himself_alone() {
+        let own =
+            ["https://a.evil.example:443", "https://b.evil.example:443", "http://evil.example:80"];
+        let ips = ["http://192.0.2.1:80", "http://192.0.2.1:81", "http://192.0.2.2:80"];
+        for origins in [own, ips] {
+            let blames = blamed(&origins);
+            assert!(origins.iter().all(|o| blames.is_shut_out("fra", Some(o), at(1))));
+            assert!(!blames.is_shut_out("fra", Some("https://good.test:443"), at(1)));
+            assert!(!blames.is_shut_out("fra", None, at(1)));
+            assert!(!blames.is_shut_out("nyc", Some(origins[0]), at(1)));
+        }
+    }
+
+    #[test]
+    fn three_unrelated_sites_shut_it_out_for_all() {
+        let mut blames = blamed(&["https://a.one.example:443", "http://[2001:db8::1]:80"]);
+        assert!(!blames.is_shut_out("fra", None, at(1)));
+        blames.add(Quarantined::new("fra", "http://198.51.100.1:80", "why", at(0)));
+        assert!(blames.is_shut_out("fra", None, at(1)));
+        assert!(blames.is_shut_out("fra", Some("https://good.test:443"), at(1)));
+        assert!(!blames.is_shut_out("fra", None, at(7 * 24 * 3600)), "it ends");
+        blames.lift("fra");
+        assert_eq!(blames.iter().count(), 0);
+    }
+
+    #[test]
+    fn a_site_that_blames_everybody_drives_out_its_own_words() {
+        let mut blames = blamed(&["https://good.test:443"]);
+        for i in 0..2 * MAX_BLAMES as u64 {
+            let (relay, origin) = (format!("r{i}"), format!("https://h{i}.evil.example:443"));
+            blames.add(Quarantined::new(&relay, &origin, "why", at(1 + i)));
+        }
+        assert_eq!(blames.iter().count(), MAX_BLAMES);
+        assert!(blames.is_shut_out("fra", Some("https://good.test:443"), at(1)));
+    }
+}
