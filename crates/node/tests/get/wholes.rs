@@ -113,6 +113,18 @@ async fn an_answer_without_an_end_mark_is_refused() {
 }
 
 #[tokio::test]
+async fn a_transfer_coding_that_stays_on_the_bytes_is_refused() {
+    for answer in [
+        &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nbyte\r\n0\r\n\r\n"[..],
+        b"HTTP/1.1 206 Partial Content\r\nTransfer-Encoding: gzip, chunked\r\n\
+          Content-Range: bytes 0-3/4\r\n\r\n4\r\nbyte\r\n0\r\n\r\n",
+    ] {
+        let message = Trial::of(&raw(answer).await, &[]).fails().await;
+        assert!(message.contains("gzip, chunked"), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_no_http_is_an_error() {
     for answer in
         [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b"", b"HTTP/1.1 206 OK\r\ncontent-length: -4\r\n\r\n"]
