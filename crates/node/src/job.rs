@@ -84,6 +84,14 @@ pub enum Event {
         /// How many.
         bytes: u64,
     },
+    /// Bytes that another program left under the final name were taken over; a digest will
+    /// judge them.
+    Adopted {
+        /// The file's path.
+        file: String,
+        /// How many.
+        bytes: u64,
+    },
     /// What the server sent has changed: all was thrown away and begun anew.
     Restarted {
         /// What changed.

@@ -31,10 +31,16 @@ pub fn safe_last_component(text: &str) -> Option<String> {
 }
 
 fn is_unsafe(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(c, '\u{2066}'..='\u{2069}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}');
-    c.is_control() || turns || breaks || matches!(c, '/' | '\\' | char::REPLACEMENT_CHARACTER)
+    // Of no width: two names would look alike.
+    let unseen = matches!(c, '\u{200b}' | '\u{2060}' | '\u{feff}');
+    c.is_control()
+        || turns
+        || breaks
+        || unseen
+        || matches!(c, '/' | '\\' | char::REPLACEMENT_CHARACTER)
 }
 
 #[cfg(test)]
@@ -53,6 +59,7 @@ mod tests {
             ("-rf", Some("_rf")),
             ("a\0\nb", Some("a__b")),
             ("photo\u{202e}gpj.exe", Some("photo_gpj.exe")),
+            ("a\u{2028}b\u{2066}c\u{61c}d", Some("a_b_c_d")),
             ("..", None),
             (".", None),
             (" \u{3000}", None),

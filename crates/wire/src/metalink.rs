@@ -5,6 +5,7 @@
 //! other than XML's own five are refused, and so is a document type: nothing is looked up and
 //! nothing grows when it is read.
 
+use crate::file_name;
 use quick_xml::{
     NsReader, XmlVersion,
     events::{BytesStart, Event},
@@ -20,10 +21,6 @@ pub const MAX_FILES: usize = 10_000;
 
 /// The most URLs of one file that are kept; later ones are counted as skipped.
 pub const MAX_URLS: usize = 100;
-
-/// The longest component of a safe name, in bytes: of the 255 that file systems allow,
-/// temporary names beside it need some.
-const MAX_NAME: usize = 200;
 
 /// The most directories in a name.
 const MAX_DEPTH: usize = 16;
@@ -106,31 +103,18 @@ impl File {
     ///
     /// RFC 5854 §4.1.2.1 allows directories in names and forbids what leads out of the target.
     /// Empty components, `.` and `..` are dropped, so that an absolute name becomes a relative
-    /// one. Control characters, backslashes, and a dot or a dash in front become `_`.
+    /// one. The others are made [safe](file_name::safe).
     ///
     /// # Errors
     /// [`MetalinkError::Field`] if nothing is left, or directories nest deeper than 16.
     pub fn path(&self) -> Result<Vec<String>, MetalinkError> {
-        let parts = self.name.split('/').filter(|part| !matches!(part.trim(), "" | "." | ".."));
-        let parts: Vec<String> = parts.map(safe).collect();
+        let parts: Vec<String> = self.name.split('/').filter_map(file_name::safe).collect();
         if parts.is_empty() || parts.len() > MAX_DEPTH {
             let (file, text) = (self.name.clone(), self.name.clone());
             return Err(MetalinkError::Field { file, what: "name", text });
         }
         Ok(parts)
     }
-}
-
-fn safe(part: &str) -> String {
-    let bad = |c: char| c.is_control() || matches!(c, '\\' | char::REPLACEMENT_CHARACTER);
-    let mut name: String = part.chars().map(|c| if bad(c) { '_' } else { c }).collect();
-    if name.starts_with(['.', '-']) {
-        name.replace_range(..1, "_");
-    }
-    while name.len() > MAX_NAME {
-        name.pop();
-    }
-    name
 }
 
 /// Reads a whole document.

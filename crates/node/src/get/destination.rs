@@ -8,8 +8,8 @@ use super::{
     store::Store,
 };
 use crate::{
-    job::{Job, Kind},
-    part::{Part, PartKey, Validator},
+    job::{Event, Job, Kind},
+    part::{Part, PartKey, Validator, is_published_as},
 };
 use std::{
     path::{Path, PathBuf},
@@ -45,6 +45,42 @@ impl Run<'_> {
         self.target(&Said::default(), &self.request.url).ok().flatten()
     }
 
+    /// Whether an object of this length is the expected one.
+    ///
+    /// # Errors
+    /// [`GetError::Length`].
+    pub(super) fn expect_length(&self, found: u64) -> Result<(), Halt> {
+        match self.request.expected_length {
+            Some(expected) if expected != found => {
+                let file = self.request.file();
+                Err(Halt::Failed(GetError::Length { file, expected, found }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `target` is there already, complete, and of the version that `key` names; then
+    /// there is nothing to do.
+    ///
+    /// # Errors
+    /// If it is there and cannot be read.
+    pub(super) async fn is_there(
+        &mut self,
+        target: Option<&PathBuf>,
+        key: &PartKey,
+    ) -> Result<bool, Halt> {
+        let Some(target) = target.filter(|target| exists(target)).cloned() else {
+            return Ok(false);
+        };
+        let key = key.clone();
+        let found = blocking(move || match is_published_as(&target, &key)? {
+            true => Ok(std::fs::metadata(&target).ok().map(|found| (target, found.len()))),
+            false => Ok(None),
+        });
+        self.published = found.await?;
+        Ok(self.published.is_some())
+    }
+
     /// Opens the part for `target`, or one without a name.
     ///
     /// # Errors
@@ -56,7 +92,13 @@ impl Run<'_> {
         key: PartKey,
     ) -> Result<Part, Halt> {
         let chosen = matches!(self.request.target, Target::In(_));
-        let (batch, adopt) = (self.request.batch, self.request.adopt);
+        // Of an object that only comes whole, no rest can be asked for.
+        let adopt = self.request.adopt && key.length().is_some();
+        if self.request.adopt && !adopt && self.attempts == 1 {
+            let why = "the server offers no ranges, so what is there cannot be gone on with";
+            self.sink.event(&Event::Restarted { why: why.to_owned() });
+        }
+        let batch = self.request.batch;
         let shown = target.as_deref().unwrap_or(Path::new("-")).display().to_string();
         let job = Job::begin(Kind::Get, self.request.url.to_string(), shown);
         let opened = blocking(move || match target {
@@ -82,6 +124,7 @@ impl Run<'_> {
         let (part, adopted) = opened?;
         self.resumed.get_or_insert(part.resumed() + adopted);
         self.kept = part.durable();
+        self.adopted = adopted;
         Ok(part)
     }
 

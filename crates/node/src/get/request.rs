@@ -35,6 +35,8 @@ pub struct Request {
     /// Whether a file that another program left under the final name is gone on with; needs a
     /// digest, see [`crate::part::Part::adopt`].
     pub adopt: bool,
+    /// How long the object must be, where something else than the server says so, as a Metalink.
+    pub expected_length: Option<u64>,
     /// Brings the file under its name.
     pub publisher: Arc<Publisher>,
     /// Connections that earlier downloads of the call left, by path.

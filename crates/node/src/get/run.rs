@@ -50,6 +50,8 @@ pub(super) struct Run<'a> {
     pub(super) attempts: u32,
     /// Bytes that were there at the start.
     pub(super) resumed: Option<u64>,
+    /// Bytes of another program's file that this attempt took over.
+    pub(super) adopted: u64,
     pub(super) fetched: u64,
     pub(super) kept: u64,
     pub(super) direct_estimate: Option<Rate>,
@@ -72,6 +74,7 @@ impl<'a> Run<'a> {
             started: Instant::now(),
             attempts: 0,
             resumed: None,
+            adopted: 0,
             fetched: 0,
             kept: 0,
             direct_estimate: None,
@@ -247,6 +250,10 @@ impl<'a> Run<'a> {
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
         if part.resumed() > 0 {
             self.sink.event(&Event::Resumed { bytes: part.resumed() });
+        }
+        if self.adopted > 0 {
+            let file = part.target().display().to_string();
+            self.sink.event(&Event::Adopted { file, bytes: self.adopted });
         }
         // On a restart the user has been told already.
         if part.discarded() && self.attempts == 1 {

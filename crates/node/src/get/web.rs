@@ -41,6 +41,11 @@ pub struct Web {
 }
 
 impl Web {
+    /// Whether the server of `url`, as the user gave it, is shown a login; `fields` are the user's.
+    pub fn logs_in(&self, url: &HttpUrl, fields: &HeaderMap) -> bool {
+        self.fields_for(url, url, fields).contains_key(AUTHORIZATION)
+    }
+
     /// The request fields that the server of `url` gets besides ours, if the user wrote
     /// `given` and `fields` for it.
     ///

@@ -38,13 +38,14 @@ pub(super) async fn download(
     body: Body,
     stop: &mut Stop,
 ) -> Result<(), Halt> {
-    let key = PartKey::Url {
-        url: whole.url.to_string(),
-        length: None,
-        validator: whole.validator.clone(),
-        digests: run.digests(&whole.said),
-    };
     let target = run.target(&whole.said, &whole.url)?;
+    if let Some(length) = whole.length {
+        run.expect_length(length)?;
+        if run.is_there(target.as_ref(), &key(run, &whole, Some(length))).await? {
+            return Ok(());
+        }
+    }
+    let key = key(run, &whole, None);
     let part = run.open_part(target, key).await?;
     let name = path.name.clone();
     run.started(&part, whole.url.to_string(), whole.length);
@@ -70,7 +71,20 @@ pub(super) async fn download(
             return Err(halt);
         }
     };
+    if let Err(Halt::Failed(wrong)) = run.expect_length(length) {
+        return Err(run.discard(part, wrong).await);
+    }
     run.publish(part, length, None, stop).await
+}
+
+/// The object by its name; `length` where it is of use.
+fn key(run: &Run<'_>, whole: &Whole, length: Option<u64>) -> PartKey {
+    PartKey::Url {
+        url: whole.url.to_string(),
+        length,
+        validator: whole.validator.clone(),
+        digests: run.digests(&whole.said),
+    }
 }
 
 /// What a failure means: some are worth another try.

@@ -22,12 +22,14 @@ pub enum PartError {
         what: &'static str,
     },
     /// No room on the filesystem.
-    #[error("the disk is full: {} needs {needed} more; what is there is kept, free some space and run the same command again", .path.display())]
+    #[error("the disk is full: {} needs {needed} more{}; free some space and run the same command again", .path.display(), but_free(.free))]
     DiskFull {
         /// The file that does not fit.
         path: PathBuf,
         /// Bytes still to be written, as far as known.
         needed: ByteSize,
+        /// Bytes that are free, if the filesystem says.
+        free: Option<ByteSize>,
     },
     /// The system refused.
     #[error("cannot {what} {}: {source}", .path.display())]
@@ -79,9 +81,14 @@ impl PartError {
     pub(super) fn write(path: &Path, needed: u64) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                Self::DiskFull { path: path.to_owned(), needed: ByteSize::from_bytes(needed) }
+                let free = super::place::free_beside(path).map(ByteSize::from_bytes);
+                Self::DiskFull { path: path.to_owned(), needed: ByteSize::from_bytes(needed), free }
             }
             _ => Self::Io { what: "write", path: path.to_owned(), source },
         }
     }
+}
+
+fn but_free(free: &Option<ByteSize>) -> String {
+    free.map_or_else(String::new, |free| format!(", and {free} are free"))
 }

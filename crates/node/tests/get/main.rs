@@ -87,6 +87,7 @@ impl Trial {
             kept: Arc::default(),
             budget: Arc::new(Budget::new()),
             adopt: false,
+            expected_length: None,
             patience: Duration::from_secs(20),
         };
         Self { dir, request, events: Events::default() }

@@ -65,6 +65,7 @@ async fn each_failure_is_named_and_the_others_go_on() {
     assert_eq!((&last["event"], &last["failed"]), (&"summary".into(), &2.into()));
     let said = text(&output.stderr);
     assert!(said.contains("/dir/gone") && said.contains("`https://example.org/x`"), "{said}");
+    assert!(said.contains("line 2 of list"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

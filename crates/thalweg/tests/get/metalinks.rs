@@ -71,3 +71,45 @@ async fn a_metalink_at_a_url_is_fetched_and_is_no_file_itself() {
     assert_eq!(names(dir.path()), ["b.iso"]);
     assert!(fs::read(dir.path().join("b.iso")).unwrap() == version.bytes);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_is_for_a_metalink_of_one_file() {
+    let server = Server::honest(&Version::new(1, LENGTH)).await;
+    let dir = TempDir::new().unwrap();
+    let one = file("a", "", &[url(&server, "1")]);
+    fs::write(dir.path().join("one.meta4"), metalink(&one)).unwrap();
+    let two = one.clone() + &file("b", "", &[url(&server, "2")]);
+    fs::write(dir.path().join("two.meta4"), metalink(&two)).unwrap();
+    let output = run(dir.path(), &["two.meta4", "-o", "x"]).await;
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("two.meta4 has 2"), "{}", text(&output.stderr));
+    assert_done(&run(dir.path(), &["one.meta4", "-o", "x"]).await);
+    assert_eq!(names(dir.path()), ["one.meta4", "two.meta4", "x"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_length_is_an_error_where_no_hash_is_given() {
+    let version = Version::new(1, LENGTH);
+    let bytes = version.bytes.clone();
+    let ranged = Server::honest(&version).await;
+    let whole = Server::start(&version, move |_, reply| {
+        reply.whole(bytes.clone());
+        reply.unset("content-length");
+    })
+    .await;
+    let dir = TempDir::new().unwrap();
+    for (server, size, code) in
+        [(&ranged, LENGTH - 1, 5), (&whole, LENGTH + 1, 5), (&whole, LENGTH, 0)]
+    {
+        let size = format!("<size>{size}</size>");
+        let document = metalink(&file("b.iso", &size, &[url(server, "1")]));
+        fs::write(dir.path().join("x.meta4"), document).unwrap();
+        let output = run(dir.path(), &["x.meta4"]).await;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        if code != 0 {
+            assert!(said.contains(&format!("and has {LENGTH}")), "{said}");
+            assert_eq!(names(dir.path()), ["x.meta4"]);
+        }
+    }
+}

@@ -79,9 +79,72 @@ async fn another_programs_file_is_continued_with_a_hash_alone() {
     assert!(text(&refused.stderr).contains("--sha256"), "{}", text(&refused.stderr));
     assert_eq!(fs::metadata(&file).unwrap().len(), LENGTH as u64 - 1000);
     let hash = format!("{:x}", Sha256::digest(&version.bytes));
-    assert_done(&run(dir.path(), &[&url, "-C", "-", "--sha256", &hash]).await);
+    let output = run(dir.path(), &[&url, "-C", "-", "--sha256", &hash]).await;
+    assert_done(&output);
+    let said = text(&output.stderr);
+    assert!(said.contains("3 MB of file.bin used"), "{said}");
+    assert!(said.contains("of which 257 kB now"), "{said}");
     assert!(fs::read(&file).unwrap() == version.bytes);
     let late = LENGTH as u64 - 1000;
     let asked = server.segments();
     assert!(asked.iter().all(|range| range.start >= late), "{asked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_complete_file_is_not_fetched_again() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    let dir = TempDir::new().unwrap();
+    let hash = format!("{:x}", Sha256::digest(&version.bytes));
+    let url = server.url();
+    fs::write(dir.path().join("file.bin"), &version.bytes).unwrap();
+    for args in [&["--sha256", &hash][..], &["--sha256", &hash, "-C", "-"]] {
+        let output = run(dir.path(), &[&[url.as_str()], args].concat()).await;
+        assert_done(&output);
+        assert!(text(&output.stderr).contains("already complete"), "{}", text(&output.stderr));
+        assert!(server.segments().is_empty(), "{:?}", server.segments());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn our_own_file_is_not_fetched_again_while_it_and_the_server_stay_the_same() {
+    let version = Version::new(1, LENGTH);
+    let server = Server::honest(&version).await;
+    // Of the filesystem that the tests are built on: not every one has attributes.
+    let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = dir.path().join("file.bin");
+    let url = server.url();
+    assert_done(&run(dir.path(), &[&url]).await);
+    let marked = std::process::Command::new("getfattr").arg("-d").arg(&file).output();
+    let again = run(dir.path(), &[&url]).await;
+    assert_done(&again);
+    if !text(&again.stderr).contains("already complete") {
+        let has = marked.map(|m| text(&m.stdout)).unwrap_or_default();
+        assert!(!has.contains("thalweg"), "marked, and fetched again: {}", text(&again.stderr));
+        println!("not tested: the filesystem keeps no attributes");
+        return;
+    }
+    fs::write(&file, &version.bytes).unwrap();
+    let output = run(dir.path(), &[&url]).await;
+    assert!(!text(&output.stderr).contains("already complete"), "{}", text(&output.stderr));
+    let newer = Version::new(2, LENGTH);
+    server.publish(newer.clone());
+    assert_done(&run(dir.path(), &[&url]).await);
+    assert!(fs::read(&file).unwrap() == newer.bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_others_follow_no_links() {
+    let server = Server::honest(&Version::new(1, 1000)).await;
+    let dir = TempDir::new().unwrap();
+    fs::create_dir_all(dir.path().join("in")).unwrap();
+    std::os::unix::fs::symlink("/tmp", dir.path().join("in/out")).unwrap();
+    std::os::unix::fs::symlink("../mine", dir.path().join("in/file")).unwrap();
+    let list = format!("{0}\tout/x\n{0}\tfile\n", server.url());
+    fs::write(dir.path().join("list"), list).unwrap();
+    let output = run(dir.path(), &["-P", "in", "-i", "list"]).await;
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("in/out is a link") && said.contains("in/file is a link"), "{said}");
+    assert!(server.asks().is_empty());
 }

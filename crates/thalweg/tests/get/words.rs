@@ -19,7 +19,7 @@ async fn json_failures_have_their_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_leaves_is_no_failure() {
+async fn a_reader_that_leaves_has_a_code_of_its_own() {
     let server = Server::honest(&Version::new(1, 20 * LENGTH)).await;
     let dir = TempDir::new().unwrap();
     let mut command = thalweg(dir.path(), &[&server.url(), "-o", "-"]);
@@ -30,7 +30,46 @@ async fn a_reader_that_leaves_is_no_failure() {
     });
     let output = output.await.unwrap();
     assert!(!text(&output.stderr).contains("panic"), "{}", text(&output.stderr));
-    assert_done(&output);
+    assert_eq!(output.status.code(), Some(9), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("nobody reads standard output"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_curls_users_type_is_taken_or_answered() {
+    let server = Server::honest(&Version::new(1, 1000)).await;
+    let dir = TempDir::new().unwrap();
+    let url = server.url();
+    assert_done(&run(dir.path(), &["-fsSL", &url]).await);
+    std::fs::write(dir.path().join("a.xml"), "").unwrap();
+    for (args, word) in [
+        (&["-v", &url][..], "--json"),
+        (&["-c", &url], "-C -"),
+        (&[&url, "-k"], "--cacert"),
+        (&["-x", "localhost:1", &url], "--via"),
+        (&["-z", "today", &url], "not fetched again"),
+        (&[&url, "-o", "/dev/null"], "-o - > /dev/null"),
+        (&[&url, "--avoid", "country=xx"], "in no mesh"),
+        (&["a.xml"], "--metalink a.xml"),
+        (&["-i", "a.xml"], "no URLs in a.xml"),
+        (&["-i", "a.xml", "-o", "x"], "-o is given"),
+    ] {
+        let output = run(dir.path(), args).await;
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_path_is_no_choice_and_a_moment_has_no_rate() {
+    let server = Server::honest(&Version::new(1, 1000)).await;
+    let dir = TempDir::new().unwrap();
+    let said = text(&run(dir.path(), &[&server.url(), "--interface", "none"]).await.stderr);
+    assert!(!said.contains("trying") && !said.contains("chosen"), "{said}");
+    let missing = Server::start(&Version::new(1, 10), |_, reply| reply.status(404)).await;
+    let (a, b) = (url(&missing, "a"), url(&missing, "b"));
+    let said = text(&run(dir.path(), &[&a, &b, "--interface", "none"]).await.stderr);
+    assert_eq!(said.matches("404").count(), 2, "once each: {said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +80,7 @@ async fn every_documented_exit_code_is_in_the_help() {
     let table = guide.split("## Exit codes").nth(1).unwrap().split("\n## ").next().unwrap();
     let codes = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(' ').next());
     let codes: Vec<&str> = codes.filter(|code| code.parse::<u8>().is_ok()).collect();
-    assert_eq!(codes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "130"]);
+    assert_eq!(codes, ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "130"]);
     for code in codes {
         let listed = help.lines().any(|line| line.trim_start().starts_with(&format!("{code} ")));
         assert!(listed, "{code} is not in the help");

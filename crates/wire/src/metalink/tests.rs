@@ -164,7 +164,7 @@ fn holds(bytes: &[u8]) -> Result<(), TestCaseError> {
         prop_assert!(file.urls.len() <= MAX_URLS);
         for part in file.path().unwrap_or_default() {
             prop_assert!(!part.contains(['/', '\\', '\0', '\n']) && !part.starts_with('.'));
-            prop_assert!((1..=MAX_NAME).contains(&part.len()));
+            prop_assert!((1..=file_name::MAX).contains(&part.len()));
         }
     }
     Ok(())

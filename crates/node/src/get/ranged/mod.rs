@@ -69,8 +69,12 @@ pub(super) async fn download(
     stop: &mut Stop,
 ) -> Result<(), Halt> {
     let length = resource.length;
+    run.expect_length(length)?;
     let key = run.key(&resource);
     let target = run.target(&resource.said, &resource.url)?;
+    if run.is_there(target.as_ref(), &key).await? {
+        return Ok(());
+    }
     let part = run.open_part(target, key).await?;
     run.started(&part, resource.url.to_string(), Some(length));
     let pinned = Arc::new(resource);
@@ -116,7 +120,8 @@ impl<'a, 'r> Ranged<'a, 'r> {
         let head_is_all = by == PathId(0) && within(&missing, HEAD);
         let config = config(run.request.selection, head_is_all, discovery.first_answer());
         let selection = Selection::new(config, paths.len(), &missing, Time::ZERO);
-        let meter = Meter::new(&run.request.paths, part.resumed(), Some(resource.length));
+        let meter =
+            Meter::new(&run.request.paths, part.resumed() + run.adopted, Some(resource.length));
         let mut present = Ranges::default();
         gaps(&missing, resource.length).into_iter().for_each(|r| present.insert(r));
         let writer = run.store(part, run.names(), resource.validator.clone())?;

@@ -52,7 +52,12 @@ impl Ranged<'_, '_> {
         }
         let path = self.paths.name(path).to_owned();
         let failed: Vec<_> = self.failures.keys().map(|p| self.paths.name(*p).to_owned()).collect();
-        let reason = explain(reason, &path, &rates, &failed);
+        let mut reason = explain(reason, &path, &rates, &failed);
+        let lanes = self.selection.lanes().iter().map(|p| self.paths.name(*p));
+        let others: Vec<&str> = lanes.filter(|name| *name != path).collect();
+        if !others.is_empty() {
+            reason = format!("with {}, {reason}", others.join(", "));
+        }
         if let Some((from, ..)) = before {
             let from = self.paths.name(from).to_owned();
             if from != path {

@@ -131,12 +131,16 @@ impl Calls<'_> {
         if self.stopping() || !failed.iter().any(Failure::is_transient) {
             return false;
         }
-        let wait = FIRST_WAIT.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
+        let own = FIRST_WAIT.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
+        // What servers ask for is honoured, however long: --max-time is the user's bound.
+        let passing = failed.iter().filter(|f| f.is_transient());
+        let asked = passing.filter_map(|f| exit::asked_to_wait(&f.failure.error)).max();
+        let wait = asked.map_or(own, |asked| asked.max(own));
         for failure in failed.iter().filter(|f| f.is_transient()) {
             self.display.tell(Note::Again {
                 item: failure.item,
                 url: failure.wanted.url.to_string(),
-                why: failure.failure.to_string(),
+                why: exit::why(&failure.failure),
                 wait,
                 attempt,
                 of: self.effort.retry,
@@ -189,14 +193,11 @@ impl Calls<'_> {
     /// A failure that is final.
     fn count(&self, ledger: &Mutex<Ledger>, failure: Failure) {
         let Failure { item, wanted, came, failure } = failure;
-        if exit::is_closed_pipe(&failure.error) {
-            return;
-        }
         let late = self.late.load(Ordering::SeqCst);
         let interrupted = matches!(failure.error, GetError::Interrupted);
         let (code, why) = match interrupted && late {
             true => (Code::Late, "not done within --max-time".to_owned()),
-            false => (Code::of(&failure.error), failure.to_string()),
+            false => (Code::of(&failure.error), exit::why(&failure)),
         };
         lock(ledger).codes.insert(item, code);
         self.display.tell(Note::Failed {
@@ -205,7 +206,7 @@ impl Calls<'_> {
             why,
             code,
             kept: failure.kept.as_bytes(),
-            hints: exit::hints(&failure, came),
+            hints: exit::hints(&failure, came, self.maker.logs_in(&wanted.url)),
         });
     }
 }

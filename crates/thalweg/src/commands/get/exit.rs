@@ -1,9 +1,9 @@
 //! What the exit codes are, and which failure has which.
 
-use std::io;
+use std::{io, time::Duration};
 use thalweg_net::{Cause, DialError};
 use thalweg_node::{
-    get::{GetError, GetFailed, PathError},
+    get::{GetError, GetFailed, MAX_WAIT, PathError},
     part::PartError,
 };
 
@@ -26,6 +26,8 @@ pub enum Code {
     Busy = 7,
     /// `--max-time` is over.
     Late = 8,
+    /// Nobody reads standard output any more.
+    Unread = 9,
     /// Ctrl-C or SIGTERM.
     Interrupted = 130,
 }
@@ -41,6 +43,8 @@ impl Code {
                 Self::Bytes
             }
             GetError::OneRelay(_) => Self::Network,
+            GetError::Length { .. } => Self::Bytes,
+            GetError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => Self::Unread,
             GetError::Exists(_) | GetError::Output(_) => Self::Disk,
             GetError::SameTarget { .. } => Self::Usage,
             GetError::Interrupted => Self::Interrupted,
@@ -83,7 +87,8 @@ pub fn is_transient(error: &GetError) -> bool {
 fn is_passing(error: &PathError) -> bool {
     match error {
         PathError::Http(_) | PathError::Early(_) | PathError::Silent(_) => true,
-        PathError::Busy { .. } => true,
+        // Longer waits are the user's.
+        PathError::Busy { wait, .. } => wait.is_none_or(|wait| wait <= MAX_WAIT),
         PathError::Status(status) => {
             status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429)
         }
@@ -99,13 +104,35 @@ fn is_passing(error: &PathError) -> bool {
     }
 }
 
-/// Whether nobody reads standard output any more, as after `| head`.
-pub fn is_closed_pipe(error: &GetError) -> bool {
-    matches!(error, GetError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe)
+/// How long the server asked to be left alone (`Retry-After`), if it did: the longest of all paths.
+pub fn asked_to_wait(error: &GetError) -> Option<Duration> {
+    let GetError::Paths(paths) = error else { return None };
+    let wait = |error: &PathError| match error {
+        PathError::Busy { wait, .. } => wait.filter(|wait| *wait <= MAX_WAIT),
+        _ => None,
+    };
+    paths.iter().filter_map(|(_, error)| wait(error)).max()
 }
 
-/// What the user may do about it, or should know.
-pub fn hints(failed: &GetFailed, came: u64) -> Vec<String> {
+/// Why, in the words of this command.
+pub fn why(failed: &GetFailed) -> String {
+    match &failed.error {
+        GetError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => {
+            "nobody reads standard output any more".to_owned()
+        }
+        GetError::Output(e) => format!("standard output takes no more bytes: {e}"),
+        _ => failed.to_string(),
+    }
+}
+
+/// Whether a path was refused for want of a login.
+fn wants_login(error: &GetError) -> bool {
+    let is_401 = |e: &PathError| matches!(e, PathError::Status(s) if s.as_u16() == 401);
+    matches!(error, GetError::Paths(paths) if paths.iter().any(|(_, e)| is_401(e)))
+}
+
+/// What the user may do about it, or should know. `logs_in`: with a user's name and password.
+pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
     let mut hints = Vec::new();
     let kept = failed.kept;
     let lost = kept.as_bytes() == 0 && came > 0;
@@ -118,6 +145,12 @@ pub fn hints(failed: &GetFailed, came: u64) -> Vec<String> {
                 .to_owned(),
         ),
         _ => {}
+    }
+    if wants_login(&failed.error) {
+        hints.push(match logs_in {
+            true => "the server refused this user and password".to_owned(),
+            false => "it wants a user and password: -u USER:PASSWORD, or -n and a ~/.netrc".into(),
+        });
     }
     if let GetError::Part(PartError::Busy(_)) = failed.error {
         hints.push("another file can be named with -o".to_owned());

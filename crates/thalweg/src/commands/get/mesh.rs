@@ -82,7 +82,11 @@ impl Mesh {
     /// # Errors
     /// The first that no member carries.
     pub fn check_tags(&self, tags: &[Tag]) -> anyhow::Result<()> {
-        let Ok(roster) = &self.roster else { return Ok(()) };
+        let roster = match &self.roster {
+            Ok(roster) => roster,
+            Err(_) if tags.is_empty() => return Ok(()),
+            Err(why) => bail!("--avoid has no relays to choose among: {why}"),
+        };
         let known: BTreeSet<&Tag> = roster.members.iter().flat_map(|m| &m.tags).collect();
         match tags.iter().find(|tag| !known.contains(tag)) {
             None => Ok(()),

@@ -131,7 +131,8 @@ async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
     let parsed = HttpUrl::parse(&url).map_err(|e| (e.to_string(), Code::Usage))?;
     let buffer = Arc::new(Buffer::new(metalink::MAX_BYTES));
     let output = args::Output::Stdout;
-    let wanted = Wanted { url: parsed, mirrors: Vec::new(), digests: Vec::new(), output };
+    let (mirrors, digests) = (Vec::new(), Vec::new());
+    let wanted = Wanted { url: parsed, mirrors, digests, output, size: None };
     let request = maker.document(&wanted, Target::Output(buffer.clone()));
     match get(request, &(), stop).await {
         Ok(_) => Ok(buffer.take()),

@@ -7,7 +7,7 @@ use super::{
     args::{Args, Output},
     exit::Code,
 };
-use std::path::PathBuf;
+use std::{path::Path, sync::Arc};
 use thalweg_node::{
     get::{HttpUrl, UrlError},
     part::Digest,
@@ -21,6 +21,8 @@ pub struct Item {
     pub text: String,
     /// What it is.
     pub wish: Wish,
+    /// The list, and the line in it.
+    pub line: Option<(Arc<str>, usize)>,
 }
 
 /// What an item is. Small, for there may be many: all else is made when its turn comes.
@@ -42,6 +44,8 @@ pub struct Wanted {
     pub mirrors: Vec<HttpUrl>,
     /// What it hashes to.
     pub digests: Vec<Digest>,
+    /// How long it is, if that is known from elsewhere.
+    pub size: Option<u64>,
     /// Where it goes.
     pub output: Output,
 }
@@ -57,7 +61,15 @@ pub struct Found {
 
 impl Item {
     fn mistake(text: String, why: String, code: Code) -> Self {
-        Self { text, wish: Wish::Mistake(why, code) }
+        Self { text, wish: Wish::Mistake(why, code), line: None }
+    }
+
+    /// A mistake with the line in which it is.
+    fn placed(&self, why: String) -> String {
+        match &self.line {
+            Some((list, number)) => format!("line {number} of {list}: {why}"),
+            None => why,
+        }
     }
 
     /// What is to be downloaded.
@@ -69,9 +81,9 @@ impl Item {
             Wish::Mistake(why, code) => Err((why.clone(), *code)),
             Wish::Wanted(wanted) => Ok(Wanted::clone(wanted)),
             Wish::Url(output) => {
-                let url = parse(&self.text).map_err(|why| (why, Code::Usage))?;
+                let url = parse(&self.text).map_err(|why| (self.placed(why), Code::Usage))?;
                 let (mirrors, digests) = (Vec::new(), Vec::new());
-                Ok(Wanted { url, mirrors, digests, output: output.clone() })
+                Ok(Wanted { url, mirrors, digests, size: None, output: output.clone() })
             }
         }
     }
@@ -80,6 +92,10 @@ impl Item {
 /// A URL, or in words why it is none.
 fn parse(text: &str) -> Result<HttpUrl, String> {
     HttpUrl::parse(text).map_err(|e| match e {
+        _ if !text.contains("://") && Path::new(text).is_file() => format!(
+            "`{text}` is a file; --metalink {text} reads it as a Metalink, -i {text} as a list of \
+             URLs"
+        ),
         UrlError::Syntax(_) if !text.contains(':') => {
             format!("`{text}` is not a URL; one looks like https://example.org/file")
         }
@@ -99,7 +115,8 @@ pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<Found> {
         if url == "-" {
             found.items.extend(list::read("-".as_ref(), naming)?);
         } else if super::args::is_metalink(url) {
-            metalinks::read(url, naming, fetch, &mut found).await;
+            let link = metalinks::Link { link: url, naming, only: sources.is_one_metalink() };
+            metalinks::read(link, fetch, &mut found).await?;
         } else {
             let output = naming.of(Some(nth));
             nth += 1;
@@ -110,7 +127,8 @@ pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<Found> {
         found.items.extend(list::read(file, naming)?);
     }
     for link in &sources.metalink {
-        metalinks::read(link, naming, fetch, &mut found).await;
+        let link = metalinks::Link { link, naming, only: sources.is_one_metalink() };
+        metalinks::read(link, fetch, &mut found).await?;
     }
     Ok(found)
 }
@@ -127,17 +145,18 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     }
     let text = url.to_owned();
     if digests.is_empty() {
-        return Ok(Item { text, wish: Wish::Url(output) });
+        return Ok(Item { text, wish: Wish::Url(output), line: None });
     }
     let mirrors: Result<Vec<HttpUrl>, _> = mirrors.iter().map(|m| parse(m)).collect();
     let mirrors = mirrors.map_err(|why| anyhow::anyhow!("--mirror: {why}"))?;
-    let wanted = Wanted { url: parse(url).map_err(anyhow::Error::msg)?, mirrors, digests, output };
-    Ok(Item { text, wish: Wish::Wanted(Box::new(wanted)) })
+    let url = parse(url).map_err(anyhow::Error::msg)?;
+    let wanted = Wanted { url, mirrors, digests, size: None, output };
+    Ok(Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None })
 }
 
 /// A name that others wrote, below `directory`.
-fn below(directory: &std::path::Path, name: &str) -> Result<PathBuf, String> {
+fn below(directory: &Path, name: &str) -> Result<Output, String> {
     let file = thalweg_wire::metalink::File { name: name.to_owned(), ..Default::default() };
     let parts = file.path().map_err(|_| format!("`{name}` is no file name"))?;
-    Ok(directory.join(parts.iter().collect::<PathBuf>()))
+    Ok(Output::Below(directory.to_owned(), parts.iter().collect()))
 }

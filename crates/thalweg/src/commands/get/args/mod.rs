@@ -1,6 +1,7 @@
 //! The arguments of `thalweg get`, by topic.
 
 mod effort;
+mod habits;
 mod naming;
 mod paths;
 mod proof;
@@ -50,6 +51,7 @@ Exit codes, of several downloads the first failed one's:
   6    the disk: full, no permission, a failed write
   7    another process is writing the same file
   8    not done within --max-time
+  9    nobody reads standard output any more (-o -)
   130  interrupted";
 
 /// Arguments of `thalweg get`.
@@ -68,6 +70,8 @@ pub struct Args {
     pub web: WebArgs,
     #[command(flatten)]
     pub effort: Effort,
+    #[command(flatten)]
+    habits: habits::Habits,
 
     /// Print nothing but errors
     #[arg(short, long, help_heading = "What is shown")]
@@ -83,7 +87,7 @@ impl Args {
     pub fn style(&self) -> Style {
         match (self.json, self.quiet) {
             (true, _) => Style::Json,
-            (_, true) => Style::Quiet,
+            (_, quiet) if quiet || self.habits.silent => Style::Quiet,
             _ if std::io::stderr().is_terminal() => Style::Bar,
             _ => Style::Lines,
         }

@@ -47,6 +47,8 @@ pub enum Output {
     Stdout,
     /// This file.
     File(PathBuf),
+    /// In the first, called by the second, which others wrote: it follows no links.
+    Below(PathBuf, PathBuf),
     /// In this directory, as the server names it.
     Named(PathBuf),
     /// In this directory, as the URL names it.
@@ -57,6 +59,12 @@ impl Naming {
     /// How many names are given.
     pub fn outputs(&self) -> usize {
         if self.is_stdout() && self.output.len() == 1 { 0 } else { self.output.len() }
+    }
+
+    /// The one file that is named, for the only file of a Metalink; `None` without a name.
+    pub fn only(&self) -> Option<Output> {
+        let file = self.output.first().filter(|_| !self.is_stdout())?;
+        Some(Output::File(self.directory().join(file)))
     }
 
     /// Whether bytes go to standard output.

@@ -33,6 +33,13 @@ impl Sources {
         self.urls.len() == 1 && !list && !links
     }
 
+    /// Whether one Metalink is named, and nothing else.
+    pub fn is_one_metalink(&self) -> bool {
+        let links = self.urls.iter().filter(|url| is_metalink(url)).count() + self.metalink.len();
+        let others = self.urls.iter().any(|url| !is_metalink(url)) || !self.input_file.is_empty();
+        links == 1 && !others
+    }
+
     /// Whether what is for one URL alone meets one.
     pub fn check(&self, outputs: usize, proof: &Proof) -> anyhow::Result<()> {
         for (option, given) in [
@@ -50,8 +57,12 @@ impl Sources {
             anyhow::bail!("standard input can be read once: `-` is given {stdin} times");
         }
         let named = self.urls.iter().filter(|url| *url != "-" && !is_metalink(url)).count();
-        if outputs > named.max(1) {
-            anyhow::bail!("-o is given {outputs} times for {named} URLs");
+        let room = if self.is_one_metalink() { 1 } else { named };
+        if outputs > room {
+            anyhow::bail!(
+                "-o is given {outputs} times for {named} URLs; in a list a file's name stands \
+                 behind its URL and a tab"
+            );
         }
         Ok(())
     }

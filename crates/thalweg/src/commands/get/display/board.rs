@@ -1,6 +1,9 @@
 //! What all downloads look like now, and as text that fits a terminal.
 
-use super::{Note, words};
+use super::{
+    Note,
+    words::{self, Sampled},
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::{Duration, Instant},
@@ -23,6 +26,8 @@ pub struct Board {
     open: BTreeMap<usize, Download>,
     finished: usize,
     failed: usize,
+    /// Whether one of those that are done had no known length.
+    is_vague: bool,
     /// Of the finished ones.
     bytes: u64,
     fetched: u64,
@@ -32,6 +37,10 @@ pub struct Board {
 #[derive(Default)]
 struct Download {
     name: String,
+    begun: Option<Instant>,
+    /// When the object was known.
+    known: Option<Instant>,
+    sampled: Option<Sampled>,
     total: Option<u64>,
     done: u64,
     rate: Mean,
@@ -70,7 +79,16 @@ impl Board {
     /// Nothing has begun by `now`.
     pub fn new(now: Instant) -> Self {
         let open = BTreeMap::new();
-        Self { started: now, count: 1, open, finished: 0, failed: 0, bytes: 0, fetched: 0 }
+        Self {
+            started: now,
+            count: 1,
+            open,
+            finished: 0,
+            failed: 0,
+            is_vague: false,
+            bytes: 0,
+            fetched: 0,
+        }
     }
 
     /// Whether there are several downloads.
@@ -83,13 +101,40 @@ impl Board {
         self.open.get(&item).map_or("", |d| d.name.as_str())
     }
 
+    /// Whether a download has but one path.
+    pub fn has_one_path(&self, item: usize) -> bool {
+        self.open.get(&item).is_some_and(|d| d.paths.len() == 1)
+    }
+
+    /// How the direct path of a download was sampled, if it was.
+    pub fn sampled(&self, item: usize) -> Option<Sampled> {
+        self.open.get(&item)?.sampled
+    }
+
+    /// For how long nothing has been heard of any download since it began; `None` if something
+    /// was, or none is under way.
+    pub fn silence(&self, now: Instant) -> Option<Duration> {
+        let silent = |d: &Download| d.known.is_none().then_some(d.begun?);
+        let silent: Option<Vec<Instant>> = self.open.values().map(silent).collect();
+        let first = silent?.into_iter().min()?;
+        Some(now.saturating_duration_since(first))
+    }
+
+    /// The bytes of all, once all have begun and say how long they are.
+    fn whole(&self) -> Option<u64> {
+        let all = self.finished + self.failed + self.open.len() == self.count;
+        let open: Option<u64> = self.open.values().map(|d| d.total).sum();
+        open.filter(|_| all && !self.is_vague).map(|open| open + self.bytes)
+    }
+
     /// Takes in what happened.
     pub fn learn(&mut self, note: &Note, now: Instant) {
         match note {
             Note::Planned { count } => self.count = *count,
             Note::Begun { item, url } => {
                 let name = url.rsplit('/').find(|part| !part.is_empty()).unwrap_or(url);
-                let download = Download { name: name.to_owned(), ..Download::default() };
+                let (name, begun) = (name.to_owned(), Some(now));
+                let download = Download { name, begun, ..Download::default() };
                 self.open.insert(*item, download);
             }
             Note::Event { item, event: Event::Finished { bytes, fetched_bytes, .. } } => {
@@ -104,6 +149,7 @@ impl Board {
             Note::Failed { item, .. } => {
                 self.open.remove(item);
                 self.failed += 1;
+                self.is_vague = true;
             }
             Note::Said(_) | Note::Again { .. } => {}
         }
@@ -133,12 +179,19 @@ impl Board {
     fn total(&self) -> String {
         let bytes = self.bytes + self.open.values().map(|d| d.done).sum::<u64>();
         let rate = self.open.values().map(|d| d.rate.value()).sum();
+        let (of, left) = match self.whole() {
+            None => (String::new(), String::new()),
+            Some(whole) => (
+                format!(" of {}", words::size(whole)),
+                format!(", {} left", words::left(whole.saturating_sub(bytes), rate)),
+            ),
+        };
         let failed = match self.failed {
             0 => String::new(),
             n => format!(", {n} failed"),
         };
         format!(
-            "{} of {} files, {}, {}{failed}",
+            "{} of {} files, {}{of}, {}{left}{failed}",
             self.finished,
             self.count,
             words::size(bytes),
@@ -173,10 +226,11 @@ impl Download {
                 let name = target.rsplit('/').next().unwrap_or(target);
                 self.name = words::place(name).to_owned();
                 self.total = *total_bytes;
+                self.known.get_or_insert(now);
                 let path = |name: &String| Path { name: name.clone(), ..Path::default() };
                 self.paths = paths.iter().map(path).collect();
             }
-            Event::Resumed { bytes } => self.done = *bytes,
+            Event::Resumed { bytes } | Event::Adopted { bytes, .. } => self.done = *bytes,
             Event::Progress { done_bytes, total_bytes, rate_bps, paths } => {
                 self.done = *done_bytes;
                 self.total = total_bytes.or(self.total);
@@ -185,6 +239,7 @@ impl Download {
             }
             Event::PathSampled { path, .. } => self.path(path).state = "sampled".to_owned(),
             Event::Chosen { path, reason } => {
+                self.end_sampling(now);
                 let was = self.paths.iter_mut().find(|p| p.state.starts_with("chosen"));
                 was.into_iter().for_each(|p| p.state = "left".to_owned());
                 self.path(path).state = format!("chosen: {reason}");
@@ -196,6 +251,14 @@ impl Download {
             Event::PathFailed { path, why } => self.path(path).state = format!("failed: {why}"),
             _ => {}
         }
+    }
+
+    /// The first choice of a path is the end of sampling.
+    fn end_sampling(&mut self, now: Instant) {
+        let direct = self.paths.iter().find(|p| p.name == "direct" && p.state == "sampled");
+        let (Some(known), Some(direct)) = (self.known, direct) else { return };
+        let time = now.saturating_duration_since(known);
+        self.sampled.get_or_insert(Sampled { time, bytes: direct.bytes });
     }
 
     fn progress(&mut self, rate: &PathRate, now: Instant) {

@@ -7,44 +7,72 @@ use thalweg_node::job::Event;
 /// Between two lines about how far it is.
 const EVERY: Duration = Duration::from_secs(2);
 
+/// A line that is due and has nothing to say yet is looked after again in this time.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 /// Shows all.
 pub fn run(queue: &Queue) {
     let mut board = Board::new(Instant::now());
     let mut telling = Telling::default();
     let mut last = Instant::now();
-    while let Some(note) = queue.next() {
+    loop {
+        let left = EVERY.saturating_sub(last.elapsed());
+        let note = match queue.next_within(left.max(SHORTEST)) {
+            Ok(None) => break,
+            Ok(Some(note)) => Some(note),
+            Err(()) => None,
+        };
         let now = Instant::now();
-        telling.lines(&note, &board).iter().for_each(|line| say(line));
-        board.learn(&note, now);
-        if note.progress_of().is_some() && now.saturating_duration_since(last) >= EVERY {
-            last = now;
-            board.line().iter().for_each(|line| say(line));
+        if let Some(note) = &note {
+            telling.lines(note, &board).iter().for_each(|line| say(line));
+            board.learn(note, now);
         }
+        if now.saturating_duration_since(last) < EVERY {
+            continue;
+        }
+        let waited = board.silence(now);
+        if let Some(waited) = waited {
+            say(&format!("waiting for the first answer, {} s", waited.as_secs()));
+        } else if note.as_ref().and_then(Note::progress_of).is_some() {
+            board.line().iter().for_each(|line| say(line));
+        } else {
+            continue;
+        }
+        last = now;
     }
     board.summary(Instant::now()).iter().for_each(|line| say(line));
 }
 
-/// Puts notes into lines. That a path failed waits for the next note: if it is the failure of
-/// the whole for the same reason, once is enough.
+/// Puts notes into lines. That a path failed waits for the next note of the same download: if it
+/// is the failure of the whole for the same reason, once is enough.
 #[derive(Default)]
 pub struct Telling {
-    waiting: Vec<(String, String)>,
+    waiting: Vec<Waiting>,
+}
+
+/// A line that waits.
+struct Waiting {
+    item: usize,
+    why: String,
+    line: String,
 }
 
 impl Telling {
     /// What is to be said now.
     pub fn lines(&mut self, note: &Note, board: &Board) -> Vec<String> {
-        if let Note::Event { event: Event::PathFailed { why, .. }, .. } = note {
-            let line = told(note, board).into_iter().map(|line| (why.clone(), line));
-            self.waiting.extend(line);
+        if let Note::Event { item, event: Event::PathFailed { why, .. } } = note {
+            let waiting = |line| Waiting { item: *item, why: why.clone(), line };
+            self.waiting.extend(told(note, board).into_iter().map(waiting));
             return Vec::new();
         }
         let whole = match note {
             Note::Failed { why, .. } | Note::Again { why, .. } => why.as_str(),
             _ => "",
         };
-        let waiting = self.waiting.drain(..).filter(|(why, _)| !whole.contains(why.as_str()));
-        let mut lines: Vec<String> = waiting.map(|(_, line)| line).collect();
+        let same = |w: &mut Waiting| note.item() == Some(w.item);
+        let waiting = self.waiting.extract_if(.., same);
+        let waiting = waiting.filter(|w| !whole.contains(w.why.as_str()));
+        let mut lines: Vec<String> = waiting.map(|w| w.line).collect();
         lines.extend(told(note, board));
         lines
     }
@@ -55,6 +83,14 @@ fn told(note: &Note, board: &Board) -> Vec<String> {
     let several = board.is_several();
     match note {
         Note::Said(text) => vec![format!("thalweg get: {text}")],
+        Note::Event { item, event: event @ Event::Finished { .. } } => {
+            words::finished(event, board.sampled(*item)).into_iter().collect()
+        }
+        Note::Event { item, event: Event::Chosen { .. } | Event::PathSampled { .. } }
+            if board.has_one_path(*item) =>
+        {
+            Vec::new()
+        }
         Note::Event { item, event } if several => {
             words::event_of_several(board.name(*item), event).into_iter().collect()
         }

@@ -90,6 +90,17 @@ pub enum Note {
 }
 
 impl Note {
+    /// The download that it is about.
+    fn item(&self) -> Option<usize> {
+        match self {
+            Self::Said(_) | Self::Planned { .. } => None,
+            Self::Begun { item, .. }
+            | Self::Event { item, .. }
+            | Self::Again { item, .. }
+            | Self::Failed { item, .. } => Some(*item),
+        }
+    }
+
     /// The download of which it tells how far it is.
     fn progress_of(&self) -> Option<usize> {
         match self {

@@ -1,6 +1,7 @@
 //! Events and quantities in words.
 
 use super::Note;
+use std::time::Duration;
 use thalweg_node::job::{Event, PathRate};
 
 /// An event of a single download; `None` if it is told elsewhere.
@@ -8,9 +9,14 @@ pub fn event(event: &Event) -> Option<String> {
     Some(match event {
         Event::Started { url, target, total_bytes, paths, .. } => {
             let size = total_bytes.map_or("unknown length".to_owned(), size);
-            format!("{url} → {}: {size}; trying {}", place(target), paths.join(", "))
+            let paths = match &paths[..] {
+                [] | [_] => String::new(),
+                several => format!("; trying {}", several.join(", ")),
+            };
+            format!("{url} → {}: {size}{paths}", place(target))
         }
         Event::Resumed { bytes } => format!("going on after {}", size(*bytes)),
+        Event::Adopted { file, bytes } => format!("{} of {file} used", size(*bytes)),
         Event::Restarted { why } => format!("starting over: {why}"),
         Event::PathSampled { path, rate_bps } => format!("{path}: {}", rate(*rate_bps)),
         Event::Chosen { path, reason } => format!("chosen: {path} ({reason})"),
@@ -20,7 +26,7 @@ pub fn event(event: &Event) -> Option<String> {
         Event::Mirror { mirror, says } => format!("{mirror}: {says}"),
         Event::Corrupt { .. } => corrupt(event)?,
         Event::PathFailed { path, why } => format!("{path} failed: {why}"),
-        Event::Finished { .. } => finished(event)?,
+        Event::Finished { .. } => finished(event, None)?,
         Event::Hedged { .. } | Event::PathTotal { .. } => return None,
         Event::Progress { .. } | Event::Failed { .. } => return None,
     })
@@ -40,13 +46,34 @@ pub fn event_of_several(name: &str, event: &Event) -> Option<String> {
         Event::Restarted { why } => Some(format!("{name}: starting over: {why}")),
         Event::PathFailed { path, why } => Some(format!("{name}: {path} failed: {why}")),
         Event::Corrupt { .. } => corrupt(event).map(|text| format!("{name}: {text}")),
-        Event::Finished { .. } => finished(event),
+        Event::Adopted { .. } => self::event(event),
+        Event::Finished { .. } => finished(event, None),
         _ => None,
     }
 }
 
+/// Too short a time for a rate that means anything.
+const MOMENT: f64 = 0.1;
+
+/// For how long the direct path was sampled, and the bytes that it brought meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampled {
+    /// The time.
+    pub time: Duration,
+    /// The bytes.
+    pub bytes: u64,
+}
+
+impl Sampled {
+    /// Whether its rate can be compared with that of a whole download: less is slow start, or
+    /// what buffers held.
+    fn is_comparable(self) -> bool {
+        self.time >= Duration::from_secs(1) && self.bytes >= 1_000_000
+    }
+}
+
 /// Bytes, time, rate, and how many times the direct path's rate that is.
-fn finished(event: &Event) -> Option<String> {
+pub fn finished(event: &Event, sampled: Option<Sampled>) -> Option<String> {
     let Event::Finished {
         target,
         bytes,
@@ -61,11 +88,19 @@ fn finished(event: &Event) -> Option<String> {
         return None;
     };
     let (target, whole) = (place(target), size(*bytes));
-    let mut line = format!("{target}: {whole} in {seconds:.2} s, {}", rate(*rate_bps));
+    if *fetched_bytes == 0 && *bytes > 0 {
+        return Some(format!("{target}: {whole}, already complete"));
+    }
+    let mut line = format!("{target}: {whole} in {seconds:.2} s");
+    if *seconds >= MOMENT {
+        line += &format!(", {}", rate(*rate_bps));
+    }
     if fetched_bytes < bytes {
         line += &format!(", of which {} now and the rest earlier", size(*fetched_bytes));
     }
-    if let (Some(direct), Some(ratio)) = (direct_estimate_bps, ratio_to_sampled_direct) {
+    if let (Some(direct), Some(ratio), true) =
+        (direct_estimate_bps, ratio_to_sampled_direct, sampled.is_some_and(Sampled::is_comparable))
+    {
         line += &format!("; {ratio:.2}× the direct path's sampled rate ({})", rate(*direct));
     }
     Some(line)

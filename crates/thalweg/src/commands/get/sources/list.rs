@@ -10,6 +10,7 @@ use std::{
     fs::File,
     io::{self, Read},
     path::Path,
+    sync::Arc,
 };
 
 /// The longest list: half a million URLs, and no endless pipe fills the memory.
@@ -25,7 +26,11 @@ pub fn read(file: &Path, naming: &Naming) -> anyhow::Result<Vec<Item>> {
         false => file.display().to_string(),
     };
     let text = contents(file).with_context(|| format!("cannot read URLs from {name}"))?;
-    Ok(text.lines().enumerate().filter_map(|(i, line)| item(line, i + 1, &name, naming)).collect())
+    let name: Arc<str> = name.into();
+    let item = |(i, line)| item(line, i + 1, &name, naming);
+    let items: Vec<Item> = text.lines().enumerate().filter_map(item).collect();
+    anyhow::ensure!(!items.is_empty(), "no URLs in {name}");
+    Ok(items)
 }
 
 fn contents(file: &Path) -> io::Result<String> {
@@ -42,7 +47,7 @@ fn contents(file: &Path) -> io::Result<String> {
 }
 
 /// `URL`, `URL<TAB>NAME`, a comment, or nothing.
-fn item(line: &str, number: usize, list: &str, naming: &Naming) -> Option<Item> {
+fn item(line: &str, number: usize, list: &Arc<str>, naming: &Naming) -> Option<Item> {
     let line = line.trim_end_matches('\r');
     let (url, name) = match line.split_once('\t') {
         Some((url, name)) => (url.trim(), Some(name.trim()).filter(|name| !name.is_empty())),
@@ -56,14 +61,14 @@ fn item(line: &str, number: usize, list: &str, naming: &Naming) -> Option<Item> 
         (Output::Stdout, _) => Output::Stdout,
         (other, None) => other,
         (_, Some(name)) => match below(naming.directory(), name) {
-            Ok(file) => Output::File(file),
+            Ok(output) => output,
             Err(why) => {
                 let why = format!("line {number} of {list}: {why}");
                 return Some(Item::mistake(text, why, Code::Usage));
             }
         },
     };
-    Some(Item { text, wish: Wish::Url(output) })
+    Some(Item { text, wish: Wish::Url(output), line: Some((Arc::clone(list), number)) })
 }
 
 #[cfg(test)]
@@ -81,16 +86,19 @@ mod tests {
     #[test]
     fn a_line_is_a_url_and_perhaps_a_name() {
         let naming = Cli::parse_from(["get", "-P", "d", "-"]).args.naming;
-        let output = |line: &str| match item(line, 1, "list", &naming)?.wish {
+        let output = |line: &str| match item(line, 1, &"list".into(), &naming)?.wish {
             Wish::Url(output) => Some(output),
             _ => panic!("{line} is a mistake"),
         };
         assert_eq!(output(" http://a/b \r"), Some(Output::Url("d".into())));
-        assert_eq!(output("http://a/b\tc d"), Some(Output::File("d/c d".into())));
-        assert_eq!(output("http://a/b\t../../x/.y"), Some(Output::File("d/x/_y".into())));
+        assert_eq!(output("http://a/b\tc d"), Some(Output::Below("d".into(), "c d".into())));
+        assert_eq!(
+            output("http://a/b\t../../x/.y"),
+            Some(Output::Below("d".into(), "x/_y".into()))
+        );
         assert_eq!(output("http://a/b\t"), Some(Output::Url("d".into())));
         assert_eq!((output(""), output("# x"), output(" \t ")), (None, None, None));
-        let bad = item("http://a/b\t..", 7, "list", &naming).unwrap().wish;
+        let bad = item("http://a/b\t..", 7, &"list".into(), &naming).unwrap().wish;
         assert!(matches!(bad, Wish::Mistake(why, Code::Usage) if why.contains("line 7 of list")));
     }
 }

@@ -18,9 +18,24 @@ pub type Fetched = Result<Vec<u8>, (String, Code)>;
 /// Fetches a document of at most [`MAX_BYTES`].
 pub type Fetch<'a> = dyn Fn(&str) -> Pin<Box<dyn Future<Output = Fetched> + 'a>> + 'a;
 
+/// A Metalink, and how its files are called.
+#[derive(Clone, Copy)]
+pub struct Link<'a> {
+    /// A path or a URL.
+    pub link: &'a str,
+    /// What the user says of names.
+    pub naming: &'a Naming,
+    /// Nothing else is downloaded: `-o` is for it.
+    pub only: bool,
+}
+
 /// Adds the files of the Metalink at `link`, a path or a URL. What is wrong with it is an item
 /// of its own that fails; other downloads go on.
-pub async fn read(link: &str, naming: &Naming, fetch: &Fetch<'_>, found: &mut Found) {
+///
+/// # Errors
+/// If one name is given and there are several files.
+pub async fn read(from: Link<'_>, fetch: &Fetch<'_>, found: &mut Found) -> anyhow::Result<()> {
+    let Link { link, naming, only } = from;
     let document = match link.contains("://") {
         true => fetch(link).await,
         false => {
@@ -29,12 +44,19 @@ pub async fn read(link: &str, naming: &Naming, fetch: &Fetch<'_>, found: &mut Fo
     };
     let wrong = |e: metalink::MetalinkError| (format!("the Metalink {link}: {e}"), Code::Other);
     match document.and_then(|document| metalink::parse(&document).map_err(wrong)) {
-        Ok(files) => files.into_iter().for_each(|file| {
-            let item = item(link, file, naming, &mut found.notes);
-            found.items.push(item);
-        }),
+        Ok(files) => {
+            let named = naming.only().filter(|_| only);
+            if named.is_some() && files.len() > 1 {
+                anyhow::bail!("-o names one file, and {link} has {}: use -P DIR", files.len());
+            }
+            files.into_iter().for_each(|file| {
+                let item = item(link, file, naming, named.as_ref(), &mut found.notes);
+                found.items.push(item);
+            });
+        }
         Err((why, code)) => found.items.push(Item::mistake(link.to_owned(), why, code)),
     }
+    Ok(())
 }
 
 fn local(file: &str) -> io::Result<Vec<u8>> {
@@ -44,12 +66,18 @@ fn local(file: &str) -> io::Result<Vec<u8>> {
     Ok(document)
 }
 
-fn item(link: &str, file: metalink::File, naming: &Naming, notes: &mut Vec<String>) -> Item {
+fn item(
+    link: &str,
+    file: metalink::File,
+    naming: &Naming,
+    named: Option<&Output>,
+    notes: &mut Vec<String>,
+) -> Item {
     let name = file.name.escape_debug().to_string();
     notes.extend(remarks(&file).map(|note| format!("{name} in {link}: {note}")));
     let text = format!("{name} in {link}");
-    match wanted(&file, naming) {
-        Ok(wanted) => Item { text, wish: Wish::Wanted(Box::new(wanted)) },
+    match wanted(&file, naming, named) {
+        Ok(wanted) => Item { text, wish: Wish::Wanted(Box::new(wanted)), line: None },
         Err(why) => Item::mistake(text, format!("{name} in {link}: {why}"), Code::Other),
     }
 }
@@ -64,10 +92,15 @@ fn remarks(file: &metalink::File) -> impl Iterator<Item = String> {
     hashes.into_iter().chain(single)
 }
 
-fn wanted(file: &metalink::File, naming: &Naming) -> Result<Wanted, String> {
-    let output = match naming.of(None) {
-        Output::Stdout => Output::Stdout,
-        _ => Output::File(below(naming.directory(), &file.name)?),
+fn wanted(
+    file: &metalink::File,
+    naming: &Naming,
+    named: Option<&Output>,
+) -> Result<Wanted, String> {
+    let output = match (naming.of(None), named) {
+        (Output::Stdout, _) => Output::Stdout,
+        (_, Some(named)) => named.clone(),
+        _ => below(naming.directory(), &file.name)?,
     };
     // A mirror that cannot be read as a URL is left out, as RFC 5854 lets one be unusable.
     let mut urls = file.urls.iter().filter_map(|url| parse(url).ok());
@@ -77,5 +110,5 @@ fn wanted(file: &metalink::File, naming: &Naming) -> Result<Wanted, String> {
         true => Vec::new(),
         false => urls.take(MAX_MIRRORS).collect(),
     };
-    Ok(Wanted { url, mirrors, digests, output })
+    Ok(Wanted { url, mirrors, digests, size: file.size, output })
 }

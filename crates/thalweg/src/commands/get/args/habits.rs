@@ -1,0 +1,71 @@
+//! What curl's and wget's users type: taken where it is what we do anyway, else answered.
+
+/// Flags of others. Not in the help.
+#[derive(clap::Args)]
+pub struct Habits {
+    /// `-f`: an error page never is a file here.
+    #[arg(short = 'f', long = "fail", hide = true)]
+    fail: bool,
+
+    /// `-L`: redirects are always followed.
+    #[arg(short = 'L', long = "location", hide = true)]
+    location: bool,
+
+    /// `-s`, as `--quiet`.
+    #[arg(short = 's', long = "silent", hide = true)]
+    pub silent: bool,
+
+    /// `-S`: errors are always shown.
+    #[arg(short = 'S', long = "show-error", hide = true)]
+    show_error: bool,
+
+    #[arg(short = 'v', long = "verbose", hide = true, num_args = 0..=1, value_parser = verbose)]
+    #[arg(default_missing_value = "")]
+    verbose: Option<Never>,
+
+    #[arg(short = 'c', long = "continue", hide = true, num_args = 0..=1, value_parser = proceed)]
+    #[arg(default_missing_value = "")]
+    proceed: Option<Never>,
+
+    #[arg(short = 'k', long = "insecure", hide = true, num_args = 0..=1, value_parser = insecure)]
+    #[arg(default_missing_value = "")]
+    insecure: Option<Never>,
+
+    #[arg(short = 'x', long = "proxy", hide = true, num_args = 0..=1, value_parser = proxy)]
+    #[arg(default_missing_value = "")]
+    proxy: Option<Never>,
+
+    #[arg(short = 'z', long = "time-cond", hide = true, num_args = 0..=1, value_parser = newer)]
+    #[arg(default_missing_value = "")]
+    newer: Option<Never>,
+}
+
+/// The value of a flag that is always refused.
+#[derive(Clone, Copy, Debug)]
+enum Never {}
+
+fn verbose(_: &str) -> Result<Never, String> {
+    Err("there is no such flag here; --json tells every event".to_owned())
+}
+
+fn proceed(_: &str) -> Result<Never, String> {
+    Err("there is no such flag here: our own interrupted downloads go on without any, and \
+         `-C -` with --sha256 or --blake3 goes on with another program's"
+        .to_owned())
+}
+
+fn insecure(_: &str) -> Result<Never, String> {
+    Err("certificates are always checked; --cacert FILE trusts another authority".to_owned())
+}
+
+fn proxy(_: &str) -> Result<Never, String> {
+    Err("--via HOST:PORT tries a SOCKS5 relay besides the direct path, --path HOST:PORT uses it \
+         alone; HTTP proxies are not supported"
+        .to_owned())
+}
+
+fn newer(_: &str) -> Result<Never, String> {
+    Err("there is no such flag here: what is complete and of the server's version is not fetched \
+         again"
+        .to_owned())
+}
