@@ -80,7 +80,7 @@ fn find(whole: &Value, text: &str, event: Option<(&str, bool)>, pointer: &str) -
     let lines = text.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
     let mut found =
         lines.filter(|v| v["event"] == event).filter_map(|v| v.pointer(pointer).cloned());
-    if first { found.next() } else { found.last() }
+    if first { found.next() } else { found.next_back() }
 }
 
 /// The part of a label before `until`.
