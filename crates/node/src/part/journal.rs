@@ -12,9 +12,9 @@
 use super::{
     PartError, PartKey,
     digest::{parse_hex, to_hex},
+    leftover::{self, Leftover},
 };
 use crate::job::Job;
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{File, OpenOptions},
@@ -29,9 +29,6 @@ const VERSION: u32 = 1;
 /// The most that is read of a journal: over a million records, ten days of one a
 /// second. What lies behind is treated as a torn tail.
 const MAX_SIZE: u64 = 256 << 20;
-/// No link is followed, as whoever planted it chose where it leads; and a pipe
-/// in the journal's place is opened at once, to be refused.
-const NO_TRICKS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK);
 /// The check before the first line.
 const ROOT: [u8; 8] = [0; 8];
 
@@ -110,7 +107,10 @@ impl Journal {
 
     /// Goes on with the journal that was read as `contents`, which must be whole.
     pub(super) fn append_to(path: &Path, contents: &Contents) -> Result<Self, PartError> {
-        let file = open(path, OpenOptions::new().append(true))?;
+        let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().append(true))? else {
+            let what = "not the journal that was just read";
+            return Err(PartError::NotAFile { path: path.to_owned(), what });
+        };
         Ok(Self { file, path: path.to_owned(), check: contents.check })
     }
 
@@ -164,33 +164,18 @@ fn chain(previous: [u8; 8], json: &str) -> [u8; 8] {
     check
 }
 
-/// The good lines of the journal at `path`; `None` if there is none, or not even a good header.
+/// The good lines of the journal at `path`; `None` if there is none of ours, or not even a
+/// good header.
 ///
 /// # Errors
-/// If it exists and cannot be read, or is no regular file.
+/// If it is ours and cannot be read.
 pub(super) fn read(path: &Path) -> Result<Option<Contents>, PartError> {
-    let file = match open(path, OpenOptions::new().read(true)) {
-        Err(PartError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok(None);
-        }
-        opened => opened?,
+    let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().read(true))? else {
+        return Ok(None);
     };
     let mut bytes = Vec::new();
     file.take(MAX_SIZE).read_to_end(&mut bytes).map_err(PartError::io("read", path))?;
     Ok(parse(&bytes))
-}
-
-fn open(path: &Path, options: &mut OpenOptions) -> Result<File, PartError> {
-    options.custom_flags(NO_TRICKS.bits() as i32);
-    let file = options.open(path).map_err(PartError::io("open", path))?;
-    let kind = file.metadata().map_err(PartError::io("look at", path))?;
-    if !kind.is_file() {
-        return Err(PartError::NotAFile {
-            path: path.to_owned(),
-            what: "a device, pipe or directory",
-        });
-    }
-    Ok(file)
 }
 
 fn parse(bytes: &[u8]) -> Option<Contents> {

@@ -1,6 +1,9 @@
 //! Where a part lies: its names, its lock, its directory.
 
-use super::PartError;
+use super::{
+    PartError,
+    leftover::{self, Leftover},
+};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::{
     ffi::OsString,
@@ -73,33 +76,50 @@ impl Place {
     /// Opens the data file and locks it against other processes.
     ///
     /// The lock is on the file itself. Between our opening it and locking it,
-    /// its owner may have renamed it to the target; then we try anew.
+    /// its owner may have renamed it to the target; then we try anew. What is planted in its
+    /// place is removed, not written to.
     ///
     /// # Errors
     /// [`PartError::Busy`] if another process holds it.
     pub(super) fn lock(&self) -> Result<File, PartError> {
         loop {
-            let file = self.open()?;
+            let (file, ours) = match self.open()? {
+                Leftover::Ours(file) => (file, true),
+                Leftover::Planted(Some(file)) => (file, false),
+                Leftover::Planted(None) => {
+                    remove(&self.part)?;
+                    continue;
+                }
+                Leftover::Nothing => continue,
+            };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Err(e) if e == rustix::io::Errno::WOULDBLOCK => {
                     return Err(PartError::Busy(self.target.clone()));
                 }
                 done => done.map_err(|e| PartError::io("lock", &self.part)(e.into()))?,
             }
-            if is_name_of(&self.part, &file)? {
-                return Ok(file);
+            match is_name_of(&self.part, &file)? {
+                true if ours => return Ok(file),
+                true => remove(&self.part)?,
+                false => {}
             }
         }
     }
 
-    fn open(&self) -> Result<File, PartError> {
-        let nofollow = OFlags::NOFOLLOW.bits() as i32;
+    /// A new file, which only the owner may read until it is published; else what is there.
+    fn open(&self) -> Result<Leftover, PartError> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).custom_flags(nofollow);
-        options.open(&self.part).map_err(|source| match source.kind() {
-            io::ErrorKind::StorageFull => PartError::write(&self.part, 0)(source),
-            _ => PartError::Io { what: "create", path: self.part.clone(), source },
-        })
+        options.read(true).write(true);
+        match options.clone().create_new(true).mode(0o600).open(&self.part) {
+            Ok(file) => Ok(Leftover::Ours(file)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                leftover::open(&self.part, &mut options)
+            }
+            Err(e) if e.kind() == io::ErrorKind::StorageFull => {
+                Err(PartError::write(&self.part, 0)(e))
+            }
+            Err(e) => Err(PartError::io("create", &self.part)(e)),
+        }
     }
 
     /// Bytes free for us on the filesystem; `None` if it does not say.

@@ -1,6 +1,6 @@
 //! From a complete part to a file under its final name.
 
-use super::{Part, PartError, mark, place, show};
+use super::{Part, PartError, mark, mode, place, show};
 use std::{fs::File, io, path::PathBuf};
 use thalweg_units::ByteSize;
 
@@ -80,7 +80,12 @@ impl Part {
         self.settle()?;
         match self.verify(length) {
             Err(wrong @ PartError::Digest { .. }) => Err(self.remove().err().unwrap_or(wrong)),
-            done => done.map(|()| mark::put(&self.file, &self.key)),
+            Err(other) => Err(other),
+            Ok(()) => {
+                mode::put(&self.file, &self.place.target);
+                mark::put(&self.file, &self.key);
+                Ok(())
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! given it to a file of its own; what lies there then is unfinished, or a stranger's.
 
 use super::{
-    PartError, PartKey, adopt, mark,
+    PartError, PartKey, adopt, mark, mode,
     place::{Place, is_name_of},
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -26,7 +26,7 @@ pub(super) fn show(place: &Place, file: &File, key: &PartKey) -> Result<(), Part
         return rename(&place.part, file, &place.target);
     }
     let beside = fresh_name(&place.part)?;
-    let copied = copy(file, &beside, key);
+    let copied = copy(file, &beside, &place.target, key);
     let shown = copied.and_then(|copy| rename(&beside, &copy, &place.target));
     if shown.is_err() {
         // Best effort: the first error is the one to tell.
@@ -36,13 +36,13 @@ pub(super) fn show(place: &Place, file: &File, key: &PartKey) -> Result<(), Part
 }
 
 /// A synced copy of `file`, under the new name `path`.
-fn copy(file: &File, path: &Path, key: &PartKey) -> Result<File, PartError> {
+fn copy(file: &File, path: &Path, target: &Path, key: &PartKey) -> Result<File, PartError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
     let new = options.open(path).map_err(PartError::write(path, 0))?;
     let found = file.metadata().map_err(PartError::io("look at", path))?;
     adopt::copy(file, &new, 0..found.len(), path)?;
-    new.set_permissions(found.permissions()).map_err(PartError::io("set the mode of", path))?;
+    mode::put(&new, target);
     mark::put(&new, key);
     new.sync_all().map_err(PartError::io("sync", path))?;
     Ok(new)

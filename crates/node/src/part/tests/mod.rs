@@ -1,5 +1,6 @@
 #![expect(clippy::single_range_in_vec_init, reason = "a list of one range is meant")]
 
+mod planted;
 mod published;
 mod repair;
 mod replaced;
@@ -233,27 +234,6 @@ fn writing_goes_on_after_a_torn_tail() {
     let part = open(dir.path());
     assert_eq!(part.resumed(), 15_000);
     assert_eq!(part.missing(), [5_000..10_000, 15_000..30_000, 35_000..LENGTH]);
-}
-
-#[test]
-fn a_journal_that_is_a_link_or_a_pipe_is_refused() {
-    let dir = TempDir::new().unwrap();
-    let (journal, other) = (dir.path().join(".a.thalweg-journal"), dir.path().join("other"));
-    fs::write(&other, "untouched").unwrap();
-    std::os::unix::fs::symlink(&other, &journal).unwrap();
-    let refused = open_key(dir.path(), key()).err().unwrap();
-    assert!(refused.to_string().contains("thalweg-journal"), "{refused}");
-    fs::remove_file(&journal).unwrap();
-    rustix::fs::mkfifoat(rustix::fs::CWD, &journal, 0o600.into()).unwrap();
-    let refused = open_key(dir.path(), key()).err().unwrap();
-    assert!(matches!(refused, PartError::NotAFile { .. }), "{refused}");
-    fs::remove_file(&journal).unwrap();
-    // The name that a new journal is written under first.
-    std::os::unix::fs::symlink(&other, dir.path().join(".a.thalweg-journal.new")).unwrap();
-    let mut part = open(dir.path());
-    fill(&mut part, 0..100);
-    part.close().unwrap();
-    assert_eq!(fs::read(other).unwrap(), b"untouched");
 }
 
 /// Mounts a tmpfs of `size` on `dir` until dropped; `None` and a word if we may not.
