@@ -21,6 +21,9 @@ use hyper::{
 use std::{ops::Range, time::SystemTime};
 use thalweg_wire::content_range::{ByteRange, ContentRange};
 
+/// No file is longer: the system counts its bytes in 63 bits. A server that says more lies.
+const LONGEST: u64 = i64::MAX as u64;
+
 /// The object that is fetched: what every segment must agree with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resource {
@@ -225,13 +228,23 @@ pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a s
 fn content_range(headers: &HeaderMap) -> Result<ContentRange, PathError> {
     let text = one(headers, &CONTENT_RANGE).unwrap_or("");
     let shown = || text.chars().take(80).collect();
-    text.parse().map_err(|_| PathError::ContentRange(shown()))
+    let range = text.parse().map_err(|_| PathError::ContentRange(shown()))?;
+    match range {
+        ContentRange::Bytes { complete: Some(n), .. }
+        | ContentRange::Unsatisfied { complete: n }
+            if n > LONGEST =>
+        {
+            Err(PathError::ContentRange(shown()))
+        }
+        range => Ok(range),
+    }
 }
 
 /// `Content-Length`, which hyper has checked to be one number.
 fn length(headers: &HeaderMap) -> Result<Option<u64>, PathError> {
     let Some(text) = one(headers, &CONTENT_LENGTH) else { return Ok(None) };
-    text.trim().parse().map(Some).map_err(|_| PathError::Length { expected: 0, got: 0 })
+    let got = text.trim().parse().map_err(|_| PathError::Length { expected: 0, got: 0 })?;
+    if got > LONGEST { Err(PathError::Length { expected: LONGEST, got }) } else { Ok(Some(got)) }
 }
 
 fn check_length(headers: &HeaderMap, expected: u64) -> Result<(), PathError> {
@@ -323,6 +336,8 @@ mod tests {
             (206, &[("content-range", "bytes 0-9/1000")][..], "bytes 0-9/1000"),
             (206, &[("content-range", "bytes 0-0/*")], "bytes 0-0/*"),
             (206, &[], "Content-Range"),
+            (206, &[("content-range", "bytes 0-0/9223372036854775808")], "9223372036854775808"),
+            (200, &[("content-length", "9223372036854775808")], "9223372036854775808"),
             (206, &[("content-range", "bytes 0-0/9"), ("content-length", "7")], "7"),
             (206, &[("content-range", "bytes 0-0/9"), ("content-encoding", "gzip")], "gzip"),
             (206, &[("content-range", "bytes 0-0/9"), GZIPPED], "gzip"),
