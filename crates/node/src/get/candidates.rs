@@ -1,8 +1,12 @@
 //! Which paths a download may try: every usable interface, directly and by the relays.
 
-use super::Candidate;
-use std::{cmp::Reverse, num::NonZeroU32};
-use thalweg_net::{Interface, Route};
+use super::{Candidate, HttpUrl};
+use std::{
+    cmp::Reverse,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    num::NonZeroU32,
+};
+use thalweg_net::{Host, Interface, Route, interface_for};
 use thalweg_units::Rate;
 
 /// The most paths that a download tries unless told otherwise. Each takes a share of
@@ -14,7 +18,7 @@ pub const MAX_CANDIDATES: usize = 12;
 ///
 /// In this order:
 /// 1. `direct`, bound to no interface: by `own`, the one that the kernel itself would take
-///    for the destination ([`thalweg_net::interface_for`]); if that is not known, the first
+///    for the destination ([`own_interface`]); if that is not known, the first
 ///    of `interfaces`;
 /// 2. the relays, bound to no interface either;
 /// 3. `direct%IF` for each further interface with a default route (where none has one, as
@@ -49,6 +53,25 @@ pub fn candidates(
     let last = further.iter().flat_map(|by| relays().map(|relay| bound(relay, by)));
     unbound.chain(others).chain(last).take(max.max(1)).collect()
 }
+
+/// The interface by which the kernel sends what is bound to none to the server of `url`: the
+/// `own` of [`candidates`]. It is asked, since rules (policy routing, a VPN's) decide as well
+/// as metrics. Where the host is a name, which is looked up later and by each path for itself,
+/// the kernel is asked about the world at large. `None` if no route leads there.
+pub fn own_interface(url: &HttpUrl) -> Option<NonZeroU32> {
+    let known = match &url.destination().host {
+        // No interface in the list leads to this host itself.
+        Host::Ip(ip) if !ip.is_loopback() => interface_for(*ip).ok(),
+        _ => None,
+    };
+    known.or_else(|| WORLD.iter().find_map(|ip| interface_for(*ip).ok()))
+}
+
+/// Addresses that only default routes lead to: reserved for documentation (RFC 5737, RFC 3849).
+const WORLD: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
 
 /// The interfaces that unbound paths do not use and that lead into the world.
 fn further(interfaces: &[Interface], own: Option<NonZeroU32>) -> Vec<&Interface> {

@@ -46,7 +46,7 @@ mod web;
 mod whole;
 mod worker;
 
-pub use candidates::{MAX_CANDIDATES, candidates};
+pub use candidates::{MAX_CANDIDATES, candidates, own_interface};
 pub use error::{GetError, GetFailed, PathError};
 pub use kept::Kept;
 pub use limit::Limit;
@@ -54,6 +54,7 @@ pub use many::{Many, ManySink, Tally, many};
 pub use outcome::{Outcome, Phases};
 pub use paths::Candidate;
 pub use request::{Output, Request, Target};
+pub use retry_after::MAX_WAIT;
 pub use url::{HttpUrl, UrlError};
 pub use web::{Credentials, HttpVersion, Web};
 

@@ -58,12 +58,13 @@ pub(super) async fn mend(
     if suspects.is_empty() {
         return Err(run.discard(part, wrong.into()).await);
     }
-    let mut repair = Repair { run, resource, part: Some(part), found: Vec::new(), fetched: 0 };
+    let mut repair =
+        Repair { run, resource, part: Some(part), found: Vec::new(), fetched: 0, unseen: 0 };
     let done = tokio::select! {
         done = repair.work(suspects) => done,
         () = stop.requested() => Err(Halt::Failed(GetError::Interrupted)),
     };
-    let Repair { run, part, found, fetched, .. } = repair;
+    let Repair { run, part, found, fetched, unseen, .. } = repair;
     // It is only away while the disk works on it, and lost if that failed.
     let Some(part) = part else { return Err(done.err().unwrap_or_else(lost)) };
     match done {
@@ -75,7 +76,7 @@ pub(super) async fn mend(
             Ok(part)
         }
         Ok(false) => {
-            let tried = tried(&found, fetched);
+            let tried = tried(&found, fetched, unseen);
             Err(run.discard(part, GetError::Mismatch { wrong: Box::new(wrong), tried }).await)
         }
         Err(halt) => {
@@ -109,13 +110,19 @@ fn suspects(run: &Run<'_>, part: &Part, resource: &Resource) -> Vec<Suspect> {
     suspects
 }
 
-fn tried(found: &[Found], fetched: u64) -> String {
+fn tried(found: &[Found], fetched: u64, unseen: u64) -> String {
     let n = ByteSize::from_bytes(fetched);
+    let not_all = ByteSize::from_bytes(unseen);
     let Some(list) = found
         .iter()
         .map(|f| format!("{} ({} bytes)", f.name, f.bytes))
         .reduce(|a, b| format!("{a}, {b}"))
     else {
+        if unseen > 0 {
+            return format!(
+                "{not_all} that came by relays could not be fetched by another path to be compared, so who is wrong is not known: try again"
+            );
+        }
         return format!(
             "{n} that came by relays were fetched again and are the same, so it is the file on the server, or the digest that was given, that is wrong"
         );
@@ -133,6 +140,8 @@ struct Repair<'a, 'r> {
     part: Option<Part>,
     found: Vec<Found>,
     fetched: u64,
+    /// Bytes that nobody else could be asked for.
+    unseen: u64,
 }
 
 impl Repair<'_, '_> {
@@ -173,6 +182,7 @@ impl Repair<'_, '_> {
                 }
             }
         }
+        self.unseen += left.total();
         Ok(())
     }
 

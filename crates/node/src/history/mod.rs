@@ -6,7 +6,18 @@
 //!
 //! Estimates stand in a [`thalweg_measure::Table`]. What a new sample does to them is
 //! UKAIRO's Algorithm 2: the mean of the current score and the new value, which forgets
-//! half of the past with each transfer. Several processes may learn at the same time: each
+//! half of the past with each transfer.
+//!
+//! Only what one path reached alone is an exact rate: the winner's, at completion. What the
+//! others reached in sampling, beside each other, are lower bounds: they order paths of which
+//! nothing better is known, never lower an exact rate, and replace it once they are younger
+//! and higher. A winner is not locked in by that. Its rate counts for one day and is no prior
+//! for the choice of a large file's path, which is sampled anew each time. It decides two
+//! things: the order in which relays become candidates, where one place is left to an unknown
+//! one; and the path of a small file, which is the direct one unless another is expected to
+//! be faster by a fifth and 50 ms.
+//!
+//! Several processes may learn at the same time: each
 //! keeps what it learnt itself apart, and at saving applies that to what the file then
 //! holds, so that nothing is lost or counted twice.
 

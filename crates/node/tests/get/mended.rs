@@ -3,14 +3,16 @@
 use crate::{
     LENGTH, Trial,
     relay::{Directed, End},
-    server::{Server, Step, Version},
+    server::{HEAD, Server, Version},
+    until,
 };
 use thalweg_node::job::Event;
+use tokio::sync::watch;
 
-/// `version` with every byte behind the first 300,000 another.
+/// `version` with every byte another behind those that the first question is for.
 fn altered(version: &Version) -> Version {
     let mut bytes = version.bytes.to_vec();
-    bytes[300_000..].iter_mut().for_each(|b| *b ^= 1);
+    bytes[HEAD as usize..].iter_mut().for_each(|b| *b ^= 1);
     Version { bytes: bytes.into(), ..version.clone() }
 }
 
@@ -30,20 +32,27 @@ async fn scene(version: &Version) -> (Server, Server, Directed) {
 async fn a_relay_that_alters_bytes_is_named_and_the_file_mended() {
     let version = Version::new(1, LENGTH);
     let (server, liar, relay) = scene(&version).await;
-    // The direct path breaks once, so that the relay has its turn.
-    server.respoil(|ask, reply| {
-        if !ask.is_probe() && ask.segments == 0 {
-            reply.after_bytes(0, Step::Cut);
+    // The server brings no more than the head until the relay has brought some of its share.
+    let (brought, wait) = watch::channel(false);
+    server.respoil(move |ask, reply| {
+        if !ask.is_probe() {
+            reply.after = Some(wait.clone());
         }
     });
     let mut trial = Trial::new(&server, &[relay.address]);
     trial.request.digests = vec![digest(&version)];
-    let outcome = trial.gets(&version).await;
-    let brought: u64 = liar.segments().iter().map(|r| r.end - r.start).sum();
     let name = relay.address.to_string();
-    if brought == 0 {
-        panic!("the relay was not asked: {:#?}", trial.told());
-    }
+    let more = |e: &Event| match e {
+        Event::Progress { done_bytes, .. } => *done_bytes > HEAD,
+        Event::PathSampled { path, .. } => *path == name,
+        _ => false,
+    };
+    let watcher = async {
+        until(|| trial.told().iter().any(more)).await;
+        brought.send_replace(true);
+    };
+    let (outcome, ()) = tokio::join!(trial.gets(&version), watcher);
+    assert!(!liar.segments().is_empty(), "the relay was not asked: {:#?}", trial.told());
     assert_eq!(outcome.corrupt.len(), 1, "{:#?}", trial.told());
     assert_eq!(outcome.corrupt[0].0, name);
     let told =

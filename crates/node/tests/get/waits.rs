@@ -18,6 +18,10 @@ use thalweg_node::{
     get::{Limit, Stop, get},
     job::Event,
 };
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 impl Trial {
     /// The paths that were put off, and for how many seconds.
@@ -88,6 +92,77 @@ async fn a_server_that_stays_busy_is_given_up_and_named() {
     .await;
     let message = Trial::new(&hour, &[]).fails().await;
     assert!(message.contains("wait 1 h") || message.contains("3600"), "{message}");
+}
+
+/// Whatever it asks for, in the first answer or later: it is told at once and not waited for.
+#[tokio::test]
+async fn a_wait_that_is_too_long_ends_the_download_at_once() {
+    for wait in ["31536000", "18446744073709551616", "121", "Fri, 31 Dec 2100 23:59:59 GMT"] {
+        for from in [0, 1] {
+            let version = Version::new(1, LENGTH);
+            let server = Server::start(&version, move |ask, reply| {
+                if from == 0 || !ask.is_probe() {
+                    reply.status(if from == 0 { 503 } else { 429 });
+                    reply.set("retry-after", wait);
+                }
+            })
+            .await;
+            let trial = Trial::new(&server, &[]);
+            let message = trial.fails().await;
+            let says = if wait == "121" { "wait 121 s" } else { "or more" };
+            assert!(message.contains(says) && message.contains("longer than"), "{message}");
+            assert_eq!(trial.put_off(), []);
+        }
+    }
+}
+
+/// What the server asks for is no silence of its own.
+#[tokio::test]
+async fn the_wait_that_is_asked_for_is_longer_than_the_patience() {
+    let version = Version::new(1, LENGTH);
+    let asks = AtomicUsize::new(0);
+    let server = Server::start(&version, move |_, reply| {
+        if asks.fetch_add(1, Ordering::SeqCst) == 0 {
+            reply.status(503);
+            reply.set("retry-after", "2");
+        }
+    })
+    .await;
+    let mut trial = Trial::new(&server, &[]);
+    trial.request.patience = Duration::from_secs(1);
+    trial.gets(&version).await;
+    assert_eq!(trial.put_off(), [("direct".to_owned(), 2.0)]);
+}
+
+/// A few interim answers are passed over, a flood of them is an error.
+#[tokio::test]
+async fn interim_answers_are_bounded() {
+    for (n, good) in [(16, true), (17, false), (100_000, false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/file.bin", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move {
+            while let Ok((mut tcp, _)) = listener.accept().await {
+                _ = tcp.read(&mut [0; 4096]).await;
+                let interim = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(n);
+                _ = tcp.write_all(interim.as_bytes()).await;
+                if good {
+                    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
+                    _ = tcp.write_all(answer.as_bytes()).await;
+                }
+                // Until the client has enough of it.
+                _ = tcp.read(&mut [0; 1]).await;
+            }
+        });
+        let trial = Trial::of(&url, &[]);
+        if good {
+            let outcome = trial.run().await.unwrap();
+            assert_eq!(outcome.length.as_bytes(), 4);
+        } else {
+            let message = trial.fails().await;
+            assert!(message.contains("16 interim answers"), "{message}");
+        }
+        server.abort();
+    }
 }
 
 /// Case 7: the server allows one connection at a time, and says so in one of three ways.

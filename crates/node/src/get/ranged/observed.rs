@@ -30,19 +30,26 @@ impl Ranged<'_, '_> {
     }
 
     /// What was seen of one path, if it was asked for anything: the rate it is judged by, or,
-    /// for the path chosen last, its rate since then if it brought more in that time.
+    /// for the path chosen last, its rate since then if it brought more in that time. Only the
+    /// latter is what the path can do. The others were seen in sampling, where all squeezed
+    /// each other on the access link: at least that much ([`Bound::AtLeast`]).
     fn observed(&self, path: PathId, end: Time) -> Option<Observed> {
         let useful = self.meter.useful_of(path);
         let carried = self.chosen.filter(|(chosen, ..)| *chosen == path).and_then(|(_, t, n)| {
             let since = useful - n;
             (since >= HEAD.max(useful / 2)).then(|| rate(since, end.since(t))).flatten()
         });
+        let alone = self.run.request.selection.lanes <= 1;
         let rate = carried.or_else(|| self.selection.rate(path, end));
         Some(Observed {
             path: self.paths.name(path).to_owned(),
             rate: rate.filter(|r| *r > Rate::ZERO)?,
             setup: self.setups.get(path.0 as usize).copied().flatten()?,
-            bound: self.bound(useful, end),
+            bound: if alone && carried.is_some() {
+                self.bound(useful, end)
+            } else {
+                Bound::AtLeast
+            },
         })
     }
 

@@ -24,7 +24,7 @@ use thalweg_node::{
     budget::Budget,
     get::{
         Candidate, Credentials, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Web,
-        add_field, candidates,
+        add_field, candidates, own_interface,
     },
     history::History,
     part::{Batch, Publisher},
@@ -66,7 +66,7 @@ impl<'a> Maker<'a> {
         }
         mesh.check_tags(&args.paths.avoid)?;
         let maker = Self {
-            interfaces: chosen(&args.paths)?,
+            interfaces: chosen(&args.paths, note)?,
             web: web(&args.web, args.effort.limit_rate, &mesh, note)?,
             mesh,
             args,
@@ -224,7 +224,13 @@ impl<'a> Maker<'a> {
         let most = MAX_CANDIDATES.max(1 + self.args.paths.via.len());
         let own = match self.args.paths.interfaces()? {
             Interfaces::Named(_) => bound(&self.interfaces, &relays, most - mirrors),
-            _ => candidates(&self.interfaces, None, &relays, most - mirrors, rate),
+            _ => candidates(
+                &self.interfaces,
+                own_interface(&wanted.url),
+                &relays,
+                most - mirrors,
+                rate,
+            ),
         };
         Ok(with_mirrors(own, &wanted.mirrors, most))
     }
@@ -310,14 +316,17 @@ fn candidate(name: String, route: Route, mirror: Option<HttpUrl>) -> Candidate {
 }
 
 /// The interfaces that may be used; of a kernel that lists none, none: its own choice.
-fn chosen(args: &PathArgs) -> anyhow::Result<Vec<Interface>> {
+fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Interface>> {
     let wanted = args.interfaces()?;
     if wanted == Interfaces::None {
         return Ok(Vec::new());
     }
     let found = interfaces();
     let Interfaces::Named(names) = wanted else {
-        let mut found = found.unwrap_or_default();
+        let mut found = found.unwrap_or_else(|e| {
+            note(format!("only the kernel's own interface is used: it does not list others ({e})"));
+            Vec::new()
+        });
         // `candidates` leaves out what has no default route.
         let all = wanted == Interfaces::All;
         found.iter_mut().for_each(|i| i.has_default_route |= all);
