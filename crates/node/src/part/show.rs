@@ -72,3 +72,24 @@ fn fresh_name(path: &Path) -> Result<PathBuf, PartError> {
     name.push(format!("-{:016x}", u64::from_ne_bytes(random)));
     Ok(path.with_file_name(name))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    /// What lies at `beside` when the renaming itself begins is another process's already.
+    #[test]
+    fn another_file_that_came_at_the_last_moment_is_given_back() {
+        let dir = TempDir::new().unwrap();
+        let (beside, target) = (dir.path().join("beside"), dir.path().join("a"));
+        let ours = File::create(dir.path().join("ours")).unwrap();
+        fs::write(&beside, "unfinished").unwrap();
+        let error = rename(&beside, &ours, &target).unwrap_err().to_string();
+        assert!(error.contains("another process") && error.contains("try again"), "{error}");
+        assert!(!target.exists());
+        assert_eq!(fs::read(&beside).unwrap(), b"unfinished");
+        rename(&dir.path().join("ours"), &ours, &target).unwrap();
+        assert!(target.exists());
+    }
+}
