@@ -146,6 +146,11 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
         ),
         _ => {}
     }
+    if let GetError::Part(PartError::DiskFull { path, .. }) = &failed.error
+        && path.ends_with("(a temporary file)")
+    {
+        hints.push("TMPDIR names another directory for what standard output waits for".to_owned());
+    }
     if wants_login(&failed.error) {
         hints.push(match logs_in {
             true => "the server refused this user and password".to_owned(),
@@ -156,4 +161,23 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
         hints.push("another file can be named with -o".to_owned());
     }
     hints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_wait_that_was_asked_for_counts() {
+        let busy = |wait: Option<u64>| PathError::Busy {
+            status: hyper::StatusCode::SERVICE_UNAVAILABLE,
+            wait: wait.map(Duration::from_secs),
+        };
+        let of = |waits: &[Option<u64>]| {
+            let paths = waits.iter().map(|wait| ("direct".to_owned(), busy(*wait)));
+            asked_to_wait(&GetError::Paths(paths.collect()))
+        };
+        assert_eq!(of(&[Some(3), None, Some(7)]), Some(Duration::from_secs(7)));
+        assert_eq!(of(&[None]), None);
+    }
 }

@@ -151,7 +151,9 @@ impl Board {
                 self.failed += 1;
                 self.is_vague = true;
             }
-            Note::Said(_) | Note::Again { .. } => {}
+            // It waits for its turn, and for no answer.
+            Note::Again { item, .. } => _ = self.open.remove(item),
+            Note::Said(_) => {}
         }
     }
 
@@ -246,7 +248,11 @@ impl Download {
             }
             Event::Reselected { from, .. } => self.path(from).state = "left".to_owned(),
             Event::Hedged { path, .. } => self.path(path).state = "helps at the end".to_owned(),
-            Event::Busy { path, why, .. } => self.path(path).state = format!("waits: {why}"),
+            Event::Busy { path, why, .. } => {
+                // That is an answer, too.
+                self.known.get_or_insert(now);
+                self.path(path).state = format!("waits: {why}");
+            }
             Event::Corrupt { path, .. } => self.path(path).state = "altered bytes".to_owned(),
             Event::PathFailed { path, why } => self.path(path).state = format!("failed: {why}"),
             _ => {}
@@ -426,6 +432,35 @@ mod tests {
         assert_eq!(lines[1 + SHOWN], "  and 12 more");
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{lines:?}");
         assert_eq!(board.summary(now).unwrap(), "0 of 100 files, 0 B in 0.00 s, 0 bit/s");
+    }
+
+    #[test]
+    fn the_length_of_all_is_told_once_it_is_known() {
+        let now = Instant::now();
+        let mut board = Board::new(now);
+        board.learn(&Note::Planned { count: 2 }, now);
+        for item in 0..2 {
+            assert_eq!(board.whole(), None, "not all have begun");
+            board.learn(&Note::Begun { item, url: "http://a/b".into() }, now);
+            let event = progress(20_000_000, &[("direct", 8_000_000)]);
+            board.learn(&Note::Event { item, event }, now);
+        }
+        let line = "0 of 2 files, 40 MB of 80 MB, 16 Mbit/s, 0:20 left";
+        assert_eq!(board.line().unwrap(), line);
+    }
+
+    #[test]
+    fn silence_lasts_until_a_server_has_said_something() {
+        let begun = Instant::now();
+        let later = begun + Duration::from_secs(4);
+        let mut board = Board::new(begun);
+        assert_eq!(board.silence(later), None);
+        board.learn(&Note::Begun { item: 0, url: "http://a/b".into() }, begun);
+        assert_eq!(board.silence(later), Some(Duration::from_secs(4)));
+        let (path, why) = ("direct".to_owned(), "503".to_owned());
+        let event = Event::Busy { path, why, seconds: 1.0 };
+        board.learn(&Note::Event { item: 0, event }, begun);
+        assert_eq!(board.silence(later), None);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub fn run(queue: &Queue) {
         }
         let waited = board.silence(now);
         if let Some(waited) = waited {
-            say(&format!("waiting for the first answer, {} s", waited.as_secs()));
+            say(&format!("waiting for the first answer, {:.0} s", waited.as_secs_f64()));
         } else if note.as_ref().and_then(Note::progress_of).is_some() {
             board.line().iter().for_each(|line| say(line));
         } else {

@@ -211,6 +211,34 @@ mod tests {
     }
 
     #[test]
+    fn no_rate_is_told_that_means_nothing() {
+        let says = |fetched_bytes, seconds, sampled| {
+            let event = Event::Finished {
+                target: "a".into(),
+                bytes: 9_000_000,
+                fetched_bytes,
+                duplicate_bytes: 0,
+                seconds,
+                rate_bps: 8_000_000,
+                direct_estimate_bps: Some(4_000_000),
+                ratio_to_sampled_direct: Some(2.0),
+                sampling_rate_bps: None,
+                completion_rate_bps: None,
+                completion_path: None,
+            };
+            finished(&event, sampled).unwrap()
+        };
+        let sampled = |ms, bytes| Some(Sampled { time: Duration::from_millis(ms), bytes });
+        let all = "a: 9 MB in 9.00 s, 8 Mbit/s; 2.00× the direct path's sampled rate (4 Mbit/s)";
+        assert_eq!(says(9_000_000, 9.0, sampled(1000, 1_000_000)), all);
+        for little in [None, sampled(900, 5_000_000), sampled(2000, 900_000)] {
+            assert_eq!(says(9_000_000, 9.0, little), "a: 9 MB in 9.00 s, 8 Mbit/s");
+        }
+        assert_eq!(says(9_000_000, 0.09, None), "a: 9 MB in 0.09 s");
+        assert_eq!(says(0, 0.5, None), "a: 9 MB, already complete");
+    }
+
+    #[test]
     fn progress_names_the_paths_that_carry_something() {
         let rate = |path: &str, rate_bps| PathRate { path: path.into(), rate_bps, bytes: 0 };
         assert_eq!(rates(&[rate("direct", 8_000_000), rate("r1:1080", 0)]), "direct 8 Mbit/s");
