@@ -276,5 +276,5 @@ pub struct GetFailed {
     /// Bytes that the same call can take over later.
     pub kept: ByteSize,
     /// Paths that delivered other bytes than the server sent, and what was seen of it.
-    pub corrupt: Vec<(String, String)>,
+    pub corrupt: Box<[(String, String)]>,
 }

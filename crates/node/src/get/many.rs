@@ -188,7 +188,7 @@ impl<'a> Call<'a> {
         };
         let why = error.to_string();
         self.sink.event(number, &Event::Failed { why, kept_bytes: 0 });
-        let failed = GetFailed { error, kept: ByteSize::ZERO, corrupt: Vec::new() };
+        let failed = GetFailed { error, kept: ByteSize::ZERO, corrupt: Box::default() };
         self.failed.push((number, request.url.to_string(), failed));
     }
 
@@ -244,4 +244,37 @@ impl<'a> Call<'a> {
 fn wall_time() -> WallTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Deaf;
+
+    impl ManySink for Deaf {
+        fn event(&self, _: usize, _: &Event) {}
+    }
+
+    #[test]
+    fn a_download_that_failed_teaches_who_altered_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let history = Mutex::new(History::open(&dir.path().join("history.json")));
+        let how = Many { parallel: NonZeroUsize::MIN, fail_early: false, history: Some(&history) };
+        let mut call = Call::new(&how, &Deaf);
+        let blame = |path: &str| (path.to_owned(), "why".to_owned());
+        let failed = GetFailed {
+            error: GetError::Interrupted,
+            kept: ByteSize::ZERO,
+            corrupt: Box::new([blame("fra%eth1"), blame("direct")]),
+        };
+        let origins = Origins::new("https://a.example:443".to_owned(), &[]);
+        call.note(Ended { number: 0, url: "x".to_owned(), origins, result: Err(failed) });
+        let history = history.lock().unwrap();
+        let out = |relay, origin| history.is_quarantined(relay, Some(origin), wall_time());
+        assert!(out("fra", "https://a.example:443") && !out("fra", "https://b.test:443"));
+        assert!(!out("direct", "https://a.example:443"), "it is no relay");
+        drop(history);
+        assert_eq!(call.tally().failed.len(), 1);
+    }
 }

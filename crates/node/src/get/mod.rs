@@ -138,7 +138,7 @@ async fn advised(
             let kept = ByteSize::from_bytes(run.kept);
             let (why, kept_bytes) = (error.to_string(), run.kept);
             sink.event(&Event::Failed { why, kept_bytes });
-            Err(GetFailed { error, kept, corrupt: run.corrupt.clone() })
+            Err(GetFailed { error, kept, corrupt: run.corrupt.into() })
         }
     }
 }
