@@ -1,7 +1,7 @@
 //! How a download ends: its bytes kept, or verified, mended if need be, and shown.
 
 use super::{
-    GetError, Halt, Outcome, Stop,
+    Candidate, GetError, Halt, Outcome, PathError, Stop,
     flow::Identity,
     repair,
     resource::Resource,
@@ -105,6 +105,24 @@ impl Run<'_> {
         self.sink.event(&Event::Corrupt { path: path.to_owned(), bytes });
         if !self.corrupt.iter().any(|(known, _)| known == path) {
             self.corrupt.push((path.to_owned(), why));
+        }
+    }
+
+    /// Notes what TLS found altered on a path with a relay; it does not tell how many bytes.
+    pub(super) fn note_altered(&mut self, path: &str, error: &PathError) {
+        let relayed = |c: &Candidate| c.name == path && !c.route.is_direct();
+        if matches!(error, PathError::Altered) && self.request.paths.iter().any(relayed) {
+            self.note_corrupt(path, 1, error.to_string());
+        }
+    }
+
+    /// As [`Run::note_altered`], for a download that no path could even begin.
+    pub(super) fn note_failures(&mut self, error: &GetError) {
+        let GetError::Paths(failures) = error else { return };
+        for (path, error) in failures {
+            if !self.corrupt.iter().any(|(known, _)| known == path) {
+                self.note_altered(path, error);
+            }
         }
     }
 

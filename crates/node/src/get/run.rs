@@ -116,7 +116,10 @@ impl<'a> Run<'a> {
             self.running = None;
             let why = match done {
                 Ok(()) => return Ok(()),
-                Err(Halt::Failed(error)) => return Err(error),
+                Err(Halt::Failed(error)) => {
+                    self.note_failures(&error);
+                    return Err(error);
+                }
                 Err(Halt::Broke(path, error)) => {
                     if broke == whole::RETRIES {
                         return Err(GetError::Paths(vec![(path, *error)]));

@@ -55,16 +55,13 @@ impl Ranged<'_, '_> {
         }
         let error = self.as_seen(path, error);
         let (name, why) = (self.paths.name(path).to_owned(), error.to_string());
-        if matches!(error, PathError::Altered) && !self.paths.is_direct(path) {
-            // TLS tells that bytes were altered, not how many.
-            self.run.note_corrupt(&name, 1, why.clone());
-        }
         self.run.sink.event(&Event::PathFailed { path: name, why });
         self.fail_quietly(path, error);
     }
 
     pub(super) fn fail_quietly(&mut self, path: PathId, error: PathError) {
         self.stop(path);
+        self.run.note_altered(self.paths.name(path), &error);
         let mut failure = error.failure();
         if error.is_contradiction() && self.refusals.trusted.contains(&path) {
             // It has been right before: nothing of this answer is used, and it may try again,
