@@ -42,8 +42,11 @@ async fn a_relay_that_alters_a_byte_is_found_out_and_the_file_is_right() {
     for version in [HttpVersion::Http1, HttpVersion::Http2] {
         // Far behind the handshake, in the middle of the file.
         let liar = Spy::start(server.address, Deed::Flips(200_000)).await;
-        let message = Trial::of(&url, &authority, version).only(liar.address).fails().await;
-        assert!(message.contains("altered"), "{version:?}: {message}");
+        let failed = Trial::of(&url, &authority, version).only(liar.address).run().await;
+        let failed = failed.unwrap_err();
+        assert!(failed.to_string().contains("altered"), "{version:?}: {failed}");
+        let blamed: Vec<_> = failed.corrupt.iter().map(|(path, _)| path.clone()).collect();
+        assert_eq!(blamed, [liar.address.to_string()], "{version:?} {failed:?}");
         // An honest path that comes too late to spare the liar.
         let (go, wait) = watch::channel(false);
         let honest = Spy::start(server.address, Deed::Waits(wait)).await;

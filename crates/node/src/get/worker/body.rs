@@ -25,7 +25,7 @@ impl Body {
 /// The next bytes of a body; `None` at its end. Trailers are skipped.
 pub(super) async fn next_bytes(body: &mut Incoming) -> Result<Option<Bytes>, PathError> {
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(PathError::Http)?.into_data()
+        if let Ok(data) = frame.map_err(PathError::http)?.into_data()
             && !data.is_empty()
         {
             return Ok(Some(data));
