@@ -132,7 +132,7 @@ impl Calls<'_> {
             return false;
         }
         let own = FIRST_WAIT.saturating_mul(1 << (attempt - 1).min(16)).min(LONGEST_WAIT);
-        // What servers ask for is honoured, however long: --max-time is the user's bound.
+        // What servers ask for is honoured up to MAX_WAIT; with more it is no passing failure.
         let passing = failed.iter().filter(|f| f.is_transient());
         let asked = passing.filter_map(|f| exit::asked_to_wait(&f.failure.error)).max();
         let wait = asked.map_or(own, |asked| asked.max(own));
