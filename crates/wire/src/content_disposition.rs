@@ -3,7 +3,7 @@
 use crate::file_name;
 
 /// Reads the file name of a `Content-Disposition` field, safe in any directory; see
-/// [`file_name`]. `None` if it names none, or none that is usable.
+/// [`file_name()`]. `None` if it names none, or none that is usable.
 ///
 /// `filename*` (RFC 8187: UTF-8 or ISO-8859-1) comes before `filename`, and counts for
 /// nothing if it cannot be read. Bytes beyond ASCII in the latter are UTF-8, else

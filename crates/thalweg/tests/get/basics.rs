@@ -17,7 +17,8 @@ async fn the_file_is_there_and_nothing_on_standard_output() {
     assert!(std::fs::read(dir.path().join("file.bin")).unwrap() == version.bytes);
     assert_eq!(names(dir.path()), ["file.bin"]);
     let last = text(&output.stderr).lines().last().unwrap().to_owned();
-    assert!(last.starts_with("file.bin: 3 MB in ") && last.contains("bit/s"), "{last}");
+    // A rate follows only where a tenth of a second makes it mean something.
+    assert!(last.starts_with("file.bin: 3 MB in "), "{last}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

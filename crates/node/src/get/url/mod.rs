@@ -64,7 +64,7 @@ impl HttpUrl {
     /// As [`HttpUrl::parse`]; and if it leads where redirects may not:
     /// - from https to http, unless the user's own URL was http: he who wrote https
     ///   counts on it, he who wrote http has been redirected in the clear anyway;
-    /// - to an address of this network, see [`Inward`];
+    /// - to an address of this network, see [`UrlError::Inward`];
     /// - to a user name, which the server wrote and not the user.
     pub fn join(&self, location: &str) -> Result<Self, UrlError> {
         let bad = || UrlError::Syntax(hidden(location));
