@@ -25,21 +25,17 @@ const PORT_TRIES: u32 = 32;
 /// Arguments of `train-sink`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Address to listen on, TCP and UDP; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
-    listen: String,
+    #[command(flatten)]
+    at: net::Listening,
     /// End after this many measurements; 0: only after --max
     #[arg(long, default_value_t = 0)]
     sessions: usize,
-    /// End after this time at the latest
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
-    max: Duration,
 }
 
 /// Serves until `--sessions` or `--max`; prints each measurement's report.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let deadline = Instant::now() + args.max;
-    let (listener, socket) = bind_pair(net::resolve(&args.listen)?)?;
+    let deadline = Instant::now() + args.at.max;
+    let (listener, socket) = bind_pair(net::resolve(&args.at.listen)?)?;
     sys::stamp_datagrams(&socket).context("the kernel gives no receive stamps")?;
     output::ready(listener.local_addr()?)?;
     let mut sessions = 0;

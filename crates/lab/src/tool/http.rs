@@ -31,12 +31,8 @@ const CHUNK: usize = 256 * 1024;
 pub struct Args {
     /// The directory to serve
     directory: PathBuf,
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
-    listen: String,
-    /// End after this time
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
-    max: Duration,
+    #[command(flatten)]
+    at: net::Listening,
 }
 
 /// Serves until `--max`.
@@ -44,14 +40,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !args.directory.is_dir() {
         bail!("{} is not a directory", args.directory.display());
     }
-    let listener = net::listen(&args.listen)?;
+    let listener = net::listen(&args.at.listen)?;
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the server's runtime")?;
     let files = ServeDir::new(&args.directory).with_buf_chunk_size(CHUNK);
-    let serving = async { tokio::time::timeout(args.max, serve_all(listener, files)).await };
+    let serving = async { tokio::time::timeout(args.at.max, serve_all(listener, files)).await };
     match runtime.block_on(serving) {
         Ok(ended) => ended,
         Err(_) => Ok(()),

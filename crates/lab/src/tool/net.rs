@@ -9,6 +9,17 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+/// Where and how long a tool listens.
+#[derive(Debug, clap::Args)]
+pub struct Listening {
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: String,
+    /// End after this time at the latest
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = parse_span)]
+    pub max: Duration,
+}
+
 /// How long a connection may take to open: three lost SYNs (1 + 2 + 4 s) and
 /// the answer over a slow emulated path.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -16,18 +16,14 @@ const LEN: usize = 32;
 /// Arguments of `udp-echo`.
 #[derive(Debug, clap::Args)]
 pub struct EchoArgs {
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
-    listen: String,
-    /// End after this time
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
-    max: Duration,
+    #[command(flatten)]
+    at: net::Listening,
 }
 
 /// Answers until `--max`.
 pub fn run_echo(args: &EchoArgs) -> anyhow::Result<()> {
-    let deadline = Instant::now() + args.max;
-    let socket = net::bind_udp(net::resolve(&args.listen)?)?;
+    let deadline = Instant::now() + args.at.max;
+    let socket = net::bind_udp(net::resolve(&args.at.listen)?)?;
     sys::stamp_datagrams(&socket).context("the kernel gives no receive stamps")?;
     output::ready(socket.local_addr()?)?;
     echo_until(&socket, deadline)

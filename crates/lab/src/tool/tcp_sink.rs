@@ -30,21 +30,17 @@ const BUFFER: usize = 256 * 1024;
 /// Arguments of `tcp-sink`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
-    listen: String,
+    #[command(flatten)]
+    at: net::Listening,
     /// End after this many measurements; 0: only after --max
     #[arg(long, default_value_t = 0)]
     sessions: usize,
-    /// End after this time at the latest
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
-    max: Duration,
 }
 
 /// Serves until `--sessions` or `--max`; prints each measurement's counts.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let deadline = Instant::now() + args.max;
-    let listener = net::listen(&args.listen)?;
+    let deadline = Instant::now() + args.at.max;
+    let listener = net::listen(&args.at.listen)?;
     output::ready(listener.local_addr()?)?;
     let (finish, finished) = mpsc::sync_channel(CONNECTIONS_MAX);
     thread::spawn(move || Sink::new(finish).accept_all(&listener));

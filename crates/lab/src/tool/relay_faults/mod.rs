@@ -14,7 +14,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 use thalweg_units::ByteSize;
 
@@ -25,9 +25,8 @@ const CONNECTIONS_MAX: usize = 256;
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("fault").required(true))]
 pub struct Args {
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
-    listen: String,
+    #[command(flatten)]
+    at: net::Listening,
     /// Forward every connection to this address, without SOCKS
     #[arg(long, value_name = "ADDRESS", value_parser = net::resolve)]
     to: Option<SocketAddr>,
@@ -40,9 +39,6 @@ pub struct Args {
     /// Reset every connection after so many bytes
     #[arg(long, value_name = "SIZE", group = "fault")]
     reset_after: Option<ByteSize>,
-    /// End after this time
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
-    max: Duration,
 }
 
 impl Args {
@@ -59,8 +55,8 @@ impl Args {
 
 /// Relays until `--max`.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let deadline = Instant::now() + args.max;
-    let listener = net::listen(&args.listen)?;
+    let deadline = Instant::now() + args.at.max;
+    let listener = net::listen(&args.at.listen)?;
     output::ready(listener.local_addr()?)?;
     let open = Arc::new(AtomicUsize::new(0));
     let session = Session::new(args.fate(), args.to);

@@ -38,12 +38,8 @@ const IDLE: Duration = Duration::from_secs(120);
 pub struct Args {
     /// The directory to serve
     directory: PathBuf,
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS")]
-    listen: String,
-    /// End after this time
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
-    max: Duration,
+    #[command(flatten)]
+    at: net::Listening,
 }
 
 /// Serves until `--max`.
@@ -51,8 +47,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !args.directory.is_dir() {
         bail!("{} is not a directory", args.directory.display());
     }
-    let deadline = Instant::now() + args.max;
-    let listener = net::listen(&args.listen)?;
+    let deadline = Instant::now() + args.at.max;
+    let listener = net::listen(&args.at.listen)?;
     output::ready(listener.local_addr()?)?;
     let sites = Arc::new(site::Sites::new(&args.directory));
     let open = Arc::new(AtomicUsize::new(0));
