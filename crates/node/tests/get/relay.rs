@@ -1,4 +1,9 @@
-//! Relays: the real one, and one that a test directs and breaks.
+//! A relay that a test directs and breaks.
+
+#[path = "../relays/real.rs"]
+mod real_relay;
+
+pub use real_relay::real;
 
 use std::{
     net::SocketAddr,
@@ -7,24 +12,11 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use thalweg_node::relay::{EgressPolicy, Log, PortRange, Relay, RelayConfig, parse_cidr};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinSet,
 };
-
-/// Starts a real relay on loopback; returns its address. Stops with `tasks`.
-pub async fn real(server: SocketAddr, tasks: &mut JoinSet<()>) -> SocketAddr {
-    let mut config = RelayConfig::new("127.0.0.1:0".parse().unwrap());
-    let loopback = vec![parse_cidr("127.0.0.0/8").unwrap()];
-    config.egress = EgressPolicy::new(loopback, vec![PortRange::one(server.port())]);
-    let (log, _) = Log::to_queue();
-    let relay = Relay::bind(config, log).await.unwrap();
-    let address = relay.local_addr().unwrap();
-    tasks.spawn(async move { _ = relay.run(std::future::pending()).await });
-    address
-}
 
 /// What a directed relay does after so many bytes to its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
