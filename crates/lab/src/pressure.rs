@@ -1,18 +1,42 @@
-//! How long tasks of this machine waited for a processor: pressure stall
-//! information (`/proc/pressure/cpu`, Linux ≥ 4.20).
+//! How long tasks waited for a processor: pressure stall information (Linux ≥ 4.20).
+//!
+//! Of this process's own control group (version 2) where it is in one below the root,
+//! since others' work that yields to ours and waits is no harm to a measurement; of the
+//! whole machine (`/proc/pressure/cpu`) elsewhere.
 
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 /// A window over the kernel's counter of time in which *some* task waited.
 #[derive(Debug)]
 pub struct Pressure {
     start: Instant,
+    file: PathBuf,
     waited_us: Option<u64>,
 }
 
-/// Time in which some task waited since boot, µs.
-fn some_total_us() -> Option<u64> {
-    total(&fs::read_to_string("/proc/pressure/cpu").ok()?)
+/// The file that speaks of this process.
+fn source() -> PathBuf {
+    let read = |file| fs::read_to_string(file).unwrap_or_default();
+    let own = own_group(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
+    own.filter(|file| file.exists()).unwrap_or_else(|| "/proc/pressure/cpu".into())
+}
+
+/// The pressure file of the version-2 group named in `groups` (`/proc/self/cgroup`), below
+/// where `mounts` (`/proc/self/mountinfo`) says; `None` for the root group.
+fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let mount = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
+    let point = mount.split(' ').nth(4)?;
+    (!group.is_empty()).then(|| Path::new(point).join(group).join("cpu.pressure"))
+}
+
+/// Time in which some task waited, µs since the group or the machine began.
+fn some_total_us(file: &Path) -> Option<u64> {
+    total(&fs::read_to_string(file).ok()?)
 }
 
 /// `total` of the line `some avg10=… total=µs`.
@@ -24,13 +48,14 @@ fn total(text: &str) -> Option<u64> {
 impl Pressure {
     /// Starts a window.
     pub fn start() -> Self {
-        Self { start: Instant::now(), waited_us: some_total_us() }
+        let file = source();
+        Self { start: Instant::now(), waited_us: some_total_us(&file), file }
     }
 
     /// Share of the window in which some task waited, percent, 0..=100; `None` where the
     /// kernel does not say.
     pub fn percent(&self) -> Option<f64> {
-        let waited = some_total_us()?.saturating_sub(self.waited_us?);
+        let waited = some_total_us(&self.file)?.saturating_sub(self.waited_us?);
         let percent = waited as f64 / 1e4 / self.start.elapsed().as_secs_f64().max(1e-6);
         Some(percent.min(100.0))
     }
@@ -45,5 +70,17 @@ mod tests {
         let text = "some avg10=2.18 avg60=1.57 avg300=1.26 total=15284623\nfull total=0\n";
         assert_eq!(total(text), Some(15_284_623));
         assert_eq!(total("full total=3"), None);
+    }
+
+    #[test]
+    fn the_own_group_is_found_below_its_mount_and_the_root_is_none() {
+        let mounts = "31 1 0:9 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+            41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+        let own = own_group("9:name=systemd:/\n0::/runs/a\n", mounts);
+        let file = "/sys/fs/cgroup/unified/runs/a/cpu.pressure";
+        assert_eq!(own.as_deref(), Some(Path::new(file)));
+        assert_eq!(own_group("0::/\n", mounts), None);
+        assert_eq!(own_group("0::/a\n", "no such mount\n"), None);
+        assert_eq!(own_group("8:pids:/\n", mounts), None);
     }
 }
