@@ -1,6 +1,11 @@
 //! From estimates to plans (pure).
 
+pub mod adaptive;
+pub mod assignment;
+pub mod dispatch;
 pub mod graph;
+pub mod ranking;
+pub mod schedule;
 pub mod selection;
 
 pub use graph::Graph;

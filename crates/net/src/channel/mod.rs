@@ -33,6 +33,8 @@ pub enum Protocol {
     Join,
     /// SOCKS5 with terms.
     Relay,
+    /// Bulk flows that are only measured.
+    Measure,
     /// Objects between nodes (reserved).
     Object,
     /// Bonded streams (reserved).
@@ -43,8 +45,8 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Api, Self::Join, Self::Relay, Self::Object, Self::Bond, Self::Cast];
+    pub const ALL: [Self; 7] =
+        [Self::Api, Self::Join, Self::Relay, Self::Measure, Self::Object, Self::Bond, Self::Cast];
 
     /// The ALPN name; the number grows when old and new do not understand each other.
     pub const fn alpn(self) -> &'static [u8] {
@@ -52,6 +54,7 @@ impl Protocol {
             Self::Api => b"thalweg/api/1",
             Self::Join => b"thalweg/join/1",
             Self::Relay => b"thalweg/relay/1",
+            Self::Measure => b"thalweg/measure/1",
             Self::Object => b"thalweg/object/1",
             Self::Bond => b"thalweg/bond/1",
             Self::Cast => b"thalweg/cast/1",

@@ -5,6 +5,7 @@
 //! [`Terms`] are what a client asks of a relay beyond SOCKS5.
 
 mod api;
+pub mod measure;
 mod member;
 mod roster;
 mod rule;
