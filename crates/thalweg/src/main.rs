@@ -19,6 +19,8 @@ struct Cli {
 enum Command {
     /// Download a URL over the best of several paths
     Get(Box<commands::get::Args>),
+    /// Show what downloads remember of paths and relays, and forget it
+    History(commands::history::Args),
     /// Found a mesh: this host becomes its oracle and first node
     Init(commands::init::Args),
     /// Make a token with which one host can join the mesh
@@ -51,6 +53,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Get(args) => commands::get::run(*args),
+        Command::History(args) => commands::history::run(args),
         Command::Init(args) => commands::init::run(args),
         Command::Token(args) => commands::token::run(args),
         Command::Join(args) => commands::join::run(args),

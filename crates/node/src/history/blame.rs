@@ -16,7 +16,7 @@ use std::{
 use thalweg_units::WallTime;
 
 /// How long a relay that altered bytes is kept away from downloads that do not name it.
-const QUARANTINE: Duration = Duration::from_secs(7 * 24 * 3600);
+pub const QUARANTINE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// So many unrelated sites shut a relay out for all. One can be an enemy, two a coincidence
 /// of an enemy and a fault; a relay that does it to everybody soon has three.
@@ -81,9 +81,20 @@ impl Quarantined {
         Self { relay: plain(relay), origin: plain(origin), why: plain(why), since }
     }
 
+    /// How long ago it was found; none if that is yet to come, as after a correction of the
+    /// clock.
+    pub fn age(&self, now: WallTime) -> Duration {
+        age(self.since, now)
+    }
+
+    /// How long it still counts, at most [`QUARANTINE`].
+    pub fn left(&self, now: WallTime) -> Duration {
+        QUARANTINE.saturating_sub(self.age(now))
+    }
+
     /// Whether it is young enough.
     pub(super) fn counts(&self, now: WallTime) -> bool {
-        age(self.since, now) < QUARANTINE
+        !self.left(now).is_zero()
     }
 }
 

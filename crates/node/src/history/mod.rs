@@ -28,6 +28,9 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use blame::QUARANTINE;
+pub use thalweg_measure::Bound;
+
 use crate::mesh::durable;
 use memory::{Change, Memory};
 use serde::{Deserialize, Serialize};
@@ -38,7 +41,6 @@ use std::{
     time::Duration,
 };
 use store::Found;
-use thalweg_measure::Bound;
 use thalweg_plan::selection::Prior;
 use thalweg_units::{Rate, WallTime};
 

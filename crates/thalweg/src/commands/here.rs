@@ -38,12 +38,7 @@ impl Place {
     /// as a shell reads it, or nothing.
     pub fn argument(&self) -> String {
         let Some(dir) = &self.state else { return String::new() };
-        let dir = dir.display().to_string();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
-        match dir.chars().all(plain) {
-            true => format!(" --state {dir}"),
-            false => format!(" --state '{}'", dir.replace('\'', r"'\''")),
-        }
+        format!(" --state {}", quoted(&dir.display().to_string()))
     }
 
     /// The directory, which must exist.
@@ -52,6 +47,15 @@ impl Place {
     /// If it does not, or others may enter it.
     pub fn open(&self) -> anyhow::Result<State> {
         Ok(State::open(&self.directory()?)?)
+    }
+}
+
+/// One argument of a command, as a shell reads it.
+pub fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
+    match argument.chars().all(plain) {
+        true => argument.to_owned(),
+        false => format!("'{}'", argument.replace('\'', r"'\''")),
     }
 }
 

@@ -8,6 +8,10 @@ use super::{
     sources::Wanted,
     streams::Stdout,
 };
+use crate::commands::{
+    here::quoted,
+    remembered::{self, now},
+};
 use anyhow::{Context as _, bail};
 use hyper::HeaderMap;
 use std::{
@@ -15,7 +19,7 @@ use std::{
     num::NonZeroU64,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 use thalweg_net::{
     DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions, interfaces,
@@ -29,7 +33,7 @@ use thalweg_node::{
     history::History,
     part::{Batch, Publisher},
 };
-use thalweg_units::{WallTime, likeness};
+use thalweg_units::likeness;
 use thalweg_wire::mesh::Terms;
 
 /// How long a path may take until its first answer: servers may fetch it from elsewhere first.
@@ -267,8 +271,12 @@ impl<'a> Maker<'a> {
         let history = history.lock().unwrap_or_else(PoisonError::into_inner);
         let quarantined = history.is_quarantined(relay, origin, now());
         if quarantined {
+            let paths = &self.args.paths;
             note(format!(
-                "relay {relay} altered bytes of late and is not used; --via {relay} uses it"
+                "relay {relay} altered bytes of late and is not used; --via {relay} uses it, and \
+                 `thalweg history lift {}{}` ends this",
+                quoted(relay),
+                remembered::argument(paths.history.as_deref(), &paths.place)
             ));
         }
         quarantined
@@ -304,11 +312,6 @@ fn refuse_links(directory: &Path, name: &Path) -> Result<(), (String, Code)> {
         }
     }
     Ok(())
-}
-
-fn now() -> WallTime {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn candidate(name: String, route: Route, mirror: Option<HttpUrl>) -> Candidate {

@@ -9,14 +9,18 @@ mod maker;
 mod mesh;
 mod netrc;
 mod rate;
-mod remembered;
 mod renewal;
 mod sources;
 mod streams;
 
 pub use args::Args;
 
-use super::signals::{INTERRUPTED, Signals};
+use super::{
+    here::quoted,
+    remembered,
+    signals::{INTERRUPTED, Signals},
+    text::rough,
+};
 use calls::Calls;
 use display::{Display, Note};
 use exit::Code;
@@ -35,8 +39,9 @@ use std::{
 use streams::Buffer;
 use thalweg_node::{
     get::{HttpUrl, Stop, Target, get},
-    history::History,
+    history::{History, QUARANTINE},
 };
+use thalweg_units::WallTime;
 use thalweg_wire::metalink;
 use tokio::{runtime::Runtime, sync::watch};
 
@@ -79,7 +84,8 @@ fn renew(args: &Args) -> Renewal {
 /// All of it. The error is a mistake in the arguments.
 async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code>> {
     args.check()?;
-    let memory = remembered::file(&args.paths);
+    let memory = remembered::file(args.paths.history.as_deref(), &args.paths.place);
+    let began = remembered::now();
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let note = |text| display.tell(Note::Said(text));
     let maker = Maker::new(args, history.as_ref(), &note)?;
@@ -112,9 +118,26 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     signals.abort();
     clock.inspect(|clock| clock.abort());
     if let (Some(history), Some(file)) = (&history, &memory) {
+        tell_of_blame(history, began, args, &note);
         save(history, file, &note);
     }
     Ok(code)
+}
+
+/// Names the relays that this call put into quarantine, and how the user gets them out.
+fn tell_of_blame(history: &Mutex<History>, began: WallTime, args: &Args, note: &dyn Fn(String)) {
+    let history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let same = remembered::argument(args.paths.history.as_deref(), &args.paths.place);
+    let blames = history.quarantined(remembered::now());
+    for blame in blames.iter().filter(|blame| blame.since >= began) {
+        let (relay, origin) = (&blame.relay, &blame.origin);
+        note(format!(
+            "relay {relay} is left out for {origin} for {}, unless --via names it; \
+             `thalweg history{same}` shows it, `thalweg history lift {}{same}` ends it",
+            rough(QUARANTINE),
+            quoted(relay)
+        ));
+    }
 }
 
 /// What was learnt is only a hint: that it cannot be kept fails nothing.

@@ -1,0 +1,288 @@
+//! `thalweg history`: what downloads remember of paths and relays.
+
+use super::{
+    here::Place,
+    remembered,
+    text::{aligned, rough, say},
+};
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use thalweg_node::history::{Bound, History, Quarantined, Remembered};
+use thalweg_units::{WallTime, likeness};
+
+const HELP: &str = "\
+A relay that altered bytes is in quarantine for 7 days: `thalweg get` does not try it of itself
+for the server at which it was found, and, once it was found at three unrelated ones, for any.
+One that --via or --path names is used all the same. Of paths it is remembered how fast they
+were to which server: that counts for a day, and is forgotten after 30.
+
+  thalweg history                      # which relays are in quarantine, and why
+  thalweg history lift fra             # let get try relay fra again
+  thalweg history clear                # forget everything, paths as well
+  thalweg history --json | jq .paths   # what is remembered of each path
+
+Exit codes: 0 done; 1 not: no such relay is in quarantine, or the file cannot be used.";
+
+/// Arguments of `thalweg history`.
+#[derive(clap::Args)]
+#[command(after_help = HELP, args_conflicts_with_subcommands = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Show the relays in quarantine, and how much is remembered (as without a subcommand)
+    Show(Which),
+    /// Let a relay be used again, for all servers
+    Lift(Lift),
+    /// Forget all relays' quarantine and all that is known of paths
+    Clear(Which),
+}
+
+#[derive(clap::Args)]
+struct Lift {
+    /// Its name, as `thalweg history` shows it
+    relay: String,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Which history, and how to speak of it.
+#[derive(clap::Args)]
+struct Which {
+    /// The file, as `thalweg get --history` names it
+    /// [default: history.json in the state directory, else in ~/.cache/thalweg]
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        None => show(&args.which),
+        Some(Command::Show(which)) => show(&which),
+        Some(Command::Lift(args)) => lift(&args),
+        Some(Command::Clear(which)) => clear(&which),
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(which: &Which) -> anyhow::Result<()> {
+    let (file, history) = which.open()?;
+    let all = All::of(&history, remembered::now());
+    if which.json {
+        return say(&(serde_json::to_string_pretty(&all.json(&file))? + "\n"));
+    }
+    say(&all.table())?;
+    eprintln!("{}; {}", all.counts(), file.display());
+    Ok(())
+}
+
+fn lift(args: &Lift) -> anyhow::Result<()> {
+    let (file, mut history) = args.which.open()?;
+    let (relay, now) = (&args.relay, remembered::now());
+    let all = All::of(&history, now);
+    let origins = all.origins_of(relay);
+    if origins.is_empty() {
+        bail!("{}", all.no_such(relay, &file));
+    }
+    history.lift(relay, now);
+    save(&mut history, &file)?;
+    match args.which.json {
+        true => say(&format!("{}\n", json!({ "lifted": relay, "origins": origins }))),
+        false => {
+            say(&format!("relay {relay} may be used again, also for {}\n", origins.join(", ")))
+        }
+    }
+}
+
+fn clear(which: &Which) -> anyhow::Result<()> {
+    let (file, mut history) = which.open()?;
+    let now = remembered::now();
+    let all = All::of(&history, now);
+    // What is too old to be shown goes as well; where there is no file, none is made.
+    if file.exists() {
+        history.clear(now);
+        save(&mut history, &file)?;
+    }
+    match which.json {
+        true => {
+            let (relays, paths) = (all.relays(), all.paths.len());
+            say(&format!("{}\n", json!({ "cleared": file, "relays": relays, "paths": paths })))
+        }
+        false => say(&format!("forgotten: {}\n", all.counts())),
+    }
+}
+
+impl Which {
+    /// The history and its file, which need not exist.
+    fn open(&self) -> anyhow::Result<(PathBuf, History)> {
+        let file = remembered::file(self.history.as_deref(), &self.place);
+        let file = file.context(
+            "there is no file to look in; name one with --history FILE, as for `thalweg get`",
+        )?;
+        // Who names a file expects it to be there.
+        if self.history.is_some() && is_missing(&file)? {
+            bail!("there is no {}; `thalweg get --history FILE` makes it", file.display());
+        }
+        let history = History::open(&file);
+        usable(&history)?;
+        Ok((file, history))
+    }
+}
+
+/// # Errors
+/// If it cannot be told.
+fn is_missing(file: &Path) -> anyhow::Result<bool> {
+    match fs::metadata(file) {
+        Ok(_) => Ok(false),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(e) => Err(e).with_context(|| format!("cannot look at {}", file.display())),
+    }
+}
+
+fn usable(history: &History) -> anyhow::Result<()> {
+    history.problem().map_or(Ok(()), |problem| bail!("{problem}"))
+}
+
+fn save(history: &mut History, file: &Path) -> anyhow::Result<()> {
+    match history.save() {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            bail!("another process is writing {}; nothing is changed, try again", file.display())
+        }
+        saved => {
+            saved
+                .with_context(|| format!("nothing is changed: cannot write {}", file.display()))?;
+        }
+    }
+    usable(history)
+}
+
+/// All that is remembered at a time.
+struct All {
+    now: WallTime,
+    blames: Vec<Quarantined>,
+    /// The relays that are left out for all servers.
+    shut_out: BTreeSet<String>,
+    paths: Vec<Remembered>,
+}
+
+impl All {
+    fn of(history: &History, now: WallTime) -> Self {
+        let blames = history.quarantined(now);
+        let names = blames.iter().map(|blame| blame.relay.clone());
+        let shut_out = names.filter(|relay| history.is_quarantined(relay, None, now)).collect();
+        Self { now, blames, shut_out, paths: history.entries(now) }
+    }
+
+    fn origins_of(&self, relay: &str) -> Vec<&str> {
+        self.blames.iter().filter(|blame| blame.relay == relay).map(origin).collect()
+    }
+
+    fn relays(&self) -> BTreeSet<&str> {
+        self.blames.iter().map(|blame| &*blame.relay).collect()
+    }
+
+    /// The relays in quarantine, a line for each server at which they were found.
+    fn table(&self) -> String {
+        if self.blames.is_empty() {
+            return "no relay is in quarantine\n".to_owned();
+        }
+        let row = |blame: &Quarantined| {
+            let out = match self.shut_out.contains(&blame.relay) {
+                true => "all servers",
+                false => "this server",
+            };
+            let found = format!("{} ago", rough(blame.age(self.now)));
+            let left = rough(blame.left(self.now));
+            [&*blame.relay, origin(blame), &*found, out, &*left, &*blame.why].map(str::to_owned)
+        };
+        let rows: Vec<_> = self.blames.iter().map(row).collect();
+        aligned(["RELAY", "ALTERED BYTES OF", "FOUND", "LEFT OUT FOR", "STILL", "WHY"], &rows)
+    }
+
+    fn counts(&self) -> String {
+        let origins: BTreeSet<_> = self.paths.iter().map(|path| &path.origin).collect();
+        let used = self.paths.iter().filter(|path| path.is_valid).count();
+        format!(
+            "{} in quarantine, {} of them for all servers; {} to {}, {used} of them young \
+             enough to be used",
+            counted(self.relays().len(), "relay", "relays"),
+            self.shut_out.len(),
+            counted(self.paths.len(), "path", "paths"),
+            counted(origins.len(), "server", "servers"),
+        )
+    }
+
+    fn json(&self, file: &Path) -> Value {
+        let blame = |blame: &Quarantined| {
+            json!({
+                "relay": blame.relay,
+                "origin": blame.origin,
+                "why": blame.why,
+                "found_unix_seconds": blame.since.as_unix_nanos() / 1_000_000_000,
+                "left_seconds": blame.left(self.now).as_secs(),
+                "all_servers": self.shut_out.contains(&blame.relay),
+            })
+        };
+        let path = |path: &Remembered| {
+            json!({
+                "origin": path.origin,
+                "path": path.path,
+                "rate_bps": path.rate.as_bps(),
+                "at_least": path.bound == Bound::AtLeast,
+                "setup_seconds": path.setup.map(|setup| setup.as_secs_f64()),
+                "age_seconds": path.age.as_secs(),
+                "used": path.is_valid,
+            })
+        };
+        json!({
+            "file": file,
+            "quarantined": self.blames.iter().map(blame).collect::<Vec<_>>(),
+            "paths": self.paths.iter().map(path).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Why `relay` cannot be lifted, and which ones can.
+    fn no_such(&self, relay: &str, file: &Path) -> String {
+        let known = self.relays();
+        let mut text = format!("relay {relay} is not in quarantine in {}", file.display());
+        if known.is_empty() {
+            return text + "; no relay is";
+        }
+        // A path's name has the interface and the mirror behind the relay's.
+        let bare = relay.split(['%', '@']).next().unwrap_or(relay);
+        let nearest = known.get(bare).copied();
+        if let Some(name) = nearest.or_else(|| likeness::nearest(relay, known.iter().copied())) {
+            text += &format!("; did you mean {name}?");
+        }
+        text + &format!("\nthose that are: {}", Vec::from_iter(known).join(", "))
+    }
+}
+
+/// At which server; a file of an older version does not say.
+fn origin(blame: &Quarantined) -> &str {
+    if blame.origin.is_empty() { "-" } else { &blame.origin }
+}
+
+fn counted(n: usize, one: &str, several: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { several })
+}
