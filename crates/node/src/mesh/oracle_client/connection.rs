@@ -29,6 +29,7 @@ use tokio::{net::TcpStream, task::AbortHandle, time::timeout};
 const HANDSHAKE: Duration = Duration::from_secs(4);
 
 /// With which key and options connections are made.
+#[derive(Clone)]
 pub(super) struct Way {
     pub(super) connector: Connector,
     pub(super) dial: DialOptions,

@@ -3,6 +3,7 @@
 mod connection;
 mod control;
 mod error;
+mod measuring;
 mod skew;
 
 pub use error::{Attempt, OracleError};
@@ -48,7 +49,8 @@ pub struct OracleClient(Arc<Inner>);
 struct Inner {
     way: Way,
     clock: WallClock,
-    oracles: Mutex<Vec<Oracle>>,
+    /// Shared with those beside.
+    oracles: Arc<Mutex<Vec<Oracle>>>,
     kept: Mutex<Option<Connection>>,
     skew: Mutex<Option<ClockSkew>>,
 }
@@ -61,7 +63,17 @@ impl OracleClient {
     pub fn new(key: &PrivateKey, oracles: Vec<Oracle>, clock: WallClock) -> io::Result<Self> {
         let way = Way { connector: Connector::new(key)?, dial: DialOptions::default() };
         let (kept, skew) = (Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { way, clock, oracles: Mutex::new(oracles), kept, skew })))
+        let oracles = Arc::new(Mutex::new(oracles));
+        Ok(Self(Arc::new(Inner { way, clock, oracles, kept, skew })))
+    }
+
+    /// Another client of the same oracles, whose long polls hold another connection.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        let Inner { way, clock, oracles, .. } = &*self.0;
+        let (way, clock, oracles) = (way.clone(), clock.clone(), Arc::clone(oracles));
+        let (kept, skew) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { way, clock, oracles, kept, skew }))
     }
 
     /// The oracles that are asked.
@@ -130,16 +142,25 @@ impl OracleClient {
 
     /// Over the kept connection; once more over a new one if that has gone meanwhile.
     async fn get(&self, path: &str, wait: Duration) -> Result<Answer, OracleError> {
+        self.get_up_to(path, wait, MAX_ANSWER).await
+    }
+
+    async fn get_up_to(
+        &self,
+        path: &str,
+        wait: Duration,
+        most: usize,
+    ) -> Result<Answer, OracleError> {
         let request = || connection::request(Method::GET, path, Bytes::new());
         let kept = lock(&self.0.kept).take();
         if let Some(mut connection) = kept.filter(Connection::is_open)
-            && let Ok(answer) = self.ask(&mut connection, request(), wait).await
+            && let Ok(answer) = self.ask(&mut connection, request(), wait, most).await
         {
             *lock(&self.0.kept) = Some(connection);
             return self.judge(answer);
         }
         let mut connection = self.open(Protocol::Api).await?;
-        let answer = self.ask(&mut connection, request(), wait).await?;
+        let answer = self.ask(&mut connection, request(), wait, most).await?;
         *lock(&self.0.kept) = Some(connection);
         self.judge(answer)
     }
@@ -153,7 +174,7 @@ impl OracleClient {
         let body = serde_json::to_vec(body).map_err(|e| OracleError::Broken(e.to_string()))?;
         let mut connection = self.open(protocol).await?;
         let request = connection::request(Method::POST, path, body.into());
-        let answer = self.ask(&mut connection, request, Duration::ZERO).await?;
+        let answer = self.ask(&mut connection, request, Duration::ZERO, MAX_ANSWER).await?;
         self.judge(answer)
     }
 
@@ -174,9 +195,10 @@ impl OracleClient {
         connection: &mut Connection,
         request: connection::Asked,
         wait: Duration,
+        most: usize,
     ) -> Result<Answer, OracleError> {
         let limit = wait + ANSWER;
-        match timeout(limit, connection.ask(request, MAX_ANSWER)).await {
+        match timeout(limit, connection.ask(request, most)).await {
             Ok(answer) => answer,
             Err(_) => Err(OracleError::Silent(limit)),
         }
