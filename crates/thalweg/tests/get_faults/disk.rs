@@ -1,11 +1,11 @@
 //! Kills and failing disks, in short; the experiment `get-faults` does the same at length.
 
+use super::{Tool, bytes, skip};
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    path::PathBuf,
+    process::{Command, Stdio},
 };
 use tempfile::TempDir;
 
@@ -16,51 +16,31 @@ const RATE: &str = "rate=16Mbps";
 /// A faulty server, and a directory for downloads from it.
 struct Scene {
     dir: TempDir,
-    server: Child,
-    address: String,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        _ = self.server.kill();
-        _ = self.server.wait();
-    }
+    server: Tool,
 }
 
 impl Scene {
-    /// `None`, with the reason printed, where something is not installed.
+    /// `None`, with the reason said, where something is not installed.
     fn new(needs: &[&str]) -> Option<Self> {
-        let tool = Path::new(env!("CARGO_BIN_EXE_thalweg")).with_file_name("thalweg-lab");
-        if !tool.exists() {
-            println!("SKIPPED: there is no thalweg-lab (cargo build --workspace)");
-            return None;
-        }
         for need in needs {
             let found = Command::new(need).arg("--version").stdout(Stdio::null()).status();
             if !found.is_ok_and(|status| status.success()) {
-                println!("SKIPPED: {need} is not installed");
+                skip(&format!("{need} is not installed"));
                 return None;
             }
         }
         let dir = TempDir::new().unwrap();
         let www = dir.path().join("www");
         fs::create_dir(&www).unwrap();
-        let byte = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
         for (name, length) in [("a", LENGTH), ("large", 4 * LENGTH)] {
-            fs::write(www.join(name), (0..length).map(byte).collect::<Vec<_>>()).unwrap();
+            fs::write(www.join(name), bytes(length)).unwrap();
         }
-        let mut command = Command::new(tool);
-        command.args(["tool", "web-faults", "--listen", "127.0.0.1:0"]).arg(&www);
-        let mut server = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let ready: Value = serde_json::from_str(&line).unwrap();
-        let address = ready["ready"]["address"].as_str().unwrap().to_owned();
-        Some(Self { dir, server, address })
+        let server = Tool::start("web-faults", &[&www])?;
+        Some(Self { dir, server })
     }
 
     fn url(&self, fault: &str, name: &str) -> String {
-        format!("http://{}/{fault}/{name}?@n", self.address)
+        format!("http://{}/{fault}/{name}?@n", self.server.address)
     }
 
     fn place(&self) -> PathBuf {
@@ -130,8 +110,7 @@ fn a_full_disk_keeps_what_is_there_and_says_so() {
     };
     let only = "mount -t tmpfs -o size=12m none \"$1\"";
     if !mount(only).status().is_ok_and(|status| status.success()) {
-        println!("SKIPPED: this user may not mount a file system");
-        return;
+        return skip("this user may not mount a file system");
     }
     let mut command = mount(&format!("{only}; shift; exec \"$@\""));
     command.arg(trials.get_program()).args(trials.get_args());
