@@ -17,6 +17,8 @@
 mod api;
 mod caller;
 mod config;
+#[allow(dead_code, reason = "the measuring service's")]
+mod election;
 mod error;
 mod event;
 mod found;

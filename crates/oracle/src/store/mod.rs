@@ -1,6 +1,10 @@
 //! The database. All SQL is in this room, in statements that SQLite and PostgreSQL share.
 
 mod error;
+#[allow(dead_code, reason = "the measuring service's")]
+mod lease;
+#[allow(dead_code, reason = "the measuring service's")]
+mod ledger;
 mod read;
 mod row;
 mod write;
@@ -8,6 +12,13 @@ mod write;
 pub use error::StoreError;
 pub(crate) use row::{KeyRow, MeshRow, TokenRow};
 pub(crate) use write::Write;
+#[allow(unused_imports, reason = "the measuring service's")]
+pub(crate) use {
+    lease::Lease,
+    ledger::{
+        Batch, Change, Compacted, Disagreement, Past, Recent, Recorded, Sample, State, Topic,
+    },
+};
 
 use sqlx::{
     SqlStr, SqlitePool,
