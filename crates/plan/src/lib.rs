@@ -3,6 +3,7 @@
 pub mod adaptive;
 pub mod assignment;
 pub mod dispatch;
+mod draw;
 pub mod graph;
 pub mod ranking;
 pub mod schedule;

@@ -1,0 +1,206 @@
+//! The overlay graph that plans are made on, and UKAIRO's detours on it.
+
+mod row;
+mod table;
+
+use row::Row;
+use std::time::Duration;
+use thalweg_measure::Table;
+use thalweg_units::{Rate, Time};
+
+/// Estimates older than this are no longer planned with.
+///
+/// UKAIRO §2.1: "measurements for detour discovery have to be repeated roughly
+/// every 2 weeks in order to avoid substantially stale data".
+pub const MAX_AGE: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// What is known of the rates between `n` nodes, n < 2³².
+///
+/// Kept are the measured legs alone, by sender and by receiver, so that 10,000 nodes
+/// with one leg in a hundred measured take some 50 MB. Rows that are well filled have a
+/// cell for each node as well: in a small or well-measured mesh a look-up is one access.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graph {
+    outs: Vec<Row>,
+    ins: Vec<Row>,
+    legs: usize,
+}
+
+/// The best relay for a pair of nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Detour {
+    /// The relay's index.
+    pub via: usize,
+    /// Its [`Graph::detour_gain`], greater than 0.
+    pub gain: f64,
+}
+
+impl Graph {
+    /// A graph of `nodes` nodes, nothing measured.
+    pub fn new(nodes: usize) -> Self {
+        Self { outs: vec![Row::default(); nodes], ins: vec![Row::default(); nodes], legs: 0 }
+    }
+
+    /// The graph of a table's throughput estimates: the only way from estimates to plans.
+    ///
+    /// Per leg the youngest exact value counts; a younger lower bound above it raises
+    /// it. A lower bound alone counts as unmeasured: it mostly tells of another
+    /// leg's back-pressure, and planning with it would keep the leg unused, and so
+    /// unmeasured, for ever. Of several interfaces the best counts. Estimates
+    /// older than [`MAX_AGE`] do not count.
+    ///
+    /// O(entries · d) time for d legs a node, O(entries) if each node has one interface.
+    pub fn from_table(table: &Table, now: Time) -> Self {
+        table::graph(table, now)
+    }
+
+    /// A graph from a plain matrix, for tests and published data sets; `rate[i][j]` from i to j.
+    ///
+    /// Rows shorter than the number of rows are filled with `None`; longer ones are cut.
+    pub fn from_matrix(rate: &[Vec<Option<Rate>>]) -> Self {
+        let mut graph = Self::new(rate.len());
+        for (i, row) in rate.iter().enumerate() {
+            for (j, rate) in row.iter().enumerate().take(graph.nodes()) {
+                graph.set(i, j, *rate);
+            }
+        }
+        graph
+    }
+
+    /// Sets the rate from `i` to `j`, or forgets it; what was there before.
+    ///
+    /// Ends that are equal or out of range are passed over. O(d), d the legs at these ends.
+    pub fn set(&mut self, i: usize, j: usize, rate: Option<Rate>) -> Option<Rate> {
+        let nodes = self.nodes();
+        let (Ok(from), Ok(to)) = (u32::try_from(i), u32::try_from(j)) else { return None };
+        if i == j || i >= nodes || j >= nodes {
+            return None;
+        }
+        let before = self.outs[i].set(to, rate, nodes);
+        self.ins[j].set(from, rate, usize::MAX);
+        self.legs = self.legs + usize::from(rate.is_some()) - usize::from(before.is_some());
+        before
+    }
+
+    /// The number of nodes, n.
+    pub fn nodes(&self) -> usize {
+        self.outs.len()
+    }
+
+    /// The number of measured legs, 0 to n·(n−1).
+    pub fn measured(&self) -> usize {
+        self.legs
+    }
+
+    /// The rate from `i` to `j`; `None` if unmeasured, equal or out of range.
+    pub fn rate(&self, i: usize, j: usize) -> Option<Rate> {
+        self.outs.get(i)?.get(j)
+    }
+
+    /// The measured legs from `i`: to where, and the rate; ascending.
+    pub fn outs(&self, i: usize) -> impl Iterator<Item = (usize, Rate)> {
+        self.outs.get(i).into_iter().flat_map(Row::iter)
+    }
+
+    /// The measured legs to `j`: from where, and the rate; ascending.
+    pub fn ins(&self, j: usize) -> impl Iterator<Item = (usize, Rate)> {
+        self.ins.get(j).into_iter().flat_map(Row::iter)
+    }
+
+    /// All measured legs, by sender, then by receiver.
+    pub fn legs(&self) -> impl Iterator<Item = ((usize, usize), Rate)> {
+        let of = |(i, row)| Row::iter(row).map(move |(j, rate)| ((i, j), rate));
+        self.outs.iter().enumerate().flat_map(of)
+    }
+
+    /// How many legs from `i` are measured.
+    pub fn out_degree(&self, i: usize) -> usize {
+        self.outs.get(i).map_or(0, Row::len)
+    }
+
+    /// How many legs to `j` are measured.
+    pub fn in_degree(&self, j: usize) -> usize {
+        self.ins.get(j).map_or(0, Row::len)
+    }
+
+    /// The rate from `i` to `j` by way of `l`: the slower leg's.
+    ///
+    /// Source: UKAIRO §2.1, `b̂_ilj = min(b_il, b_lj)`. `None` if a leg is unmeasured.
+    pub fn detour_rate(&self, i: usize, l: usize, j: usize) -> Option<Rate> {
+        Some(self.rate(i, l)?.min(self.rate(l, j)?))
+    }
+
+    /// The relays with both legs from `i` to `j` measured, each with its
+    /// [`Graph::detour_rate`]; ascending. O(d).
+    pub fn detours(&self, i: usize, j: usize) -> impl Iterator<Item = (usize, Rate)> {
+        let rows = self.outs.get(i).zip(self.ins.get(j));
+        rows.into_iter().flat_map(|(a, b)| a.shared(b)).map(|(l, a, b)| (l, a.min(b)))
+    }
+
+    /// The destinations that both `i` and `l` have a measured leg to: the destination, the
+    /// rates from `i` and from `l`; ascending. O(d).
+    pub(crate) fn shared_outs(
+        &self,
+        i: usize,
+        l: usize,
+    ) -> impl Iterator<Item = (usize, Rate, Rate)> {
+        let rows = self.outs.get(i).zip(self.outs.get(l));
+        rows.into_iter().flat_map(|(a, b)| a.shared(b))
+    }
+
+    /// The sources that have a measured leg to both `j` and `l`: the source, the rates to
+    /// `j` and to `l`; ascending. O(d).
+    pub(crate) fn shared_ins(
+        &self,
+        j: usize,
+        l: usize,
+    ) -> impl Iterator<Item = (usize, Rate, Rate)> {
+        let rows = self.ins.get(j).zip(self.ins.get(l));
+        rows.into_iter().flat_map(|(a, b)| a.shared(b))
+    }
+
+    /// The receivers of `i`'s measured legs, ascending, for loops that must be quick.
+    pub(crate) fn out_ends(&self, i: usize) -> &[u32] {
+        self.outs[i].ends()
+    }
+
+    /// The rate of `i`'s leg at this position of [`Graph::out_ends`].
+    pub(crate) fn out_rate_at(&self, i: usize, position: usize) -> Rate {
+        self.outs[i].rate_at(position)
+    }
+
+    /// How much faster than the direct path the detour by `l` is, as a fraction of it.
+    ///
+    /// Source: UKAIRO §2.1 Eq. (1), `d_l(i,j) = max(b̂_ilj − b_ij, 0) / b_ij`, and
+    /// `d_l(i,i) = 0`; a relay that is one of the ends gains nothing either. A direct
+    /// path that moves nothing makes any detour that does infinitely better.
+    /// `None` if one of the three rates is unmeasured.
+    pub fn detour_gain(&self, i: usize, l: usize, j: usize) -> Option<f64> {
+        if i == j || l == i || l == j {
+            return Some(0.0);
+        }
+        Some(gain(self.rate(i, j)?, self.detour_rate(i, l, j)?))
+    }
+
+    /// The relay with the highest [`Graph::detour_gain`] (UKAIRO §2.1), the lowest index
+    /// among equals; `None` if no relay is known to gain anything.
+    ///
+    /// Differs: compared is [`Graph::detour_rate`]. The direct rate is the same for all
+    /// relays, so that it grows with the gain; and where nothing gets through directly
+    /// every gain is infinite, and only the rate tells the relays apart.
+    ///
+    /// O(d).
+    pub fn best_detour(&self, i: usize, j: usize) -> Option<Detour> {
+        let direct = self.rate(i, j)?;
+        let best =
+            self.detours(i, j).reduce(|best, next| if next.1 > best.1 { next } else { best });
+        let (via, rate) = best.filter(|(_, rate)| *rate > direct)?;
+        Some(Detour { via, gain: gain(direct, rate) })
+    }
+}
+
+/// UKAIRO Eq. (1): from 0 up; infinite where the direct path moves nothing and the detour does.
+pub(crate) fn gain(direct: Rate, detour: Rate) -> f64 {
+    let (direct, detour) = (direct.as_bps() as f64, detour.as_bps() as f64);
+    if detour > direct { (detour - direct) / direct } else { 0.0 }
+}

@@ -1,0 +1,47 @@
+//! Means of gains, exact whatever the order in which they are added and taken away.
+
+use crate::graph::gain;
+use thalweg_units::Rate;
+
+/// Gains count in units of 2⁻⁴⁰, about 10⁻¹².
+const UNITS: f64 = (1_u64 << 40) as f64;
+
+/// The sum of some pairs' gains, as whole numbers: one leg can be taken out of it again,
+/// and a thousand changes later it is what it would be if computed anew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gains {
+    sum: u128,
+    pairs: u64,
+}
+
+/// One pair's gain, clipped at `most`, in [`UNITS`].
+pub(crate) fn units(direct: Rate, detour: Rate, most: f64) -> u64 {
+    (gain(direct, detour).min(most) * UNITS).round() as u64
+}
+
+impl Gains {
+    pub(crate) fn add(&mut self, gain: u64) {
+        self.sum += u128::from(gain);
+        self.pairs += 1;
+    }
+
+    /// Takes away what was added before.
+    pub(crate) fn remove(&mut self, gain: u64) {
+        self.sum -= u128::from(gain);
+        self.pairs -= 1;
+    }
+
+    /// What stays without `some` of them.
+    pub(crate) fn without(self, some: Self) -> Self {
+        Self { sum: self.sum - some.sum, pairs: self.pairs - some.pairs }
+    }
+
+    pub(crate) const fn pairs(self) -> u64 {
+        self.pairs
+    }
+
+    /// 0 if there are none.
+    pub(crate) fn mean(self) -> f64 {
+        if self.pairs == 0 { 0.0 } else { self.sum as f64 / UNITS / self.pairs as f64 }
+    }
+}

@@ -1,0 +1,53 @@
+//! Meshes to test on.
+
+use proptest::prelude::*;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use thalweg_plan::Graph;
+use thalweg_units::Rate;
+
+/// Some cells of a matrix, Mbit/s; 0 stands for unmeasured.
+pub fn matrix(mbps: &[&[u32]]) -> Graph {
+    let cell = |&m: &u32| (m > 0).then(|| Rate::from_mbps(m.into()));
+    Graph::from_matrix(&mbps.iter().map(|row| row.iter().map(cell).collect()).collect::<Vec<_>>())
+}
+
+/// A generator whose seed is printed, for tests whose failures are seen with it.
+pub fn seeded(seed: u64) -> Xoshiro256PlusPlus {
+    println!("seed {seed}");
+    Xoshiro256PlusPlus::seed_from_u64(seed)
+}
+
+/// Uniform in [0, 1).
+pub fn unit(random: &mut impl Rng) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Positive, with median 1: e^(σ·z), z about normal.
+pub fn log_normal(sigma: f64, random: &mut impl Rng) -> f64 {
+    let z: f64 = (0..12).map(|_| unit(random)).sum::<f64>() - 6.0;
+    (sigma * z).exp()
+}
+
+/// A mesh in which each leg is the least of the sender's and the receiver's rate and its own
+/// luck, Mbit/s: so relays differ, and so do pairs.
+pub fn mesh(nodes: usize, random: &mut impl Rng) -> Graph {
+    let access: Vec<f64> = (0..nodes).map(|_| 30.0 * log_normal(0.8, random)).collect();
+    let mut graph = Graph::new(nodes);
+    for (i, j) in (0..nodes).flat_map(|i| (0..nodes).map(move |j| (i, j))) {
+        let rate = access[i].min(access[j]).min(20.0 * log_normal(1.0, random));
+        graph.set(i, j, Some(Rate::from_mbps(rate)));
+    }
+    graph
+}
+
+/// A cell: unmeasured, dead, or a rate of so many bit/s that ties are common.
+pub fn cell() -> impl Strategy<Value = Option<Rate>> {
+    let rate = prop_oneof![1 => Just(0), 8 => 1_u64..40, 2 => any::<u64>().prop_map(|r| r >> 8)];
+    prop::option::weighted(0.6, rate.prop_map(Rate::from_bps))
+}
+
+/// Square matrices of 1 to `most` nodes.
+pub fn cells(most: usize) -> impl Strategy<Value = Vec<Vec<Option<Rate>>>> {
+    (1..=most).prop_flat_map(|n| prop::collection::vec(prop::collection::vec(cell(), n), n))
+}
