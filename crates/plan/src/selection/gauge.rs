@@ -10,6 +10,9 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// BBR's full-pipe test: the pipe is full if three rounds in turn bring less than 25 % more.
 const GROWTH: f64 = 1.25;
 const ROUNDS: u32 = 3;
+/// Bins before the first of at least this part of the mean from there on are the beginning's:
+/// in a rate that doubles only the last two remain.
+const GROWN: f64 = 0.6;
 /// More bins are not kept: the window holds 250 of the shortest.
 const MOST: usize = 512;
 /// Bins after slow start from which a bound is computed.
@@ -161,13 +164,31 @@ impl Gauge {
         self.steady.map_or(0, |from| self.bins.len() - from)
     }
 
-    /// The steady part's rate; in slow start the latest bins'.
+    /// The rate that the path keeps: the median bin after slow start; in slow start the latest
+    /// bins', as far as one more step of growth from the median bin reaches.
+    ///
+    /// The median, not the mean: behind a lost packet bins stay empty until it was sent again,
+    /// and the next one holds what they lack. BBR loses most where its start overshoots, which
+    /// says little of its rate later.
     pub(super) fn judged(&self, now: Time) -> Option<f64> {
         match self.steady {
-            Some(from) => Some(self.mean(&self.bins[from..])),
+            Some(from) => Some(self.median(from)),
             None if self.bins.is_empty() => self.overall(now),
-            None => Some(self.latest()),
+            None => Some(self.latest().min(GROWTH * self.median(self.grown()))),
         }
+    }
+
+    /// The first bin that is no longer small beside itself and those behind it.
+    fn grown(&self) -> usize {
+        let high = |i: &usize| self.rate_of(*i) >= GROWN * self.mean(&self.bins[*i..]);
+        (0..self.bins.len()).find(high).unwrap_or(0)
+    }
+
+    fn median(&self, from: usize) -> f64 {
+        let mut bins = self.bins[from..].to_vec();
+        bins.sort_unstable();
+        let n = bins.len();
+        self.mean(&bins[n.saturating_sub(1) / 2..(n / 2 + 1).min(n)])
     }
 
     /// The rate of the latest two bins, or of the latest if that is higher.
@@ -219,6 +240,27 @@ mod tests {
         assert!((gauge.judged(Time::ZERO).unwrap() - 2e6).abs() < 1e5);
         let (low, high) = gauge.bounds().unwrap();
         assert!(low > 1.8e6 && high < 2.2e6);
+    }
+
+    #[test]
+    fn a_hole_and_what_it_held_back_move_no_rate() {
+        let rtt = Duration::from_millis(40);
+        let steady = [10, 20, 40, 80, 80, 80, 80, 20, 0, 180, 80, 80].map(|k| k * 1000);
+        assert!((fed(&steady, rtt).judged(Time::ZERO).unwrap() - 2e6).abs() < 1e5);
+        // Still without a steady part, and the hole is filled just now.
+        let young = [10, 20, 40, 80, 80, 5, 155, 155].map(|k| k * 1000);
+        let gauge = fed(&young, rtt);
+        assert_eq!(gauge.steady_bins(), 0);
+        let judged = gauge.judged(Time::ZERO).unwrap();
+        assert!(judged > 1.8e6 && judged < 2.6e6, "{judged}");
+    }
+
+    #[test]
+    fn a_rate_that_doubles_is_judged_by_its_end() {
+        let rtt = Duration::from_millis(40);
+        let gauge = fed(&[10, 20, 40, 80, 160].map(|k| k * 1000), rtt);
+        let judged = gauge.judged(Time::ZERO).unwrap();
+        assert!(judged > 0.9 * 4e6 && judged <= 4e6, "{judged}");
     }
 
     #[test]
