@@ -76,7 +76,8 @@ fn metrics(command: &mut Command) -> Value {
 fn killed_at_points_of_its_bytes_it_goes_on() {
     let Some(scene) = Scene::new(&[]) else { return };
     let metrics = metrics(&mut scene.trials("kills", &["--points", "2"]));
-    assert_eq!(metrics["trials"]["value"], 2.0);
+    assert_eq!(metrics["trials"]["value"], 3.0, "and one undisturbed");
+    assert!(metrics["twice_most"]["value"].as_f64().unwrap() < f64::from(LENGTH) / 1e6);
 }
 
 #[test]
@@ -85,6 +86,7 @@ fn killed_before_and_after_what_makes_bytes_durable_it_goes_on() {
     let metrics = metrics(&mut scene.trials("holds", &["--most", "4"]));
     assert_eq!(metrics["killed_before"]["value"], 4.0);
     assert_eq!(metrics["killed_after"]["value"], 4.0);
+    assert!(metrics["lost_most"]["value"].is_number(), "{metrics}");
 }
 
 #[test]

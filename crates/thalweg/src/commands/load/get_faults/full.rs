@@ -1,7 +1,9 @@
 //! The disk is full: from the start, and midway because somebody else takes the room.
 
 use super::{
-    Common, counts,
+    Common,
+    cost::{Cost, undisturbed},
+    counts,
     tally::{Tally, Trial},
 };
 use crate::commands::load::report::Report;
@@ -74,6 +76,7 @@ fn taken_midway(
 ) -> anyhow::Result<()> {
     let (what, common) = ("room taken midway", &args.common);
     let url = common.url(1);
+    let calm = undisturbed(common, &common.url, right, tally)?;
     let trial = Trial::new(&common.dir, "midway", &url, &[Arc::clone(right)], &common.get)?;
     let mut download = trial.order.start(&[])?;
     let until = Instant::now() + PATIENCE;
@@ -92,8 +95,9 @@ fn taken_midway(
     let again = trial.order.run()?;
     tally.expect_success(&trial, &again, what)?;
     report.add("kept", "MB", again.number("resumed", "bytes").unwrap_or(0) as f64 / 1e6);
-    let twice = counts::bytes(&url)?.saturating_sub(right.len() as u64);
-    report.add("twice", "MB", twice as f64 / 1e6);
+    let mut cost = Cost::default();
+    cost.add(calm, [&ended, &again], &url, right.len())?;
+    cost.report(report);
     tally.end(trial, what)
 }
 

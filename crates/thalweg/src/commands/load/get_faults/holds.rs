@@ -6,7 +6,8 @@
 
 use super::{
     Common,
-    download::Download,
+    cost::{Cost, undisturbed},
+    download::{Download, Ended},
     tally::{Tally, Trial},
     tracer::Tracer,
 };
@@ -48,24 +49,27 @@ pub struct Args {
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let mut tally = Tally::default();
+    let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
+    let mut cost = Cost::default();
     let mut number = 0;
     for before in [true, false] {
         let mut calls = 0;
         while calls < args.most {
             number += 1;
-            if !killed_in(args, number, before, calls + 1, &right, &mut tally)? {
-                break;
-            }
+            let runs = killed_in(args, number, before, calls + 1, &right, &mut tally)?;
+            let Some([killed, again]) = runs else { break };
+            cost.add(calm, [&killed, &again], &args.common.url(number), right.len())?;
             calls += 1;
         }
         let when = if before { "before" } else { "after" };
         report.add(format!("killed_{when}"), "1", calls as f64);
     }
+    cost.report(report);
     tally.report(report);
     Ok(())
 }
 
-/// Kills it in the k-th hold, and runs it again; false if it ended before.
+/// Kills it in the k-th hold, and runs it again: both runs; `None` if it ended before.
 fn killed_in(
     args: &Args,
     number: usize,
@@ -73,7 +77,7 @@ fn killed_in(
     k: usize,
     right: &Arc<Vec<u8>>,
     tally: &mut Tally,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<Option<[Ended; 2]>> {
     let Common { dir, get, .. } = &args.common;
     let url = args.common.url(number);
     let when = if before { "before" } else { "after" };
@@ -86,14 +90,16 @@ fn killed_in(
         Some(call) => format!("killed {when} call {k} ({call})"),
         None => format!("traced, {} calls", k - 1),
     };
-    if killed.is_none() {
+    let runs = if killed.is_none() {
         tally.expect_success(&trial, &ended, &what)?;
+        None
     } else {
         let again = trial.order.run()?;
         tally.expect_success(&trial, &again, &what)?;
-    }
+        Some([ended, again])
+    };
     tally.end(trial, &what)?;
-    Ok(killed.is_some())
+    Ok(runs)
 }
 
 /// Kills the program in its k-th hold; the call's number, or `None` if it ended before.

@@ -1,7 +1,10 @@
 //! `kill -9` at points uniform over the bytes; then the same command again.
 
 use super::{
-    Common, counts,
+    Common,
+    cost::{Cost, undisturbed},
+    counts,
+    download::Ended,
     tally::{Tally, Trial},
 };
 use crate::commands::load::report::Report;
@@ -27,27 +30,27 @@ pub struct Args {
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let mut tally = Tally::default();
-    let mut twice = Vec::new();
+    let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
+    let mut cost = Cost::default();
     for n in 0..args.points {
         // The middle of each of so many equal stretches.
         let point = right.len() as u64 * (2 * n as u64 + 1) / (2 * args.points as u64);
-        twice.push(killed_at(args, n, point, &right, &mut tally)?);
+        let [killed, again] = killed_at(args, n, point, &right, &mut tally)?;
+        cost.add(calm, [&killed, &again], &args.common.url(n), right.len())?;
     }
-    twice.sort_by(f64::total_cmp);
-    report.add("twice", "MB", twice.iter().sum::<f64>() / twice.len() as f64);
-    report.add("twice_most", "MB", twice.last().copied().unwrap_or(f64::NAN));
+    cost.report(report);
     tally.report(report);
     Ok(())
 }
 
-/// Megabytes that were fetched twice.
+/// The run that was killed, and the next one.
 fn killed_at(
     args: &Args,
     n: usize,
     point: u64,
     right: &Arc<Vec<u8>>,
     tally: &mut Tally,
-) -> anyhow::Result<f64> {
+) -> anyhow::Result<[Ended; 2]> {
     let (what, url) = (format!("killed at byte {point}"), args.common.url(n));
     let right = [Arc::clone(right)];
     let trial = Trial::new(&args.common.dir, "kill", &url, &right, &args.common.get)?;
@@ -63,5 +66,5 @@ fn killed_at(
     let ended = trial.order.run()?;
     tally.expect_success(&trial, &ended, &what)?;
     tally.end(trial, &what)?;
-    Ok(counts::bytes(&url)?.saturating_sub(right[0].len() as u64) as f64 / 1e6)
+    Ok([killed, ended])
 }

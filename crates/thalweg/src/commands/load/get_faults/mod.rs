@@ -8,6 +8,7 @@
 //! - [`kills`]: killed at points uniform over its bytes; [`holds`]: before and after each call
 //!   that makes something durable; [`refusals`]: such calls fail; [`full`]: the disk is full.
 
+mod cost;
 mod counts;
 mod download;
 mod full;

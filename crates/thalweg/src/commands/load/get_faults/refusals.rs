@@ -6,6 +6,8 @@
 
 use super::{
     Common,
+    cost::{Cost, undisturbed},
+    download::Ended,
     tally::{Tally, Trial},
     tracer::Tracer,
 };
@@ -42,24 +44,41 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let mut tally = Tally::default();
     let (mut number, mut failed) = (0, 0);
+    let mut cost = Cost::default();
     for url in [Some(&args.common.url), args.short_url.as_ref()].into_iter().flatten() {
+        let calm = undisturbed(&args.common, url, &right, &mut tally)?;
         for (calls, which) in CALLS {
             for n in which.iter().take(args.most) {
                 number += 1;
                 let url = url.replace("@n", &number.to_string());
-                if !fails(&args.common, &url, calls, *n, &right, &mut tally)? {
-                    break;
+                match fails(&args.common, &url, calls, *n, &right, &mut tally)? {
+                    Met::None => break,
+                    Met::Others => {}
+                    Met::Ours([first, again]) => {
+                        cost.add(calm, [&first, &again], &url, right.len())?;
+                    }
                 }
                 failed += 1;
             }
         }
     }
+    cost.report(report);
     report.add("calls_failed", "1", f64::from(failed));
     tally.report(report);
     Ok(())
 }
 
-/// Lets the n-th such call fail; false if there was none.
+/// Which call failed.
+enum Met {
+    /// None: there are not so many.
+    None,
+    /// One about other files, without which a download may go on.
+    Others,
+    /// One about its files: the run that it ended, and the next one.
+    Ours([Ended; 2]),
+}
+
+/// Lets the n-th such call fail.
 fn fails(
     common: &Common,
     url: &str,
@@ -67,7 +86,7 @@ fn fails(
     n: usize,
     right: &Arc<Vec<u8>>,
     tally: &mut Tally,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<Met> {
     let trial = Trial::new(&common.dir, "refusal", url, &[Arc::clone(right)], &common.get)?;
     let tracer = Tracer::fails(&common.dir.join("strace"), calls, n);
     let ended = trial.order.start(&tracer.args())?.end()?;
@@ -75,8 +94,9 @@ fn fails(
     // What is remembered of paths lies elsewhere, and a download may go on without.
     let ours: Vec<&String> = failed.iter().filter(|l| l.contains(&trial.place())).collect();
     let what = format!("EIO: {}", ours.first().map_or(calls, |line| line.as_str()));
-    if ours.is_empty() {
+    let met = if ours.is_empty() {
         tally.expect_success(&trial, &ended, &what)?;
+        if failed.is_empty() { Met::None } else { Met::Others }
     } else {
         tally.expect_code(&ended, &[6], &what);
         // Only a directory that could not be synced may have the file in it already.
@@ -87,9 +107,10 @@ fn fails(
         lose_pages(&trial)?;
         let again = trial.order.run()?;
         tally.expect_success(&trial, &again, &format!("{what}, again"))?;
-    }
+        Met::Ours([ended, again])
+    };
     tally.end(trial, &what)?;
-    Ok(!failed.is_empty())
+    Ok(met)
 }
 
 /// Fills the data file with zeros.
