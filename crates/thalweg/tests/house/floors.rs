@@ -21,8 +21,11 @@ const SIDEWAYS: &[(&str, &str)] = &[("plan", "measure")];
 
 /// The rooms beside the product and all that they may import. Below floor 5
 /// the product imports them in its tests alone.
-const BESIDE: &[(&str, &[&str])] =
-    &[("lab", &["units"]), ("experiment", &["units", "measure", "plan", "lab"])];
+const BESIDE: &[(&str, &[&str])] = &[
+    ("lab", &["units"]),
+    ("experiment", &["units", "measure", "plan", "lab"]),
+    ("sim", &["units", "measure", "plan"]),
+];
 
 /// One import: who, whom, and whether only tests make it.
 struct Arrow {

@@ -1,0 +1,328 @@
+//! Flows that begin and end on shared links, event by event.
+//!
+//! Between events rates are constant: those of [`fair::shares`](crate::fair::shares). A flow
+//! that comes or goes changes only flows that it shares a link with, directly or over
+//! others; only those are computed anew.
+
+use crate::fair::{self, Demand};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
+};
+
+/// A flow's name; not used again.
+pub type FlowId = u64;
+
+/// What a flow asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// The links it uses, each once.
+    pub links: Vec<u32>,
+    /// The most it takes, Mbit/s.
+    pub limit: f64,
+    /// How much it moves, Mbit.
+    pub size: f64,
+}
+
+/// A moment, s; finite or infinite, never NaN.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Moment(f64);
+
+impl Eq for Moment {}
+
+impl PartialOrd for Moment {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Moment {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    id: FlowId,
+    flow: Flow,
+    /// Mbit still to move at `since`.
+    left: f64,
+    since: f64,
+    rate: f64,
+    /// Events of an earlier rate are void.
+    version: u64,
+}
+
+impl Running {
+    fn left_at(&self, now: f64) -> f64 {
+        // Not `rate · 0`, which of an infinite rate is no number.
+        if now <= self.since {
+            self.left
+        } else {
+            (self.left - self.rate * (now - self.since)).max(0.0)
+        }
+    }
+
+    fn ends(&self) -> f64 {
+        if self.left <= 0.0 { self.since } else { self.since + self.left / self.rate }
+    }
+}
+
+/// The links, and the flows on them. Memory: O(links + flows · links of a flow).
+#[derive(Clone, Debug)]
+pub struct Engine {
+    capacity: Vec<f64>,
+    /// The slots of the flows on each link.
+    on: Vec<Vec<u32>>,
+    slots: Vec<Option<Running>>,
+    slot_of: BTreeMap<FlowId, u32>,
+    free: Vec<u32>,
+    /// Ends, some void; each with slot and version.
+    ends: BinaryHeap<Reverse<(Moment, FlowId, u32, u64)>>,
+    now: f64,
+    next: FlowId,
+    /// The last version given.
+    versions: u64,
+}
+
+impl Engine {
+    /// Idle links of these capacities, Mbit/s, at time 0.
+    pub fn new(capacity: Vec<f64>) -> Self {
+        let on = vec![Vec::new(); capacity.len()];
+        Self {
+            capacity,
+            on,
+            slots: Vec::new(),
+            slot_of: BTreeMap::new(),
+            free: Vec::new(),
+            ends: BinaryHeap::new(),
+            now: 0.0,
+            next: 0,
+            versions: 0,
+        }
+    }
+
+    /// The time, s.
+    pub const fn now(&self) -> f64 {
+        self.now
+    }
+
+    /// How many flows there are.
+    pub fn flows(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// What a link carries now, Mbit/s.
+    pub fn load(&self, link: u32) -> f64 {
+        self.on[link as usize]
+            .iter()
+            .filter_map(|&s| self.slots[s as usize].as_ref())
+            .map(|r| r.rate)
+            .sum()
+    }
+
+    /// Begins flows at once, and returns their names in order.
+    pub fn start(&mut self, flows: impl IntoIterator<Item = Flow>) -> Vec<FlowId> {
+        let slots: Vec<u32> = flows.into_iter().map(|flow| self.place(flow)).collect();
+        self.share(&slots);
+        let id = |slot: &u32| self.slots[*slot as usize].as_ref().map_or(0, |running| running.id);
+        slots.iter().map(id).collect()
+    }
+
+    /// Ends flows before their time; returns what each has not moved, Mbit. Unknown ones: 0.
+    pub fn stop(&mut self, flows: &[FlowId]) -> Vec<f64> {
+        let slots: Vec<Option<u32>> =
+            flows.iter().map(|id| self.slot_of.get(id).copied()).collect();
+        let left = |slot: &Option<u32>| {
+            let running = slot.and_then(|slot| self.slots[slot as usize].as_ref());
+            running.map_or(0.0, |running| running.left_at(self.now))
+        };
+        let left = slots.iter().map(left).collect();
+        self.remove(slots.into_iter().flatten().collect());
+        left
+    }
+
+    /// When the next flow ends by itself, if nothing else happens; infinite: never.
+    pub fn next_end(&mut self) -> f64 {
+        while let Some(&Reverse((at, _, slot, version))) = self.ends.peek() {
+            let valid = self.slots[slot as usize].as_ref().is_some_and(|r| r.version == version);
+            if valid {
+                return at.0.max(self.now);
+            }
+            self.ends.pop();
+        }
+        f64::INFINITY
+    }
+
+    /// Lets time pass until `then`, or until the first flow ends: returns those that
+    /// ended at that moment.
+    pub fn advance(&mut self, then: f64) -> Vec<FlowId> {
+        let end = self.next_end();
+        if end > then {
+            self.now = self.now.max(then);
+            return Vec::new();
+        }
+        self.now = end;
+        let mut slots = Vec::new();
+        while self.next_end() <= end {
+            let Some(Reverse((_, _, slot, _))) = self.ends.pop() else { break };
+            slots.push(slot);
+        }
+        let ids = slots.iter().filter_map(|&slot| self.slots[slot as usize].as_ref());
+        let ids: Vec<FlowId> = ids.map(|running| running.id).collect();
+        self.remove(slots);
+        ids
+    }
+
+    fn place(&mut self, flow: Flow) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        flow.links.iter().for_each(|&link| self.on[link as usize].push(slot));
+        let (id, left) = (self.next, flow.size);
+        self.next += 1;
+        self.slot_of.insert(id, slot);
+        let running = Running { id, flow, left, since: self.now, rate: 0.0, version: 0 };
+        self.slots[slot as usize] = Some(running);
+        slot
+    }
+
+    fn remove(&mut self, slots: Vec<u32>) {
+        let mut beside = BTreeSet::new();
+        for &slot in &slots {
+            let Some(running) = self.slots[slot as usize].take() else { continue };
+            self.free.push(slot);
+            self.slot_of.remove(&running.id);
+            for &link in &running.flow.links {
+                let on = &mut self.on[link as usize];
+                on.retain(|&other| other != slot);
+                beside.extend(on.iter().copied());
+            }
+        }
+        let beside: Vec<u32> =
+            beside.into_iter().filter(|&slot| self.slots[slot as usize].is_some()).collect();
+        self.share(&beside);
+    }
+
+    /// Computes the rates of these flows and of all they share links with.
+    fn share(&mut self, from: &[u32]) {
+        let together = self.together(from);
+        let mut links = Vec::new();
+        let flows = together.iter().filter_map(|&slot| self.slots[slot as usize].as_ref());
+        flows.clone().for_each(|running| links.extend_from_slice(&running.flow.links));
+        links.sort_unstable();
+        links.dedup();
+        let capacity: Vec<f64> = links.iter().map(|&link| self.capacity[link as usize]).collect();
+        let here = |link: &u32| links.partition_point(|other| other < link) as u32;
+        let uses: Vec<(Vec<u32>, f64)> = flows
+            .map(|running| (running.flow.links.iter().map(here).collect(), running.flow.limit))
+            .collect();
+        let demands: Vec<Demand<'_>> =
+            uses.iter().map(|(links, limit)| Demand { links, limit: *limit }).collect();
+        let rates = fair::shares(&capacity, &demands);
+        for (slot, rate) in together.into_iter().zip(rates) {
+            self.set_rate(slot, rate);
+        }
+    }
+
+    fn set_rate(&mut self, slot: u32, rate: f64) {
+        let Some(running) = self.slots[slot as usize].as_mut() else { return };
+        if running.rate == rate && running.version > 0 {
+            return;
+        }
+        running.left = running.left_at(self.now);
+        running.since = self.now;
+        running.rate = rate;
+        self.versions += 1;
+        running.version = self.versions;
+        let end = running.ends();
+        if end.is_finite() {
+            self.ends.push(Reverse((Moment(end), running.id, slot, running.version)));
+        }
+    }
+
+    /// The flows that share a link with one of these, directly or over others; and these.
+    fn together(&self, from: &[u32]) -> Vec<u32> {
+        let mut seen: BTreeSet<u32> = from.iter().copied().collect();
+        let mut links = BTreeSet::new();
+        let mut open: Vec<u32> = seen.iter().copied().collect();
+        while let Some(slot) = open.pop() {
+            let Some(running) = self.slots[slot as usize].as_ref() else { continue };
+            for &link in running.flow.links.iter().filter(|&&link| links.insert(link)) {
+                open.extend(self.on[link as usize].iter().filter(|&&other| seen.insert(other)));
+            }
+        }
+        seen.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random;
+
+    const FREE: f64 = f64::INFINITY;
+
+    fn flow(links: &[u32], size: f64) -> Flow {
+        Flow { links: links.to_vec(), limit: FREE, size }
+    }
+
+    #[test]
+    fn a_flow_speeds_up_when_another_ends() {
+        // 10 Mbit/s for two: 5 each. The small one (10 Mbit) is done at 2 s; the other has
+        // then moved 10 of 30 and needs 2 s more at 10 Mbit/s.
+        let mut engine = Engine::new(vec![10.0]);
+        let ids = engine.start([flow(&[0], 10.0), flow(&[0], 30.0)]);
+        assert_eq!((engine.load(0), engine.flows()), (10.0, 2));
+        assert_eq!(engine.advance(FREE), [ids[0]]);
+        assert_eq!(engine.now(), 2.0);
+        assert_eq!(engine.advance(FREE), [ids[1]]);
+        assert_eq!((engine.now(), engine.flows(), engine.load(0)), (4.0, 0, 0.0));
+        assert_eq!(engine.next_end(), FREE);
+    }
+
+    #[test]
+    fn a_stopped_flow_says_what_it_had_left_and_frees_its_share() {
+        let mut engine = Engine::new(vec![10.0]);
+        let ids = engine.start([flow(&[0], 100.0), flow(&[0], 10.0)]);
+        assert_eq!(engine.advance(1.0), []);
+        assert_eq!(engine.stop(&[ids[0], 99]), [95.0, 0.0]);
+        assert_eq!(engine.advance(FREE), [ids[1]]);
+        assert_eq!(engine.now(), 1.5);
+    }
+
+    #[test]
+    fn what_shares_nothing_is_not_touched() {
+        let mut engine = Engine::new(vec![10.0, 10.0]);
+        let a = engine.start([flow(&[0], 10.0)]);
+        let version = engine.slots[0].as_ref().unwrap().version;
+        engine.start([flow(&[1], 10.0), flow(&[1], 10.0)]);
+        assert_eq!(engine.slots[0].as_ref().unwrap().version, version);
+        assert_eq!(engine.advance(FREE), a);
+    }
+
+    #[test]
+    fn thousands_of_flows_move_exactly_their_bytes_and_the_links_are_never_overfull() {
+        let mut random = random::stream(5, "flows", 0);
+        let mut engine = Engine::new(vec![100.0; 40]);
+        let mut moved = 0.0;
+        for at in 0..1_500 {
+            let links = random::sample(&mut random, 40, 3).iter().map(|&l| l as u32).collect();
+            let size = random::exponential(&mut random, 100.0);
+            moved += size;
+            engine.start([Flow { links, limit: 30.0, size }]);
+            while !engine.advance(f64::from(at) * 0.01).is_empty() {}
+        }
+        assert!((0..40).all(|link| engine.load(link) <= 100.0 + 1e-6));
+        let began = engine.now();
+        assert!(engine.flows() > 1_000, "{} at once", engine.flows());
+        while engine.next_end() < FREE {
+            engine.advance(FREE);
+        }
+        // 40 links of 100 Mbit/s, each flow on 3: no faster than all of them full.
+        assert!(engine.now() >= moved * 3.0 / 4_000.0, "{} {began}", engine.now());
+        assert_eq!(engine.flows(), 0);
+    }
+}

@@ -1,0 +1,12 @@
+//! A flow-level simulator that drives the product's own planning code (pure).
+//!
+//! What it models and what it does not: docs/simulation.md.
+
+pub mod crowd;
+pub mod engine;
+pub mod fair;
+pub mod matrix;
+pub mod planetlab;
+pub mod random;
+pub mod stats;
+pub mod world;

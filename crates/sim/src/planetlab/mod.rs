@@ -1,0 +1,160 @@
+//! A synthetic PlanetLab: 201 sites, their round trips, and TCP rates that drift over days.
+//!
+//! The rate from i to j is the least of what i's access sends, what j's receives, and what
+//! the way between them gives to one TCP connection:
+//! `base · (RTT/100 ms)^−power · exp(out_i + in_j + pair_ij + drift(t))`.
+//! docs/simulation.md states each parameter, why it has its value, and what comes out.
+
+mod geography;
+mod parameters;
+
+pub use parameters::Parameters;
+
+use crate::{
+    matrix::Matrix,
+    random::{self, Stream},
+};
+
+/// The sites, and their rates on one day after the other.
+#[derive(Clone, Debug)]
+pub struct PlanetLab {
+    parameters: Parameters,
+    seed: u64,
+    day: u32,
+    rtt: Matrix,
+    /// ln Mbit/s of each way, without drift and access links; row-major.
+    lasting: Vec<f64>,
+    pair_drift: Vec<f64>,
+    /// Of sending and of receiving.
+    node_drift: [Vec<f64>; 2],
+    /// Mbit/s that each node's access sends and receives.
+    access: [Vec<f64>; 2],
+    forward: Vec<f64>,
+}
+
+impl PlanetLab {
+    /// The sites of this seed on day 0.
+    pub fn new(parameters: Parameters, seed: u64) -> Self {
+        let n = parameters.nodes;
+        let rtt = geography::round_trips(&parameters, &mut random::stream(seed, "round trips", 0));
+        let lasting = lasting(&parameters, &rtt, seed);
+        let mut random = random::stream(seed, "drift", 0);
+        let mut normals = |count: usize, sigma: f64| -> Vec<f64> {
+            (0..count).map(|_| sigma * random::normal(&mut random)).collect()
+        };
+        let node_drift = [0, 1].map(|_| normals(n, parameters.node_drift.0));
+        let pair_drift = normals(n * n, parameters.pair_drift.0);
+        let access = access(&parameters, &mut random::stream(seed, "access", 0));
+        let forward = forward(&parameters, &mut random::stream(seed, "forward", 0));
+        Self { parameters, seed, day: 0, rtt, lasting, pair_drift, node_drift, access, forward }
+    }
+
+    /// The day, from 0.
+    pub const fn day(&self) -> u32 {
+        self.day
+    }
+
+    /// Round trips in ms.
+    pub const fn rtt(&self) -> &Matrix {
+        &self.rtt
+    }
+
+    /// Mbit/s that each node's access link sends.
+    pub fn up(&self) -> &[f64] {
+        &self.access[0]
+    }
+
+    /// Mbit/s that each node's access link receives.
+    pub fn down(&self) -> &[f64] {
+        &self.access[1]
+    }
+
+    /// Mbit/s that each node can forward.
+    pub fn forward(&self) -> &[f64] {
+        &self.forward
+    }
+
+    /// Lets `days` pass: all drifts go on.
+    pub fn advance(&mut self, days: u32) {
+        self.day += days;
+        let mut random = random::stream(self.seed, "drift", self.day.into());
+        let Parameters { node_drift, pair_drift, .. } = self.parameters;
+        for drift in &mut self.node_drift {
+            step(drift, node_drift, days, &mut random);
+        }
+        step(&mut self.pair_drift, pair_drift, days, &mut random);
+    }
+
+    /// The rates of this day, Mbit/s, without a measurement's noise.
+    pub fn rates(&self) -> Matrix {
+        self.rates_with(|| 0.0)
+    }
+
+    /// What measuring every pair once on this day gives, Mbit/s: the same for the same day.
+    pub fn measured(&self) -> Matrix {
+        let mut random = random::stream(self.seed, "measurement", self.day.into());
+        let sigma = self.parameters.noise_sigma;
+        self.rates_with(|| sigma * random::normal(&mut random))
+    }
+
+    fn rates_with(&self, mut noise: impl FnMut() -> f64) -> Matrix {
+        let n = self.parameters.nodes;
+        Matrix::of(n, |i, j| {
+            let at = i * n + j;
+            let drift = self.pair_drift[at] + self.node_drift[0][i] + self.node_drift[1][j];
+            let way = (self.lasting[at] + drift + noise()).exp();
+            Some(way.min(self.access[0][i]).min(self.access[1][j]))
+        })
+    }
+}
+
+/// Days of an Ornstein–Uhlenbeck process of deviation `sigma` that forgets in `tau` days.
+fn step(drift: &mut [f64], (sigma, tau): (f64, f64), days: u32, random: &mut Stream) {
+    let kept = (-f64::from(days) / tau).exp();
+    let new = sigma * (1.0 - kept * kept).sqrt();
+    drift.iter_mut().for_each(|x| *x = kept * *x + new * random::normal(random));
+}
+
+/// ln Mbit/s of each way, but for drift and noise.
+fn lasting(parameters: &Parameters, rtt: &Matrix, seed: u64) -> Vec<f64> {
+    let n = parameters.nodes;
+    let mut random = random::stream(seed, "quality", 0);
+    let quality: Vec<[f64; 2]> = (0..n).map(|_| quality(parameters, &mut random)).collect();
+    let mut random = random::stream(seed, "pairs", 0);
+    let way = |at: usize| {
+        let (i, j) = (at / n, at % n);
+        let far = rtt.get(i, j).map_or(0.0, |ms| (ms / 100.0).ln());
+        parameters.base_mbps.ln() - parameters.rtt_power * far
+            + quality[i][0]
+            + quality[j][1]
+            + parameters.pair_sigma * random::normal(&mut random)
+    };
+    (0..n * n).map(way).collect()
+}
+
+/// A node's quality of sending and of receiving, correlated.
+fn quality(parameters: &Parameters, random: &mut Stream) -> [f64; 2] {
+    let shared = random::normal(random);
+    let rho = parameters.node_symmetry;
+    let (share, more) = parameters.hubs;
+    let hub = if random::unit(random) < share { more } else { 0.0 };
+    [0, 1].map(|_| {
+        let own = random::normal(random);
+        hub + parameters.node_sigma * (rho.sqrt() * shared + (1.0 - rho).sqrt() * own)
+    })
+}
+
+fn access(parameters: &Parameters, random: &mut Stream) -> [Vec<f64>; 2] {
+    let (median, sigma) = parameters.access;
+    let mut link = || {
+        let mbps = median * (sigma * random::normal(random)).exp();
+        mbps.min(parameters.ceiling_mbps)
+    };
+    [0, 1].map(|_| (0..parameters.nodes).map(|_| link()).collect())
+}
+
+fn forward(parameters: &Parameters, random: &mut Stream) -> Vec<f64> {
+    let (median, sigma) = parameters.forward;
+    let mut limit = || median * (sigma * random::normal(random)).exp();
+    (0..parameters.nodes).map(|_| limit().min(parameters.ceiling_mbps)).collect()
+}

@@ -1,0 +1,56 @@
+//! Numbers about many numbers.
+
+/// The value below which this share (0 to 1) of the values is; NaN of none.
+pub fn quantile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let Some(last) = sorted.len().checked_sub(1) else { return f64::NAN };
+    let at = share.clamp(0.0, 1.0) * last as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    // Equal neighbours may be infinite: no difference of them.
+    if low == high { low } else { low + (high - low) * at.fract() }
+}
+
+/// The value in the middle; NaN of none.
+pub fn median(values: &[f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+/// The mean; NaN of none.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// The percentage of values that are so; NaN of none.
+pub fn percent(values: &[f64], so: impl Fn(f64) -> bool) -> f64 {
+    100.0 * values.iter().filter(|&&value| so(value)).count() as f64 / values.len() as f64
+}
+
+/// The distribution as (value, share of values up to it), at 101 evenly spaced shares.
+pub fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
+    if values.is_empty() {
+        return Vec::new();
+    }
+    (0..=100)
+        .map(|at| f64::from(at) / 100.0)
+        .map(|share| (quantile(values, share), share))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_neighbours() {
+        let values = [4.0, 1.0, 2.0, 3.0];
+        assert_eq!(
+            (median(&values), quantile(&values, 0.0), quantile(&values, 1.0)),
+            (2.5, 1.0, 4.0)
+        );
+        assert_eq!(quantile(&[1.0, f64::INFINITY, f64::INFINITY], 0.75), f64::INFINITY);
+        assert!(median(&[]).is_nan() && mean(&[]).is_nan());
+        assert_eq!(percent(&values, |x| x > 3.5), 25.0);
+        assert_eq!(distribution(&values).len(), 101);
+    }
+}
