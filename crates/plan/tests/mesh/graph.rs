@@ -165,8 +165,8 @@ proptest! {
         }
         prop_assert_eq!(g.measured(), legs.len());
         prop_assert_eq!(g.legs().collect::<Vec<_>>(), legs);
-        for i in 0..n {
-            let outs: Vec<_> = (0..n).filter_map(|j| Some((j, plain[i][j]?))).collect();
+        for (i, row) in plain.iter().enumerate() {
+            let outs: Vec<_> = (0..n).filter_map(|j| Some((j, row[j]?))).collect();
             let ins: Vec<_> = (0..n).filter_map(|j| Some((j, plain[j][i]?))).collect();
             prop_assert_eq!((g.out_degree(i), g.in_degree(i)), (outs.len(), ins.len()));
             prop_assert_eq!(g.outs(i).collect::<Vec<_>>(), outs);

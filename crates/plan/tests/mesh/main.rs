@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod adaptive;
+mod converge;
 mod graph;
 mod incremental;
 mod meshes;
