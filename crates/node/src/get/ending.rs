@@ -12,7 +12,10 @@ use crate::{
     job::Event,
     part::{Part, PartError},
 };
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
 
@@ -33,6 +36,39 @@ impl Run<'_> {
         let (part, durable) = store.finish().await;
         self.kept = durable;
         part.map_err(|e| Halt::Failed(e.into()))
+    }
+
+    /// Publishes the file all of whose bytes went to `store`. See [`publish`](Self::publish).
+    ///
+    /// # Errors
+    /// A failure of writing comes before any other.
+    pub(super) async fn finish_and_publish(
+        &mut self,
+        store: Store,
+        length: u64,
+        mends: Option<&Arc<Resource>>,
+        stop: &mut Stop,
+    ) -> Result<(), Halt> {
+        let held = match store {
+            // It is not read again: what is held is written where it is published.
+            Store::Held(held) if !held.has_digests() => *held,
+            store => {
+                let part = self.finish(store).await?;
+                return self.publish(part, length, mends, stop).await;
+            }
+        };
+        let kept = Arc::new(AtomicU64::new(0));
+        let durable = Arc::clone(&kept);
+        let (part, pieces) = held.split();
+        let write = move |part| {
+            let (part, n) = pieces.write(part);
+            durable.store(n, Ordering::Relaxed);
+            part
+        };
+        let target = self.request.publisher.finish(part, write, length).await;
+        self.kept = kept.load(Ordering::Relaxed);
+        self.published = Some((target.map_err(|e| Halt::Failed(e.into()))?, length));
+        Ok(())
     }
 
     /// Verifies the complete part and shows it: under its final name, or to the output. If

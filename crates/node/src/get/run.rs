@@ -189,7 +189,10 @@ impl<'a> Run<'a> {
         if self.attempts > 1 {
             return Ok(Start::Bytes(0..HEAD));
         }
-        let Some(target) = self.likely_target() else { return Ok(Start::Bytes(0..HEAD)) };
+        // To look costs less than to have another thread look.
+        let Some(target) = self.likely_target().filter(|target| !Part::is_untouched(target)) else {
+            return Ok(Start::Bytes(0..HEAD));
+        };
         let gap = blocking(move || Ok(Part::gap(&target))).await?;
         Ok(match gap {
             None => Start::Bytes(0..HEAD),

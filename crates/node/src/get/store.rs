@@ -26,9 +26,14 @@ pub(super) enum Store {
 /// Bytes in memory.
 pub(super) struct Held {
     part: Part,
-    names: Vec<String>,
-    pieces: Vec<(PathId, u64, Bytes)>,
+    pieces: Pieces,
     since: Instant,
+}
+
+/// Bytes, where they belong, and the paths that they came by.
+pub(super) struct Pieces {
+    names: Vec<String>,
+    bytes: Vec<(PathId, u64, Bytes)>,
 }
 
 impl Store {
@@ -39,8 +44,8 @@ impl Store {
     pub(super) fn new(part: Part, names: Vec<String>) -> Result<Self, Halt> {
         let missing: u64 = part.missing().iter().map(|r| r.end - r.start).sum();
         if part.key().length().is_some() && missing <= HELD {
-            let since = Instant::now();
-            return Ok(Self::Held(Box::new(Held { part, names, pieces: Vec::new(), since })));
+            let (since, pieces) = (Instant::now(), Pieces { names, bytes: Vec::new() });
+            return Ok(Self::Held(Box::new(Held { part, pieces, since })));
         }
         Self::followed(part, names).map(|(store, _)| store)
     }
@@ -67,7 +72,7 @@ impl Store {
         data: Bytes,
     ) -> Result<(), WriteFailed> {
         if let Self::Held(held) = self {
-            held.pieces.push((from, offset, data));
+            held.pieces.bytes.push((from, offset, data));
             return if held.since.elapsed() < PATIENCE { Ok(()) } else { self.spill().await };
         }
         match self {
@@ -81,7 +86,7 @@ impl Store {
         let empty = Self::Broken(std::io::ErrorKind::Other.into(), 0);
         let Self::Held(held) = std::mem::replace(self, empty) else { return Err(WriteFailed) };
         let durable = held.part.durable();
-        let writer = match Writer::spawn(held.part, held.names) {
+        let writer = match Writer::spawn(held.part, held.pieces.names) {
             Ok(writer) => writer,
             Err(error) => {
                 *self = Self::Broken(error, durable);
@@ -89,7 +94,7 @@ impl Store {
             }
         };
         let mut done = Ok(());
-        for (from, offset, data) in held.pieces {
+        for (from, offset, data) in held.pieces.bytes {
             done = done.and(writer.write(from, offset, data).await);
         }
         *self = Self::Writer(writer);
@@ -113,7 +118,7 @@ impl Store {
             Self::Broken(error, durable) => (Err(system(error)), durable),
             Self::Held(held) => {
                 let durable = held.part.durable();
-                let written = spawn_blocking(move || held.write()).await;
+                let written = spawn_blocking(move || held.pieces.write(held.part)).await;
                 written.unwrap_or_else(|e| (Err(system(std::io::Error::other(e))), durable))
             }
         }
@@ -121,20 +126,32 @@ impl Store {
 }
 
 impl Held {
-    fn write(mut self) -> (Result<Part, PartError>, u64) {
-        let Self { part, names, pieces, .. } = &mut self;
-        let name = |from: &PathId| names.get(from.0 as usize).map_or("", String::as_str);
-        let write =
-            |(from, at, data): &(PathId, u64, Bytes)| part.write_from(name(from), *at, data);
-        if let Err(error) = pieces.iter().try_for_each(write) {
+    /// Whether the part will be read again, to be compared.
+    pub(super) fn has_digests(&self) -> bool {
+        !self.part.key().digests().is_empty()
+    }
+
+    /// The part, and what is to be written to it.
+    pub(super) fn split(self) -> (Part, Pieces) {
+        (self.part, self.pieces)
+    }
+}
+
+impl Pieces {
+    /// Writes all to `part`; beside it, the bytes that would survive a crash. Blocks.
+    pub(super) fn write(self, mut part: Part) -> (Result<Part, PartError>, u64) {
+        let name = |from: &PathId| self.names.get(from.0 as usize).map_or("", String::as_str);
+        let mut bytes = self.bytes.iter();
+        let done = bytes.try_for_each(|(from, at, data)| part.write_from(name(from), *at, data));
+        if let Err(error) = done {
             // What was written before is good: the first error is the one to tell.
-            _ = self.part.checkpoint();
-            let durable = self.part.durable();
-            _ = self.part.close();
+            _ = part.checkpoint();
+            let durable = part.durable();
+            _ = part.close();
             return (Err(error), durable);
         }
-        let durable = self.part.durable();
-        (Ok(self.part), durable)
+        let durable = part.durable();
+        (Ok(part), durable)
     }
 }
 

@@ -4,6 +4,12 @@ use super::{Part, PartKey, Ranges, journal, place::Place};
 use std::{ops::Range, path::Path};
 
 impl Part {
+    /// Whether nothing of an earlier session can be there, as far as two quick looks tell: then
+    /// [`gap`](Self::gap) would say `None`.
+    pub fn is_untouched(target: &Path) -> bool {
+        Place::is_untouched(target)
+    }
+
     /// The first bytes that an earlier session for `target` did not get: where a first question
     /// should begin. Empty if it got all; `None` if there is no such session, if nothing of it
     /// can be used, or if it cannot be told. Only a hint: takes no lock, and compares no byte

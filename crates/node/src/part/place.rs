@@ -31,18 +31,27 @@ impl Place {
     /// If the target has no file name, is a directory or a device, or a link that leads nowhere.
     pub(super) fn of(target: &Path) -> Result<Self, PartError> {
         let not = |what| PartError::NotAFile { path: target.to_owned(), what };
-        let target = match fs::symlink_metadata(target) {
-            Ok(m) if m.is_symlink() => {
-                fs::canonicalize(target).map_err(PartError::io("follow the link", target))?
+        let mut found = fs::symlink_metadata(target).ok();
+        let target = match &found {
+            Some(m) if m.is_symlink() => {
+                let led =
+                    fs::canonicalize(target).map_err(PartError::io("follow the link", target))?;
+                found = fs::metadata(&led).ok();
+                led
             }
             _ => target.to_owned(),
         };
-        match fs::metadata(&target) {
-            Ok(m) if m.is_dir() => return Err(not("a directory")),
-            Ok(m) if !m.is_file() => return Err(not("a device, pipe or socket")),
+        match found {
+            Some(m) if m.is_dir() => return Err(not("a directory")),
+            Some(m) if !m.is_file() => return Err(not("a device, pipe or socket")),
             _ => {}
         }
-        let name = target.file_name().ok_or_else(|| not("no file name"))?;
+        Self::beside(target).ok_or_else(|| not("no file name"))
+    }
+
+    /// The names for a target that is no link.
+    fn beside(target: PathBuf) -> Option<Self> {
+        let name = target.file_name()?;
         let beside = |suffix: &str| {
             let mut hidden = OsString::from(".");
             hidden.push(name);
@@ -50,7 +59,15 @@ impl Place {
             target.with_file_name(hidden)
         };
         let (part, journal) = (beside(".thalweg-part"), beside(".thalweg-journal"));
-        Ok(Self { target, part, journal, named: true })
+        Some(Self { target, part, journal, named: true })
+    }
+
+    /// Whether nothing lies at `target` or under its journal's name: two looks, at once.
+    pub(super) fn is_untouched(target: &Path) -> bool {
+        let absent = |path: &Path| {
+            fs::symlink_metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+        };
+        absent(target) && Self::beside(target.to_owned()).is_some_and(|p| absent(&p.journal))
     }
 
     /// A file without a name in `directory`, else in the one for temporary files.

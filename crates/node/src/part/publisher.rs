@@ -20,16 +20,28 @@ const TOGETHER: usize = 3;
 
 type Published = Result<PathBuf, PartError>;
 
+/// What is left to do before a part is complete: to write what is held of it.
+type Work = Box<dyn FnOnce(Part) -> Result<Part, PartError> + Send>;
+
+/// A part that is to be published.
+struct Begun {
+    part: Part,
+    work: Option<Work>,
+    length: u64,
+    report: Report,
+}
+
 /// A complete part, and who waits for its publication.
 struct Waiting {
     part: Part,
-    length: u64,
-    report: oneshot::Sender<Published>,
+    report: Report,
 }
+
+type Report = oneshot::Sender<Published>;
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<Begun>,
     /// A thread is publishing, and will look at the queue again.
     busy: bool,
 }
@@ -38,7 +50,8 @@ struct Queue {
 /// downloads of a call.
 ///
 /// A part goes at once if none is on its way; those that come meanwhile are the next group
-/// (group commit). So a lone one waits for nothing, and no timer is needed.
+/// (group commit). So a lone one waits for nothing, and no timer is needed. A part is reported
+/// when its name is durable: where another group waits, its sync does that, too.
 #[derive(Clone, Default)]
 pub struct Publisher {
     queue: Arc<Mutex<Queue>>,
@@ -64,43 +77,91 @@ impl Publisher {
             let proven = spawn_blocking(move || part.prove(length).map(|()| part)).await;
             part = proven.unwrap_or_else(|_| Err(lost()))?;
         }
+        self.queued(part, None, length).await
+    }
+
+    /// As [`publish`](Self::publish), after `work`, which makes the part complete. It is done by the
+    /// thread that publishes, before it proves and syncs the part: for what takes less time than
+    /// to have another thread do it. A part with digests is not for this.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish), or that of `work`.
+    pub async fn finish(
+        &self,
+        part: Part,
+        work: impl FnOnce(Part) -> Result<Part, PartError> + Send + 'static,
+        length: u64,
+    ) -> Published {
+        self.queued(part, Some(Box::new(work)), length).await
+    }
+
+    async fn queued(&self, part: Part, work: Option<Work>, length: u64) -> Published {
+        let lost = part.target().to_owned();
         let (report, published) = oneshot::channel();
-        if self.enqueue(Waiting { part, length, report }) {
+        if self.enqueue(Begun { part, work, length, report }) {
             let queue = Arc::clone(&self.queue);
-            spawn_blocking(move || while publish_group(&queue) {});
+            spawn_blocking(move || publish_all(&queue));
         }
+        let lost = || PartError::io("publish", &lost)(io::Error::other("the thread died"));
         published.await.unwrap_or_else(|_| Err(lost()))
     }
 
     /// True if nobody is at work on the queue.
-    fn enqueue(&self, waiting: Waiting) -> bool {
+    fn enqueue(&self, begun: Begun) -> bool {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.waiting.push_back(waiting);
+        queue.waiting.push_back(begun);
         !std::mem::replace(&mut queue.busy, true)
     }
 }
 
-/// Publishes what waits, up to a group; false if there was nothing.
-fn publish_group(queue: &Mutex<Queue>) -> bool {
-    let mut group: Vec<Waiting> = {
-        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let n = queue.waiting.len().min(GROUP);
-        queue.busy = n > 0;
-        queue.waiting.drain(..n).collect()
-    };
-    // Proven ones are so at once: a look at their ranges, and the attribute.
-    let prove = |mut waiting: Waiting| {
-        let done = waiting.part.prove(waiting.length);
-        step(waiting, done)
-    };
-    group = group.into_iter().filter_map(prove).collect();
-    while let Some(first) = group.first() {
-        let device = device(&first.part);
-        let (these, others) = group.into_iter().partition(|w| self::device(&w.part) == device);
-        publish_together(these);
-        group = others;
+/// Publishes what waits, group by group. The names that a group was given become durable by the next
+/// group's sync: one sync a group. The last one's by that of their directories.
+fn publish_all(queue: &Mutex<Queue>) {
+    let mut named = Vec::new();
+    while let Some(group) = next_group(queue, named.is_empty()) {
+        let mut ready: Vec<Waiting> = group.into_iter().filter_map(Begun::prove).collect();
+        let mut renamed = Vec::new();
+        while let Some(first) = ready.first() {
+            let device = device(&first.part);
+            let of = |w: &mut Waiting| self::device(&w.part) == device;
+            let these: Vec<Waiting> = ready.extract_if(.., of).collect();
+            let before: Vec<Waiting> = named.extract_if(.., of).collect();
+            renamed.extend(publish_together(these, before));
+        }
+        sync_names(named);
+        named = renamed;
     }
-    queue.lock().unwrap_or_else(PoisonError::into_inner).busy
+}
+
+/// What waits, up to a group. It may be empty if there is something `else` to do; `None` if there
+/// is nothing at all: then nobody is at work any more.
+fn next_group(queue: &Mutex<Queue>, idle: bool) -> Option<Vec<Begun>> {
+    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let n = queue.waiting.len().min(GROUP);
+    queue.busy = n > 0 || !idle;
+    queue.busy.then(|| queue.waiting.drain(..n).collect())
+}
+
+impl Begun {
+    /// Does what is left, and proves the part. A proven one is so at once: a look at its ranges, and
+    /// the attribute.
+    fn prove(self) -> Option<Waiting> {
+        let Self { part, work, length, report } = self;
+        let worked = match work {
+            Some(work) => work(part),
+            None => Ok(part),
+        };
+        let part = match worked {
+            Ok(part) => part,
+            Err(error) => {
+                _ = report.send(Err(error));
+                return None;
+            }
+        };
+        let mut waiting = Waiting { part, report };
+        let done = waiting.part.prove(length);
+        step(waiting, done)
+    }
 }
 
 /// Tells the failure of a step, if it failed; else the part goes on.
@@ -115,10 +176,15 @@ fn device(part: &Part) -> Option<u64> {
     part.file.metadata().ok().map(|m| m.dev())
 }
 
-/// Publishes parts of one filesystem.
-fn publish_together(mut group: Vec<Waiting>) {
-    let alone = group.len() < TOGETHER || !syncs_as_a_whole(&group);
+/// Syncs parts of one filesystem and gives them their names; those that have them. What was given
+/// its name `before` is done by that.
+fn publish_together(mut group: Vec<Waiting>, before: Vec<Waiting>) -> Vec<Waiting> {
+    let alone = group.len() + before.len() < TOGETHER || !syncs_as_a_whole(&group);
     let synced = if alone { Ok(()) } else { sync_filesystem(&mut group) };
+    match alone || synced.is_err() {
+        true => sync_names(before),
+        false => before.into_iter().for_each(done),
+    }
     let shown = group.into_iter().filter_map(|mut waiting| {
         let part = &mut waiting.part;
         let done = match &synced {
@@ -129,14 +195,21 @@ fn publish_together(mut group: Vec<Waiting>) {
         let done = done.and_then(|()| part.show());
         step(waiting, done)
     });
-    let shown: Vec<Waiting> = shown.collect();
+    shown.collect()
+}
+
+/// Makes names durable by their directories' sync.
+fn sync_names(named: Vec<Waiting>) {
     let mut directories: Vec<(PathBuf, Result<(), PartError>)> = Vec::new();
-    for waiting in shown {
-        let done = sync_directory_once(&mut directories, &waiting.part.place.target);
-        if let Some(Waiting { part, report, .. }) = step(waiting, done) {
-            _ = report.send(part.forget_journal());
-        }
+    for waiting in named {
+        let synced = sync_directory_once(&mut directories, &waiting.part.place.target);
+        step(waiting, synced).into_iter().for_each(done);
     }
+}
+
+/// All of it is durable.
+fn done(waiting: Waiting) {
+    _ = waiting.report.send(waiting.part.forget_journal());
 }
 
 /// Whether the `syncfs` of the group's filesystem is known to write all to the disk and to tell of

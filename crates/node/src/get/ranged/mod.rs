@@ -83,27 +83,22 @@ pub(super) async fn download(
     let done = ranged.drive(stop).await;
     ranged.sum_up();
     let Ranged { run, paths, writer, direct_owes_word, .. } = ranged;
-    let part = run.finish(writer).await;
-    match (done, part) {
-        (Ok(()), Ok(part)) => {
-            paths.release();
-            // Who pinned the object is in doubt: nobody knows yet whose bytes are right.
-            let mends = (!direct_owes_word).then_some(&pinned);
-            match run.publish(part, length, mends, stop).await {
-                // A digest tells that it was the relay who lied, not what the file is.
-                Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
-                    Err(Halt::TrustDirect)
-                }
-                published => published,
-            }
-        }
+    if let Err(halt) = done {
+        drop(paths);
         // The writer's failure comes before any other.
-        (_, Err(halt)) => Err(halt),
-        (Err(halt), Ok(part)) => {
-            drop(paths);
-            run.close(part).await?;
-            Err(halt)
+        let part = run.finish(writer).await?;
+        run.close(part).await?;
+        return Err(halt);
+    }
+    paths.release();
+    // Who pinned the object is in doubt: nobody knows yet whose bytes are right.
+    let mends = (!direct_owes_word).then_some(&pinned);
+    match run.finish_and_publish(writer, length, mends, stop).await {
+        // A digest tells that it was the relay who lied, not what the file is.
+        Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
+            Err(Halt::TrustDirect)
         }
+        published => published,
     }
 }
 
