@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod detours;
+mod download;
 mod faults;
 mod mended;
 mod mirrors;
@@ -15,22 +16,14 @@ mod versions;
 mod waits;
 mod wholes;
 
+use download::{Events, detour, direct, request};
 use server::{Server, Version};
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf};
 use tempfile::TempDir;
-use thalweg_net::Route;
 use thalweg_node::{
-    budget::Budget,
-    get::{Candidate, GetFailed, HttpUrl, Outcome, Request, Stop, Target, Web, get},
-    job::{Event, EventSink},
-    part::Batch,
+    get::{GetFailed, Outcome, Request, Stop, Web, get},
+    job::Event,
 };
-use thalweg_plan::selection::Config;
 
 /// Large enough for several pieces per share, small enough to be quick.
 const LENGTH: usize = 2_000_000;
@@ -39,15 +32,6 @@ const LENGTH: usize = 2_000_000;
 async fn until(mut reached: impl FnMut() -> bool) {
     while !reached() {
         tokio::task::yield_now().await;
-    }
-}
-
-#[derive(Default)]
-struct Events(Mutex<Vec<Event>>);
-
-impl EventSink for Events {
-    fn event(&self, event: &Event) {
-        self.0.lock().unwrap().push(event.clone());
     }
 }
 
@@ -66,30 +50,9 @@ impl Trial {
 
     fn of(url: &str, relays: &[SocketAddr]) -> Self {
         let dir = TempDir::new().unwrap();
-        let direct = Candidate { name: "direct".into(), route: Route::direct(), mirror: None };
-        let detour = |a: &SocketAddr| Candidate {
-            name: a.to_string(),
-            route: Route::through([a.to_string().parse().unwrap()]).unwrap(),
-            mirror: None,
-        };
-        let request = Request {
-            url: HttpUrl::parse(url).unwrap(),
-            target: Target::File(dir.path().join("file.bin")),
-            paths: std::iter::once(direct).chain(relays.iter().map(detour)).collect(),
-            fields: Default::default(),
-            digests: Vec::new(),
-            selection: Config { small: 0, ..Config::default() },
-            priors: Vec::new(),
-            web: Web::default(),
-            limit: None,
-            batch: Batch::default(),
-            publisher: Arc::default(),
-            kept: Arc::default(),
-            budget: Arc::new(Budget::new()),
-            adopt: false,
-            expected_length: None,
-            patience: Duration::from_secs(20),
-        };
+        let file = dir.path().join("file.bin");
+        let paths = std::iter::once(direct()).chain(relays.iter().copied().map(detour)).collect();
+        let request = request(url, file, paths, Web::default());
         Self { dir, request, events: Events::default() }
     }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod authority;
+#[path = "../get/download.rs"]
+mod download;
 mod names;
 mod redirects;
 mod relay;
@@ -12,20 +14,14 @@ mod versions;
 
 use authority::Authority;
 use bytes::Bytes;
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use download::{Events, detour, direct, request};
+use std::net::SocketAddr;
 use tempfile::TempDir;
-use thalweg_net::{Route, TlsClient, TlsOptions};
+use thalweg_net::{TlsClient, TlsOptions};
 use thalweg_node::{
-    budget::Budget,
-    get::{Candidate, GetFailed, HttpUrl, HttpVersion, Outcome, Request, Stop, Target, Web, get},
-    job::{Event, EventSink},
-    part::Batch,
+    get::{GetFailed, HttpVersion, Outcome, Request, Stop, Web, get},
+    job::Event,
 };
-use thalweg_plan::selection::Config;
 
 /// Text that a relay must not see, often enough to be in every share.
 const SECRET: &str = "the quick brown fox jumps over the lazy dog; ";
@@ -33,15 +29,6 @@ const SECRET: &str = "the quick brown fox jumps over the lazy dog; ";
 /// A file that is quick to fetch and large enough for several shares.
 fn file() -> Bytes {
     SECRET.repeat(40_000).into()
-}
-
-#[derive(Default)]
-struct Events(Mutex<Vec<Event>>);
-
-impl EventSink for Events {
-    fn event(&self, event: &Event) {
-        self.0.lock().unwrap().push(event.clone());
-    }
 }
 
 /// A download into a directory of its own.
@@ -57,32 +44,14 @@ impl Trial {
         let options = TlsOptions { extra_roots: vec![authority.file()] };
         let tls = TlsClient::new(&options, version.protocols()).unwrap();
         let dir = TempDir::new().unwrap();
-        let direct = Candidate { name: "direct".into(), route: Route::direct(), mirror: None };
-        let request = Request {
-            url: HttpUrl::parse(url).unwrap(),
-            target: Target::File(dir.path().join("file.bin")),
-            paths: vec![direct],
-            fields: Default::default(),
-            digests: Vec::new(),
-            selection: Config { small: 0, ..Config::default() },
-            priors: Vec::new(),
-            web: Web { tls: Some(tls), version, ..Web::default() },
-            limit: None,
-            batch: Batch::default(),
-            publisher: Arc::default(),
-            kept: Arc::default(),
-            budget: Arc::new(Budget::new()),
-            adopt: false,
-            expected_length: None,
-            patience: Duration::from_secs(20),
-        };
+        let web = Web { tls: Some(tls), version, ..Web::default() };
+        let request = request(url, dir.path().join("file.bin"), vec![direct()], web);
         Self { dir, request, events: Events::default() }
     }
 
     /// Also through this relay.
     fn through(mut self, relay: SocketAddr) -> Self {
-        let route = Route::through([relay.into()]).unwrap();
-        self.request.paths.push(Candidate { name: relay.to_string(), route, mirror: None });
+        self.request.paths.push(detour(relay));
         self
     }
 

@@ -1,0 +1,59 @@
+//! What each download of these tests is made of; those over TLS share it.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use thalweg_net::Route;
+use thalweg_node::{
+    budget::Budget,
+    get::{Candidate, HttpUrl, Request, Target, Web},
+    job::{Event, EventSink},
+    part::Batch,
+};
+use thalweg_plan::selection::Config;
+
+/// All that it told.
+#[derive(Default)]
+pub struct Events(pub Mutex<Vec<Event>>);
+
+impl EventSink for Events {
+    fn event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+/// The direct path.
+pub fn direct() -> Candidate {
+    Candidate { name: "direct".into(), route: Route::direct(), mirror: None }
+}
+
+/// The path by this relay, which is its name.
+pub fn detour(relay: SocketAddr) -> Candidate {
+    let route = Route::through([relay.into()]).unwrap();
+    Candidate { name: relay.to_string(), route, mirror: None }
+}
+
+/// With sampling however small the file, and nothing else that is not the default.
+pub fn request(url: &str, file: PathBuf, paths: Vec<Candidate>, web: Web) -> Request {
+    Request {
+        url: HttpUrl::parse(url).unwrap(),
+        target: Target::File(file),
+        paths,
+        fields: Default::default(),
+        digests: Vec::new(),
+        selection: Config { small: 0, ..Config::default() },
+        priors: Vec::new(),
+        web,
+        limit: None,
+        batch: Batch::default(),
+        publisher: Arc::default(),
+        kept: Arc::default(),
+        budget: Arc::new(Budget::new()),
+        adopt: false,
+        expected_length: None,
+        patience: Duration::from_secs(20),
+    }
+}
