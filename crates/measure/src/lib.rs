@@ -8,6 +8,7 @@
 //! All is on dense indices; whoever owns a table maps them to node identities.
 
 mod bound;
+pub mod bulk;
 mod estimate;
 mod subject;
 mod table;

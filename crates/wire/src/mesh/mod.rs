@@ -6,6 +6,7 @@
 
 mod api;
 pub mod measure;
+pub mod measure_flow;
 mod member;
 mod roster;
 mod rule;

@@ -1,0 +1,221 @@
+use super::{
+    Bulk, End, Found, Limits, Verdict,
+    flows::{Control, Path, Weather, received},
+};
+use proptest::prelude::*;
+use std::time::Duration;
+use thalweg_units::ByteSize;
+
+const FIVE: Duration = Duration::from_secs(5);
+const LIMITS: Limits = Limits { time: FIVE, bytes: ByteSize::from_bytes(u64::MAX) };
+
+/// The judge's word on what came after each millisecond.
+fn judge(got: &[u64], rtt_ms: usize, limits: Limits) -> Option<Found> {
+    let mut bulk = Bulk::new(limits, Duration::from_millis(rtt_ms as u64));
+    let first = got.iter().position(|bytes| *bytes > 0)?;
+    for (ms, bytes) in got[first..].iter().enumerate() {
+        if let Verdict::Done(found) = bulk.sample(Duration::from_millis(ms as u64), *bytes) {
+            return Some(found);
+        }
+    }
+    bulk.finish(End::Sender)
+}
+
+/// bit/s between two milliseconds.
+fn rate(got: &[u64], from: usize, to: usize) -> f64 {
+    (got[to - 1] - got[from]) as f64 * 8.0 * 1000.0 / (to - 1 - from) as f64
+}
+
+/// A test of the path and its error against the flow's mean from 2 to 10 s.
+fn tried(path: &Path) -> (Found, f64) {
+    let got = received(path, 10_000);
+    let found = judge(&got, path.rtt_ms, LIMITS).unwrap();
+    let truth = rate(&got, 2_000, 10_000);
+    (found, found.bps / truth - 1.0)
+}
+
+const CONTROLS: [Control; 4] = [
+    Control::Cubic { hystart: true },
+    Control::Cubic { hystart: false },
+    Control::Reno,
+    Control::Bbr,
+];
+
+fn paths(weather: Weather) -> Vec<Path> {
+    let mut all = Vec::new();
+    for mbps in [2.0, 20.0, 200.0] {
+        for rtt_ms in [10, 40, 100, 200] {
+            for queue in [0.2, 1.0, 5.0] {
+                for control in CONTROLS {
+                    all.push(Path { mbps, rtt_ms, queue, control, weather });
+                }
+            }
+        }
+    }
+    all
+}
+
+fn at(sorted: &[f64], q: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
+}
+
+/// Of many paths: sizes of the errors, of those of whole tests (from 1 to 5 s), and seconds.
+struct Tried {
+    errors: Vec<f64>,
+    whole: Vec<f64>,
+    took: Vec<f64>,
+}
+
+impl Tried {
+    fn of(paths: &[Path]) -> Self {
+        let mut all = Self { errors: vec![], whole: vec![], took: vec![] };
+        for path in paths {
+            let (found, error) = tried(path);
+            let got = received(path, 10_000);
+            let whole = rate(&got, 1_000, 5_000) / rate(&got, 2_000, 10_000) - 1.0;
+            all.errors.push(error.abs());
+            all.whole.push(whole.abs());
+            all.took.push(found.took.as_secs_f64());
+        }
+        for v in [&mut all.errors, &mut all.whole, &mut all.took] {
+            v.sort_by(f64::total_cmp);
+        }
+        all.show();
+        all
+    }
+
+    fn show(&self) {
+        let parts = [("error", &self.errors), ("of 5 s", &self.whole), ("took", &self.took)];
+        for (what, v) in parts {
+            let [half, nine, most, worst] = [0.5, 0.9, 0.95, 1.0].map(|q| at(v, q));
+            println!("{what}: median {half:.3}, 90 % {nine:.3}, 95 % {most:.3}, worst {worst:.3}");
+        }
+        println!("took in the mean {:.2} s", self.seconds());
+    }
+
+    fn seconds(&self) -> f64 {
+        self.took.iter().sum::<f64>() / self.took.len() as f64
+    }
+}
+
+#[test]
+fn on_calm_paths_it_errs_no_more_than_five_seconds_do_and_saves_most_of_them() {
+    let tried = Tried::of(&paths(Weather::Calm));
+    for (q, most) in [(0.5, 0.02), (0.9, 0.15), (0.95, 0.25)] {
+        let (error, whole) = (at(&tried.errors, q), at(&tried.whole, q));
+        assert!(error <= most, "{q}: {error}");
+        assert!(q < 0.9 || error <= whole, "{q}: {error}, and {whole} after 5 s");
+    }
+    assert!(tried.seconds() <= 2.7, "{}", tried.seconds());
+}
+
+/// Paths of 100 Mbit/s over 40 ms with a queue of one product, and all controls.
+fn usual(weather: Weather) -> Vec<Path> {
+    let path = |control| Path { mbps: 100.0, rtt_ms: 40, queue: 1.0, control, weather };
+    CONTROLS.map(path).into()
+}
+
+#[test]
+fn a_policer_is_seen_unless_its_bucket_outlasts_the_test() {
+    let policed = |bucket| {
+        println!("bucket of {bucket} B");
+        Tried::of(&usual(Weather::Policed { share: 0.2, bucket }))
+    };
+    for bucket in [32e3, 256e3, 1e6, 4e6] {
+        let tried = policed(bucket);
+        assert!(at(&tried.errors, 0.5) <= 0.15 && at(&tried.errors, 1.0) <= 0.4);
+    }
+    // 16 MB are 1.6 s of 80 Mbit/s: what the module says that it cannot see.
+    assert!(at(&policed(16e6).errors, 0.0) > 1.0);
+}
+
+#[test]
+fn others_that_come_and_go_are_averaged_or_waited_for() {
+    for (period, most) in [(100, 0.06), (400, 0.06), (1000, 0.06), (3000, 0.35)] {
+        println!("period of {period} ms");
+        let tried = Tried::of(&usual(Weather::OnOff { share: 0.5, period }));
+        assert!(at(&tried.errors, 1.0) <= most);
+    }
+}
+
+#[test]
+fn the_limits_end_a_test_that_is_not_steady() {
+    // Twice as much in each tenth of a second: for ever in slow start.
+    let doubling = |ms: usize| 1000 * (1 << (ms / 100));
+    let got: Vec<u64> = (0..2_000).map(doubling).collect();
+    let limits = Limits { bytes: ByteSize::from_bytes(1_000_000), ..LIMITS };
+    let found = judge(&got, 10, limits).unwrap();
+    assert_eq!((found.end, found.bytes), (End::Bytes, 1_024_000));
+    let slow: Vec<u64> = (0..6_000).map(|ms| 1 << (ms / 300)).collect();
+    let found = judge(&slow, 200, LIMITS).unwrap();
+    assert_eq!((found.end, found.took), (End::Time, FIVE));
+    assert!(!found.is_steady());
+}
+
+#[test]
+fn what_came_at_once_or_not_at_all_is_told_as_it_is() {
+    let mut bulk = Bulk::new(LIMITS, Duration::ZERO);
+    assert_eq!(bulk.finish(End::Sender), None);
+    assert_eq!(bulk.sample(Duration::ZERO, 0), Verdict::GoOn);
+    assert_eq!(bulk.sample(Duration::from_millis(8), 1000), Verdict::GoOn);
+    let found = bulk.finish(End::Sender).unwrap();
+    assert_eq!((found.bps, found.spread_bps, found.end), (1e6, None, End::Sender));
+    // A stall to the end counts.
+    let end = Duration::from_secs(5);
+    let Verdict::Done(found) = bulk.sample(end, 1000) else { panic!("5 s are over") };
+    assert!(found.bps <= 1600.0 && !found.is_steady(), "{found:?}");
+}
+
+proptest! {
+    #[test]
+    fn a_constant_rate_is_found_as_soon_as_nine_bins_are_there(
+        per_ms in 1_u64..10_000_000, rtt_ms in 0_usize..2_000,
+    ) {
+        let got: Vec<u64> = (1..=6_000).map(|ms| ms * per_ms).collect();
+        let found = judge(&got, rtt_ms, LIMITS).unwrap();
+        prop_assert!(found.is_steady());
+        let bps = per_ms as f64 * 8000.0;
+        prop_assert!((found.bps / bps - 1.0).abs() < 1e-9, "{} for {bps}", found.bps);
+        let bin = (rtt_ms as u128 * 3 / 2).clamp(100, 300);
+        prop_assert!(found.took.as_millis().abs_diff(9 * bin) <= 9, "{:?}", found.took);
+    }
+
+    #[test]
+    fn whatever_comes_it_ends_in_time_with_sound_numbers(
+        steps in proptest::collection::vec((0_u64..400, 0_u64..5_000_000), 1..400),
+        rtt_ms in 0_u64..5_000,
+    ) {
+        let limits = Limits { time: FIVE, bytes: ByteSize::from_bytes(50_000_000) };
+        let mut bulk = Bulk::new(limits, Duration::from_millis(rtt_ms));
+        let (mut at, mut all) = (0, 0);
+        for (ms, bytes) in steps {
+            (at, all) = (at + ms, all + bytes);
+            match bulk.sample(Duration::from_millis(at), all) {
+                Verdict::GoOn => {
+                    prop_assert!((at < 5_000 && all < 50_000_000) || all == 0);
+                }
+                Verdict::Done(found) => {
+                    prop_assert!(found.bps.is_finite() && found.bps >= 0.0);
+                    prop_assert!(found.spread_bps.is_none_or(|s| s.is_finite() && s >= 0.0));
+                    prop_assert_eq!((found.bytes, found.took.as_millis()), (all, at.into()));
+                    return Ok(());
+                }
+            }
+        }
+        let found = bulk.finish(End::Sender);
+        prop_assert!(found.is_none_or(|f| f.bps.is_finite() && f.end == End::Sender));
+    }
+
+    #[test]
+    fn times_and_counts_that_go_back_harm_nothing(
+        samples in proptest::collection::vec((0_u64..6_000, any::<u64>()), 1..200),
+    ) {
+        let mut bulk = Bulk::new(LIMITS, Duration::from_millis(50));
+        for (ms, bytes) in samples {
+            if let Verdict::Done(found) = bulk.sample(Duration::from_millis(ms), bytes) {
+                prop_assert!(found.bps.is_finite() && found.bps >= 0.0);
+                break;
+            }
+        }
+    }
+}
