@@ -1,8 +1,8 @@
 //! From wanted measurements to orders: who may measure now (UKAIRO §2.1: each node is in at
 //! most one measurement at a time), within budgets, deadlines and retries.
 
-use crate::schedule::Pair;
-use std::{collections::BTreeSet, time::Duration};
+use crate::schedule::{Excluded, Pair};
+use std::time::Duration;
 use thalweg_units::{ByteSize, Time};
 
 /// The limits of measuring.
@@ -83,9 +83,15 @@ impl Dispatch {
     }
 
     /// Pairs that are passed over: a node rests, or the retries are used up.
-    pub fn excluded(&self, now: Time) -> BTreeSet<Pair> {
+    pub fn excluded(&self, now: Time) -> Excluded {
         let _ = now;
-        BTreeSet::new()
+        Excluded::default()
+    }
+
+    /// Nodes that rest, since they did not answer, and until when.
+    pub fn resting(&self, now: Time) -> Vec<(usize, Time)> {
+        let _ = now;
+        vec![]
     }
 
     /// Whether fewer are wanted than could be given soon: more should be asked of the schedule.

@@ -2,6 +2,7 @@
 
 pub mod adaptive;
 pub mod assignment;
+pub mod completion;
 pub mod dispatch;
 mod draw;
 pub mod graph;

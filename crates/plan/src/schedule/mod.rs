@@ -1,8 +1,33 @@
 //! What to measure next: UKAIRO's Algorithm 1 (§3.1.1), what it is compared with, and ours.
+//!
+//! | Schedule | Source | Ranking that goes with it |
+//! |---|---|---|
+//! | [`Biased`] | UKAIRO Algorithm 1 | [`Ranking::oblivious`](crate::ranking::Ranking::oblivious) on the measured legs |
+//! | [`Random`] | UKAIRO §4.3 | the same |
+//! | [`Thrifty`] | ours | [`completion::ranking`](crate::completion::ranking), on the completed matrix |
+//! | [`Upkeep`] | ours, for UKAIRO §2.1's two weeks | either |
+//!
+//! [`Plan`] is one of the first three until it is done, and upkeep from then on.
+//!
+//! A schedule may be asked again before what it asked for is measured: it counts what it asked
+//! for as measured until it is, or is excluded.
+
+mod biased;
+mod excluded;
+mod plan;
+mod random;
+mod thrifty;
+mod upkeep;
+
+pub use biased::Biased;
+pub use excluded::Excluded;
+pub use plan::Plan;
+pub use random::Random;
+pub use thrifty::Thrifty;
+pub use upkeep::Upkeep;
 
 use crate::Graph;
 use rand_core::Rng;
-use std::collections::BTreeSet;
 
 /// An ordered pair of nodes: the leg from the first to the second.
 pub type Pair = (usize, usize);
@@ -13,7 +38,7 @@ pub struct Known<'a> {
     /// Measured legs.
     pub graph: &'a Graph,
     /// Legs that cannot be measured (a node is down, retries are used up); passed over.
-    pub excluded: &'a BTreeSet<Pair>,
+    pub excluded: &'a Excluded,
     /// How old each measured leg is, s; none: not asked.
     pub age_s: Option<&'a dyn AgeOf>,
 }
