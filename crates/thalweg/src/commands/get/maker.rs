@@ -230,7 +230,8 @@ impl<'a> Maker<'a> {
             Interfaces::Named(_) => bound(&self.interfaces, &relays, most - mirrors),
             _ => candidates(
                 &self.interfaces,
-                own_interface(&wanted.url),
+                // Where there are none to compare it with the kernel need not be asked.
+                (!self.interfaces.is_empty()).then(|| own_interface(&wanted.url)).flatten(),
                 &relays,
                 most - mirrors,
                 rate,

@@ -6,7 +6,7 @@ mod display;
 mod duration;
 mod exit;
 mod maker;
-mod mesh;
+pub mod mesh;
 mod netrc;
 mod rate;
 mod renewal;
@@ -43,7 +43,10 @@ use thalweg_node::{
 };
 use thalweg_units::WallTime;
 use thalweg_wire::metalink;
-use tokio::{runtime::Runtime, sync::watch};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::watch,
+};
 
 /// Runs the command.
 ///
@@ -53,7 +56,7 @@ use tokio::{runtime::Runtime, sync::watch};
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let display = Display::start(args.style())?;
     let renewal = renew(&args);
-    let runtime = Runtime::new()?;
+    let runtime = runtime()?;
     let code = match runtime.block_on(downloads(&args, &display)) {
         Ok(code) => code,
         Err(mistake) => Some(refuse(&display, format!("{mistake:#}"), Code::Usage)),
@@ -63,6 +66,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     display.finish();
     renewal.finish();
     Ok(code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code as u8)))
+}
+
+/// The network on this thread, the disk on others. A small file's way leads through several tasks;
+/// to wake another thread for each costs more than the work in them, and a single core receives
+/// faster than disks write.
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
 }
 
 /// Tells why nothing is begun.

@@ -11,11 +11,17 @@ use std::{
 /// failure: this many wait only if nobody reads any more. Then the oldest go.
 const LENGTH: usize = 4096;
 
+/// After what waited is shown, nothing more is for so long: many small downloads would wake the
+/// reader for each step, and no eye is quicker.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Bounded; of each download's progress only the latest waits.
 #[derive(Default)]
 pub struct Queue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    /// It is closed.
+    over: Condvar,
 }
 
 #[derive(Default)]
@@ -23,6 +29,8 @@ struct Waiting {
     notes: VecDeque<Note>,
     lost: u64,
     closed: bool,
+    /// The reader waits for a note.
+    awaited: bool,
 }
 
 impl Queue {
@@ -37,20 +45,23 @@ impl Queue {
             waiting.lost += 1;
         }
         waiting.notes.push_back(note);
-        self.changed.notify_one();
+        if std::mem::take(&mut waiting.awaited) {
+            drop(waiting);
+            self.changed.notify_one();
+        }
     }
 
     /// Waits for the next one; `None` after the last one.
     pub fn next(&self) -> Option<Note> {
-        let nothing = |w: &mut Waiting| w.notes.is_empty() && !w.closed;
-        let waiting = self.changed.wait_while(self.lock(), nothing);
+        let nothing = |w: &mut Waiting| w.awaits();
+        let waiting = self.changed.wait_while(self.rested(), nothing);
         waiting.unwrap_or_else(PoisonError::into_inner).notes.pop_front()
     }
 
     /// As [`next`](Self::next), for `time` at most: `Err` if nothing came in it.
     pub fn next_within(&self, time: Duration) -> Result<Option<Note>, ()> {
-        let nothing = |w: &mut Waiting| w.notes.is_empty() && !w.closed;
-        let waited = self.changed.wait_timeout_while(self.lock(), time, nothing);
+        let nothing = |w: &mut Waiting| w.awaits();
+        let waited = self.changed.wait_timeout_while(self.rested(), time, nothing);
         let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         match waiting.notes.pop_front() {
             None if timeout.timed_out() => Err(()),
@@ -62,6 +73,7 @@ impl Queue {
     pub fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_one();
+        self.over.notify_one();
     }
 
     /// How many were thrown away.
@@ -69,9 +81,28 @@ impl Queue {
         self.lock().lost
     }
 
+    /// The notes, after a pause if there are none.
+    fn rested(&self) -> MutexGuard<'_, Waiting> {
+        let waiting = self.lock();
+        if !waiting.notes.is_empty() {
+            return waiting;
+        }
+        let open = |w: &mut Waiting| !w.closed;
+        let waited = self.over.wait_timeout_while(waiting, PAUSE, open);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Held for a few instructions only; a panic cannot leave it half changed.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Whether nothing is there, nor the end; whoever asks is woken then.
+    fn awaits(&mut self) -> bool {
+        self.awaited = self.notes.is_empty() && !self.closed;
+        self.awaited
     }
 }
 
