@@ -122,22 +122,38 @@ impl Adaptive {
         draw: Draw,
         random: &mut (impl Rng + ?Sized),
     ) -> Vec<String> {
+        self.candidates_among(s, draw, |_| true, random)
+    }
+
+    /// As [`Adaptive::candidates`], of the relays that are `usable` in this download: terms,
+    /// rules or a quarantine may forbid others. A test detour that is not usable is redrawn.
+    pub fn candidates_among(
+        &mut self,
+        s: usize,
+        draw: Draw,
+        usable: impl Fn(&str) -> bool,
+        random: &mut (impl Rng + ?Sized),
+    ) -> Vec<String> {
+        let names = self.known.iter().map(|k| k.relay.clone());
+        let (open, barred): (Vec<String>, Vec<String>) = names.partition(|name| usable(name));
+        self.test = self.test.take().filter(|t| !barred.contains(t));
+        let without = |taken: &[String]| [&barred[..], taken].concat();
         let mut taken: Vec<String> = match draw {
-            Draw::Top => self.known.iter().take(s).map(|k| k.relay.clone()).collect(),
+            Draw::Top => open.into_iter().take(s).collect(),
             Draw::Proportional => {
                 if self.test.is_none() {
-                    self.test = self.drawn(&[], random);
+                    self.test = self.drawn(&barred, random);
                 }
                 let mut taken: Vec<String> = self.test.iter().cloned().collect();
                 let tests = taken.len();
                 for _ in 0..s {
-                    taken.extend(self.drawn(&taken, random));
+                    taken.extend(self.drawn(&without(&taken), random));
                 }
                 taken.split_off(tests)
             }
         };
         if self.test.as_ref().is_none_or(|t| taken.contains(t)) {
-            self.test = self.drawn(&taken, random);
+            self.test = self.drawn(&without(&taken), random);
         }
         taken.extend(self.test.clone());
         taken

@@ -1,6 +1,7 @@
 //! From estimates to plans (pure).
 
 pub mod adaptive;
+pub mod advice;
 pub mod assignment;
 pub mod completion;
 pub mod dispatch;
