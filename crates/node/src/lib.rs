@@ -8,4 +8,5 @@ pub mod history;
 pub mod job;
 pub mod mesh;
 pub mod part;
+pub mod prober;
 pub mod relay;

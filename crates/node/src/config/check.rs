@@ -1,6 +1,8 @@
 //! Values that are well-formed, and yet cannot be meant.
 
-use super::{Config, OracleSection, Problem, QuotaSection, RelaySection, RuleSection};
+use super::{
+    Config, MeasureSection, OracleSection, Problem, QuotaSection, RelaySection, RuleSection,
+};
 use crate::relay::SMTP;
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use thalweg_net::{Destination, MAX_HOPS};
@@ -14,6 +16,7 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     let mut problems = Vec::new();
     listeners(config, &mut problems);
     relay(&config.relay, &mut problems);
+    measure(&config.measure, &mut problems);
     socks(config, &mut problems);
     oracle(&config.oracle, &mut problems);
     problems
@@ -81,6 +84,22 @@ fn relay(relay: &RelaySection, problems: &mut Vec<Problem>) {
     }
     ports("relay.ports", &relay.ports, problems);
     quota("relay.quota", &relay.quota, problems);
+}
+
+fn measure(measure: &MeasureSection, problems: &mut Vec<Problem>) {
+    let nothing = [
+        ("max_bytes_per_day", measure.max_bytes_per_day == ByteSize::ZERO),
+        ("max_rate", measure.max_rate == Some(Rate::ZERO)),
+    ];
+    for (key, _) in nothing.into_iter().filter(|(_, zero)| *zero) {
+        let what =
+            "with nothing there is no measuring; to measure nothing, write `enabled = false`";
+        problems.push(Problem::of(format!("measure.{key}"), what));
+    }
+    if measure.relay_capacity == Some(Rate::ZERO) {
+        let what = "a relay that can relay nothing is offered to nobody; leave it out";
+        problems.push(Problem::of("measure.relay_capacity", what));
+    }
 }
 
 fn positive(key: &str, time: Duration, problems: &mut Vec<Problem>) {

@@ -5,6 +5,7 @@
 //! and column. The keys, one by one, are in [`Config::example`].
 
 mod check;
+mod measure;
 mod place;
 mod problem;
 mod read;
@@ -12,6 +13,7 @@ mod relay;
 mod sections;
 mod text;
 
+pub use measure::MeasureSection;
 pub use place::{NoPlace, config_file, state_directory};
 pub use problem::{ConfigError, Problem};
 pub use relay::{QuotaSection, RelaySection};
@@ -38,6 +40,8 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// The relay.
     pub relay: RelaySection,
+    /// Measuring.
+    pub measure: MeasureSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
     /// Prometheus metrics.
@@ -55,6 +59,7 @@ impl Default for Config {
         Self {
             listen: all.into(),
             relay: RelaySection::default(),
+            measure: MeasureSection::default(),
             socks: SocksSection::default(),
             metrics: MetricsSection::default(),
             log: LogSection::default(),

@@ -66,13 +66,14 @@ impl Strange {
 }
 
 /// The protocols that can be open.
-const SERVED: [Protocol; 3] = [Protocol::Api, Protocol::Join, Protocol::Relay];
+const SERVED: [Protocol; 4] = [Protocol::Api, Protocol::Join, Protocol::Relay, Protocol::Measure];
 
 const fn label(protocol: Protocol) -> Label {
     let word = match protocol {
         Protocol::Api => "api",
         Protocol::Join => "join",
         Protocol::Relay => "relay",
+        Protocol::Measure => "measure",
         _ => "other",
     };
     [("protocol", word)]

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! accept ─ place? ─ preamble, TLS ─ key admitted? ─┬ relay: a session of node::relay
-//!            no: closed      no: an alert, closed  └ api, join: the oracle, where one is
+//!            no: closed      no: an alert, closed  ├ measure: node::prober
+//!                                                  └ api, join: the oracle, where one is
 //! ```
 //!
 //! Whoever does not get through has had no byte but TLS's own, is counted, and
@@ -11,7 +12,7 @@
 use super::{
     counters::{Counters, Strange},
     gate::{Gate, Place},
-    service::{ApiService, Caller, RelayService},
+    service::{ApiService, Caller, MeasureService, RelayService},
     throttle::Throttle,
 };
 use crate::{
@@ -52,6 +53,8 @@ pub struct Services {
     pub relay: Option<Arc<dyn RelayService>>,
     /// The oracle inside; none: this node is none.
     pub oracle: Option<Arc<dyn ApiService>>,
+    /// Receives measurements; none: this node takes part in none.
+    pub measure: Option<Arc<dyn MeasureService>>,
 }
 
 impl Services {
@@ -59,7 +62,8 @@ impl Services {
     pub fn protocols(&self) -> Vec<Protocol> {
         let relay = self.relay.iter().map(|_| Protocol::Relay);
         let oracle = self.oracle.iter().flat_map(|_| [Protocol::Api, Protocol::Join]);
-        relay.chain(oracle).collect()
+        let measure = self.measure.iter().map(|_| Protocol::Measure);
+        relay.chain(oracle).chain(measure).collect()
     }
 }
 
@@ -160,6 +164,9 @@ impl Door {
             (Protocol::Api, Some(peer), Services { oracle: Some(oracle), .. }) => {
                 self.api(Arc::clone(oracle), channel, Some(peer), from);
             }
+            (Protocol::Measure, Some(peer), Services { measure: Some(measure), .. }) => {
+                self.measure(measure, channel, peer, from);
+            }
             (Protocol::Join, _, Services { oracle: Some(oracle), .. }) => {
                 self.api(Arc::clone(oracle), channel, None, from);
             }
@@ -180,6 +187,23 @@ impl Door {
         let session = relay.serve(channel, peer, from);
         self.ends.relay.spawn(async move {
             tokio::select! { () = cut.cancelled() => {}, () = session => {} }
+            drop(open);
+        });
+    }
+
+    /// On shutdown it ends as the API does: nobody waits for a measurement.
+    fn measure(
+        &self,
+        measure: &Arc<dyn MeasureService>,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) {
+        let open = self.counters.open(Protocol::Measure);
+        let cut = self.ends.cut_api.clone();
+        let flow = measure.serve(channel, peer, from);
+        self.ends.api.spawn(async move {
+            tokio::select! { () = cut.cancelled() => {}, () = flow => {} }
             drop(open);
         });
     }

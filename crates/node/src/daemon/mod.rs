@@ -30,7 +30,7 @@ pub use error::DaemonError;
 pub use gate::Limits;
 pub use local_socks::Ways;
 pub use oracle_down::OracleDown;
-pub use service::{ApiService, BoxFuture, Caller, Control, RelayService};
+pub use service::{ApiService, BoxFuture, Caller, Control, MeasureService, RelayService};
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
 use crate::{

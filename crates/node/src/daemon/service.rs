@@ -53,6 +53,17 @@ impl RelayService for MeshRelay {
     }
 }
 
+/// Serves channels `measure`: [`crate::prober`], or a fake in tests.
+pub trait MeasureService: Send + Sync + fmt::Debug {
+    /// Receives one flow, to its end or to the peer's revocation.
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()>;
+}
+
 /// The oracle's end of the channels `api` and `join`; there on oracles alone.
 pub trait ApiService: Send + Sync + fmt::Debug {
     /// Serves one channel to its end. Dropping the future cuts it.

@@ -13,7 +13,7 @@ use std::{
 };
 use thalweg_net::channel::{Admission, Protocol};
 use thalweg_units::{NodeId, WallTime};
-use thalweg_wire::mesh::{Roster, RosterFault, Tag};
+use thalweg_wire::mesh::{Member, Roster, RosterFault, Tag};
 use tokio::sync::watch;
 
 /// The newest roster of a mesh, shared by all who ask it; cheap to clone.
@@ -281,9 +281,12 @@ impl Inner {
 }
 
 impl Admission for Membership {
-    /// Members for all but `Join`, whom everybody may ask; by this host's clock.
+    /// Members for all but `Join`, whom everybody may ask; by this host's clock. Only
+    /// daemons measure: a key of the command line does not.
     fn admits(&self, key: &NodeId, protocol: Protocol) -> bool {
-        let holds = |r: &Arc<Roster>| r.check(self.now()).is_ok() && r.by_key(key).is_some();
+        let fits = |m: &Member| protocol != Protocol::Measure || m.node == Some(*key);
+        let holds =
+            |r: &Arc<Roster>| r.check(self.now()).is_ok() && r.by_key(key).is_some_and(fits);
         protocol == Protocol::Join || self.0.current.borrow().as_ref().is_some_and(holds)
     }
 }

@@ -1,6 +1,6 @@
 //! What a relay counts, for Prometheus. Labels are of fixed sets: never a peer or a destination.
 
-use super::pump::Moved;
+use super::{Legs, pump::Moved};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -78,6 +78,7 @@ pub struct RelayMetrics {
     refusals: Family<Label, Counter>,
     handshakes: Histogram,
     flows: Flows,
+    legs: Legs,
 }
 
 impl Default for RelayMetrics {
@@ -88,6 +89,7 @@ impl Default for RelayMetrics {
             refusals: Family::default(),
             handshakes: Histogram::new(HANDSHAKES),
             flows: Flows::default(),
+            legs: Legs::default(),
         };
         // At zero from the start, so that the first one is seen as an increase.
         for outcome in Outcome::ALL {
@@ -137,8 +139,23 @@ impl RelayMetrics {
         let ended = |o: Outcome| self.ended.get_or_create(&[("outcome", o.word())]).get();
         let ended: serde_json::Map<_, _> =
             Outcome::ALL.into_iter().map(|o| (o.word().into(), ended(o).into())).collect();
-        let bytes: u64 = self.flows.totals().values().map(|[up, down]| up + down).sum();
+        let bytes = self.bytes();
         serde_json::json!({ "open": self.open.get(), "ended": ended, "bytes": bytes })
+    }
+
+    /// Bytes relayed so far, of both directions.
+    pub fn bytes(&self) -> u64 {
+        self.flows.totals().values().map(|[up, down]| up + down).sum()
+    }
+
+    /// Connections being served now.
+    pub fn open(&self) -> u64 {
+        self.open.get().max(0).unsigned_abs()
+    }
+
+    /// What members' transfers show of the legs to them.
+    pub fn legs(&self) -> &Legs {
+        &self.legs
     }
 }
 

@@ -87,7 +87,7 @@ impl Fixture {
             name: "n1".parse().unwrap(),
             key: key(1),
             membership: membership.clone(),
-            services: Services { relay: Some(Arc::new(Echo)), oracle: None },
+            services: Services { relay: Some(Arc::new(Echo)), oracle: None, measure: None },
             control: Arc::new(FarOracle),
             registry: Default::default(),
             log,

@@ -24,7 +24,7 @@ use std::{
 use thalweg_net::{Cause, DialOptions, channel::Channel};
 use thalweg_wire::{
     Destination,
-    mesh::{GO, GO_ACK, LegKind, Preamble},
+    mesh::{GO, GO_ACK, LegKind, Name, Preamble},
     socks5::{self, Reply},
 };
 use tokio::{
@@ -65,6 +65,8 @@ struct Seat {
 /// The second leg stands.
 struct Opened {
     destination: Resetting,
+    /// The member there, if the client has said so and it is one.
+    next: Option<Name>,
     seat: Seat,
 }
 
@@ -217,12 +219,16 @@ async fn open(
     let gate = gate.toward(asked.next);
     let connecting = second_leg(shared, peer, gate, roster.version, to, depth);
     let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
-    let destination = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
+    let connected = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
+    let (destination, member) = connected;
     story.address = destination.peer_addr().ok();
-    Ok(Opened { destination, seat })
+    let next = asked.next.filter(|_| member);
+    let next = next.and_then(|key| roster.by_key(&key)).map(|member| member.name.clone());
+    Ok(Opened { destination, next, seat })
 }
 
-/// Resolves, checks and connects: only addresses that passed are dialled.
+/// Resolves, checks and connects: only addresses that passed are dialled. Also whether a member
+/// is there.
 async fn second_leg(
     shared: &Shared,
     peer: &MeshPeer,
@@ -230,7 +236,7 @@ async fn second_leg(
     version: u64,
     to: &Destination,
     depth: u8,
-) -> Result<Resetting, Refusal> {
+) -> Result<(Resetting, bool), Refusal> {
     gate.check_port(to.port)?;
     let addresses = shared.names.resolve_for(peer.member().principal(), to).await?;
     shared.avoided.teach(&mut gate, version, to, &shared.config.resolver).await?;
@@ -240,23 +246,24 @@ async fn second_leg(
     let tcp = thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)?;
     let mut destination = Resetting::new(tcp);
     shared.config.egress.check_made(&destination)?;
-    introduce(&mut destination, &admitted, depth).await?;
-    Ok(destination)
+    let member = introduce(&mut destination, &admitted, depth).await?;
+    Ok((destination, member))
 }
 
-/// Tells the next relay, if it is one, how many were before it.
+/// Tells the next relay, if it is one, how many were before it; whether it is one.
 async fn introduce(
     destination: &mut TcpStream,
     admitted: &[Admitted],
     depth: u8,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let failed = |e| Refusal::NoLeg(Cause::Leg(e));
     let at = destination.peer_addr().map_err(failed)?;
-    if admitted.iter().any(|a| a.address == at && a.member) {
+    let member = admitted.iter().any(|a| a.address == at && a.member);
+    if member {
         let preamble = Preamble { depth: depth.saturating_add(1) };
         destination.write_all(&preamble.encode()).await.map_err(failed)?;
     }
-    Ok(())
+    Ok(member)
 }
 
 /// Tells the client that the second leg stands, and moves bytes until both directions end.
@@ -268,11 +275,15 @@ async fn carry(
     opened: Opened,
     story: &Story,
 ) -> Result<(), Ended> {
-    let Opened { destination, seat } = opened;
+    let Opened { destination, next, seat } = opened;
     let bound = destination.local_addr().unwrap_or(NOWHERE);
     let reply = [greeting.prefix(), socks5::encode_reply(Reply::Succeeded, bound)].concat();
     let mut terms = pump::Terms::new(shared.config.limits(), &story.moved);
     terms.throttle = seat.ticket.throttle();
+    // Behind another relay the client's leg ends at that one, whose name is not told.
+    let client = (channel.depth() == 0).then(|| peer.member().name.clone());
+    let watched = shared.metrics.legs().watch(client, next);
+    terms.watcher = Some(&watched);
     let _flow = shared.metrics.flow(greeting.leg(), &story.moved);
     shared.metrics.handshake(story.started.elapsed());
     let patience = shared.config.handshake;

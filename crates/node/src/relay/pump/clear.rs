@@ -34,7 +34,7 @@ pub async fn both(
     let mut up_runs = pin!(run(up, early, terms, &throttled[0]));
     let mut down_runs = pin!(run(down, Vec::new(), terms, &throttled[1]));
     let (mut up_ended, mut down_ended) = (false, false);
-    let mut watch = Watch::new(terms.limits);
+    let mut watch = Watch::new(terms);
     while !(up_ended && down_ended) {
         tokio::select! {
             done = &mut up_runs, if !up_ended => {

@@ -24,7 +24,10 @@ mod tests;
 pub use resetting::{Leg, Resetting};
 pub use throttle::{THROTTLED_TURN, Taken, Throttle};
 
-use super::liveness::{Limits, Verdict};
+use super::{
+    legs::LegWatcher,
+    liveness::{Limits, Verdict},
+};
 use crate::budget::OverBudget;
 use std::{io, sync::atomic::AtomicU64};
 use thalweg_net::splice::PipePool;
@@ -68,12 +71,14 @@ pub struct Terms<'a> {
     pub throttle: Option<&'a dyn Throttle>,
     /// Where pipes come from; without one bytes are copied.
     pub pipes: &'a PipePool,
+    /// Who learns from the looks at both legs, if anybody does.
+    pub watcher: Option<&'a dyn LegWatcher>,
 }
 
 impl<'a> Terms<'a> {
     /// Without a quota, with the process's pipes.
     pub fn new(limits: Limits, moved: &'a Moved) -> Self {
-        Self { limits, moved, throttle: None, pipes: PipePool::of_process() }
+        Self { limits, moved, throttle: None, pipes: PipePool::of_process(), watcher: None }
     }
 }
 

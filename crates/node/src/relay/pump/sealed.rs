@@ -35,7 +35,7 @@ where
 {
     let mut up = Direction::new(terms.throttle, &terms.moved.up);
     let mut down = Direction::new(terms.throttle, &terms.moved.down);
-    let mut watch = Watch::new(terms.limits);
+    let mut watch = Watch::new(terms);
     loop {
         let step = poll_fn(|cx| {
             let up = up.poll(cx, client, destination)?;

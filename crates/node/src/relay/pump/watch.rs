@@ -1,8 +1,11 @@
 //! The pump's looks at the kernel's counters of both legs.
 
 use super::{
-    super::liveness::{Leg, Limits, Liveness},
-    Stopped,
+    super::{
+        legs::LegWatcher,
+        liveness::{Leg, Liveness},
+    },
+    Stopped, Terms,
 };
 use std::time::{Duration, Instant};
 use thalweg_net::TcpInfo;
@@ -12,9 +15,10 @@ use tokio::{
 };
 
 /// Watches over the liveness of one connection.
-pub struct Watch {
+pub struct Watch<'a> {
     liveness: Liveness,
     ticks: Interval,
+    watcher: Option<&'a dyn LegWatcher>,
 }
 
 /// What the kernel's counters do not tell.
@@ -26,13 +30,13 @@ pub struct Holding {
     pub throttled: bool,
 }
 
-impl Watch {
+impl<'a> Watch<'a> {
     /// For a connection that is made now.
-    pub fn new(limits: Limits) -> Self {
-        let liveness = Liveness::new(limits, Instant::now());
+    pub fn new(terms: Terms<'a>) -> Self {
+        let liveness = Liveness::new(terms.limits, Instant::now());
         let mut ticks = interval(liveness.interval());
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { liveness, ticks }
+        Self { liveness, ticks, watcher: terms.watcher }
     }
 
     /// Waits until it is time for [`Watch::check`]. Cancel-safe.
@@ -50,7 +54,7 @@ impl Watch {
         destination: &TcpStream,
         holding: Holding,
     ) -> Result<(), Stopped> {
-        let (client, destination) = (look(client)?, look(destination)?);
+        let (client, destination) = self.look(client, destination)?;
         let now = Instant::now();
         if holding.throttled {
             self.liveness.excuse(now);
@@ -76,20 +80,31 @@ impl Watch {
         let holding = Holding { half_closed: true, throttled: false };
         // A round trip is not known to us yet: look soon, then ever more rarely.
         let mut pause = Duration::from_millis(2);
-        while look(client)?.queued || look(destination)?.queued {
+        loop {
+            let (one, other) = self.look(client, destination)?;
+            if !(one.queued || other.queued) {
+                return Ok(());
+            }
             self.check(client, destination, holding)?;
             sleep(pause).await;
             pause = (pause * 2).min(self.liveness.interval());
         }
-        Ok(())
+    }
+
+    fn look(&self, client: &TcpStream, destination: &TcpStream) -> Result<(Leg, Leg), Stopped> {
+        let (client, destination) = (info(client)?, info(destination)?);
+        if let Some(watcher) = self.watcher {
+            watcher.saw(&client, &destination);
+        }
+        Ok((client.into(), destination.into()))
     }
 }
 
 /// Whether anything still waits in a send queue is the kernel's word, and so is a reset
 /// that no read will tell of any more, since that direction has ended.
-fn look(tcp: &TcpStream) -> Result<Leg, Stopped> {
+fn info(tcp: &TcpStream) -> Result<TcpInfo, Stopped> {
     if let Some(error) = tcp.take_error().map_err(Stopped::Broken)? {
         return Err(Stopped::Broken(error));
     }
-    TcpInfo::of(tcp).map(Leg::from).map_err(Stopped::Broken)
+    TcpInfo::of(tcp).map_err(Stopped::Broken)
 }

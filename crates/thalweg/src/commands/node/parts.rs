@@ -6,8 +6,9 @@ use thalweg_net::PrivateKey;
 use thalweg_node::{
     budget::Budget,
     config::Config,
-    daemon::{DaemonConfig, Node, RelayService, Services},
+    daemon::{DaemonConfig, MeasureService, Node, RelayService, Services},
     mesh::{Membership, MeshFile, OracleClient, Reporter, RosterSync, State, SyncEvent, WallClock},
+    prober::{Prober, Purse, RelayView},
     relay::{Event, Log, MeshRelay, RelayMetrics},
 };
 use thalweg_wire::{
@@ -103,13 +104,24 @@ impl Parts {
     ) -> anyhow::Result<(Node, Tasks)> {
         let mut registry = Default::default();
         let metrics = RelayMetrics::register(&mut registry);
-        let relay = match config.relay.enabled && self.relays() {
-            true => Some(Arc::new(self.relay(config, settings, metrics)?) as Arc<dyn RelayService>),
+        let budget = Arc::new(Budget::new());
+        let relays = config.relay.enabled && self.relays();
+        let view = relays.then(|| relay_view(config, metrics.clone()));
+        let relay = match relays {
+            true => {
+                let relay = self.relay(config, settings, metrics, budget.clone())?;
+                Some(Arc::new(relay) as Arc<dyn RelayService>)
+            }
             false => None,
         };
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let tasks = Tasks::new();
         tasks.spawn(self.sync(client.clone(), state).run());
+        let prober = self.prober(config, budget)?;
+        if let Some(prober) = prober.clone() {
+            tasks.spawn(prober.run(client.beside(), view));
+        }
+        let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MeasureService>);
         if let Seat::Taken(oracle) = &self.seat {
             let stop = tasks.stop.clone();
             // To its end: it closes its database.
@@ -123,7 +135,7 @@ impl Parts {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle },
+            services: Services { relay, oracle, measure },
             control,
             registry,
             log: self.log,
@@ -136,6 +148,7 @@ impl Parts {
         config: &Config,
         settings: &DaemonConfig,
         metrics: RelayMetrics,
+        budget: Arc<Budget>,
     ) -> anyhow::Result<MeshRelay> {
         let first = settings.listen.first().copied();
         let own = first.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
@@ -143,8 +156,19 @@ impl Parts {
         let admin = settings.listen.iter().copied().chain(config.socks.listen);
         relay.egress = relay.egress.with_admin(admin.chain(config.metrics.listen));
         let (membership, log) = (self.membership.clone(), self.log.clone());
-        let budget = Arc::new(Budget::new());
         Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
+    }
+
+    /// Who measures; none if the settings say so.
+    fn prober(&self, config: &Config, budget: Arc<Budget>) -> anyhow::Result<Option<Prober>> {
+        let settings = &config.measure;
+        if !settings.enabled {
+            return Ok(None);
+        }
+        let who = (self.mesh.name.clone(), &self.key);
+        let purse = Purse::new(budget, settings.max_bytes_per_day);
+        let (membership, log) = (self.membership.clone(), self.log.clone());
+        Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }
 
     fn sync(&self, client: OracleClient, state: &State) -> RosterSync {
@@ -155,5 +179,14 @@ impl Parts {
         });
         let who = (self.mesh.clone(), self.key.id());
         RosterSync::new(client, self.membership.clone(), who, Some(state.clone()), report)
+    }
+}
+
+fn relay_view(config: &Config, metrics: RelayMetrics) -> RelayView {
+    RelayView {
+        metrics,
+        max_sessions: config.relay.max_connections as u64,
+        capacity: config.measure.relay_capacity,
+        passive: config.measure.passive,
     }
 }

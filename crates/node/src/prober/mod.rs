@@ -1,0 +1,113 @@
+//! Measuring: bulk flows on the oracle's order, and what users' own transfers show for free.
+//!
+//! ```text
+//! oracle ── GET orders (long poll) ──→ orders ── one flow at a time ──→ another member
+//!    ↑                                   │ send                           │ receive, judge
+//!    └── POST reports ←── outbox ←───────┴──── relay::Legs, load ────     └→ its own report
+//! ```
+//!
+//! The receiver judges ([`thalweg_measure::bulk`]) and ends the flow as soon as its rate is
+//! steady. A node takes part in one measurement at a time, as sender or receiver, whatever
+//! the oracle or a peer says (UKAIRO §2.1), and within its own bytes a day. What the operator
+//! can set, and what is sent when, is told in `docs/measuring.md`.
+
+mod deliver;
+mod flow;
+mod load;
+mod orders;
+mod outbox;
+mod pace;
+mod purse;
+mod reach;
+mod receive;
+mod send;
+mod serve;
+
+pub use load::RelayView;
+pub use purse::Purse;
+
+use outbox::Outbox;
+
+use crate::{
+    mesh::{Membership, OracleClient},
+    relay::Log,
+};
+use std::{io, sync::Arc, time::Duration};
+use thalweg_net::{PrivateKey, channel::Connector};
+use thalweg_units::{ByteSize, NodeId, Rate};
+use thalweg_wire::{
+    Signer as _,
+    mesh::{Name, measure_flow::Limits},
+};
+use tokio::sync::Semaphore;
+
+/// The longest flow, whoever asks for more (UKAIRO §3.2.1).
+pub const MAX_TIME: Duration = Duration::from_secs(5);
+
+/// The most bytes of one flow, whoever asks for more: 5 s at 1.7 Gbit/s.
+pub const MAX_BYTES: ByteSize = ByteSize::from_bytes(1 << 30);
+
+/// A flow of fewer bytes shows slow start alone; with no more left of the day, none is begun.
+const LEAST_BYTES: ByteSize = ByteSize::from_bytes(64 * 1024);
+
+/// How this node measures; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Prober(Arc<Shared>);
+
+/// What all parts need.
+#[derive(Debug)]
+struct Shared {
+    /// This node's name and key.
+    name: Name,
+    key: NodeId,
+    membership: Membership,
+    connector: Connector,
+    purse: Purse,
+    /// The most that this node sends or receives for measuring.
+    max_rate: Option<Rate>,
+    /// One place: a second flow beside would halve both.
+    lane: Semaphore,
+    outbox: Outbox,
+    log: Log,
+}
+
+impl Prober {
+    /// The prober of the node `name` with this key.
+    ///
+    /// # Errors
+    /// If TLS does not take the key; not expected.
+    pub fn new(
+        (name, key): (Name, &PrivateKey),
+        membership: Membership,
+        purse: Purse,
+        max_rate: Option<Rate>,
+        log: Log,
+    ) -> io::Result<Self> {
+        let (connector, key) = (Connector::new(key)?, key.id());
+        let (lane, outbox) = (Semaphore::new(1), Outbox::default());
+        let shared =
+            Shared { name, key, membership, connector, purse, max_rate, lane, outbox, log };
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// Carries out the oracle's orders and reports, on `relay` as well if this node has one,
+    /// for ever; drop the future to end it.
+    pub async fn run(self, client: OracleClient, relay: Option<RelayView>) {
+        let reporting = deliver::run(&self.0, client.beside(), relay);
+        tokio::join!(orders::run(&self.0, client.beside()), reporting);
+    }
+}
+
+impl Shared {
+    /// What this node itself allows now; `None` if the day's bytes are used up.
+    fn limits(&self) -> Option<Limits> {
+        let left = self.purse.left();
+        let millis = MAX_TIME.as_millis() as u32;
+        (left >= LEAST_BYTES).then(|| Limits { bytes: left.min(MAX_BYTES).as_bytes(), millis })
+    }
+
+    /// Whether a rate is the node's own limit rather than the path's.
+    fn is_own_limit(&self, bps: f64) -> bool {
+        self.max_rate.is_some_and(|most| bps >= 0.9 * most.as_bps() as f64)
+    }
+}

@@ -1,0 +1,168 @@
+//! The oracle's orders, one after the other.
+
+use super::{LEAST_BYTES, MAX_TIME, Shared, pace::Pace, reach::Unreached, send};
+use crate::{
+    mesh::{OracleClient, OracleError},
+    relay::Event,
+};
+use std::time::Duration;
+use thalweg_units::NodeId;
+use thalweg_wire::mesh::{
+    Member,
+    measure::{Done, Order, Outcome},
+    measure_flow::{Hello, Limits},
+};
+use tokio::{
+    sync::SemaphorePermit,
+    time::{Instant, sleep, timeout_at},
+};
+
+/// How long a request waits at the oracle, as that for the roster.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Pauses after failures: the first, twice the last each time, and the longest.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The least time between two answers without orders, should an oracle not wait.
+const LEAST: Duration = Duration::from_millis(250);
+
+/// The most orders of one answer; an oracle gives one or two.
+const MOST: usize = 16;
+
+/// For ever: asks, carries out, puts the outcome into the outbox.
+pub(super) async fn run(shared: &Shared, client: OracleClient) {
+    let mut pause = FIRST;
+    loop {
+        if client.oracles().is_empty() {
+            sleep(WAIT).await;
+            continue;
+        }
+        let began = Instant::now();
+        match client.orders(WAIT).await {
+            Ok(orders) => {
+                pause = FIRST;
+                let is_idle = orders.orders.is_empty();
+                for order in orders.orders.into_iter().take(MOST) {
+                    shared.carry_out(order, began).await;
+                }
+                if is_idle {
+                    sleep(LEAST.saturating_sub(began.elapsed())).await;
+                }
+            }
+            Err(error) => {
+                shared.tell_unasked(&error, pause);
+                sleep(pause).await;
+                pause = (pause * 2).min(LONGEST);
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Once for each time that asking begins to fail: whoever waits long is quiet.
+    fn tell_unasked(&self, error: &OracleError, pause: Duration) {
+        if pause == FIRST {
+            self.log.put(Event::new("no_orders").with("why", error));
+        }
+    }
+
+    /// Measures as ordered at `asked` or later; tells the log and the outbox.
+    async fn carry_out(&self, order: Order, asked: Instant) {
+        // The oracle may have waited before it answered; an order is void a little early, not late.
+        let until = asked.max(Instant::now()) + order.valid_for.min(LONGEST);
+        let (id, to) = (order.id, order.to.clone());
+        let outcome = self.measure(&order, until).await;
+        let event = Event::new("measured").with("to", to).with_number("order", id);
+        self.log.put(told_in(event, &outcome));
+        self.outbox.done(Done { id, outcome });
+    }
+
+    async fn measure(&self, order: &Order, until: Instant) -> Outcome {
+        let (member, key) = match self.partner(&order.to) {
+            Ok(partner) => partner,
+            Err(why) => return unreached(&why),
+        };
+        // It may be receiving just now.
+        let Ok(Ok(place)) = timeout_at(until, self.lane.acquire()).await else {
+            return failed("this node was in another measurement until the order was void", 0);
+        };
+        let Some(own) = self.limits() else { return failed(OWN_BUDGET, 0) };
+        let asked = Limits {
+            bytes: order.max_bytes.max(LEAST_BYTES.as_bytes()),
+            millis: order.max_time.min(MAX_TIME).as_millis() as u32,
+        };
+        let hello = Hello { order: order.id, limits: asked.tightest(own) };
+        let gone = self.membership.left_any(vec![key, self.key]);
+        tokio::select! {
+            biased;
+            () = gone => failed("the member or this node is revoked", 0),
+            outcome = self.flow(place, order, hello, &member, key) => outcome,
+        }
+    }
+
+    /// With the lane's place, to the flow's end.
+    async fn flow(
+        &self,
+        _place: SemaphorePermit<'_>,
+        order: &Order,
+        hello: Hello,
+        member: &Member,
+        key: NodeId,
+    ) -> Outcome {
+        let control = order.congestion_control.as_deref();
+        let channel = match self.reach(member, key, control).await {
+            Ok(channel) => channel,
+            Err(why) => return unreached(&why),
+        };
+        match send::send(channel, hello, || Pace::new(self.max_rate)).await {
+            Ok(sent) => {
+                self.purse.charge(key, sent.bytes);
+                self.judged(&sent)
+            }
+            Err(error) => {
+                self.purse.charge(key, error.bytes);
+                failed(&error.to_string(), error.bytes)
+            }
+        }
+    }
+
+    fn judged(&self, sent: &send::Sent) -> Outcome {
+        let verdict = sent.verdict;
+        if verdict.bytes == 0 {
+            return failed("the receiver says that nothing came", sent.bytes);
+        }
+        Outcome::Measured {
+            bps: verdict.bps,
+            spread_bps: verdict.spread_bps,
+            bytes: sent.bytes,
+            took: Duration::from_micros(verdict.micros),
+            steady: verdict.steady && !self.is_own_limit(verdict.bps),
+            rtt_s: sent.round_trip.map(|d| d.as_secs_f64()),
+            age: Duration::ZERO,
+        }
+    }
+}
+
+const OWN_BUDGET: &str = "this node's bytes for measurements are used up for today";
+
+fn failed(why: &str, bytes: u64) -> Outcome {
+    Outcome::Failed { why: why.to_owned(), is_down: false, bytes }
+}
+
+fn unreached(why: &Unreached) -> Outcome {
+    Outcome::Failed { why: why.to_string(), is_down: why.is_down(), bytes: 0 }
+}
+
+fn told_in(event: Event, outcome: &Outcome) -> Event {
+    match outcome {
+        Outcome::Measured { bps, bytes, took, steady, .. } => event
+            .with_number("bps", *bps as u64)
+            .with_number("bytes", *bytes)
+            .with_number("took_ms", took.as_millis())
+            .with("steady", steady),
+        Outcome::Failed { why, is_down, bytes } => {
+            event.with("why", why).with("down", is_down).with_number("bytes", *bytes)
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The receiving end of one flow: it counts, judges, and ends it.
+
+use super::{
+    flow::{AFTER, COUNTS, STEP, read, within},
+    pace::Pace,
+};
+use std::{io, time::Duration};
+use thalweg_measure::bulk::{self, Bulk, End, Found};
+use thalweg_net::{TcpInfo, channel::Channel};
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::{
+    GO, GO_ACK,
+    measure_flow::{Answer, Hello, Limits, Message, Refusal, Said, Verdict},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
+};
+
+/// What is read at once: four turns a millisecond at 8 Gbit/s.
+const BUFFER: usize = 256 * 1024;
+
+/// Hears the hello.
+///
+/// # Errors
+/// The connection's; a message that is none.
+pub(super) async fn hello(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
+    within(STEP, "hello", read(channel)).await
+}
+
+/// Tells the sender that there will be nothing.
+///
+/// # Errors
+/// The connection's.
+pub(super) async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
+    within(STEP, "room for an answer", async {
+        channel.write_all(&Answer::Refused(why).encode()).await?;
+        channel.shutdown().await
+    })
+    .await
+}
+
+/// Accepts with these limits and leaves TLS: GO is our last byte in it, GO-ACK the sender's.
+///
+/// # Errors
+/// The connection's; a sender that does otherwise than agreed.
+pub(super) async fn accept(
+    mut channel: Channel<TcpStream>,
+    limits: Limits,
+) -> io::Result<(TcpStream, Vec<u8>)> {
+    let mut answer = Answer::Accepted(limits).encode();
+    answer.push(GO);
+    let acknowledged = within(STEP, "GO-ACK", async {
+        channel.write_all(&answer).await?;
+        channel.flush().await?;
+        channel.read_u8().await
+    });
+    match acknowledged.await? {
+        GO_ACK => channel.into_clear(),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another byte than GO-ACK")),
+    }
+}
+
+/// A flow that is being received.
+pub(super) struct Flow {
+    tcp: TcpStream,
+    bulk: Bulk,
+    /// All bytes that came, also after the verdict.
+    pub bytes: u64,
+    first: Option<Instant>,
+    pace: Pace,
+    /// The rest of a count that the connection had no room for.
+    unsaid: Vec<u8>,
+}
+
+impl Flow {
+    /// The flow whose first bytes were read already.
+    pub fn new(tcp: TcpStream, early: &[u8], limits: Limits, pace: Pace) -> Self {
+        let round_trip = TcpInfo::of(&tcp).unwrap_or_default().min_rtt;
+        let round_trip = if round_trip == Duration::MAX { Duration::ZERO } else { round_trip };
+        let bytes = early.len() as u64;
+        let limits =
+            bulk::Limits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
+        let bulk = Bulk::new(limits, round_trip);
+        let first = (bytes > 0).then(Instant::now);
+        Self { tcp, bulk, bytes, first, pace, unsaid: Vec::new() }
+    }
+
+    /// Receives to the end; `None` if nothing came. What breaks the flow ends it.
+    pub async fn judge(&mut self, longest: Duration) -> Option<Found> {
+        let until = Instant::now() + longest + AFTER;
+        let mut ticks = interval((self.bulk.width() / 2).min(COUNTS / 2));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut counted = Instant::now();
+        let mut buffer = vec![0; self.pace.piece(BUFFER)];
+        loop {
+            tokio::select! {
+                read = self.tcp.read(&mut buffer) => match read {
+                    Ok(n @ 1..) => self.came(n),
+                    Ok(0) | Err(_) => return self.bulk.finish(End::Sender),
+                },
+                _ = ticks.tick() => {}
+                () = sleep_until(until) => return self.bulk.finish(End::Time),
+            }
+            if let Some(found) = self.sample() {
+                return Some(found);
+            }
+            if counted.elapsed() >= COUNTS {
+                counted = Instant::now();
+                self.tell_count();
+            }
+            self.pace.wait(self.bytes).await;
+        }
+    }
+
+    fn came(&mut self, n: usize) {
+        self.first.get_or_insert_with(Instant::now);
+        self.bytes += n as u64;
+    }
+
+    fn since_first(&self) -> Duration {
+        self.first.map_or(Duration::ZERO, |first| first.elapsed())
+    }
+
+    fn sample(&mut self) -> Option<Found> {
+        self.first?;
+        match self.bulk.sample(self.since_first(), self.bytes) {
+            bulk::Verdict::Done(found) => Some(found),
+            bulk::Verdict::GoOn => None,
+        }
+    }
+
+    /// Never waits: a sender that does not listen hears of fewer counts.
+    fn tell_count(&mut self) {
+        if self.unsaid.is_empty() {
+            let micros = self.since_first().as_micros() as u64;
+            self.unsaid = Said::Count { bytes: self.bytes, micros }.encode();
+        }
+        let said = self.tcp.try_write(&self.unsaid).unwrap_or(0);
+        self.unsaid.drain(..said);
+    }
+
+    /// Tells the verdict, and takes what is on its way until the sender has closed.
+    pub async fn tell(&mut self, verdict: Verdict) {
+        let mut last = std::mem::take(&mut self.unsaid);
+        last.extend(Said::Verdict(verdict).encode());
+        let mut bin = vec![0; BUFFER];
+        let telling = async {
+            self.tcp.write_all(&last).await?;
+            // Closed with bytes unread, the connection would be reset and the verdict lost.
+            while let n @ 1.. = self.tcp.read(&mut bin).await? {
+                self.bytes += n as u64;
+            }
+            Ok::<(), io::Error>(())
+        };
+        // A sender that has gone already needs no verdict.
+        _ = timeout(AFTER, telling).await;
+    }
+}
