@@ -1,6 +1,6 @@
 //! What an operator or a test sets.
 
-use crate::Event;
+use crate::{Database, Event};
 use std::{
     fmt,
     num::NonZeroU32,
@@ -80,6 +80,11 @@ pub type Sink = Arc<dyn Fn(&Event) + Send + Sync>;
 pub struct Config {
     /// How long a roster holds; renewed when a third of it has passed.
     pub validity: Duration,
+    /// Where members, tokens, rosters and measurements are kept.
+    pub database: Database,
+    /// How long an oracle is elected to schedule unless it renews that, which it does each third
+    /// of it; none: 6 s with a server, half an hour with a file.
+    pub lease: Option<Duration>,
     /// How often to look whether another process has changed the database, and whether
     /// the roster needs renewal.
     pub refresh: Duration,
@@ -97,10 +102,12 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 7 days; every second; 2 s; [`JoinLimits::default`]; the system's clock; events are dropped.
+    /// 7 days; a file; every second; 2 s; [`JoinLimits::default`]; the system's clock; events are dropped.
     fn default() -> Self {
         Self {
             validity: Duration::from_secs(7 * 24 * 3600),
+            database: Database::File,
+            lease: None,
             refresh: Duration::from_secs(1),
             patience: Duration::from_secs(2),
             join_limits: JoinLimits::default(),

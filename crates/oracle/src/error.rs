@@ -1,6 +1,6 @@
 //! What goes wrong, for people and for programs.
 
-use crate::StoreError;
+use crate::{Place, StoreError};
 use std::{io, path::PathBuf, time::Duration};
 use thalweg_net::KeyError;
 use thalweg_units::NodeId;
@@ -28,12 +28,41 @@ pub enum OracleError {
         source: io::Error,
     },
     /// The database was made with another mesh's key.
-    #[error("{file} belongs to mesh {found}, mesh.key beside it to another: restore both together")]
+    #[error(
+        "{place} belongs to mesh {found}, the oracle's mesh.key to another: restore both \
+         together, or give the database that belongs to the key"
+    )]
     OtherMesh {
         /// The database.
-        file: PathBuf,
+        place: Place,
         /// The mesh it is of.
         found: String,
+    },
+    /// The database was founded by another.
+    #[error(
+        "{0} holds a mesh already; it is not replaced. To found another give an empty database; to \
+         let this host be another oracle of that mesh, join it: see docs/oracle-database.md"
+    )]
+    Taken(Place),
+    /// There is nothing to begin from.
+    #[error(
+        "{0} holds no mesh, and the oracle's directory no signed roster to begin from: found the \
+         mesh with `thalweg init` under these settings, or give the URL of the database that has it"
+    )]
+    Empty(Place),
+    /// The settings name another kind of database than the one that this oracle has.
+    #[error(
+        "the oracle of {dir} keeps its state in {place}, and the settings have no `database` in \
+         [oracle]: give its URL there (`--config FILE`). To go back to a file for good, with the \
+         members of the newest roster, remove {marker} first"
+    )]
+    Elsewhere {
+        /// The oracle's directory.
+        dir: PathBuf,
+        /// Where the state is.
+        place: String,
+        /// What says so.
+        marker: PathBuf,
     },
     /// The mesh does not know the node that the oracle is to run in.
     #[error(

@@ -58,6 +58,10 @@ pub enum Event {
     CopyIgnored(String),
     /// The roster could not be renewed, refreshed or copied; what is there is served on.
     Trouble(String),
+    /// This oracle schedules from now on, under this number.
+    Elected(u64),
+    /// Another oracle schedules instead of this one, which had this number.
+    Deposed(u64),
     /// A member has a higher version than ours: our state was rolled back.
     Ahead {
         /// Who.
@@ -90,6 +94,8 @@ impl fmt::Display for Event {
             ),
             Self::CopyIgnored(why) => write!(f, "the copy of the roster is not used: {why}"),
             Self::Trouble(why) => write!(f, "{why}; the last roster is served on"),
+            Self::Elected(term) => write!(f, "elected to schedule, term {term}"),
+            Self::Deposed(term) => write!(f, "schedules no more, term {term} is over"),
             Self::Ahead { name, has, ours } => write!(
                 f,
                 "{name} has roster version {has}, ours is {ours}: this oracle's state was \

@@ -1,11 +1,13 @@
 //! Founding a mesh.
 
 use crate::{
-    Config, Oracle, OracleError, Refusal,
+    Config, Database, Oracle, OracleError, Refusal, Server,
     join::admissible,
-    oracle::{file, file_error},
+    keep,
+    open::note_elsewhere,
+    oracle::{Newest, file, file_error},
     publish::sign_next,
-    store::Store,
+    store::{Store, Write},
 };
 use std::{
     fs::{self, DirBuilder},
@@ -22,7 +24,9 @@ impl Oracle {
     /// Founds a mesh: its key, its database, its first roster with `founder` alone.
     ///
     /// `dir` must not exist or be empty. All is made beside it (`DIR.new`) and put there
-    /// in one step, so that an interrupted start leaves no half an oracle. The founder
+    /// in one step, so that an interrupted start leaves no half an oracle. A server's
+    /// database must be empty; it is filled last, and if that fails, from the copy in
+    /// `dir` at the next start. The founder
     /// gets the roles client, oracle and admin beside its own, and needs a node key and
     /// an address.
     ///
@@ -35,8 +39,17 @@ impl Oracle {
         let node = founder.node.ok_or(Refusal::Role { role: Role::Oracle, what: "a node key" })?;
         let fresh = beside(dir);
         prepare(&fresh)?;
-        fill(&fresh, &founder, &config).await?;
-        put(&fresh, dir)?;
+        let key = PrivateKey::generate().map_err(OracleError::Random)?;
+        key.save_new(&fresh.join(file::KEY))?;
+        match &config.database {
+            Database::File => {
+                fill(&fresh, &founder, &key, &config).await?;
+                put(&fresh, dir)?;
+            }
+            Database::Server(server) => {
+                fill_server(&fresh, dir, server, &founder, &key, &config).await?;
+            }
+        }
         Self::open(dir, node, config).await
     }
 }
@@ -56,19 +69,55 @@ fn prepare(fresh: &Path) -> Result<(), OracleError> {
     made.map_err(file_error(fresh))
 }
 
-async fn fill(fresh: &Path, founder: &Member, config: &Config) -> Result<(), OracleError> {
-    let key = PrivateKey::generate().map_err(OracleError::Random)?;
-    key.save_new(&fresh.join(file::KEY))?;
+async fn fill(
+    fresh: &Path,
+    founder: &Member,
+    key: &PrivateKey,
+    config: &Config,
+) -> Result<(), OracleError> {
     let store = Store::create(&fresh.join(file::DATABASE), config.patience).await?;
-    let now = config.clock.now();
     let mut write = store.write().await?;
-    write.found(key.id()).await?;
-    write.add(founder, now).await?;
-    write.note("founded", founder.name.as_str(), "local", now).await?;
-    sign_next(&mut write, &key, config).await?;
+    first(&mut write, founder, key, config).await?;
     write.commit().await?;
     store.close().await;
     Ok(())
+}
+
+async fn fill_server(
+    fresh: &Path,
+    dir: &Path,
+    server: &Server,
+    founder: &Member,
+    key: &PrivateKey,
+    config: &Config,
+) -> Result<(), OracleError> {
+    let store = Store::at(&config.database, Path::new(""), config.patience)?;
+    if store.mesh().await?.is_some() {
+        return Err(OracleError::Taken(server.place().clone()));
+    }
+    let mut write = store.write().await?;
+    let newest = first(&mut write, founder, key, config).await?;
+    let copy = fresh.join(file::COPY);
+    keep::write(&copy, &newest.bytes).map_err(file_error(&copy))?;
+    note_elsewhere(fresh, server)?;
+    put(fresh, dir)?;
+    write.commit().await?;
+    store.close().await;
+    Ok(())
+}
+
+/// The mesh, its founder, its first roster.
+async fn first(
+    write: &mut Write<'_>,
+    founder: &Member,
+    key: &PrivateKey,
+    config: &Config,
+) -> Result<Newest, OracleError> {
+    let now = config.clock.now();
+    write.found(key.id()).await?;
+    write.add(founder, now).await?;
+    write.note("founded", founder.name.as_str(), "local", now).await?;
+    sign_next(write, key, config).await
 }
 
 /// Gives the directory its name; the system refuses if there is one with files in it.

@@ -30,7 +30,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 
 /// Written beside, synced and renamed, also in the directory: there is always a whole one,
 /// and after a power failure it is not the older one.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension(format!("{}.tmp", process::id()));
     let done = fill(&beside, bytes)
         .and_then(|()| fs::rename(&beside, path))

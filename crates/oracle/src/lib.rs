@@ -17,7 +17,6 @@
 mod api;
 mod caller;
 mod config;
-#[allow(dead_code, reason = "the measuring service's")]
 mod election;
 mod error;
 mod event;
@@ -42,4 +41,4 @@ pub use config::{Clock, Config, JoinLimits};
 pub use error::{OracleError, Refusal};
 pub use event::Event;
 pub use oracle::Oracle;
-pub use store::StoreError;
+pub use store::{Database, Place, Server, StoreError, UrlError};

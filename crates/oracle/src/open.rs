@@ -1,7 +1,9 @@
 //! Starting, also after damage.
 
 use crate::{
-    Config, Event, Oracle, OracleError, keep,
+    Config, Database, Event, Oracle, OracleError, Place, Server,
+    election::Election,
+    keep,
     limits::{self, JoinGate, PerKey},
     oracle::{Inner, Newest, file, file_error},
     places::Places,
@@ -21,9 +23,9 @@ use tokio::sync::{Mutex, Semaphore, watch};
 impl Oracle {
     /// Opens the oracle in `dir`, which runs in the node with TLS key `node`, and publishes anew.
     ///
-    /// If the database can be read but not written (locked, full), the kept roster is
-    /// served and a new one published as soon as that is possible. If it is missing, it
-    /// is made anew from the signed copy.
+    /// If the database can be read but not written (locked, full), or its server is not
+    /// reached, the kept roster is served and a new one published as soon as that is
+    /// possible. If it is missing or empty, it is made anew from the signed copy.
     ///
     /// # Errors
     /// [`OracleError`]: no oracle there, a damaged database, keys that do not fit: the mesh's,
@@ -40,8 +42,7 @@ impl Oracle {
             cached.map(|file| copied(file, &key, &config)).transpose()?.flatten(),
         );
         let store = database(dir, &key, copy.is_some(), &config).await?;
-        let mesh = about(&store, &key).await?;
-        let kept = newest_of(&store, &mesh, &key, copy)?;
+        let kept = kept(&store, &key, copy, &config).await?;
         if !kept.roster.members.iter().any(|m| m.node == Some(node)) {
             return Err(OracleError::OtherNode { dir: dir.into(), node });
         }
@@ -69,6 +70,7 @@ impl Oracle {
             config,
             copied: Mutex::new(0),
             due: AtomicBool::new(true),
+            election: Election::default(),
             sightings: Sightings::default(),
             waiting: Semaphore::new(limits::WAITING),
             waits_each: PerKey::default(),
@@ -84,7 +86,7 @@ impl Oracle {
     async fn start(&self) -> Result<(), OracleError> {
         match self.renew().await {
             // It can wait until the database can be written; damage cannot.
-            Err(OracleError::Store(error)) if !matches!(error, StoreError::Damaged { .. }) => {
+            Err(OracleError::Store(error)) if error.may_pass() => {
                 self.tell(&Event::Trouble(error.to_string()));
                 Ok(())
             }
@@ -113,16 +115,41 @@ fn copied(
     }
 }
 
-/// The database; a new one if it is missing and the copy can fill it.
+/// The database that the settings name.
 async fn database(
     dir: &Path,
     key: &PrivateKey,
     copy: bool,
     config: &Config,
 ) -> Result<Store, OracleError> {
-    let path = dir.join(file::DATABASE);
+    match &config.database {
+        Database::File => file_database(dir, key, copy, config).await,
+        Database::Server(server) => {
+            note_elsewhere(dir, server)?;
+            Ok(Store::at(&config.database, Path::new(""), config.patience)?)
+        }
+    }
+}
+
+/// The file; a new one if it is missing and the copy can fill it.
+///
+/// Refused if the state is known to be elsewhere: settings that were lost must not make a
+/// second truth of an old copy.
+async fn file_database(
+    dir: &Path,
+    key: &PrivateKey,
+    copy: bool,
+    config: &Config,
+) -> Result<Store, OracleError> {
+    let (path, marker) = (dir.join(file::DATABASE), dir.join(file::ELSEWHERE));
+    if let Some(place) = keep::read(&marker).map_err(file_error(&marker))? {
+        let place = String::from_utf8_lossy(&place).trim().to_owned();
+        return Err(OracleError::Elsewhere { dir: dir.into(), place, marker });
+    }
     if path.exists() {
-        return Ok(Store::open(&path, config.patience).await?);
+        let store = Store::at(&Database::File, &path, config.patience)?;
+        store.ready().await?;
+        return Ok(store);
     }
     if !copy {
         return Err(OracleError::Missing(dir.into()));
@@ -134,14 +161,47 @@ async fn database(
     Ok(store)
 }
 
-async fn about(store: &Store, key: &PrivateKey) -> Result<MeshRow, OracleError> {
-    let mesh = store.mesh().await?.ok_or_else(|| StoreError::empty(store.file()))?;
-    match mesh.mesh == key.id() {
-        true => Ok(mesh),
-        false => {
-            let (file, found) = (store.file().into(), format!("{:?}", mesh.mesh));
-            Err(OracleError::OtherMesh { file, found })
+/// Writes down that the state is in this database.
+pub(crate) fn note_elsewhere(dir: &Path, server: &Server) -> Result<(), OracleError> {
+    let (marker, text) = (dir.join(file::ELSEWHERE), format!("{}\n", server.place()));
+    let known = keep::read(&marker).map_err(file_error(&marker))?;
+    match known.is_some_and(|known| known == text.as_bytes()) {
+        true => Ok(()),
+        false => keep::write(&marker, text.as_bytes()).map_err(file_error(&marker)),
+    }
+}
+
+/// The roster to begin with. A server that is away for a while, or empty, is filled or asked
+/// at the first change, as long as there is a copy.
+async fn kept(
+    store: &Store,
+    key: &PrivateKey,
+    copy: Option<Arc<Newest>>,
+    config: &Config,
+) -> Result<Arc<Newest>, OracleError> {
+    match (about(store, key).await, copy) {
+        (Ok(Some(mesh)), copy) => newest_of(store, &mesh, key, copy),
+        (Ok(None), Some(copy)) => Ok(copy),
+        (Ok(None), None) => Err(OracleError::Empty(store.place().clone())),
+        (Err(OracleError::Store(error)), Some(copy)) if error.may_pass() => {
+            (config.events)(&Event::Trouble(error.to_string()));
+            Ok(copy)
         }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// The row about the mesh; none in an empty database of a server. A file without it was not
+/// made by us.
+async fn about(store: &Store, key: &PrivateKey) -> Result<Option<MeshRow>, OracleError> {
+    let place = store.place();
+    match (store.mesh().await?, place) {
+        (Some(mesh), _) if mesh.mesh != key.id() => {
+            let found = format!("{:?}", mesh.mesh);
+            Err(OracleError::OtherMesh { place: place.clone(), found })
+        }
+        (None, Place::File(_)) => Err(StoreError::empty(place).into()),
+        (found, _) => Ok(found),
     }
 }
 
@@ -155,7 +215,7 @@ fn newest_of(
     if let Some(copy) = copy.filter(|copy| copy.roster.version > mesh.version) {
         return Ok(copy);
     }
-    let damaged = |error: OracleError| StoreError::damaged(store.file(), error.to_string());
+    let damaged = |error: OracleError| StoreError::damaged(store.place(), error.to_string());
     let kept = read_signed(mesh.signed.clone(), key).map_err(damaged)?;
     Ok(Arc::new(kept))
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     Caller, Config, Event, OracleError, Refusal,
+    election::Election,
     limits::{JoinGate, PerKey},
     places::Places,
     status::Sightings,
@@ -43,6 +44,7 @@ pub(crate) struct Inner {
     pub copied: Mutex<u64>,
     /// A new roster is due although the newest is young: the start could not publish one.
     pub due: AtomicBool,
+    pub election: Election,
     pub sightings: Sightings,
     pub joins: JoinGate,
     /// Requests that wait for a roster.
@@ -76,6 +78,8 @@ pub(crate) mod file {
     pub const KEY: &str = "mesh.key";
     pub const DATABASE: &str = "oracle.db";
     pub const COPY: &str = "roster";
+    /// Where the state is, if not in [`DATABASE`].
+    pub const ELSEWHERE: &str = "database";
 }
 
 impl Oracle {

@@ -42,7 +42,7 @@ pub(crate) async fn sign_next(
     config: &Config,
 ) -> Result<Newest, OracleError> {
     let now = config.clock.now();
-    let mesh = write.mesh().await?.ok_or_else(|| StoreError::empty(write.file()))?;
+    let mesh = write.mesh().await?.ok_or_else(|| StoreError::empty(write.place()))?;
     let roster = Roster {
         version: next_version(mesh.version, now),
         not_before: earlier(now, BEFORE),
@@ -135,7 +135,7 @@ impl Oracle {
     /// Looks whether another process has published, and takes that over.
     pub(crate) async fn refresh(&self) -> Result<(), OracleError> {
         let version = self.inner.store.version().await?;
-        if version <= self.newest().roster.version {
+        if version.is_none_or(|version| version <= self.newest().roster.version) {
             return Ok(());
         }
         let mesh = self.inner.store.mesh().await?;

@@ -2,6 +2,7 @@
 
 use crate::{
     Event, Oracle, OracleError,
+    election::Standing,
     publish::{earlier, later},
 };
 use std::{future::Future, time::Duration};
@@ -16,6 +17,17 @@ impl Oracle {
     /// Renews the roster and takes over what other processes publish, until `shutdown`;
     /// then lets waiting requests go and closes the database.
     pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) {
+        tokio::select! {
+            () = self.look_until(shutdown) => {}
+            () = self.elections() => {}
+        }
+        self.inner.stopping.send_replace(true);
+        self.step_down().await;
+        self.inner.store.close().await;
+    }
+
+    /// A look that has begun goes on to its end: what is committed is published.
+    async fn look_until(&self, shutdown: impl Future<Output = ()> + Send) {
         tokio::pin!(shutdown);
         let mut ticks = interval(self.inner.config.refresh);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -26,8 +38,6 @@ impl Oracle {
                 _ = ticks.tick() => self.tick_and_tell(&mut last).await,
             }
         }
-        self.inner.stopping.send_replace(true);
-        self.inner.store.close().await;
     }
 
     /// Tells of a failure when it begins or changes, and not every second.
@@ -40,13 +50,15 @@ impl Oracle {
     }
 
     /// One look: takes over a newer roster of the database, and renews the roster if it is due.
-    /// [`Oracle::run`] calls it every [`crate::Config::refresh`].
+    /// [`Oracle::run`] calls it every [`crate::Config::refresh`]. Of several oracles the
+    /// elected one renews: clocks that differ would make them do so in turn without end.
     ///
     /// # Errors
     /// [`OracleError`]; the next look tries again.
     pub async fn tick(&self) -> Result<(), OracleError> {
         self.refresh().await?;
-        if self.is_due() { self.renew().await } else { Ok(()) }
+        let another = matches!(self.standing(), Standing::Another(_));
+        if self.is_due() && !another { self.renew().await } else { Ok(()) }
     }
 
     /// Publishes anew, and forgets what is old.

@@ -1,7 +1,7 @@
 //! Writing, when the database may have been put back to an older state.
 
 use crate::{
-    Event, Oracle, OracleError,
+    Event, Oracle, OracleError, Place,
     oracle::Newest,
     store::{StoreError, Write},
 };
@@ -12,14 +12,30 @@ impl Oracle {
     /// restored from a backup, or is new: it gets the roster's members first.
     pub(crate) async fn begin(&self) -> Result<Write<'_>, OracleError> {
         let mut write = self.inner.store.write().await?;
-        let mesh = write.mesh().await?;
-        let missing = || StoreError::empty(write.file());
-        let (database, newest) = (mesh.ok_or_else(missing)?.version, self.newest());
+        let (database, newest) = (self.version_in(&mut write).await?, self.newest());
         if database < newest.roster.version {
             restore(&mut write, &newest, self.now()).await?;
             self.tell(&Event::Restored { database, copy: newest.roster.version });
         }
         Ok(write)
+    }
+
+    /// The version in the database; it must be this mesh's. An empty one of a server becomes
+    /// this mesh's: it was lost, or the state moves there.
+    async fn version_in(&self, write: &mut Write<'_>) -> Result<u64, OracleError> {
+        let place = write.place().clone();
+        match (write.mesh().await?, &place) {
+            (Some(mesh), _) if mesh.mesh == self.mesh() => Ok(mesh.version),
+            (Some(mesh), _) => {
+                let found = format!("{:?}", mesh.mesh);
+                Err(OracleError::OtherMesh { place, found })
+            }
+            (None, Place::File(_)) => Err(StoreError::empty(&place).into()),
+            (None, Place::Server(_)) => {
+                write.found(self.mesh()).await?;
+                Ok(0)
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Making join tokens.
 
 use crate::{
-    Caller, Event, Oracle, OracleError, Refusal, limits::OPEN_TOKENS, oracle::Access,
+    Caller, Database, Event, Oracle, OracleError, Refusal, limits::OPEN_TOKENS, oracle::Access,
     publish::later, store::TokenRow,
 };
 use std::{io, time::Duration};
@@ -23,7 +23,7 @@ impl Oracle {
         request: TokenRequest,
     ) -> Result<TokenReply, OracleError> {
         let actor = self.authorise(caller, Access::Admin)?;
-        bounded(&request)?;
+        bounded(&request, &self.inner.config.database)?;
         let newest = self.newest();
         let own = newest.roster.by_key(&self.inner.node);
         let own = own.filter(|own| !own.addresses.is_empty());
@@ -74,7 +74,7 @@ impl Oracle {
     }
 }
 
-fn bounded(request: &TokenRequest) -> Result<(), Refusal> {
+fn bounded(request: &TokenRequest, database: &Database) -> Result<(), Refusal> {
     if request.tags.len() > Member::MAX_TAGS {
         return Err(Refusal::Bad(format!("a member has at most {} tags", Member::MAX_TAGS)));
     }
@@ -84,9 +84,9 @@ fn bounded(request: &TokenRequest) -> Result<(), Refusal> {
             "a token is valid for more than 0 s and up to {longest}"
         )));
     }
-    if request.roles.contains(&Role::Oracle) {
-        // It would need the mesh's key, which does not leave its host.
-        let what = "the mesh's key: only the host that founded the mesh is its oracle";
+    if let (true, Database::File) = (request.roles.contains(&Role::Oracle), database) {
+        // It would sign rosters that this one does not know of.
+        let what = "a database that oracles share: see docs/oracle-database.md";
         return Err(Refusal::Role { role: Role::Oracle, what });
     }
     Ok(())

@@ -1,61 +1,59 @@
 //! The database. All SQL is in this room, in statements that SQLite and PostgreSQL share.
 
+mod database;
 mod error;
-#[allow(dead_code, reason = "the measuring service's")]
 mod lease;
 #[allow(dead_code, reason = "the measuring service's")]
 mod ledger;
+mod line;
+mod migrations;
+mod pool;
+#[cfg(test)]
+#[path = "../../tests/mesh/postgres.rs"]
+mod postgres;
 mod read;
 mod row;
+#[cfg(test)]
+mod tests;
 mod write;
 
+pub use database::{Database, Place, Server, UrlError};
 pub use error::StoreError;
 pub(crate) use row::{KeyRow, MeshRow, TokenRow};
 pub(crate) use write::Write;
 #[allow(unused_imports, reason = "the measuring service's")]
 pub(crate) use {
-    lease::Lease,
+    lease::{Ballot, Lease},
     ledger::{
         Batch, Change, Compacted, Disagreement, Past, Recent, Recorded, Sample, State, Topic,
     },
 };
 
-use sqlx::{
-    SqlStr, SqlitePool,
-    migrate::{Migration, MigrationType, Migrator},
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
-};
+use line::Line;
+use pool::Pool;
+use sqlx::{Any, any::AnyArguments};
 use std::{
-    fs::OpenOptions,
-    io,
-    os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
-    time::Duration,
+    fmt, fs::OpenOptions, io, os::unix::fs::OpenOptionsExt as _, path::Path, time::Duration,
 };
-use tokio::{sync::Mutex, time::timeout};
+use tokio::{
+    sync::{Mutex, MutexGuard},
+    time::timeout,
+};
 
-/// What `sqlx::migrate!` would make, without its build-time machinery.
-fn migrations() -> Migrator {
-    let mesh = SqlStr::from_static(include_str!("../../migrations/0001_mesh.sql"));
-    let mesh = Migration::new(1, "mesh".into(), MigrationType::Simple, mesh, false);
-    Migrator::with_migrations(vec![mesh])
-}
-
-/// Connections: writers come one at a time, and a few readers beside.
-const CONNECTIONS: u32 = 4;
+type Query<'q> = sqlx::query::Query<'q, Any, AnyArguments>;
 
 /// How many times its patience with the database's lock a writer has with the writers
 /// before it: each takes milliseconds, unless it waits for the lock itself.
 const QUEUE: u32 = 3;
 
-/// Where tokens, members and rosters are kept.
-#[derive(Debug)]
+/// Where tokens, members, rosters and measurements are kept.
 pub(crate) struct Store {
-    pool: SqlitePool,
-    file: PathBuf,
+    pool: Pool,
     /// Writers of this process wait here, in order, instead of at the database's lock,
-    /// which is polled.
+    /// which SQLite polls.
     turn: Mutex<()>,
+    /// Those of the ledger, where it has a lock of its own.
+    ledger: Mutex<()>,
     patience: Duration,
 }
 
@@ -64,47 +62,48 @@ impl Store {
     pub async fn create(file: &Path, patience: Duration) -> Result<Self, StoreError> {
         let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
         new.map_err(|source| StoreError::file(file, source))?;
-        Self::open(file, patience).await
-    }
-
-    /// Opens the file, checks it, and brings it to this version's form.
-    pub async fn open(file: &Path, patience: Duration) -> Result<Self, StoreError> {
-        let wrong = |error| StoreError::of(file, error);
-        let pool = SqlitePoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .acquire_timeout(patience + Duration::from_secs(1))
-            .connect_with(options(file, patience))
-            .await
-            .map_err(wrong)?;
-        let store = Self { pool, file: file.into(), turn: Mutex::new(()), patience };
-        store.check().await?;
-        let done = migrations().run(&store.pool).await;
-        done.map_err(|error| StoreError::migration(file, error))?;
+        let store = Self::at(&Database::File, file, patience)?;
+        store.ready().await?;
         Ok(store)
     }
 
-    /// Finds damage before anything is built on it.
-    async fn check(&self) -> Result<(), StoreError> {
-        let found: String = sqlx::query_scalar("PRAGMA quick_check(1)")
-            .fetch_one(&self.pool)
-            .await
-            .map_err(|error| StoreError::of(&self.file, error))?;
-        match found.as_str() {
-            "ok" => Ok(()),
-            _ => Err(StoreError::damaged(&self.file, found)),
-        }
+    /// The database, which is not looked at yet; `file` counts for [`Database::File`].
+    pub fn at(database: &Database, file: &Path, patience: Duration) -> Result<Self, StoreError> {
+        let pool = Pool::of(database, file, patience)?;
+        Ok(Self { pool, turn: Mutex::new(()), ledger: Mutex::new(()), patience })
     }
 
-    /// Begins to write, as the only one.
+    /// Checks the database, and brings it to this version's form. Without it, whatever comes
+    /// first does so.
+    pub async fn ready(&self) -> Result<(), StoreError> {
+        self.pool.ready().await.map(drop)
+    }
+
+    /// Begins to change the mesh, as the only one.
     pub async fn write(&self) -> Result<Write<'_>, StoreError> {
-        let turn = timeout(QUEUE * self.patience, self.turn.lock()).await;
-        let turn = turn.map_err(|_| StoreError::Busy)?;
+        let turn = self.turn(&self.turn).await?;
         Write::begin(self, turn).await
     }
 
-    /// The file.
-    pub fn file(&self) -> &Path {
-        &self.file
+    async fn turn<'a>(&self, of: &'a Mutex<()>) -> Result<MutexGuard<'a, ()>, StoreError> {
+        timeout(QUEUE * self.patience, of.lock()).await.map_err(|_| StoreError::Busy)
+    }
+
+    /// The turn to write in the ledger: SQLite has one lock for all.
+    async fn ledger_turn(&self) -> Result<MutexGuard<'_, ()>, StoreError> {
+        match self.place() {
+            Place::File(_) => self.turn(&self.turn).await,
+            Place::Server(_) => self.turn(&self.ledger).await,
+        }
+    }
+
+    async fn line(&self) -> Result<Line, StoreError> {
+        Line::take(&self.pool).await
+    }
+
+    /// The database's name in messages.
+    pub fn place(&self) -> &Place {
+        self.pool.place()
     }
 
     /// Ends all connections.
@@ -113,15 +112,10 @@ impl Store {
     }
 }
 
-fn options(file: &Path, patience: Duration) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(file)
-        .create_if_missing(false)
-        .foreign_keys(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        // A version that was published must outlive a power failure.
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(patience)
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Store({})", self.place())
+    }
 }
 
 impl StoreError {

@@ -5,25 +5,26 @@ use super::{
     row::{self, nanos},
 };
 use data_encoding::HEXLOWER;
-use sqlx::SqliteExecutor;
+use sqlx::AnyConnection;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::mesh::{Member, Name};
+use tokio::time::timeout;
 
 type Result<T> = sqlx::Result<T>;
 
-pub(super) async fn mesh(db: impl SqliteExecutor<'_>) -> Result<Option<MeshRow>> {
+pub(super) async fn mesh(db: &mut AnyConnection) -> Result<Option<MeshRow>> {
     let statement = "SELECT mesh, version, rules, signed FROM mesh WHERE id = 1";
     let found = sqlx::query(statement).fetch_optional(db).await?;
     found.as_ref().map(row::mesh).transpose()
 }
 
-pub(super) async fn version(db: impl SqliteExecutor<'_>) -> Result<u64> {
-    let found = sqlx::query("SELECT version FROM mesh WHERE id = 1").fetch_one(db).await?;
-    row::version(&found)
+pub(super) async fn version(db: &mut AnyConnection) -> Result<Option<u64>> {
+    let found = sqlx::query("SELECT version FROM mesh WHERE id = 1").fetch_optional(db).await?;
+    found.as_ref().map(row::version).transpose()
 }
 
 /// Sorted by name here, as databases differ in how they compare text.
-pub(super) async fn members(db: impl SqliteExecutor<'_>) -> Result<Vec<Member>> {
+pub(super) async fn members(db: &mut AnyConnection) -> Result<Vec<Member>> {
     let statement = "SELECT name, node, client, addresses, roles, tags FROM members";
     let found = sqlx::query(statement).fetch_all(db).await?;
     let mut members = found.iter().map(row::member).collect::<Result<Vec<_>>>()?;
@@ -31,31 +32,28 @@ pub(super) async fn members(db: impl SqliteExecutor<'_>) -> Result<Vec<Member>> 
     Ok(members)
 }
 
-pub(super) async fn token(
-    db: impl SqliteExecutor<'_>,
-    hash: &[u8; 32],
-) -> Result<Option<TokenRow>> {
+pub(super) async fn token(db: &mut AnyConnection, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
     let statement = "SELECT roles, tags, name, expires, maker, voided, used_by \
                      FROM tokens WHERE hash = $1";
     let found = sqlx::query(statement).bind(HEXLOWER.encode(hash)).fetch_optional(db).await?;
     found.as_ref().map(row::token).transpose()
 }
 
-pub(super) async fn key(db: impl SqliteExecutor<'_>, key: &NodeId) -> Result<Option<KeyRow>> {
+pub(super) async fn key(db: &mut AnyConnection, key: &NodeId) -> Result<Option<KeyRow>> {
     let statement = "SELECT name, revoked FROM keys WHERE key = $1";
     let found = sqlx::query(statement).bind(key.to_string()).fetch_optional(db).await?;
     found.as_ref().map(row::key).transpose()
 }
 
 /// The last revoked key of a name.
-pub(super) async fn revoked(db: impl SqliteExecutor<'_>, name: &Name) -> Result<Option<KeyRow>> {
+pub(super) async fn revoked(db: &mut AnyConnection, name: &Name) -> Result<Option<KeyRow>> {
     let statement = "SELECT name, revoked FROM keys \
                      WHERE name = $1 AND revoked IS NOT NULL ORDER BY revoked DESC LIMIT 1";
     let found = sqlx::query(statement).bind(name.as_str()).fetch_optional(db).await?;
     found.as_ref().map(row::key).transpose()
 }
 
-pub(super) async fn open_tokens(db: impl SqliteExecutor<'_>, now: WallTime) -> Result<u64> {
+pub(super) async fn open_tokens(db: &mut AnyConnection, now: WallTime) -> Result<u64> {
     let statement = "SELECT COUNT(*) FROM tokens \
                      WHERE used_by IS NULL AND voided IS NULL AND expires > $1";
     let count: i64 = sqlx::query_scalar(statement).bind(nanos(now)).fetch_one(db).await?;
@@ -63,23 +61,25 @@ pub(super) async fn open_tokens(db: impl SqliteExecutor<'_>, now: WallTime) -> R
 }
 
 impl Store {
-    fn told<T>(&self, result: Result<T>) -> std::result::Result<T, StoreError> {
-        result.map_err(|error| StoreError::of(self.file(), error))
-    }
-
     /// The row about the mesh; none in a database that was never filled.
     pub async fn mesh(&self) -> std::result::Result<Option<MeshRow>, StoreError> {
-        self.told(mesh(&self.pool).await)
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, mesh(line.ask())).await;
+        line.told(asked)
     }
 
-    /// The newest roster's version.
-    pub async fn version(&self) -> std::result::Result<u64, StoreError> {
-        self.told(version(&self.pool).await)
+    /// The newest roster's version; none in a database that was never filled.
+    pub async fn version(&self) -> std::result::Result<Option<u64>, StoreError> {
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, version(line.ask())).await;
+        line.told(asked)
     }
 
     /// The key that is or was a member's.
     pub async fn key(&self, id: &NodeId) -> std::result::Result<Option<KeyRow>, StoreError> {
-        self.told(key(&self.pool, id).await)
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, key(line.ask(), id)).await;
+        line.told(asked)
     }
 
     /// The token with this hash.
@@ -87,6 +87,8 @@ impl Store {
         &self,
         hash: &[u8; 32],
     ) -> std::result::Result<Option<TokenRow>, StoreError> {
-        self.told(token(&self.pool, hash).await)
+        let mut line = self.line().await?;
+        let asked = timeout(line.limit, token(line.ask(), hash)).await;
+        line.told(asked)
     }
 }

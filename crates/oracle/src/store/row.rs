@@ -2,7 +2,7 @@
 
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Serialize, de::DeserializeOwned};
-use sqlx::{Row as _, sqlite::SqliteRow};
+use sqlx::{Row as _, any::AnyRow};
 use std::collections::BTreeSet;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::mesh::{Member, Name, Role, Rule, Tag};
@@ -57,27 +57,21 @@ impl TokenRow {
 }
 
 /// A column holds what nobody of us wrote.
-fn strange(column: &'static str) -> sqlx::Error {
+pub(super) fn strange(column: &'static str) -> sqlx::Error {
     sqlx::Error::ColumnDecode { index: column.into(), source: "not readable".into() }
 }
 
 /// Reads a column as text, and that as `T`.
-pub(super) fn parsed<T: std::str::FromStr>(
-    row: &SqliteRow,
-    column: &'static str,
-) -> sqlx::Result<T> {
+pub(super) fn parsed<T: std::str::FromStr>(row: &AnyRow, column: &'static str) -> sqlx::Result<T> {
     row.try_get::<String, _>(column)?.parse().map_err(|_| strange(column))
 }
 
-fn optional<T: std::str::FromStr>(
-    row: &SqliteRow,
-    column: &'static str,
-) -> sqlx::Result<Option<T>> {
+fn optional<T: std::str::FromStr>(row: &AnyRow, column: &'static str) -> sqlx::Result<Option<T>> {
     let text: Option<String> = row.try_get(column)?;
     text.map(|text| text.parse().map_err(|_| strange(column))).transpose()
 }
 
-fn listed<T: DeserializeOwned>(row: &SqliteRow, column: &'static str) -> sqlx::Result<T> {
+fn listed<T: DeserializeOwned>(row: &AnyRow, column: &'static str) -> sqlx::Result<T> {
     let text: String = row.try_get(column)?;
     serde_json::from_str(&text).map_err(|_| strange(column))
 }
@@ -92,7 +86,7 @@ pub(super) fn nanos(date: WallTime) -> i64 {
 }
 
 /// A version in a column.
-pub(super) fn version(row: &SqliteRow) -> sqlx::Result<u64> {
+pub(super) fn version(row: &AnyRow) -> sqlx::Result<u64> {
     u64::try_from(row.try_get::<i64, _>("version")?).map_err(|_| strange("version"))
 }
 
@@ -101,7 +95,7 @@ pub(super) fn list(value: &impl Serialize) -> sqlx::Result<String> {
     serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
 }
 
-pub(super) fn mesh(row: &SqliteRow) -> sqlx::Result<MeshRow> {
+pub(super) fn mesh(row: &AnyRow) -> sqlx::Result<MeshRow> {
     let signed: String = row.try_get("signed")?;
     let signed = HEXLOWER_PERMISSIVE.decode(signed.as_bytes()).map_err(|_| strange("signed"))?;
     Ok(MeshRow {
@@ -112,7 +106,7 @@ pub(super) fn mesh(row: &SqliteRow) -> sqlx::Result<MeshRow> {
     })
 }
 
-pub(super) fn member(row: &SqliteRow) -> sqlx::Result<Member> {
+pub(super) fn member(row: &AnyRow) -> sqlx::Result<Member> {
     Ok(Member {
         name: parsed(row, "name")?,
         node: optional(row, "node")?,
@@ -123,12 +117,12 @@ pub(super) fn member(row: &SqliteRow) -> sqlx::Result<Member> {
     })
 }
 
-pub(super) fn key(row: &SqliteRow) -> sqlx::Result<KeyRow> {
+pub(super) fn key(row: &AnyRow) -> sqlx::Result<KeyRow> {
     let revoked: Option<i64> = row.try_get("revoked")?;
     Ok(KeyRow { name: parsed(row, "name")?, revoked: revoked.map(date) })
 }
 
-pub(super) fn token(row: &SqliteRow) -> sqlx::Result<TokenRow> {
+pub(super) fn token(row: &AnyRow) -> sqlx::Result<TokenRow> {
     Ok(TokenRow {
         roles: listed(row, "roles")?,
         tags: listed(row, "tags")?,

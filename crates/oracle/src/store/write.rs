@@ -1,78 +1,76 @@
 //! A transaction that changes something.
 
 use super::{
-    KeyRow, MeshRow, Store, StoreError, TokenRow, read,
+    KeyRow, MeshRow, Place, Query, Store, StoreError, TokenRow,
+    line::Line,
+    read,
     row::{list, nanos},
 };
 use data_encoding::HEXLOWER;
-use sqlx::{Sqlite, Transaction, query::Query, sqlite::SqliteArguments};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::mesh::{Member, Name, Rule};
-use tokio::sync::MutexGuard;
+use tokio::{sync::MutexGuard, time::timeout};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
 /// A transaction, the only one that writes; undone unless committed.
 pub(crate) struct Write<'a> {
     store: &'a Store,
-    db: Transaction<'static, Sqlite>,
+    line: Line,
     _turn: MutexGuard<'a, ()>,
 }
 
 impl<'a> Write<'a> {
     pub(super) async fn begin(store: &'a Store, turn: MutexGuard<'a, ()>) -> Result<Self> {
-        let wrong = |error| StoreError::of(&store.file, error);
-        let db = store.pool.begin().await.map_err(wrong)?;
-        let mut write = Self { store, db, _turn: turn };
+        let mut line = store.line().await?;
+        line.begin().await?;
         // The first statement writes, so the lock is taken before anything is read.
-        write.run(sqlx::query("UPDATE mesh SET id = 1 WHERE id = 1")).await?;
-        Ok(write)
+        line.run(sqlx::query("UPDATE mesh SET id = 1 WHERE id = 1")).await?;
+        Ok(Self { store, line, _turn: turn })
     }
 
-    fn told<T>(&self, result: sqlx::Result<T>) -> Result<T> {
-        result.map_err(|error| StoreError::of(&self.store.file, error))
+    fn encoded<T>(&self, encoded: sqlx::Result<T>) -> Result<T> {
+        self.line.encoded(encoded)
     }
 
-    /// How many rows changed.
-    async fn run<'q>(&mut self, query: Query<'q, Sqlite, SqliteArguments>) -> Result<u64> {
-        let done = query.execute(&mut *self.db).await;
-        self.told(done).map(|done| done.rows_affected())
+    async fn run(&mut self, query: Query<'_>) -> Result<u64> {
+        self.line.run(query).await
     }
 
-    pub fn file(&self) -> &std::path::Path {
-        self.store.file()
+    pub fn place(&self) -> &Place {
+        self.store.place()
     }
 
     pub async fn mesh(&mut self) -> Result<Option<MeshRow>> {
-        let found = read::mesh(&mut *self.db).await;
-        self.told(found)
+        let asked = timeout(self.line.limit, read::mesh(self.line.ask())).await;
+        self.line.told(asked)
     }
 
     pub async fn members(&mut self) -> Result<Vec<Member>> {
-        let found = read::members(&mut *self.db).await;
-        self.told(found)
+        let asked = timeout(self.line.limit, read::members(self.line.ask())).await;
+        self.line.told(asked)
     }
 
     pub async fn token(&mut self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
-        let found = read::token(&mut *self.db, hash).await;
-        self.told(found)
+        let asked = timeout(self.line.limit, read::token(self.line.ask(), hash)).await;
+        self.line.told(asked)
     }
 
     pub async fn key(&mut self, key: &NodeId) -> Result<Option<KeyRow>> {
-        let found = read::key(&mut *self.db, key).await;
-        self.told(found)
+        let asked = timeout(self.line.limit, read::key(self.line.ask(), key)).await;
+        self.line.told(asked)
     }
 
     /// The last revoked key of a name.
     pub async fn revoked(&mut self, name: &Name) -> Result<Option<KeyRow>> {
-        let found = read::revoked(&mut *self.db, name).await;
-        self.told(found)
+        let asked = timeout(self.line.limit, read::revoked(self.line.ask(), name)).await;
+        self.line.told(asked)
     }
 
     /// Tokens that can still be used.
     pub async fn open_tokens(&mut self, now: WallTime) -> Result<u64> {
-        let found = read::open_tokens(&mut *self.db, now).await;
-        self.told(found)
+        let asked = timeout(self.line.limit, read::open_tokens(self.line.ask(), now)).await;
+        self.line.told(asked)
     }
 
     /// Fills a new database.
@@ -90,7 +88,7 @@ impl<'a> Write<'a> {
     }
 
     pub async fn set_rules(&mut self, rules: &[Rule]) -> Result<()> {
-        let rules = self.told(list(&rules))?;
+        let rules = self.encoded(list(&rules))?;
         self.run(sqlx::query("UPDATE mesh SET rules = $1 WHERE id = 1").bind(rules)).await.map(drop)
     }
 
@@ -102,9 +100,9 @@ impl<'a> Write<'a> {
             .bind(member.name.as_str().to_owned())
             .bind(member.node.map(|key| key.to_string()))
             .bind(member.client.to_string())
-            .bind(self.told(list(&member.addresses))?)
-            .bind(self.told(list(&member.roles))?)
-            .bind(self.told(list(&member.tags))?)
+            .bind(self.encoded(list(&member.addresses))?)
+            .bind(self.encoded(list(&member.roles))?)
+            .bind(self.encoded(list(&member.tags))?)
             .bind(nanos(now));
         self.run(query).await?;
         for key in member.node.into_iter().chain([member.client]) {
@@ -116,7 +114,7 @@ impl<'a> Write<'a> {
     /// Makes the member's addresses these.
     pub async fn set_addresses(&mut self, member: &Member) -> Result<()> {
         let query = sqlx::query("UPDATE members SET addresses = $1 WHERE name = $2")
-            .bind(self.told(list(&member.addresses))?)
+            .bind(self.encoded(list(&member.addresses))?)
             .bind(member.name.as_str().to_owned());
         self.run(query).await.map(drop)
     }
@@ -146,8 +144,8 @@ impl<'a> Write<'a> {
                          VALUES ($1, $2, $3, $4, $5, $6)";
         let query = sqlx::query(statement)
             .bind(HEXLOWER.encode(hash))
-            .bind(self.told(list(&token.roles))?)
-            .bind(self.told(list(&token.tags))?)
+            .bind(self.encoded(list(&token.roles))?)
+            .bind(self.encoded(list(&token.tags))?)
             .bind(token.name.as_ref().map(|name| name.as_str().to_owned()))
             .bind(nanos(token.expires))
             .bind(token.maker.map(|key| key.to_string()));
@@ -197,7 +195,6 @@ impl<'a> Write<'a> {
     }
 
     pub async fn commit(self) -> Result<()> {
-        let done = self.db.commit().await;
-        done.map_err(|error| StoreError::of(&self.store.file, error))
+        self.line.commit().await
     }
 }

@@ -44,3 +44,8 @@ pub(crate) const MOST_NOTES: i64 = 100_000;
 
 /// Rows of one transaction: milliseconds, so that changes of the roster go on between.
 const ROWS: usize = 250;
+
+/// As columns hold it.
+fn nanos_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,389 @@
+//! The table, and who vouches for what in it.
+
+use super::{
+    nodes::Slot,
+    verdict::{self, Verdict},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+use thalweg_measure::{Bound, Estimate, Method, Metric, NodeIndex, Subject, Table};
+use thalweg_units::Time;
+
+/// A leg: sender and receiver.
+pub(super) type Leg = (Slot, Slot);
+
+/// The most estimates, some 400 B each: a million legs (1 % of those between 10,000 nodes) and
+/// half as much again for lower bounds and second reporters.
+const MOST: usize = 1_500_000;
+
+/// Disagreements that are shown.
+const DISPUTES: usize = 1000;
+
+/// Passive claims that wait for the other end's; beyond that all are forgotten.
+const PASSIVE: usize = 100_000;
+
+/// Two ends that watched the same leg within this time speak of the same.
+const SAME: Duration = Duration::from_secs(120);
+
+/// Two say different things of one leg.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Dispute {
+    pub leg: Leg,
+    /// Who claims more.
+    pub by: Slot,
+    /// bit/s.
+    pub claimed: f64,
+    /// What the other end saw.
+    pub seen: Option<f64>,
+    /// What entered.
+    pub believed: Option<f64>,
+    pub at: Time,
+}
+
+/// What is about to enter the table.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub leg: Leg,
+    pub bps: f64,
+    pub spread: Option<f64>,
+    pub method: Method,
+    pub bound: Bound,
+    pub reporter: Slot,
+    /// The reporter alone vouches for it.
+    pub is_sole: bool,
+    pub at: Time,
+}
+
+/// What one node has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    /// Its two fastest agreed legs with two others: who, and bit/s.
+    fastest: [Option<(Slot, f64)>; 2],
+    agreed: f64,
+    disputed: f64,
+}
+
+impl Record {
+    /// Two others have seen so much: one alone may be in league with it.
+    fn shown(&self) -> Option<f64> {
+        self.fastest[1].map(|(_, bps)| bps)
+    }
+
+    fn show(&mut self, peer: Slot, bps: f64) {
+        let other = |(who, _): &(Slot, f64)| *who != peer;
+        let mut all: Vec<_> = self.fastest.into_iter().flatten().collect();
+        let known = all.iter().find(|entry| !other(entry)).map_or(0.0, |(_, bps)| *bps);
+        all.retain(other);
+        all.push((peer, bps.max(known)));
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        self.fastest = [all.first().copied(), all.get(1).copied()];
+    }
+
+    /// Old judgements count less and less.
+    fn judge(&mut self, is_disputed: bool) {
+        if self.agreed + self.disputed >= 200.0 {
+            self.agreed /= 2.0;
+            self.disputed /= 2.0;
+        }
+        *if is_disputed { &mut self.disputed } else { &mut self.agreed } += 1.0;
+    }
+
+    /// 1 as long as at most a quarter of a node's claims are disputed, 0 from three quarters
+    /// on. Four claims count as agreed to begin with. An honest node among honest ones is
+    /// disputed by the liars alone.
+    fn trust(&self) -> f64 {
+        let share = self.disputed / (self.agreed + self.disputed + 4.0);
+        (1.5 - 2.0 * share).clamp(0.0, 1.0)
+    }
+}
+
+/// A passive claim: bit/s, whether it is a lower bound, when.
+type Claim = (f64, bool, Time);
+
+/// What is known of legs and of those who report them.
+#[derive(Debug)]
+pub(super) struct Known {
+    table: Table,
+    /// Legs whose youngest exact value one end alone vouches for.
+    sole: BTreeMap<Leg, Slot>,
+    records: Vec<Record>,
+    disputes: VecDeque<Dispute>,
+    passive: BTreeMap<Leg, [Option<Claim>; 2]>,
+    changes: u64,
+    /// This oracle's own node: it reports what both ends have said.
+    own: Slot,
+}
+
+impl Known {
+    /// Nothing, of nobody.
+    pub fn new() -> Self {
+        Self {
+            table: Table::new(0, 0),
+            sole: BTreeMap::new(),
+            records: vec![],
+            disputes: VecDeque::new(),
+            passive: BTreeMap::new(),
+            changes: 0,
+            own: 0,
+        }
+    }
+
+    /// Makes room for so many slots, and forgets those who are gone.
+    pub fn resize(&mut self, slots: u32, gone: &[Slot], now: Time) {
+        let pairs = u64::from(slots) * u64::from(slots);
+        let capacity = usize::try_from(4 * pairs).unwrap_or(MOST).clamp(1024, MOST);
+        self.table.grow(slots, capacity);
+        self.records.resize(slots as usize, Record::default());
+        self.changes += 1;
+        if gone.is_empty() {
+            return;
+        }
+        let is_gone = |slot: Slot| gone.contains(&slot);
+        let in_leg = |leg: &Leg| is_gone(leg.0) || is_gone(leg.1);
+        self.table.retain(now, |e| {
+            !e.subject.nodes().chain([e.reporter]).any(|node| is_gone(node.0))
+        });
+        self.sole.retain(|leg, _| !in_leg(leg));
+        self.passive.retain(|leg, _| !in_leg(leg));
+        self.disputes.retain(|d| !in_leg(&d.leg));
+        for slot in gone {
+            self.records[*slot as usize] = Record::default();
+        }
+    }
+
+    /// Which slot this oracle's own node has.
+    pub fn is_at(&mut self, own: Slot) {
+        self.own = own;
+    }
+
+    /// The estimates.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Grows with every change.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    pub fn sole(&self) -> &BTreeMap<Leg, Slot> {
+        &self.sole
+    }
+
+    /// The newest last.
+    pub fn disputes(&self) -> impl DoubleEndedIterator<Item = &Dispute> {
+        self.disputes.iter()
+    }
+
+    /// How much a node's standing counts, 0 to 1.
+    pub fn trust(&self, slot: Slot) -> f64 {
+        self.records.get(slot as usize).map_or(1.0, Record::trust)
+    }
+
+    /// What two others have seen of a node at least, bit/s.
+    pub fn shown(&self, slot: Slot) -> Option<f64> {
+        self.records.get(slot as usize).and_then(Record::shown)
+    }
+
+    /// The leg's youngest exact value.
+    pub fn exact(&self, leg: Leg, now: Time) -> Option<Estimate> {
+        self.table.latest(Subject::leg(leg.0, leg.1), Metric::Throughput, Bound::Exact, now)
+    }
+
+    /// Takes an entry in; false if a younger one is there.
+    pub fn enter(&mut self, entry: &Entry, now: Time) -> bool {
+        let estimate = Estimate {
+            subject: Subject::leg(entry.leg.0, entry.leg.1),
+            metric: Metric::Throughput,
+            value: entry.bps,
+            spread: entry.spread,
+            method: entry.method,
+            age: now.since(entry.at),
+            reporter: NodeIndex(entry.reporter),
+            bound: entry.bound,
+        };
+        // What is refused was checked before: numbers and nodes.
+        let is_news = self.table.insert(estimate, now).unwrap_or(false);
+        if is_news {
+            self.changes += 1;
+            self.vouch(entry);
+        }
+        is_news
+    }
+
+    fn vouch(&mut self, entry: &Entry) {
+        if entry.bound != Bound::Exact {
+            return;
+        }
+        match entry.is_sole {
+            true => _ = self.sole.insert(entry.leg, entry.reporter),
+            false => {
+                self.sole.remove(&entry.leg);
+                let (from, to) = entry.leg;
+                for (node, peer) in [(from, to), (to, from)] {
+                    self.records[node as usize].show(peer, entry.bps);
+                }
+            }
+        }
+    }
+
+    /// What comes of an ordered measurement of which these ends told.
+    pub fn judge(
+        &mut self,
+        leg: Leg,
+        sender: Option<f64>,
+        receiver: Option<f64>,
+        at: Time,
+    ) -> Option<(Verdict, Slot, Option<Dispute>)> {
+        let (verdict, reporter) = match (sender, receiver) {
+            (Some(sender), Some(receiver)) => (verdict::of_both(sender, receiver), self.own),
+            (Some(sender), None) => (verdict::of_one(sender, self.shown(leg.0)), leg.0),
+            (None, Some(receiver)) => (verdict::of_one(receiver, self.shown(leg.1)), leg.1),
+            (None, None) => return None,
+        };
+        let (sent, seen) = (sender.unwrap_or(0.0), receiver.unwrap_or(0.0));
+        if !verdict.is_sole {
+            for node in [leg.0, leg.1] {
+                self.records[node as usize].judge(verdict.is_disputed);
+            }
+        }
+        let dispute = verdict.is_disputed.then(|| Dispute {
+            leg,
+            by: if sent >= seen { leg.0 } else { leg.1 },
+            claimed: sent.max(seen),
+            seen: Some(sent.min(seen)),
+            believed: Some(verdict.bps),
+            at,
+        });
+        dispute.iter().for_each(|dispute| self.dispute(dispute.clone()));
+        Some((verdict, reporter, dispute))
+    }
+
+    /// A number that no leg has costs trust as well.
+    pub fn blame(&mut self, slot: Slot) {
+        self.records[slot as usize].judge(true);
+    }
+
+    /// Keeps a disagreement; the oldest goes.
+    pub fn dispute(&mut self, dispute: Dispute) {
+        self.changes += 1;
+        if self.disputes.len() >= DISPUTES {
+            self.disputes.pop_front();
+        }
+        self.disputes.push_back(dispute);
+    }
+
+    /// What a watched transfer says: a lower bound, and never more than the leg's known rate,
+    /// as long as one end alone speaks; once both have, what both saw.
+    pub fn watched(&mut self, leg: Leg, reporter: Slot, claim: Claim, now: Time) -> Entry {
+        let (bps, at_least, at) = claim;
+        if self.passive.len() >= PASSIVE {
+            self.passive.clear();
+        }
+        let ends = self.passive.entry(leg).or_default();
+        let own = usize::from(reporter == leg.1);
+        ends[own] = Some(claim);
+        let same = |(_, _, other): &Claim| other.since(at).max(at.since(*other)) <= SAME;
+        let other = ends[1 - own].filter(same);
+        let agreed = other.filter(|(other, ..)| !verdict::of_both(bps, *other).is_disputed);
+        let known = self.exact(leg, now).map(|e| e.value);
+        let (bps, bound) = match agreed {
+            Some((other, also, _)) => {
+                let is_exact = !at_least && !also;
+                (bps.min(other), if is_exact { Bound::Exact } else { Bound::AtLeast })
+            }
+            None => (known.map_or(bps, |known| bps.min(known)), Bound::AtLeast),
+        };
+        let (method, is_sole) = (Method::Passive, agreed.is_none());
+        let reporter = if is_sole { reporter } else { self.own };
+        Entry { leg, bps, spread: None, method, bound, reporter, is_sole, at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: u64) -> Time {
+        Time::from_nanos(s * 1_000_000_000)
+    }
+
+    fn known(nodes: u32) -> Known {
+        let mut known = Known::new();
+        known.resize(nodes, &[], at(0));
+        known
+    }
+
+    fn exact(known: &Known, leg: Leg) -> Option<f64> {
+        known.exact(leg, at(1000)).map(|e| e.value)
+    }
+
+    fn measured(known: &mut Known, leg: Leg, sender: Option<f64>, receiver: Option<f64>) {
+        let (verdict, reporter, _) = known.judge(leg, sender, receiver, at(10)).unwrap();
+        let Verdict { bps, bound, is_sole, .. } = verdict;
+        let (spread, method, at) = (None, Method::Transfer, at(10));
+        let entry = Entry { leg, bps, spread, method, bound, reporter, is_sole, at };
+        assert!(known.enter(&entry, at));
+    }
+
+    #[test]
+    fn one_end_alone_is_capped_by_what_two_others_have_seen_of_it() {
+        let mut known = known(5);
+        measured(&mut known, (0, 1), Some(9e9), None);
+        assert_eq!(exact(&known, (0, 1)), None, "a lower bound is no value");
+        measured(&mut known, (0, 2), Some(5e6), Some(5e6));
+        assert_eq!(known.shown(0), None, "one may be in league with it");
+        measured(&mut known, (3, 0), Some(8e6), Some(8e6));
+        assert_eq!(known.shown(0), Some(5e6));
+        measured(&mut known, (0, 4), Some(9e9), None);
+        assert_eq!(exact(&known, (0, 4)), Some(5e6));
+        assert_eq!(known.sole().get(&(0, 4)), Some(&0));
+    }
+
+    #[test]
+    fn a_disagreement_is_kept_names_who_claims_more_and_costs_trust() {
+        let mut known = known(20);
+        for honest in 1..20 {
+            measured(&mut known, (0, honest), Some(1e10), Some(1e6));
+        }
+        assert_eq!(exact(&known, (0, 7)), Some(1e6));
+        let last = known.disputes().next_back().unwrap();
+        assert_eq!((last.by, last.claimed, last.seen), (0, 1e10, Some(1e6)));
+        assert!(known.trust(0) < 0.1, "{}", known.trust(0));
+        assert_eq!(known.trust(7), 1.0, "one liar does not cost an honest node its standing");
+    }
+
+    #[test]
+    fn a_passive_claim_is_a_lower_bound_until_both_ends_agree() {
+        let mut known = known(3);
+        let first = known.watched((0, 1), 0, (7e6, false, at(10)), at(10));
+        assert_eq!((first.bound, first.is_sole), (Bound::AtLeast, true));
+        let second = known.watched((0, 1), 1, (8e6, false, at(20)), at(20));
+        assert_eq!((second.bound, second.bps, second.is_sole), (Bound::Exact, 7e6, false));
+        let other = known.watched((0, 1), 1, (8e7, false, at(20)), at(20));
+        assert_eq!(other.bound, Bound::AtLeast, "they do not agree");
+    }
+
+    #[test]
+    fn a_passive_claim_of_one_end_does_not_raise_what_both_measured() {
+        let mut known = known(3);
+        measured(&mut known, (0, 1), Some(5e6), Some(5e6));
+        let claim = known.watched((0, 1), 0, (9e10, false, at(20)), at(20));
+        assert_eq!(claim.bps, 5e6);
+        known.enter(&claim, at(20));
+        let graph = thalweg_plan::Graph::from_table(known.table(), at(30));
+        assert_eq!(graph.rate(0, 1).unwrap().as_bps(), 5_000_000);
+    }
+
+    #[test]
+    fn whoever_is_gone_leaves_nothing_behind() {
+        let mut known = known(3);
+        measured(&mut known, (0, 1), Some(5e6), Some(5e6));
+        measured(&mut known, (0, 2), Some(5e6), Some(1e6));
+        known.resize(3, &[2], at(20));
+        assert_eq!((exact(&known, (0, 2)), exact(&known, (0, 1))), (None, Some(5e6)));
+        assert_eq!(known.disputes().count(), 0);
+    }
+}

@@ -1,0 +1,217 @@
+//! Which relays measure each other next.
+//!
+//! The schedule and the dispatcher work on the relays alone (UKAIRO's 𝒟), by positions of
+//! their own; all others call a relay by its slot.
+
+use super::{
+    known::Leg,
+    nodes::{Nodes, Slot},
+    settings::{MeasureConfig, Order},
+};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::{BTreeSet, HashMap};
+use thalweg_measure::{Bound, Metric, Subject, Table};
+use thalweg_plan::{
+    Graph,
+    dispatch::{Dispatch, Ended, Given},
+    schedule::{AgeOf, Biased, Known, Plan, Random, Schedule, Thrifty, Upkeep},
+};
+use thalweg_units::{Rate, Time};
+
+/// Relays who are gone keep their positions, as nodes that are down, until they are so many
+/// and a fourth of all: then all begins anew, and the day's budgets with it.
+const GONE: usize = 16;
+
+/// A relay's position.
+type Position = usize;
+
+/// The schedule, the dispatcher, and what they know.
+#[derive(Debug)]
+pub(super) struct Planner {
+    config: MeasureConfig,
+    slots: Vec<Slot>,
+    positions: HashMap<Slot, Position>,
+    gone: BTreeSet<Position>,
+    graph: Graph,
+    schedule: Box<dyn Schedule>,
+    dispatch: Dispatch,
+    /// The greatest number that an order has had.
+    last_id: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+/// An order that was just given, by slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ordered {
+    pub id: u64,
+    pub leg: Leg,
+    pub until: Time,
+}
+
+/// How an order ended, by slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Measured(u64),
+    Failed(u64),
+    Down(Slot),
+}
+
+fn schedule(config: &MeasureConfig) -> Box<dyn Schedule> {
+    let first: Box<dyn Schedule> = match config.schedule {
+        Order::Algorithm1 => Box::new(Biased::new(config.t, config.p)),
+        Order::Thrifty => Box::new(Thrifty::new(config.p)),
+        Order::Random => Box::new(Random::new(config.p)),
+    };
+    Box::new(Plan::new(first, Upkeep::new(config.pace.renew)))
+}
+
+impl Planner {
+    pub fn new(config: &MeasureConfig, random: Xoshiro256PlusPlus) -> Self {
+        Self {
+            config: config.clone(),
+            slots: vec![],
+            positions: HashMap::new(),
+            gone: BTreeSet::new(),
+            graph: Graph::new(0),
+            schedule: schedule(config),
+            dispatch: Dispatch::new(config.limits(), 1),
+            last_id: 0,
+            random,
+        }
+    }
+
+    /// Begins to give orders, numbered from here on: this oracle was elected.
+    pub fn elected(&mut self, first_id: u64) {
+        self.dispatch = Dispatch::new(self.config.limits(), first_id);
+        self.schedule = schedule(&self.config);
+    }
+
+    /// Takes the roster's relays over. Positions stay; the slots that `gone` names are other
+    /// nodes' from now on.
+    pub fn follow(&mut self, nodes: &Nodes, gone: &[Slot], table: &Table, now: Time) {
+        for slot in gone {
+            self.gone.extend(self.positions.remove(slot));
+        }
+        let lost = |(slot, _): &(&Slot, &Position)| !nodes.is_relay(**slot);
+        let lost: Vec<_> = self.positions.iter().filter(lost).map(|(s, p)| (*s, *p)).collect();
+        for (slot, position) in lost {
+            self.positions.remove(&slot);
+            self.gone.insert(position);
+        }
+        if self.gone.len() >= GONE && self.gone.len() * 4 >= self.slots.len() {
+                        (self.slots, self.positions, self.gone) = Default::default();
+            self.elected(self.last_id + 1);
+        }
+        for (slot, _) in nodes.iter().filter(|(_, node)| node.is_relay) {
+            self.positions.entry(slot).or_insert_with(|| {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            });
+        }
+        self.renew(&Graph::from_table(table, now));
+    }
+
+    /// Takes over what is known of all legs: that which is too old is gone.
+    pub fn renew(&mut self, all: &Graph) {
+        self.graph = Graph::new(self.slots.len());
+        for ((from, to), rate) in all.legs() {
+            self.set((from as Slot, to as Slot), rate);
+        }
+    }
+
+    /// A leg was measured.
+    pub fn set(&mut self, leg: Leg, rate: Rate) {
+        let at = |slot: Slot| self.positions.get(&slot).copied();
+        if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
+            self.graph.set(from, to, Some(rate));
+        }
+    }
+
+    /// How many of the relays have a measured leg to this one.
+    pub fn reached_by(&self, slot: Slot) -> usize {
+        self.positions.get(&slot).map_or(0, |position| self.graph.in_degree(*position))
+    }
+
+    /// Gives all orders that can be given now. Relays that are not there are asked for nothing.
+    pub fn orders(
+        &mut self,
+        table: &Table,
+        now: Time,
+        is_there: impl Fn(Slot) -> bool,
+    ) -> Vec<Ordered> {
+        let mut all = vec![];
+        // Each turn either gives an order or ends.
+        loop {
+            self.feed(table, now, &is_there);
+            let Some(given) = self.dispatch.next(now) else { return all };
+            self.last_id = self.last_id.max(given.id);
+            let ordered = self.ordered(given);
+            let absent = [ordered.leg.0, ordered.leg.1].into_iter().find(|slot| !is_there(*slot));
+            match absent {
+                Some(slot) => _ = self.ended(given.id, End::Down(slot), now),
+                None => all.push(ordered),
+            }
+        }
+    }
+
+    /// Asks the schedule, if the dispatcher has less to do than it could.
+    fn feed(&mut self, table: &Table, now: Time, is_there: impl Fn(Slot) -> bool) {
+        if !self.dispatch.is_hungry() || self.slots.len() < 2 {
+            return;
+        }
+        let mut excluded = self.dispatch.excluded(now);
+        excluded.nodes.extend(&self.gone);
+        let positions = self.slots.iter().enumerate();
+        excluded.nodes.extend(positions.filter(|(_, slot)| !is_there(**slot)).map(|(p, _)| p));
+        let ages = Ages { table, slots: &self.slots, now };
+        let known = Known { graph: &self.graph, excluded: &excluded, age_s: Some(&ages) };
+        let wanted = self.schedule.next(&known, &mut self.random);
+        self.dispatch.want(wanted);
+    }
+
+    fn ordered(&self, given: Given) -> Ordered {
+        let slot = |position: Position| self.slots.get(position).copied().unwrap_or(Slot::MAX);
+        let leg = (slot(given.pair.0), slot(given.pair.1));
+        Ordered { id: given.id, leg, until: given.until }
+    }
+
+    /// An order's end; false if it was not under way.
+    pub fn ended(&mut self, id: u64, end: End, now: Time) -> bool {
+        let how = match end {
+            End::Measured(bytes) => Ended::Measured(thalweg_units::ByteSize::from_bytes(bytes)),
+            End::Failed(bytes) => Ended::Failed(thalweg_units::ByteSize::from_bytes(bytes)),
+            End::Down(slot) => match self.positions.get(&slot) {
+                Some(position) => Ended::Down(*position),
+                None => Ended::Failed(thalweg_units::ByteSize::from_bytes(0)),
+            },
+        };
+        self.dispatch.ended(id, how, now).is_some()
+    }
+
+    /// Ends the orders whose time is over.
+    pub fn expire(&mut self, now: Time) -> Vec<Ordered> {
+        let expired = self.dispatch.expire(now);
+        expired.into_iter().map(|given| self.ordered(given)).collect()
+    }
+
+    /// When something changes by time alone.
+    pub fn wakes(&self) -> Option<Time> {
+        self.dispatch.wakes()
+    }
+}
+
+/// How old measured legs are.
+#[derive(Debug)]
+struct Ages<'a> {
+    table: &'a Table,
+    slots: &'a [Slot],
+    now: Time,
+}
+
+impl AgeOf for Ages<'_> {
+    fn age_s(&self, pair: (usize, usize)) -> Option<f64> {
+        let subject = Subject::leg(*self.slots.get(pair.0)?, *self.slots.get(pair.1)?);
+        let found = self.table.latest(subject, Metric::Throughput, Bound::Exact, self.now)?;
+        Some(found.age.as_secs_f64())
+    }
+}

@@ -1,0 +1,222 @@
+//! What members report, each of its own ends alone.
+
+use super::{
+    known::{Entry, Leg},
+    nodes::Slot,
+    orders::Claim,
+    planner::End,
+    settings::MeasureConfig,
+    state::{Now, State},
+    verdict::sane,
+};
+use super::event::MeasureEvent;
+use std::time::Duration;
+use thalweg_plan::graph::MAX_AGE;
+use thalweg_wire::mesh::{
+    Name,
+    measure::{Done, Load, Outcome, Received, Reports, ReportsReply, Watched},
+};
+
+/// A shorter transfer shows slow start: the leg may be faster.
+const LEAST_PASSIVE: u64 = 1_000_000;
+
+/// Reasons that are told; the others are counted.
+const REASONS: usize = 16;
+
+/// Whether an entry was news; why it is refused.
+type Taken = Result<bool, String>;
+
+/// One member's reports on their way in.
+pub(super) struct Desk<'a> {
+    pub state: &'a mut State,
+    pub config: &'a MeasureConfig,
+    pub who: Slot,
+    pub now: Now,
+}
+
+impl Desk<'_> {
+    /// Takes what can be taken; the rest is refused, one by one, with the reason.
+    pub fn take(&mut self, reports: Reports) -> ReportsReply {
+        self.state.presence.heard(self.who, self.now.time);
+        let mut taken: Vec<Taken> = vec![];
+        taken.extend(reports.done.into_iter().map(|done| self.done(done)));
+        taken.extend(reports.received.iter().map(|received| self.received(received)));
+        taken.extend(reports.passive.iter().map(|watched| self.watched(watched)));
+        taken.extend(reports.load.map(|load| self.load(load)));
+        self.state.settle(self.now, self.config.pace.settle);
+        self.reply(taken)
+    }
+
+    fn reply(&mut self, taken: Vec<Taken>) -> ReportsReply {
+        let mut reply = ReportsReply::default();
+        let mut more = 0;
+        for entry in taken {
+            match entry {
+                Ok(news) => reply.accepted += u64::from(news),
+                Err(why) if reply.refused.len() < REASONS => reply.refused.push(why),
+                Err(_) => more += 1,
+            }
+        }
+        if let Some(why) = reply.refused.first().cloned() {
+            let node = self.state.nodes.name(self.who);
+            self.state.events.push(MeasureEvent::Refused { node, why });
+        }
+        if more > 0 {
+            reply.refused.push(format!("and {more} more"));
+        }
+        reply
+    }
+
+    /// The leg of an order that this member is that end of; `None`: it has ended, this is
+    /// its second report.
+    fn order(&mut self, id: u64, own: impl Fn(Leg) -> Slot) -> Result<Option<Leg>, String> {
+        match self.state.orders.get(id).map(|order| order.leg) {
+            Some(leg) if own(leg) == self.who => Ok(Some(leg)),
+            Some(_) => Err(format!("order {id} is another member's")),
+            None if self.state.orders.has_ended(id) => Ok(None),
+            None => Err(format!(
+                "order {id} is not known here: it ended long ago, or another oracle gave it"
+            )),
+        }
+    }
+
+    fn done(&mut self, Done { id, outcome }: Done) -> Taken {
+        let Some(leg) = self.order(id, |leg| leg.0)? else { return Ok(false) };
+        match outcome {
+            Outcome::Measured { bps, spread_bps, bytes, age, .. } => {
+                let spread = spread_bps.map_or(Ok(()), |spread| sane("a spread", spread));
+                let claim = self.claim(id, leg, bps, bytes, age);
+                let Some(claim) = claim.and_then(|claim| spread.map(|()| claim))
+                    .inspect_err(|_| self.void(id))?
+                else {
+                    return Ok(false);
+                };
+                self.measured(id, leg, Claim { spread: spread_bps, ..claim })
+            }
+            Outcome::Failed { is_down, bytes, .. } => Ok(self.failed(id, leg, is_down, bytes)),
+        }
+    }
+
+    /// The numbers of one end, unless it has spoken before.
+    fn claim(
+        &mut self,
+        id: u64,
+        leg: Leg,
+        bps: f64,
+        bytes: u64,
+        age: Duration,
+    ) -> Result<Option<Claim>, String> {
+        let is_sender = leg.0 == self.who;
+        let now = self.now.time;
+        let Some(order) = self.state.orders.get(id) else { return Ok(None) };
+        let said = if is_sender { order.sender } else { order.receiver };
+        if said.is_some() {
+            return Ok(None);
+        }
+        sane("a rate", bps).inspect_err(|_| self.state.known.blame(self.who))?;
+        let most = self.config.test_bytes.as_bytes().saturating_mul(2);
+        if bytes > most {
+            return Err(format!("{bytes} bytes in one measurement are more than was ordered"));
+        }
+        let at = order_date(self.state, id, age, now);
+        Ok(Some(Claim { bps, spread: None, bytes, at }))
+    }
+
+    /// An order of which nothing sensible comes ends as failed.
+    fn void(&mut self, id: u64) {
+        let most = self.config.test_bytes.as_bytes();
+        self.state.planner.ended(id, End::Failed(most), self.now.time);
+        self.state.orders.drop(id);
+    }
+
+    fn measured(&mut self, id: u64, leg: Leg, claim: Claim) -> Taken {
+        let bytes = claim.bytes.min(self.config.test_bytes.as_bytes());
+        if let Some(order) = self.state.orders.get(id) {
+            order.sender = Some(claim);
+        }
+        self.state.orders.close(id, self.now.time);
+        self.state.planner.ended(id, End::Measured(bytes), self.now.time);
+        self.state.presence.reached(leg.1, leg.0, true);
+        Ok(true)
+    }
+
+    /// One member's word that another is down counts only if that one is silent as well, or
+    /// many say so.
+    fn failed(&mut self, id: u64, leg: Leg, is_down: bool, bytes: u64) -> bool {
+        let now = self.now.time;
+        if is_down {
+            self.state.presence.reached(leg.1, leg.0, false);
+        }
+        let reached_by = self.state.planner.reached_by(leg.1);
+        let is_there = self.state.presence.is_there(leg.1, now, self.config.pace.silent)
+            && !self.state.presence.is_unreached(leg.1, reached_by);
+        let end = if is_down && !is_there { End::Down(leg.1) } else { End::Failed(bytes) };
+        self.state.planner.ended(id, end, now);
+        self.state.orders.drop(id);
+        true
+    }
+
+    fn received(&mut self, received: &Received) -> Taken {
+        let Received { id, from, bps, bytes, age } = received;
+        let Some(leg) = self.order(*id, |leg| leg.1)? else { return Ok(false) };
+        if self.slot(from)? != leg.0 {
+            let sender = self.state.nodes.name(leg.0);
+            return Err(format!("order {id} is {sender}'s to carry out, not {from}'s"));
+        }
+        let Some(claim) = self.claim(*id, leg, *bps, *bytes, *age)? else { return Ok(false) };
+        if let Some(order) = self.state.orders.get(*id) {
+            order.receiver = Some(claim);
+        }
+        Ok(true)
+    }
+
+    fn slot(&self, name: &Name) -> Result<Slot, String> {
+        let unknown = || format!("no member is called {name}");
+        self.state.nodes.by_name(name).ok_or_else(unknown)
+    }
+
+    fn watched(&mut self, watched: &Watched) -> Taken {
+        let Watched { from, to, bps, at_least, bytes, age } = watched;
+        let leg = (self.slot(from)?, self.slot(to)?);
+        if leg.0 == leg.1 || (leg.0 != self.who && leg.1 != self.who) {
+            return Err(format!(
+                "the leg {from} → {to} is not this member's to tell of: each tells of those that \
+                 it is an end of"
+            ));
+        }
+        sane("a rate", *bps).inspect_err(|_| self.state.known.blame(self.who))?;
+        if *age > MAX_AGE {
+            return Err(format!("what was seen of {from} → {to} is older than two weeks"));
+        }
+        let claim = (*bps, *at_least || *bytes < LEAST_PASSIVE, self.now.time - *age);
+        let entry = self.state.known.watched(leg, self.who, claim, self.now.time);
+        self.state.enter(&entry, self.now.time);
+        self.keep(&entry, *bytes);
+        Ok(true)
+    }
+
+    fn keep(&mut self, entry: &Entry, bytes: u64) {
+        if self.state.is_news(entry, self.now.time) {
+            let seen = (!entry.is_sole).then_some(entry.bps);
+            self.state.record(entry, None, bytes, seen, self.now);
+        }
+    }
+
+    fn load(&mut self, load: Load) -> Taken {
+        if !self.state.nodes.is_relay(self.who) {
+            return Err("only relays have a load".into());
+        }
+        self.state.loads.report(self.who, load, self.now.time)?;
+        self.state.changes += 1;
+        Ok(true)
+    }
+}
+
+fn order_date(
+    state: &mut State,
+    id: u64,
+    age: Duration,
+    now: thalweg_units::Time,
+) -> thalweg_units::Time {
+    state.orders.get(id).map_or(now, |order| order.date(age, now))
+}

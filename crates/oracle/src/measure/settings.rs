@@ -1,0 +1,119 @@
+//! What an operator or a test sets about measuring.
+
+use std::time::Duration;
+use thalweg_plan::dispatch::Limits;
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::measure::Strategy;
+
+/// Which legs are measured first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// UKAIRO's Algorithm 1 (§3.1.1).
+    #[default]
+    Algorithm1,
+    /// Ours: fewer measurements for the same gain.
+    Thrifty,
+    /// What UKAIRO compares with (§4.3).
+    Random,
+}
+
+/// How a mesh is measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasureConfig {
+    /// Whether measurements are ordered. Reports are taken and candidates given all the same.
+    pub enabled: bool,
+    /// Which legs first.
+    pub schedule: Order,
+    /// Algorithm 1: pairs that each relay is known to detour before its second phase.
+    pub t: u64,
+    /// The share of all legs that is measured, 0 to 1; then they are kept fresh.
+    pub p: f64,
+    /// The most bytes that a node sends or receives for measuring in a day.
+    pub bytes_per_day: ByteSize,
+    /// The most bytes of one measurement.
+    pub test_bytes: ByteSize,
+    /// The longest measurement.
+    pub test_time: Duration,
+    /// The most measurements at a time in the whole mesh.
+    pub at_once: usize,
+    /// The deployment's congestion control; none: each host's own.
+    pub congestion_control: Option<String>,
+    /// How candidates are chosen for who does not say.
+    pub strategy: Strategy,
+    /// Times that tests make shorter.
+    pub pace: Pace,
+}
+
+/// How long things take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// From an order to the sender's report.
+    pub deadline: Duration,
+    /// After the first end's word, how long the other's is waited for: nodes that fail to
+    /// report try again within half a minute.
+    pub settle: Duration,
+    /// A node that has neither asked nor reported for so long is down: four of its polls.
+    pub silent: Duration,
+    /// How long a node that cannot be reached is left alone.
+    pub rest: Duration,
+    /// Between two rankings at least; more if one takes long.
+    pub rank: Duration,
+    /// Between two looks for what other oracles have recorded.
+    pub follow: Duration,
+    /// How long candidates may be used.
+    pub candidates: Duration,
+    /// Each leg is measured again within this time.
+    pub renew: Duration,
+}
+
+impl Default for Pace {
+    /// 30 s, 40 s, 90 s, 10 min, 1 s, 3 s, 60 s; 14 days (UKAIRO §2.1).
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            deadline: seconds(30),
+            settle: seconds(40),
+            silent: seconds(90),
+            rest: seconds(600),
+            rank: seconds(1),
+            follow: seconds(3),
+            candidates: seconds(60),
+            renew: thalweg_plan::graph::MAX_AGE,
+        }
+    }
+}
+
+impl Default for MeasureConfig {
+    /// Algorithm 1 with UKAIRO's t = 25 and p = 40 % (§4.3); 5 s and 64 MB a measurement, 2 GB
+    /// a node and day, 16 at once.
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            schedule: Order::default(),
+            t: 25,
+            p: 0.4,
+            bytes_per_day: ByteSize::from_bytes(2_000_000_000),
+            test_bytes: ByteSize::from_bytes(64_000_000),
+            test_time: Duration::from_secs(5),
+            at_once: 16,
+            congestion_control: None,
+            strategy: Strategy::default(),
+            pace: Pace::default(),
+        }
+    }
+}
+
+impl MeasureConfig {
+    /// What the dispatcher keeps to.
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            test_bytes: self.test_bytes,
+            test_time: self.test_time,
+            bytes_per_day: self.bytes_per_day,
+            deadline: self.pace.deadline,
+            retries: 2,
+            at_once: self.at_once,
+            rest: self.pace.rest,
+        }
+    }
+}

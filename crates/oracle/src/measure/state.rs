@@ -1,0 +1,251 @@
+//! What the service holds, and what changes it.
+
+use super::{
+    event::MeasureEvent,
+    known::{Dispute, Entry, Known},
+    loads::Loads,
+    nodes::{Nodes, Slot},
+    orders::{Orders, Under},
+    planner::{End, Planner},
+    presence::Presence,
+    settings::MeasureConfig,
+};
+use crate::store::{Batch, Change, Disagreement, Sample, State as UpOrDown, Topic};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use thalweg_measure::{Bound, Method, Metric};
+use thalweg_units::{NodeId, Rate, Time, WallTime};
+use thalweg_wire::mesh::Roster;
+
+/// Passive samples of one leg by one reporter are kept in the history once in this time.
+const PASSIVE_EACH: Duration = Duration::from_secs(60);
+
+/// Reporters of passive samples that this is known of; beyond that all are forgotten.
+const PASSIVE_MOST: usize = 100_000;
+
+/// Now, by the clock that never jumps and by the one that dates the history.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub time: Time,
+    pub wall: WallTime,
+}
+
+impl Now {
+    /// The date of something past.
+    pub fn date(self, at: Time) -> WallTime {
+        let ago = u64::try_from(self.time.since(at).as_nanos()).unwrap_or(u64::MAX);
+        WallTime::from_unix_nanos(self.wall.as_unix_nanos().saturating_sub(ago))
+    }
+
+    /// When something with this date was; a date ahead of the clock, which was set back since,
+    /// counts as just now.
+    pub fn time_of(self, date: WallTime) -> Time {
+        let ago = self.wall.as_unix_nanos().saturating_sub(date.as_unix_nanos());
+        self.time - Duration::from_nanos(ago)
+    }
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct State {
+    pub nodes: Arc<Nodes>,
+    pub known: Known,
+    pub planner: Planner,
+    pub orders: Orders,
+    pub presence: Presence,
+    pub loads: Loads,
+    /// Under which number this oracle schedules; none: it does not.
+    pub term: Option<u64>,
+    /// Since when members could have been heard.
+    pub start: Time,
+    /// What is to be kept and told once the lock is free.
+    pub batch: Batch,
+    pub events: Vec<MeasureEvent>,
+    /// Grows with all that changes what is offered.
+    pub changes: u64,
+    recorded: BTreeMap<(Slot, Slot, Slot), Time>,
+}
+
+impl State {
+    pub fn new(config: &MeasureConfig, random: Xoshiro256PlusPlus) -> Self {
+        Self {
+            nodes: Arc::default(),
+            known: Known::new(),
+            planner: Planner::new(config, random),
+            orders: Orders::default(),
+            presence: Presence::default(),
+            loads: Loads::default(),
+            term: None,
+            start: Time::ZERO,
+            batch: Batch::default(),
+            events: vec![],
+            changes: 0,
+            recorded: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a newer roster over; orders of those who are gone end.
+    pub fn follow(&mut self, roster: &Roster, own: &NodeId, now: Time) {
+        if self.nodes.version() == roster.version {
+            return;
+        }
+        let nodes = Arc::make_mut(&mut self.nodes);
+        let gone = nodes.follow(roster);
+        let slots = nodes.len();
+        for id in self.orders.of(|leg| gone.contains(&leg.0) || gone.contains(&leg.1)) {
+            self.orders.drop(id);
+            self.planner.ended(id, End::Failed(0), now);
+        }
+        self.known.resize(slots, &gone, now);
+        self.known.is_at(self.nodes.by_key(own).unwrap_or(0));
+        self.presence.resize(slots, &gone);
+        self.loads.forget(&gone);
+        self.planner.follow(&self.nodes, &gone, self.known.table(), now);
+        self.changes += 1;
+    }
+
+    /// Begins or ends to schedule.
+    pub fn elect(&mut self, term: Option<u64>, now: Time) {
+        if self.term == term {
+            return;
+        }
+        // Whoever is elected now numbers its own orders.
+        for id in self.orders.under_way().map(|order| order.id).collect::<Vec<_>>() {
+            self.orders.close(id, now);
+        }
+        if let Some(term) = term {
+            self.planner.elected((term << 30) | 1);
+        }
+        (self.term, self.start) = (term, now);
+    }
+
+    /// Gives orders to whom can take them.
+    pub fn schedule(&mut self, now: Time, silent: Duration) {
+        let Self { planner, presence, known, .. } = self;
+        let is_there = |slot| presence.is_there(slot, now, silent) && !presence.is_down(slot);
+        for ordered in planner.orders(known.table(), now, is_there) {
+            self.orders.give(ordered.id, ordered.leg, now, ordered.until);
+        }
+    }
+
+    /// Ends what has had its time, and takes in what came of measurements.
+    pub fn settle(&mut self, now: Now, settle: Duration) {
+        for expired in self.planner.expire(now.time) {
+            self.orders.close(expired.id, now.time);
+        }
+        for order in self.orders.settled(now.time, settle) {
+            self.conclude(&order, now);
+        }
+    }
+
+    /// What both ends said, or one of them, enters the table.
+    fn conclude(&mut self, order: &Under, now: Now) {
+        let Under { id, leg, sender, receiver, .. } = order;
+        let bps = |claim: &super::orders::Claim| claim.bps;
+        let rates = (sender.as_ref().map(bps), receiver.as_ref().map(bps));
+        let Some(claim) = sender.or(*receiver) else { return };
+        let judged = self.known.judge(*leg, rates.0, rates.1, claim.at);
+        let Some((verdict, reporter, dispute)) = judged else { return };
+        let entry = Entry {
+            leg: *leg,
+            bps: verdict.bps,
+            spread: claim.spread,
+            method: Method::Transfer,
+            bound: verdict.bound,
+            reporter,
+            is_sole: verdict.is_sole,
+            at: claim.at,
+        };
+        self.enter(&entry, now.time);
+        self.record(&entry, Some(*id), claim.bytes, rates.1, now);
+        dispute.iter().for_each(|dispute| self.tell(dispute, now));
+    }
+
+    /// Takes an entry into the table and into the plan.
+    pub fn enter(&mut self, entry: &Entry, now: Time) {
+        if self.known.enter(entry, now) && entry.bound == Bound::Exact {
+            self.planner.set(entry.leg, Rate::from_bps(entry.bps.round() as u64));
+            self.changes += 1;
+        }
+    }
+
+    /// Puts an entry into the history.
+    pub fn record(
+        &mut self,
+        entry: &Entry,
+        order: Option<u64>,
+        bytes: u64,
+        seen: Option<f64>,
+        now: Now,
+    ) {
+        let key = |slot: Slot| self.nodes.get(slot).map(|node| node.key);
+        let (from, to) = entry.leg;
+        let keys = (key(from), key(to), key(entry.reporter));
+        let (Some(from), Some(to), Some(reporter)) = keys else { return };
+        let Entry { method, bound, .. } = *entry;
+        let topic = Topic { from, to, metric: Metric::Throughput, method, bound, reporter };
+        let (value, spread, measured) = (entry.bps, entry.spread, now.date(entry.at));
+        self.batch.samples.push(Sample { topic, order, value, spread, bytes, measured, seen });
+    }
+
+    /// A passive entry is news for the history only once in a while.
+    pub fn is_news(&mut self, entry: &Entry, now: Time) -> bool {
+        if self.recorded.len() >= PASSIVE_MOST {
+            self.recorded.clear();
+        }
+        let key = (entry.leg.0, entry.leg.1, entry.reporter);
+        let last = self.recorded.get(&key);
+        let is_news = last.is_none_or(|last| now.since(*last) >= PASSIVE_EACH);
+        if is_news {
+            self.recorded.insert(key, now);
+        }
+        is_news
+    }
+
+    fn tell(&mut self, dispute: &Dispute, now: Now) {
+        let (from, to) = dispute.leg;
+        let key = |slot: Slot| self.nodes.get(slot).map(|node| node.key);
+        if let (Some(from), Some(to), Some(by)) = (key(from), key(to), key(dispute.by)) {
+            let Dispute { claimed, seen, believed, at, .. } = *dispute;
+            let at = now.date(at);
+            let kept = Disagreement { from, to, by, claimed, seen, believed, at };
+            self.batch.disagreements.push(kept);
+        }
+        let name = |slot| self.nodes.name(slot);
+        self.events.push(MeasureEvent::Disagreement {
+            from: name(from),
+            to: name(to),
+            claimed: (name(dispute.by), dispute.claimed as u64),
+            seen: dispute.seen.unwrap_or(0.0) as u64,
+        });
+    }
+
+    /// Looks who is down now, by this oracle's own ears.
+    pub fn look(&mut self, now: Now, silent: Duration) {
+        let nodes = Arc::clone(&self.nodes);
+        for (slot, node) in nodes.iter().filter(|(_, node)| node.is_relay) {
+            let reached_by = self.planner.reached_by(slot);
+            let times = (now.time, self.start);
+            let judged = self.presence.judge(slot, reached_by, times, silent);
+            let why = judged.as_ref().map(|down| down.why.clone());
+            if !self.presence.set(slot, judged) {
+                continue;
+            }
+            self.changes += 1;
+            let name = node.name.to_string();
+            let state = if why.is_some() { UpOrDown::Down } else { UpOrDown::Up };
+            let (key, at) = (node.key, now.wall);
+            let told = why.clone().unwrap_or_default();
+            self.batch.changes.push(Change { node: key, state, why: told, at });
+            self.events.push(match why {
+                Some(why) => MeasureEvent::Down { node: name, why },
+                None => MeasureEvent::Up { node: name },
+            });
+        }
+    }
+
+    /// What is to be kept and told, taken out.
+    pub fn take_news(&mut self) -> (Batch, Vec<MeasureEvent>) {
+        (std::mem::take(&mut self.batch), std::mem::take(&mut self.events))
+    }
+}

@@ -1,0 +1,185 @@
+//! A PostgreSQL of the tests' own: Debian's programs, a directory that goes away, a socket in it.
+
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use std::{
+    env, fs,
+    io::{self, Write as _},
+    os::unix::{fs::chown, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+use tempfile::TempDir;
+
+/// A server, stopped at the latest when this process ends, however that happens.
+pub struct Cluster {
+    dir: TempDir,
+    bin: PathBuf,
+    user: Option<(u32, u32)>,
+    /// Stops the server when its standard input is closed.
+    watch: Option<(Child, ChildStdin)>,
+}
+
+/// The server that tests share; none where there is no PostgreSQL, with the reason printed.
+/// Where CI runs everything must be shown.
+pub fn shared() -> Option<&'static Cluster> {
+    static SHARED: OnceLock<Result<Cluster, String>> = OnceLock::new();
+    match SHARED.get_or_init(Cluster::start) {
+        Ok(cluster) => Some(cluster),
+        Err(why) => {
+            skip(why);
+            None
+        }
+    }
+}
+
+/// Says why a test shows nothing here, past the capture of the tests' output.
+pub fn skip(why: &str) {
+    let _ = writeln!(io::stderr(), "skipped: {why}");
+    let set = |name| env::var_os(name).is_some();
+    assert!(!set("CI") || set("THALWEG_SKIP"), "cannot be tested here: {why}");
+}
+
+impl Cluster {
+    /// A new server, with the superuser `thalweg` who needs no password at the socket.
+    pub fn start() -> Result<Self, String> {
+        let bin = programs().ok_or("PostgreSQL is not installed: scripts/setup does it")?;
+        let (user, dir) = (own_user()?, tempfile::tempdir().map_err(|e| e.to_string())?);
+        if let Some((uid, gid)) = user {
+            chown(dir.path(), Some(uid), Some(gid)).map_err(|e| e.to_string())?;
+        }
+        let mut cluster = Self { dir, bin, user, watch: None };
+        let data = cluster.data();
+        let options = ["-A", "trust", "-U", "thalweg", "-E", "UTF8", "--no-locale", "--no-sync"];
+        cluster.run("initdb", |c| c.args(options).arg("-D").arg(&data))?;
+        cluster.launch()?;
+        Ok(cluster)
+    }
+
+    /// Starts the server on the data that is there.
+    pub fn launch(&mut self) -> Result<(), String> {
+        let socket = self.dir.path().display();
+        let options = format!(
+            "-k {socket} -c listen_addresses= -c fsync=off -c max_connections=400 \
+             -c shared_buffers=16MB"
+        );
+        let (data, log) = (self.data(), self.dir.path().join("log"));
+        self.run("pg_ctl", |c| {
+            c.args(["start", "-w", "-t", "120", "-o", &options])
+                .arg("-D")
+                .arg(&data)
+                .arg("-l")
+                .arg(&log)
+        })?;
+        let script = "cat; exec \"$0\" stop -m immediate -D \"$1\"";
+        let mut watch = self.command(Path::new("sh"));
+        watch.args(["-c", script]).arg(self.bin.join("pg_ctl")).arg(self.data());
+        let mut watch = watch.stdin(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
+        let input = watch.stdin.take().unwrap();
+        self.watch = Some((watch, input));
+        Ok(())
+    }
+
+    /// Stops it as `kill -9` would.
+    pub fn stop(&mut self) {
+        if let Some((mut watch, input)) = self.watch.take() {
+            drop(input);
+            watch.wait().unwrap();
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// A program that runs as the server's user and says nothing.
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        command
+    }
+
+    fn run(
+        &self,
+        program: &str,
+        with: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Result<(), String> {
+        let mut command = self.command(&self.bin.join(program));
+        let out = self.dir.path().join(program);
+        let file = fs::File::create(&out).map_err(|e| e.to_string())?;
+        with(command.stdout(file.try_clone().unwrap()).stderr(file));
+        let status = command.status().map_err(|e| format!("{program}: {e}"))?;
+        let said = |name: &str| fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
+        match status.success() {
+            true => Ok(()),
+            false => Err(format!("{program} failed: {}\n{}", said(program), said("log"))),
+        }
+    }
+
+    /// A URL of this server's database `postgres`.
+    pub fn url(&self) -> String {
+        let socket = self.dir.path().to_str().unwrap().replace('/', "%2F");
+        format!("postgres://thalweg@{socket}/postgres")
+    }
+
+    /// A place of its own in the database: its URL.
+    pub async fn place(&self) -> String {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let name = format!("place_{}", LAST.fetch_add(1, Ordering::Relaxed));
+        let mut admin = self.admin().await;
+        admin.execute(AssertSqlSafe(format!("CREATE SCHEMA {name}"))).await.unwrap();
+        admin.close().await.unwrap();
+        format!("{}?options[search_path]={name}", self.url())
+    }
+
+    /// A connection beside the tested ones.
+    pub async fn admin(&self) -> PgConnection {
+        connect(&self.url()).await
+    }
+}
+
+/// Another program's connection to a place.
+pub async fn connect(url: &str) -> PgConnection {
+    PgConnection::connect(url).await.unwrap()
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Where Debian keeps the newest server's programs, which are not in PATH.
+fn programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let numbered = |dir: fs::DirEntry| {
+        let version: u32 = dir.file_name().to_str()?.parse().ok()?;
+        Some((version, dir.path().join("bin")))
+    };
+    let found = versions.filter_map(numbered).filter(|(_, bin)| bin.join("initdb").exists());
+    found.max().map(|(_, bin)| bin)
+}
+
+/// Whom the server runs as: it refuses the superuser. None: whoever we are.
+fn own_user() -> Result<Option<(u32, u32)>, String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let own = fs::metadata("/proc/self").map_err(|e| e.to_string())?.uid();
+    if own != 0 {
+        return Ok(None);
+    }
+    let passwd = fs::read_to_string("/etc/passwd").map_err(|e| e.to_string())?;
+    let entry = |name: &str| {
+        let line = passwd.lines().find(|l| l.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    let found = entry("postgres").or_else(|| entry("nobody"));
+    found.map(Some).ok_or_else(|| "there is no user to run PostgreSQL as".to_owned())
+}
