@@ -3,6 +3,7 @@
 pub mod budget;
 pub mod config;
 pub mod daemon;
+pub mod detours;
 pub mod get;
 pub mod history;
 pub mod job;

@@ -41,6 +41,7 @@ use std::{
     time::Duration,
 };
 use store::Found;
+pub(crate) use store::lock;
 use thalweg_plan::selection::Prior;
 use thalweg_units::{Rate, WallTime};
 

@@ -78,7 +78,7 @@ pub(super) fn set_aside(file: &Path) -> io::Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// The system's, or `WouldBlock` if another has had the turn all the time.
-pub(super) fn lock(file: &Path) -> io::Result<File> {
+pub(crate) fn lock(file: &Path) -> io::Result<File> {
     let mut name = file.as_os_str().to_owned();
     name.push(".lock");
     let directory = file.parent().filter(|p| !p.as_os_str().is_empty());

@@ -1,0 +1,77 @@
+//! The list that the oracle gave and what was learnt of its relays; no I/O.
+
+use super::Listed;
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use thalweg_plan::adaptive::{Adaptive, Draw, Known};
+
+/// Relays that were tried and that a newer list of the oracle no longer has stay known, the
+/// best so many: a load-aware oracle draws each list anew, and what was learnt would be lost.
+/// UKAIRO's clients know k = 50 relays (§4).
+const MOST_LEARNT: usize = 50;
+
+/// One thing that happened, so that it can happen again to what another process wrote.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// The oracle gave a list.
+    Follow(Listed),
+    /// Candidates were drawn, none of the barred ones.
+    Draw { s: usize, draw: Draw, barred: BTreeSet<String>, seed: u64 },
+    /// A download saw gains of relays.
+    Learn { gains: Vec<(String, f64)>, seed: u64 },
+    /// All is forgotten.
+    Clear,
+}
+
+/// All that is known.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Memory {
+    pub(super) listed: Option<Listed>,
+    #[serde(default)]
+    pub(super) adaptive: Adaptive,
+}
+
+impl Memory {
+    /// Does as the change says.
+    pub(super) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Follow(listed) => self.follow(listed),
+            Change::Draw { s, draw, barred, seed } => {
+                self.draw(*s, *draw, barred, *seed);
+            }
+            Change::Learn { gains, seed } => self.adaptive.learn(gains, &mut generator(*seed)),
+            Change::Clear => *self = Self::default(),
+        }
+    }
+
+    /// Algorithm 2's candidates, the test detour last.
+    pub(super) fn draw(
+        &mut self,
+        s: usize,
+        draw: Draw,
+        barred: &BTreeSet<String>,
+        seed: u64,
+    ) -> Vec<String> {
+        let usable = |relay: &str| !barred.contains(relay);
+        self.adaptive.candidates_among(s, draw, usable, &mut generator(seed))
+    }
+
+    /// The list that comes last counts, whatever its date: clocks are put right.
+    fn follow(&mut self, listed: &Listed) {
+        let given = listed.reply.candidates.iter();
+        let mut ranked: Vec<(String, f64)> =
+            given.map(|c| (c.relay.to_string(), c.score)).collect();
+        let named: BTreeSet<&str> = ranked.iter().map(|(relay, _)| relay.as_str()).collect();
+        let gone = |k: &&Known| k.tried > 0 && !named.contains(k.relay.as_str());
+        let learnt = self.adaptive.known().iter().filter(gone).take(MOST_LEARNT);
+        let learnt: Vec<_> = learnt.map(|k| (k.relay.clone(), k.score)).collect();
+        ranked.extend(learnt);
+        self.adaptive.follow(&ranked);
+        self.listed = Some(listed.clone());
+    }
+}
+
+fn generator(seed: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(seed)
+}

@@ -1,0 +1,81 @@
+//! What the oracle last knew of all paths, for people who ask while it is away.
+
+use super::{
+    age,
+    file::{self, Found},
+};
+use crate::history::lock;
+use serde::{Deserialize, Serialize};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use thalweg_units::WallTime;
+use thalweg_wire::mesh::measure::PathsReply;
+
+/// The form that is written and read here.
+const FORMAT: u32 = 1;
+
+/// The most bytes that are read: as much as an oracle's answer may have.
+const MAX_BYTES: usize = 32 << 20;
+
+/// The oracle's answer and when it came.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownPaths {
+    /// By this host's clock.
+    pub asked: WallTime,
+    /// The answer.
+    pub reply: PathsReply,
+}
+
+impl KnownPaths {
+    /// The file beside this history: `history.json` has `history.paths.json`.
+    pub fn beside(history: &Path) -> PathBuf {
+        history.with_extension("paths.json")
+    }
+
+    /// How long ago it was asked for; none if that is yet to come.
+    pub fn age(&self, now: WallTime) -> Duration {
+        age(self.asked, now)
+    }
+
+    /// What was kept, and why less is known than might be. Legs that name no node are dropped.
+    pub fn load(file: &Path) -> (Option<Self>, Option<String>) {
+        match file::read::<Self>(file, MAX_BYTES, FORMAT) {
+            Ok(Found::Nothing) => (None, None),
+            Ok(Found::Sound(known)) => (Some(known.checked()), None),
+            Ok(Found::Newer(format)) => (None, Some(file::newer(file, format))),
+            Ok(Found::Damaged(why)) => {
+                (None, Some(file::set_aside::<Self>(file, &why, MAX_BYTES, FORMAT)))
+            }
+            Err(e) => (None, Some(format!("cannot read {}: {e}", file.display()))),
+        }
+    }
+
+    /// An answer that came now. Legs that name no node are dropped.
+    pub fn new(reply: PathsReply, now: WallTime) -> Self {
+        Self { asked: now, reply }.checked()
+    }
+
+    fn checked(mut self) -> Self {
+        let nodes = self.reply.nodes.len();
+        let is_one = |at: u32| usize::try_from(at).is_ok_and(|at| at < nodes);
+        self.reply.legs.retain(|leg| {
+            is_one(leg.from) && is_one(leg.to) && leg.bps.is_finite() && leg.bps >= 0.0
+        });
+        self
+    }
+
+    /// Keeps it for the next time. A newer program's file is left alone.
+    ///
+    /// # Errors
+    /// The system's; what was kept stays.
+    pub fn keep(&self, file: &Path) -> io::Result<()> {
+        let _lock = lock(file)?;
+        match file::read::<Self>(file, MAX_BYTES, FORMAT) {
+            Ok(Found::Newer(_)) => Ok(()),
+            _ => file::write(file, self, FORMAT),
+        }
+    }
+}
