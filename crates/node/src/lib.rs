@@ -10,4 +10,5 @@ pub mod job;
 pub mod mesh;
 pub mod part;
 pub mod prober;
+pub mod proxy;
 pub mod relay;

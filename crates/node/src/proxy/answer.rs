@@ -1,0 +1,97 @@
+//! Answers in our own words.
+
+use super::{body::Reply, server::NoWay, target::TargetError, upstream::NoAnswer};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Response, StatusCode,
+    header::{self, HeaderName, HeaderValue},
+};
+use std::io;
+use thalweg_net::{Cause, DialError};
+use thalweg_wire::socks5::Reply as SocksReply;
+
+/// What went wrong, for programs: `Proxy-Status` (RFC 9209).
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// A text.
+pub fn text(status: StatusCode, text: impl Into<String>) -> Response<Reply> {
+    let mut response = Response::new(Reply::Own(Full::new(Bytes::from(text.into() + "\n"))));
+    *response.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}
+
+/// Why a request is not forwarded.
+#[derive(Debug, thiserror::Error)]
+pub enum No {
+    /// Its target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// `Host` is absent, or there are several (RFC 9112 §3.2).
+    #[error("an HTTP/1.1 request has exactly one Host field")]
+    Host,
+    /// A transfer coding that nobody here takes off (RFC 9112 §6.1).
+    #[error("the transfer coding `{0}` is not known here")]
+    Coding(String),
+    /// It has been here before.
+    #[error("the request has been through this proxy before: two proxies send it in a circle")]
+    Loop,
+    /// `Max-Forwards` is used up (RFC 9110 §7.6.2).
+    #[error("Max-Forwards is 0: this proxy is where the request ends")]
+    Forwards,
+    /// No answer came.
+    #[error("{0}")]
+    Answer(#[from] NoAnswer),
+    /// The answer cannot be passed on.
+    #[error("the origin's answer has the transfer coding `{0}`, which nobody asked for")]
+    AnswerCoding(String),
+}
+
+impl No {
+    /// The answer to the program.
+    pub fn response(&self) -> Response<Reply> {
+        let (status, error) = match self {
+            Self::Target(TargetError::Authority(_)) | Self::Host => {
+                (StatusCode::BAD_REQUEST, "http_request_error")
+            }
+            Self::Target(TargetError::Scheme(_)) | Self::Coding(_) => {
+                (StatusCode::NOT_IMPLEMENTED, "http_request_error")
+            }
+            Self::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
+            Self::Forwards => (StatusCode::METHOD_NOT_ALLOWED, "http_request_denied"),
+            Self::Answer(NoAnswer::NoWay(no)) => no_way(no),
+            Self::Answer(NoAnswer::Http { .. }) => {
+                (StatusCode::BAD_GATEWAY, "http_response_incomplete")
+            }
+            Self::AnswerCoding(_) => (StatusCode::BAD_GATEWAY, "http_response_transfer_coding"),
+        };
+        let mut response = text(status, format!("thalweg proxy: {self}"));
+        if let Ok(value) = HeaderValue::from_str(&format!("thalweg; error={error}")) {
+            response.headers_mut().insert(PROXY_STATUS, value);
+        }
+        response
+    }
+}
+
+fn no_way(no: &NoWay) -> (StatusCode, &'static str) {
+    let NoWay::Dial(DialError { cause, .. }) = no else {
+        return (StatusCode::LOOP_DETECTED, "proxy_loop_detected");
+    };
+    match cause {
+        Cause::Resolve(_) | Cause::NoAddress => (StatusCode::BAD_GATEWAY, "dns_error"),
+        Cause::TimedOut(_) | Cause::Refused(SocksReply::TtlExpired) => {
+            (StatusCode::GATEWAY_TIMEOUT, "connection_timeout")
+        }
+        Cause::Refused(SocksReply::NotAllowed) => {
+            (StatusCode::BAD_GATEWAY, "destination_ip_prohibited")
+        }
+        Cause::Connect { source, .. } => match source.kind() {
+            io::ErrorKind::TimedOut => (StatusCode::GATEWAY_TIMEOUT, "connection_timeout"),
+            io::ErrorKind::ConnectionRefused => (StatusCode::BAD_GATEWAY, "connection_refused"),
+            _ => (StatusCode::BAD_GATEWAY, "destination_ip_unroutable"),
+        },
+        _ => (StatusCode::BAD_GATEWAY, "destination_unavailable"),
+    }
+}

@@ -1,0 +1,206 @@
+//! Bodies on their way: a program's to the origin, and an answer's to the program.
+
+use super::{chooser::Content, pool::Lease, record::Record, server::Shared, split::SplitBody};
+use crate::history::{Bound, Observed};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+use thalweg_units::{ByteSize, Rate};
+use thalweg_wire::Destination;
+use thiserror::Error;
+
+/// An answer of at least so many bytes says something of its path; below, slow start decides.
+const TELLING: u64 = 1 << 20;
+
+/// An answer that breaks off; the program's connection is then closed in the middle.
+#[derive(Debug, Error)]
+pub enum Broken {
+    /// The origin's connection.
+    #[error("{0}")]
+    Http(#[from] hyper::Error),
+    /// The paths of a split object.
+    #[error("the paths brought {got} of {length} bytes")]
+    Short {
+        /// What came.
+        got: u64,
+        /// What was promised.
+        length: u64,
+    },
+}
+
+type Opening = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A request's content. With `Expect: 100-continue` nothing is taken from the program before
+/// the origin says so: taking it makes hyper tell the program to go on.
+pub struct Outgoing {
+    body: Option<Incoming>,
+    gate: Option<Opening>,
+    record: Arc<Record>,
+}
+
+impl Outgoing {
+    /// No content.
+    pub fn empty(record: Arc<Record>) -> Self {
+        Self { body: None, gate: None, record }
+    }
+
+    /// A program's, taken once `gate` has ended.
+    pub fn new(body: Incoming, gate: Option<Opening>, record: Arc<Record>) -> Self {
+        Self { body: Some(body), gate, record }
+    }
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        if let Some(gate) = &mut self.gate {
+            ready!(gate.as_mut().poll(cx));
+            self.gate = None;
+        }
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        count(&frame, &self.record.up);
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+fn count<E>(frame: &Option<Result<Frame<Bytes>, E>>, to: &AtomicU64) {
+    if let Some(Ok(frame)) = frame
+        && let Some(data) = frame.data_ref()
+    {
+        to.fetch_add(data.len() as u64, Relaxed);
+    }
+}
+
+/// An answer's content.
+pub enum Reply {
+    /// Our own words.
+    Own(Full<Bytes>),
+    /// An origin's, by one link.
+    Origin(Box<OriginBody>),
+    /// An origin's, in ranges over several paths.
+    Split(SplitBody),
+}
+
+impl Reply {
+    /// No content.
+    pub fn empty() -> Self {
+        Self::Own(Full::default())
+    }
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self.get_mut() {
+            Self::Own(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
+            Self::Origin(body) => body.poll(cx).map_err(Broken::from),
+            Self::Split(body) => body.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Own(text) => text.is_end_stream(),
+            Self::Origin(body) => body.incoming.is_end_stream(),
+            Self::Split(body) => body.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Own(text) => text.size_hint(),
+            Self::Origin(body) => body.incoming.size_hint(),
+            Self::Split(body) => SizeHint::with_exact(body.left()),
+        }
+    }
+}
+
+/// An origin's content, with the link that it comes by. Dropped at its end or in its middle:
+/// then the link is given back or closed, and the answer told.
+pub struct OriginBody {
+    incoming: Incoming,
+    ended: bool,
+    began: Instant,
+    way: Way,
+    record: Arc<Record>,
+    shared: Arc<Shared>,
+    _lease: Lease,
+}
+
+/// Which way an answer comes.
+pub struct Way {
+    /// From where.
+    pub to: Destination,
+    /// The path's name.
+    pub path: String,
+    /// From dialling until the link stood.
+    pub setup: Duration,
+}
+
+impl OriginBody {
+    /// The content of an answer whose head has just come.
+    pub fn new(
+        incoming: Incoming,
+        lease: Lease,
+        way: Way,
+        record: Arc<Record>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let began = Instant::now();
+        Self { incoming, ended: false, began, way, record, shared, _lease: lease }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+        count(&frame, &self.record.down);
+        self.ended |= frame.is_none();
+        Poll::Ready(frame)
+    }
+}
+
+impl Drop for OriginBody {
+    fn drop(&mut self) {
+        let complete = self.ended || self.incoming.is_end_stream();
+        self.record.complete.store(complete, Relaxed);
+        let down = self.record.down.load(Relaxed);
+        if down < TELLING {
+            return;
+        }
+        // The program may have been the slower side: the path could do more.
+        let observed = Observed {
+            path: self.way.path.clone(),
+            rate: Rate::over(ByteSize::from_bytes(down), self.began.elapsed()),
+            setup: self.way.setup,
+            bound: Bound::AtLeast,
+        };
+        self.shared.carried(&self.way.to, Content::Clear, &observed);
+    }
+}

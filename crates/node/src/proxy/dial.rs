@@ -1,0 +1,90 @@
+//! One connection by several ways at once: the first that stands is taken.
+
+use super::chooser::{Choice, Way};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use std::{
+    collections::VecDeque,
+    io,
+    time::{Duration, Instant as Clock},
+};
+use thalweg_net::{Cause, DialError, Dialer, Stream};
+use thalweg_wire::Destination;
+use tokio::time::{Instant, sleep_until};
+
+/// A connection, and the way that it came by.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The connection.
+    pub stream: Stream,
+    /// The way's name.
+    pub path: String,
+    /// From the first attempt of this way until it stood.
+    pub setup: Duration,
+}
+
+/// How a race ended, and which detours failed in it.
+#[derive(Debug)]
+pub struct Raced {
+    /// The winner; else the direct way's failure.
+    pub won: Result<Dialled, DialError>,
+    /// The names of detours that failed before.
+    pub failed: Vec<String>,
+}
+
+/// Tries the ways of `choice`, each when its time has come or an earlier one failed; losers
+/// are closed.
+///
+/// Where the destination itself refuses, or its name leads nowhere, no detour is begun any
+/// more: it would find the same, later, and the program waits.
+pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
+    let mut waiting: VecDeque<Way> = choice.into_ways().into();
+    let start = |way| attempt(dialer, to, way);
+    let mut running: FuturesUnordered<_> = waiting.pop_front().map(start).into_iter().collect();
+    let (began, mut direct, mut last, mut failed) = (Instant::now(), None, None, Vec::new());
+    let mut due = waiting.front().map_or(began, |next| began + next.after);
+    loop {
+        tokio::select! {
+            biased;
+            Some((way, tried)) = running.next(), if !running.is_empty() => match tried {
+                Ok(won) => return Raced { won: Ok(won), failed },
+                Err(error) if way.route.is_direct() => {
+                    if is_final(&error) {
+                        waiting.clear();
+                    }
+                    (direct, due) = (Some(error), Instant::now());
+                }
+                Err(error) => {
+                    failed.push(way.name);
+                    (last, due) = (Some(error), Instant::now());
+                }
+            },
+            () = sleep_until(due), if !waiting.is_empty() => {
+                running.extend(waiting.pop_front().map(start));
+                due = waiting.front().map_or(due, |next| began + next.after);
+            }
+            else => break,
+        }
+    }
+    let won = match direct.or(last) {
+        Some(error) => Err(error),
+        // A choice has at least one way, whose attempt left an error.
+        None => attempt(dialer, to, Way::direct()).await.1,
+    };
+    Raced { won, failed }
+}
+
+async fn attempt(dialer: &Dialer, to: &Destination, way: Way) -> (Way, Result<Dialled, DialError>) {
+    let began = Clock::now();
+    let dialled = dialer.dial(&way.route, to).await;
+    let path = way.name.clone();
+    (way, dialled.map(|stream| Dialled { stream, path, setup: began.elapsed() }))
+}
+
+/// Whether no other way would do better.
+fn is_final(error: &DialError) -> bool {
+    match &error.cause {
+        Cause::Resolve(_) | Cause::NoAddress => true,
+        Cause::Connect { source, .. } => source.kind() == io::ErrorKind::ConnectionRefused,
+        _ => false,
+    }
+}

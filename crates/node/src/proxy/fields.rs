@@ -1,0 +1,143 @@
+//! Fields that belong to one hop, and those that a proxy adds (RFC 9110 §7.6).
+
+use hyper::{
+    HeaderMap, Version,
+    header::{self, HeaderName, HeaderValue},
+};
+
+/// Fields of one connection, whether `Connection` names them or not (RFC 9110 §7.6.1).
+const HOP_BY_HOP: [HeaderName; 8] = [
+    header::CONNECTION,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// Fields that no `Connection` makes hop by hop: without them the message is another one.
+const END_TO_END: [HeaderName; 4] =
+    [header::HOST, header::CONTENT_LENGTH, header::CONTENT_TYPE, header::AUTHORIZATION];
+
+/// Takes out what is meant for this hop alone, and what `Connection` names.
+pub fn strip_hop_by_hop(fields: &mut HeaderMap) {
+    let named: Vec<HeaderName> = tokens(fields, &header::CONNECTION)
+        .filter_map(|token| token.parse().ok())
+        .filter(|name| !END_TO_END.contains(name))
+        .collect();
+    for name in HOP_BY_HOP.iter().chain(&named) {
+        fields.remove(name);
+    }
+}
+
+/// The members of a field that is a list of tokens, over all its lines.
+pub fn tokens<'a>(fields: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lines = fields.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|token| !token.is_empty())
+}
+
+/// Whether a list of tokens has this one, in any case.
+pub fn has_token(fields: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    tokens(fields, name).any(|found| found.eq_ignore_ascii_case(token))
+}
+
+/// What is to become of the connection: the protocol that a request asks for, if any
+/// (RFC 9110 §7.8). HTTP/1.0 knows no upgrade.
+pub fn upgrade(fields: &HeaderMap, version: Version) -> Option<HeaderValue> {
+    let asked = version >= Version::HTTP_11 && has_token(fields, &header::CONNECTION, "upgrade");
+    asked.then(|| fields.get(header::UPGRADE).cloned()).flatten()
+}
+
+/// Puts an upgrade on the next hop as it was on this one.
+pub fn set_upgrade(fields: &mut HeaderMap, protocol: HeaderValue) {
+    fields.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    fields.insert(header::UPGRADE, protocol);
+}
+
+/// The transfer codings, if there are others than `chunked` alone, which nobody takes off
+/// again (RFC 9112 §6.1).
+pub fn strange_coding(fields: &HeaderMap) -> Option<String> {
+    let codings: Vec<&str> = tokens(fields, &header::TRANSFER_ENCODING).collect();
+    match codings[..] {
+        [] => None,
+        [one] if one.eq_ignore_ascii_case("chunked") => None,
+        _ => Some(codings.join(", ")),
+    }
+}
+
+/// Adds our name to `Via` (RFC 9110 §7.6.3): the version in which the message came.
+pub fn add_via(fields: &mut HeaderMap, version: Version, name: &str) {
+    let version = match version {
+        Version::HTTP_09 => "0.9",
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        _ => "1.1",
+    };
+    // Both are visible ASCII.
+    if let Ok(value) = HeaderValue::from_str(&format!("{version} {name}")) {
+        fields.append(header::VIA, value);
+    }
+}
+
+/// Whether the message has been here before.
+pub fn went_by(fields: &HeaderMap, name: &str) -> bool {
+    tokens(fields, &header::VIA).any(|via| via.split_whitespace().nth(1) == Some(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut fields = HeaderMap::new();
+        for (name, value) in lines {
+            fields.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        fields
+    }
+
+    #[test]
+    fn what_connection_names_goes_and_what_makes_the_message_stays() {
+        let mut all = fields(&[
+            ("connection", "close, X-Hop"),
+            ("connection", "host, authorization"),
+            ("host", "a"),
+            ("authorization", "Basic eA=="),
+            ("x-hop", "1"),
+            ("x-end", "2"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-connection", "keep-alive"),
+            ("proxy-authorization", "Basic eA=="),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("trailer", "x-sum"),
+        ]);
+        strip_hop_by_hop(&mut all);
+        let mut left: Vec<_> = all.keys().map(HeaderName::as_str).collect();
+        left.sort_unstable();
+        assert_eq!(left, ["authorization", "host", "trailer", "x-end"]);
+    }
+
+    #[test]
+    fn via_grows_and_shows_loops() {
+        let mut all = fields(&[("via", "1.0 fred, 1.1 p.example (x)")]);
+        assert!(!went_by(&all, "thalweg-1"));
+        add_via(&mut all, Version::HTTP_10, "thalweg-1");
+        let lines: Vec<_> = all.get_all("via").iter().map(|v| v.to_str().unwrap()).collect();
+        assert_eq!(lines, ["1.0 fred, 1.1 p.example (x)", "1.0 thalweg-1"]);
+        assert!(went_by(&all, "thalweg-1") && went_by(&all, "fred") && !went_by(&all, "1.1"));
+    }
+
+    #[test]
+    fn upgrades_and_codings_are_read() {
+        let asks = fields(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
+        assert_eq!(upgrade(&asks, Version::HTTP_11).unwrap(), "websocket");
+        assert!(upgrade(&asks, Version::HTTP_10).is_none());
+        assert!(upgrade(&fields(&[("upgrade", "websocket")]), Version::HTTP_11).is_none());
+        assert_eq!(strange_coding(&fields(&[("transfer-encoding", "Chunked")])), None);
+        let gzipped = fields(&[("transfer-encoding", "gzip"), ("transfer-encoding", "chunked")]);
+        assert_eq!(strange_coding(&gzipped).unwrap(), "gzip, chunked");
+    }
+}

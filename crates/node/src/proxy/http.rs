@@ -1,0 +1,72 @@
+//! A program's connection that speaks HTTP.
+
+use super::{
+    answer::No,
+    body::Reply,
+    client_io::{ClientIo, Interim, Wire},
+    connect, forward, own,
+    server::Shared,
+    target::{self, Target},
+    upstream::MAX_FIELDS,
+};
+use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use tokio::net::TcpStream;
+
+/// How long a program may take for a request's head, and how long its connection may idle:
+/// browsers keep theirs for five minutes.
+pub const IDLE: Duration = Duration::from_secs(300);
+
+/// A connection's place in the proxy.
+#[derive(Clone)]
+pub struct Place {
+    /// The proxy.
+    pub shared: Arc<Shared>,
+    /// The program.
+    pub client: SocketAddr,
+    /// The way for interim answers.
+    pub interim: Interim,
+}
+
+/// Serves until the program leaves, a tunnel takes the connection over, or the proxy drains.
+pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+    let stop = shared.stop.clone();
+    let (io, interim) = ClientIo::new(tcp);
+    let left = Wire::left(io.watched());
+    let place = Place { shared, client, interim };
+    let service = service_fn(move |request| answer(place.clone(), request));
+    let connection = http1::Builder::new()
+        .half_close(true)
+        .preserve_header_case(true)
+        .max_headers(MAX_FIELDS)
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE)
+        .serve_connection(TokioIo::new(io), service)
+        .with_upgrades();
+    let (mut connection, mut left) = (pin!(connection), pin!(left));
+    // A program that breaks off has its reasons.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = left.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    tokio::select! { _ = connection => {}, () = left => {} }
+}
+
+async fn answer(place: Place, request: Request<Incoming>) -> Result<Response<Reply>, Infallible> {
+    Ok(match target::read(request.method(), request.uri()) {
+        Ok(Target::Tunnel(to)) => connect::connect(&place, to, request).await,
+        Ok(Target::Forward(to)) => forward::forward(&place, to, request).await,
+        Ok(Target::Own) => own::answer(&request.into_parts().0, place.shared.own),
+        Err(error) => place.refuse(String::new(), &No::Target(error)),
+    })
+}
+
+impl Place {
+    /// Tells the program and the log why not.
+    pub fn refuse(&self, to: String, no: &No) -> Response<Reply> {
+        self.shared.books.refused(self.client, to, no.to_string());
+        no.response()
+    }
+}

@@ -1,0 +1,43 @@
+//! An HTTP and SOCKS5 proxy for the programs of this host, over paths that were learned.
+//!
+//! ```text
+//! accept ─ first byte 5? ─ yes ─ socks ───────────────┐
+//!             │ no                                     ├─ dial: race of ways ─ tunnel (pump)
+//!             └─ http ── CONNECT, upgrade ────────────┘
+//!                  ├─ absolute form ── forward ── pool of links to origins
+//!                  │                      └─ large, ranges, strong tag ── split (`get`)
+//!                  └─ origin form ── own pages: `/proxy.pac`
+//! ```
+//!
+//! - It is a correct proxy first (RFC 9110, RFC 9112): whatever it knows of paths, nothing
+//!   fails that works directly, and no byte differs from what the origin sent.
+//! - HTTP is parsed and framed by hyper; what is hop by hop is ours (`fields`).
+//! - Which way a connection goes is a [`PathChooser`]'s word; [`ByHistory`] is the one that
+//!   knows what earlier transfers saw.
+//! - Bounded: connections, idle links, streams that are split; a slow reader slows its sender.
+
+mod answer;
+mod body;
+mod by_history;
+mod chooser;
+mod client_io;
+mod connect;
+mod dial;
+mod event;
+mod fields;
+mod forward;
+mod http;
+mod own;
+mod pool;
+mod record;
+mod server;
+mod socks;
+mod split;
+mod target;
+mod tunnel;
+mod upstream;
+
+pub use by_history::{ByHistory, Relays};
+pub use chooser::{Candidates, Choice, Content, PathChooser, Seen, Way};
+pub use event::{Kind, ProxyEvent, ProxySink};
+pub use server::{Proxy, ProxyConfig, ProxyError, Summary};

@@ -1,0 +1,63 @@
+//! Requests to the proxy itself: the PAC file, and a page that says what this is.
+
+use super::{answer, body::Reply};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Method, Response, StatusCode,
+    header::{self, HeaderValue},
+    http::request::Parts,
+};
+use std::net::SocketAddr;
+
+/// What a PAC file is served as, by custom.
+const PAC_TYPE: &str = "application/x-ns-proxy-autoconfig";
+
+/// Answers a request in origin form. `at` is where the proxy listens.
+pub fn answer(request: &Parts, at: SocketAddr) -> Response<Reply> {
+    if !is_for_us(request, at) {
+        let why = "this is a proxy: it forwards requests whose target is a whole URL (set \
+                   http_proxy), not those that come as if it were the server itself";
+        return answer::text(StatusCode::MISDIRECTED_REQUEST, why);
+    }
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        return answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
+    }
+    match request.uri.path() {
+        "/proxy.pac" | "/wpad.dat" => pac_answer(at),
+        "/" => answer::text(StatusCode::OK, greeting(at)),
+        _ => answer::text(StatusCode::NOT_FOUND, "there are / and /proxy.pac"),
+    }
+}
+
+/// Whether `Host` names this port: other names lead here by mistake.
+fn is_for_us(request: &Parts, at: SocketAddr) -> bool {
+    let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    // Clients of HTTP/1.0 name none.
+    host.is_none_or(|host| host.ends_with(&format!(":{}", at.port())))
+}
+
+fn pac_answer(at: SocketAddr) -> Response<Reply> {
+    let mut response = Response::new(Reply::Own(Full::new(Bytes::from(pac(at)))));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PAC_TYPE));
+    response
+}
+
+fn greeting(at: SocketAddr) -> String {
+    format!(
+        "thalweg proxy {}\nHTTP and SOCKS5 at {at}\nPAC file: http://{at}/proxy.pac",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// The PAC file: bare names and this host directly, all else by the proxy; directly as well
+/// where the proxy is gone, so that nothing fails that works without it.
+fn pac(at: SocketAddr) -> String {
+    format!(
+        "function FindProxyForURL(url, host) {{\n  \
+           if (isPlainHostName(host) || shExpMatch(host, \"*.localhost\") ||\n      \
+             shExpMatch(host, \"127.*\") || host === \"[::1]\" || host === \"::1\") {{\n    \
+             return \"DIRECT\";\n  }}\n  \
+           return \"PROXY {at}; SOCKS5 {at}; DIRECT\";\n}}\n"
+    )
+}

@@ -1,0 +1,319 @@
+//! The proxy: its port, what its connections share, and its end.
+
+use super::{
+    chooser::{Content, PathChooser, Seen},
+    dial::{Dialled, race},
+    event::ProxySink,
+    http,
+    pool::Pool,
+    record::{Books, Tally},
+    socks,
+};
+use crate::history::Observed;
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use thalweg_net::{DialError, Dialer, Stream};
+use thalweg_units::ByteSize;
+use thalweg_wire::{Destination, socks5};
+use thiserror::Error;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{MissedTickBehavior, interval, sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Wait after accept fails, e.g. for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often idle links are looked through.
+const SWEEP: Duration = Duration::from_secs(15);
+
+/// Objects that are split at a time: each has a file, and a thread or two.
+const SPLITS: usize = 16;
+
+/// A proxy's settings.
+#[derive(Clone, Copy, Debug)]
+pub struct ProxyConfig {
+    /// Where to listen: a loopback address.
+    pub listen: SocketAddr,
+    /// Programs' connections at a time; more wait in the kernel's queue.
+    pub max_connections: usize,
+    /// Objects from this length on are fetched in ranges over several paths.
+    pub split_from: ByteSize,
+    /// How long connections may take to end once the proxy is told to.
+    pub drain: Duration,
+}
+
+impl ProxyConfig {
+    /// Two descriptors each stay below the usual hard limit by far.
+    pub const MAX_CONNECTIONS: usize = 4096;
+
+    /// Below, an object is through before other paths have left slow start.
+    pub const SPLIT_FROM: ByteSize = ByteSize::from_bytes(1 << 20);
+
+    /// With the defaults.
+    pub const fn new(listen: SocketAddr) -> Self {
+        let (max_connections, split_from) = (Self::MAX_CONNECTIONS, Self::SPLIT_FROM);
+        Self { listen, max_connections, split_from, drain: Duration::from_secs(10) }
+    }
+}
+
+/// The proxy cannot start.
+#[derive(Debug, Error)]
+pub enum ProxyError {
+    /// Others could use it in this user's name.
+    #[error(
+        "{0} is no loopback address: whoever reaches the proxy acts in your name, and it asks \
+         nobody for a password"
+    )]
+    Open(SocketAddr),
+    /// No connection could be served.
+    #[error("at least one connection must be allowed")]
+    NoConnections,
+    /// The address.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// As asked for.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// What a proxy did in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Programs' connections.
+    pub connections: u64,
+    /// Requests that were answered by an origin.
+    pub requests: u64,
+    /// Tunnels that were carried.
+    pub tunnels: u64,
+    /// Requests and tunnels that went by another path than the direct one.
+    pub detoured: u64,
+    /// Requests whose object came in ranges over several paths.
+    pub split: u64,
+    /// Requests and tunnels that came to nothing.
+    pub refused: u64,
+    /// Bytes of content from programs.
+    pub up: ByteSize,
+    /// Bytes of content to programs.
+    pub down: ByteSize,
+    /// Connections and tunnels that were cut because draining took too long.
+    pub cut: u64,
+}
+
+/// No connection to a destination.
+#[derive(Debug, Error)]
+pub enum NoWay {
+    /// It leads back here.
+    #[error("that is this proxy itself")]
+    Own,
+    /// No way led there; the direct one's failure.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+}
+
+/// What all connections share.
+pub struct Shared {
+    pub(super) config: ProxyConfig,
+    pub(super) dialer: Dialer,
+    pub(super) chooser: Arc<dyn PathChooser>,
+    pub(super) books: Books,
+    pub(super) pool: Arc<Pool>,
+    /// What we are called in `Via`: no other proxy has the same name.
+    pub(super) name: String,
+    /// Where it listens.
+    pub(super) own: SocketAddr,
+    /// Connections and tunnels that live.
+    pub(super) tracker: TaskTracker,
+    /// No new requests.
+    pub(super) stop: CancellationToken,
+    /// The end of all.
+    pub(super) cut: CancellationToken,
+    pub(super) splits: Arc<Semaphore>,
+}
+
+impl Shared {
+    /// A connection to `to` by the way that wins.
+    ///
+    /// # Errors
+    /// [`NoWay`].
+    pub(super) async fn reach(&self, to: &Destination, content: Content) -> Result<Dialled, NoWay> {
+        let raced = race(&self.dialer, to, self.chooser.choose(to, content)).await;
+        for path in &raced.failed {
+            self.chooser.learn(to, content, Seen::Failed(path));
+        }
+        let dialled = raced.won?;
+        if self.leads_here(&dialled.stream) { Err(NoWay::Own) } else { Ok(dialled) }
+    }
+
+    fn leads_here(&self, stream: &Stream) -> bool {
+        stream.route().is_direct() && stream.tcp().peer_addr().is_ok_and(|peer| peer == self.own)
+    }
+
+    /// Tells who knows of paths what was seen.
+    pub(super) fn carried(&self, to: &Destination, content: Content, observed: &Observed) {
+        self.chooser.learn(to, content, Seen::Carried(observed));
+    }
+}
+
+/// A proxy that is bound to its address.
+pub struct Proxy {
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+impl Proxy {
+    /// Checks the settings and listens; must be called within a tokio runtime.
+    ///
+    /// The `dialer`'s `TCP_USER_TIMEOUT` should be off: it would end connections whose
+    /// program reads slowly.
+    ///
+    /// # Errors
+    /// [`ProxyError`].
+    pub async fn bind(
+        config: ProxyConfig,
+        dialer: Dialer,
+        chooser: Arc<dyn PathChooser>,
+        sink: Arc<dyn ProxySink>,
+    ) -> Result<Self, ProxyError> {
+        let address = config.listen;
+        if !address.ip().to_canonical().is_loopback() {
+            return Err(ProxyError::Open(address));
+        }
+        if config.max_connections == 0 {
+            return Err(ProxyError::NoConnections);
+        }
+        let failed = |source| ProxyError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let own = listener.local_addr().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            config,
+            dialer,
+            chooser,
+            books: Books { tally: Arc::new(Tally::default()), sink },
+            pool: Arc::new(Pool::default()),
+            name: name(own),
+            own,
+            tracker: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            splits: Arc::new(Semaphore::new(SPLITS)),
+        });
+        Ok(Self { listener, shared })
+    }
+
+    /// Where it listens, with the port that was chosen.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.own
+    }
+
+    /// Serves until `stop` ends, then drains and returns.
+    ///
+    /// Draining: nothing is accepted, requests under way have [`ProxyConfig::drain`] to be
+    /// answered, tunnels to end; the rest is reset. To cut at once, drop the future.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Summary {
+        let Self { listener, shared } = self;
+        // Whoever drops this future means the end of all connections.
+        let _cut = shared.cut.clone().drop_guard();
+        let places = Arc::new(Semaphore::new(shared.config.max_connections));
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                _ = sweep.tick() => shared.pool.sweep(),
+                (place, accepted) = next(&places, &listener) => match accepted {
+                    Ok((tcp, client)) => take(&shared, tcp, client, place),
+                    Err(_) => sleep(ACCEPT_PAUSE).await,
+                },
+            }
+        }
+        drop(listener);
+        drain(&shared).await;
+        summary(&shared.books.tally)
+    }
+}
+
+/// A place first, then a program.
+async fn next(
+    places: &Arc<Semaphore>,
+    listener: &TcpListener,
+) -> (Option<OwnedSemaphorePermit>, io::Result<(TcpStream, SocketAddr)>) {
+    // It fails only when closed, which nobody does.
+    let place = Arc::clone(places).acquire_owned().await.ok();
+    (place, listener.accept().await)
+}
+
+fn take(
+    shared: &Arc<Shared>,
+    tcp: TcpStream,
+    client: SocketAddr,
+    place: Option<OwnedSemaphorePermit>,
+) {
+    shared.books.tally.connections.fetch_add(1, Relaxed);
+    let served = Arc::clone(shared);
+    shared.tracker.spawn(async move {
+        let cut = served.cut.clone();
+        tokio::select! { () = cut.cancelled() => {}, () = serve(served, tcp, client) => {} }
+        drop(place);
+    });
+}
+
+async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+    // A program that has left already makes this fail; its reads will tell.
+    _ = tcp.set_nodelay(true);
+    let mut first = [0];
+    let looked = tokio::select! {
+        looked = timeout(http::IDLE, tcp.peek(&mut first)) => looked,
+        () = shared.stop.cancelled() => return,
+    };
+    match looked {
+        Ok(Ok(1)) if first[0] == socks5::VERSION => socks::serve(shared, tcp, client).await,
+        Ok(Ok(1)) => http::serve(shared, tcp, client).await,
+        _ => {}
+    }
+}
+
+/// Lets what is under way end, for a while.
+async fn drain(shared: &Shared) {
+    shared.stop.cancel();
+    shared.pool.clear();
+    shared.tracker.close();
+    if timeout(shared.config.drain, shared.tracker.wait()).await.is_err() {
+        shared.books.tally.cut.store(shared.tracker.len() as u64, Relaxed);
+        shared.cut.cancel();
+        shared.tracker.wait().await;
+    }
+}
+
+fn summary(tally: &Tally) -> Summary {
+    let bytes = |n: &std::sync::atomic::AtomicU64| ByteSize::from_bytes(n.load(Relaxed));
+    Summary {
+        connections: tally.connections.load(Relaxed),
+        requests: tally.requests.load(Relaxed),
+        tunnels: tally.tunnels.load(Relaxed),
+        detoured: tally.detoured.load(Relaxed),
+        split: tally.split.load(Relaxed),
+        refused: tally.refused.load(Relaxed),
+        up: bytes(&tally.up),
+        down: bytes(&tally.down),
+        cut: tally.cut.load(Relaxed),
+    }
+}
+
+/// `thalweg-` and a number that no other proxy has (RFC 9110 §7.6.3: a pseudonym).
+fn name(own: SocketAddr) -> String {
+    let mut number = [0; 4];
+    if getrandom::fill(&mut number).is_err() {
+        number = (std::process::id() ^ u32::from(own.port()) << 16).to_be_bytes();
+    }
+    format!("thalweg-{:08x}", u32::from_be_bytes(number))
+}

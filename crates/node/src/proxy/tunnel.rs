@@ -1,0 +1,156 @@
+//! Bytes both ways, unseen: what follows `CONNECT`, a SOCKS5 reply, or an upgrade.
+
+use super::{
+    chooser::{Content, DIRECT, Seen},
+    dial::Dialled,
+    event::Kind,
+    record::Ended,
+    server::Shared,
+};
+use crate::{
+    history::{Bound, Observed},
+    relay::{
+        Limits,
+        pump::{self, Moved, Resetting, Stopped},
+    },
+};
+use bytes::Bytes;
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+use thalweg_units::{ByteSize, Rate};
+use thalweg_wire::Destination;
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::TcpStream,
+    time::{MissedTickBehavior, interval},
+};
+
+/// When a tunnel is given up. Programs keep some open for a day without a word (a shell, a
+/// chat), and dead peers are found by TCP's own questions; half-closed ones wait for an answer
+/// that takes long to make.
+const LIMITS: Limits = Limits {
+    idle: Duration::from_secs(24 * 3600),
+    linger: Duration::from_secs(3600),
+    black_hole: Duration::from_secs(60),
+};
+
+/// Over so long a rate is taken: long enough for a few round trips of any path.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// So many bytes within [`WINDOW`] say something of the path; less is a program's chatting.
+const TELLING: u64 = 256 << 10;
+
+/// A detour that brought nothing in so long, although it was asked, is no way.
+const MUTE: Duration = Duration::from_secs(10);
+
+/// A tunnel that is about to begin.
+pub struct Tunnel {
+    /// The program's address.
+    pub client: SocketAddr,
+    /// What asked for it.
+    pub kind: Kind,
+    /// The program's connection.
+    pub tcp: TcpStream,
+    /// What the program has sent already.
+    pub early: Vec<u8>,
+    /// The destination's connection.
+    pub dialled: Dialled,
+    /// What the destination has sent already.
+    pub late: Bytes,
+    /// The destination.
+    pub to: Destination,
+    /// What is carried.
+    pub content: Content,
+}
+
+/// Carries bytes until both sides have ended, and tells of it. Both legs are reset unless
+/// both directions end well.
+pub async fn run(shared: &Shared, tunnel: Tunnel) {
+    let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
+    let (began, moved, peak) = (Instant::now(), Moved::default(), AtomicU64::new(0));
+    let Dialled { stream, path, setup } = dialled;
+    let limits = limits(stream.route().is_direct());
+    let terms = pump::Terms::new(limits, &moved);
+    let cut = Box::pin(async {
+        tokio::select! { () = shared.cut.cancelled() => {}, () = watch(&moved, &peak) => {} }
+    });
+    let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
+    let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
+    let seen = Observation { path: &path, setup, peak: peak.load(Relaxed), counts, began };
+    seen.tell(shared, &to, content);
+    let broken = done.err().map(|stopped| stopped.to_string());
+    let (to, path) = (to.to_string(), path.as_str());
+    shared.books.tunnel(Ended { client, kind, to, path, moved: counts, began, broken });
+}
+
+async fn carry(
+    mut client: Resetting,
+    early: Vec<u8>,
+    stream: thalweg_net::Stream,
+    late: Bytes,
+    terms: pump::Terms<'_>,
+    cut: impl Future<Output = ()>,
+) -> Result<(), Stopped> {
+    let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
+    client.write_all(&late).await.map_err(Stopped::Broken)?;
+    match stream {
+        Ok(tcp) => pump::clear(client, early, tcp, terms, cut).await,
+        Err(mut stream) => {
+            stream.write_all(&early).await.map_err(Stopped::Broken)?;
+            stream.flush().await.map_err(Stopped::Broken)?;
+            pump::sealed(client, stream, terms, cut).await
+        }
+    }
+}
+
+/// Behind relays we see our own leg alone: once one direction has ended, a relay may still
+/// have much to deliver to a slow reader.
+fn limits(is_direct: bool) -> Limits {
+    match is_direct {
+        true => LIMITS,
+        false => Limits { linger: LIMITS.idle, ..LIMITS },
+    }
+}
+
+/// Notes the most bytes that came within a window; never ends.
+async fn watch(moved: &Moved, peak: &AtomicU64) {
+    let mut ticks = interval(WINDOW);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = 0;
+    loop {
+        ticks.tick().await;
+        let now = moved.down.load(Relaxed);
+        peak.fetch_max(now - before, Relaxed);
+        before = now;
+    }
+}
+
+/// What a tunnel saw of its way.
+struct Observation<'a> {
+    path: &'a str,
+    setup: Duration,
+    /// The most bytes within a window.
+    peak: u64,
+    counts: (u64, u64),
+    began: Instant,
+}
+
+impl Observation<'_> {
+    fn tell(&self, shared: &Shared, to: &Destination, content: Content) {
+        let (up, down) = self.counts;
+        if up > 0 && down == 0 && self.path != DIRECT && self.began.elapsed() > MUTE {
+            return shared.chooser.learn(to, content, Seen::Failed(self.path));
+        }
+        if self.peak < TELLING {
+            return;
+        }
+        // The program or the server may have been the slower side.
+        let (bound, setup) = (Bound::AtLeast, self.setup);
+        let rate = Rate::over(ByteSize::from_bytes(self.peak), WINDOW);
+        let path = self.path.to_owned();
+        shared.carried(to, content, &Observed { path, rate, setup, bound });
+    }
+}

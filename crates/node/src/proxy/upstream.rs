@@ -1,0 +1,137 @@
+//! A request to an origin and its answer, on an idle link or a new one.
+
+use super::{
+    body::Outgoing,
+    chooser::Content,
+    pool::{Lease, Link},
+    record::Record,
+    server::{NoWay, Shared},
+};
+use hyper::{Request, Response, body::Incoming, client::conn::http1, http::request::Parts};
+use hyper_util::rt::TokioIo;
+use std::{sync::Arc, time::Duration};
+use thalweg_wire::Destination;
+use thiserror::Error;
+
+/// The most fields of a message. Browsers send some dozens, servers less; hyper's 100 is
+/// exceeded by some pages' cookies and links.
+pub const MAX_FIELDS: usize = 512;
+
+/// An answer's head, and the link on which the rest comes.
+pub struct Answered {
+    /// The head; its content is still to come.
+    pub response: Response<Incoming>,
+    /// The link.
+    pub lease: Lease,
+    /// The way it goes.
+    pub path: String,
+    /// From dialling until it stood.
+    pub setup: Duration,
+}
+
+/// No answer.
+#[derive(Debug, Error)]
+pub enum NoAnswer {
+    /// No connection.
+    #[error(transparent)]
+    NoWay(#[from] NoWay),
+    /// The origin closed the connection, or what it sent is not HTTP.
+    #[error("{to}, by {path}: {why}")]
+    Http {
+        /// The origin.
+        to: Destination,
+        /// The way.
+        path: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// A request that may be sent twice: a safe method, no content (RFC 9110 §9.2.2).
+pub struct Again {
+    /// Its head, ready to be sent.
+    pub parts: Parts,
+    /// Where it is counted.
+    pub record: Arc<Record>,
+}
+
+impl Again {
+    /// The request.
+    pub fn request(&self) -> Request<Outgoing> {
+        Request::from_parts(self.parts.clone(), Outgoing::empty(Arc::clone(&self.record)))
+    }
+}
+
+/// Sends `request` and waits for the head of its answer.
+///
+/// An idle link may be closed by the origin at the very moment: a request that was not sent
+/// is sent on another one, and so is one that may be sent twice.
+///
+/// # Errors
+/// [`NoAnswer`].
+pub async fn exchange(
+    shared: &Arc<Shared>,
+    to: &Destination,
+    mut request: Request<Outgoing>,
+    again: Option<&Again>,
+) -> Result<Answered, NoAnswer> {
+    loop {
+        let mut link = match shared.pool.take(to) {
+            Some(link) => link,
+            None => open(shared, to).await?,
+        };
+        let error = match link.send.try_send_request(request).await {
+            Ok(response) => {
+                let (path, setup) = (link.path.clone(), link.setup);
+                let lease = Lease::new(link, Arc::clone(&shared.pool), to.clone());
+                return Ok(Answered { response, lease, path, setup });
+            }
+            Err(error) => error,
+        };
+        let mut error = error;
+        request = match (link.used, error.take_message(), again) {
+            (true, Some(unsent), _) => unsent,
+            (true, None, Some(again)) if is_closed(error.error()) => again.request(),
+            _ => {
+                let why = told(error.error());
+                return Err(NoAnswer::Http { to: to.clone(), path: link.path.clone(), why });
+            }
+        };
+    }
+}
+
+/// Whether the connection ended before an answer began.
+fn is_closed(error: &hyper::Error) -> bool {
+    error.is_incomplete_message() || error.is_closed() || error.is_canceled() || {
+        let cause = std::error::Error::source(error).and_then(|e| e.downcast_ref());
+        cause.is_some_and(|e: &std::io::Error| e.kind() == std::io::ErrorKind::ConnectionReset)
+    }
+}
+
+/// hyper's words and their causes.
+fn told(error: &hyper::Error) -> String {
+    let causes = std::iter::successors(std::error::Error::source(error), |e| e.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+async fn open(shared: &Arc<Shared>, to: &Destination) -> Result<Link, NoAnswer> {
+    let dialled = shared.reach(to, Content::Clear).await?;
+    let (path, setup) = (dialled.path, dialled.setup);
+    let handshake = http1::Builder::new()
+        .preserve_header_case(true)
+        .max_headers(MAX_FIELDS)
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .handshake(TokioIo::new(dialled.stream));
+    let (send, connection) = handshake.await.map_err(|error| NoAnswer::Http {
+        to: to.clone(),
+        path: path.clone(),
+        why: told(&error),
+    })?;
+    let cut = shared.cut.clone();
+    let work = tokio::spawn(async move {
+        // Its failures come out of the answers that they spoil.
+        tokio::select! { () = cut.cancelled() => {}, _ = connection.with_upgrades() => {} }
+    });
+    Ok(Link { send, path, setup, used: false, task: work.abort_handle() })
+}

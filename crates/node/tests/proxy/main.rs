@@ -1,0 +1,18 @@
+//! The proxy over real sockets on loopback: raw programs on one side, raw origins on the other.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod ends;
+mod expectations;
+mod fields;
+mod framing;
+mod own;
+mod refusals;
+mod scene;
+#[allow(dead_code, reason = "shared with the tests of `get`")]
+#[path = "../get/server.rs"]
+mod server;
+mod socks;
+mod split;
+mod tunnels;
+mod ways;

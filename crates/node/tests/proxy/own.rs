@@ -1,0 +1,43 @@
+//! Requests to the proxy itself.
+
+use crate::scene::{Scene, field, status, text};
+
+async fn ask(scene: &Scene, request: &str) -> (String, String) {
+    let mut program = scene.program().await;
+    program.send(request.replace("{at}", &scene.at.to_string())).await;
+    let head = program.head().await;
+    if request.starts_with("HEAD") {
+        return (head, String::new());
+    }
+    let n = field(&head, "content-length").unwrap().parse().unwrap();
+    let content = text(program.take(n).await);
+    (head, content)
+}
+
+#[tokio::test]
+async fn the_pac_file_names_this_proxy() {
+    let scene = Scene::new().await;
+    let (head, pac) = ask(&scene, "GET /proxy.pac HTTP/1.1\r\nHost: {at}\r\n\r\n").await;
+    assert_eq!(status(&head), 200);
+    assert_eq!(field(&head, "content-type"), Some("application/x-ns-proxy-autoconfig"));
+    assert!(pac.starts_with("function FindProxyForURL(url, host) {"), "{pac}");
+    let words = format!("return \"PROXY {0}; SOCKS5 {0}; DIRECT\";", scene.at);
+    assert!(pac.contains(&words), "{pac}");
+    let (head, _) = ask(&scene, "HEAD /proxy.pac HTTP/1.1\r\nHost: {at}\r\n\r\n").await;
+    assert_eq!(field(&head, "content-length"), Some(&*pac.len().to_string()));
+    let (_, old) = ask(&scene, "GET /proxy.pac HTTP/1.0\r\n\r\n").await;
+    assert_eq!(old, pac);
+}
+
+#[tokio::test]
+async fn other_pages_and_methods_are_named() {
+    let scene = Scene::new().await;
+    for (request, code) in [
+        ("GET / HTTP/1.1\r\nHost: {at}\r\n\r\n", 200),
+        ("GET /x HTTP/1.1\r\nHost: {at}\r\n\r\n", 404),
+        ("POST / HTTP/1.1\r\nHost: {at}\r\nContent-Length: 0\r\n\r\n", 405),
+        ("GET / HTTP/1.1\r\nHost: www.example\r\n\r\n", 421),
+    ] {
+        assert_eq!(status(&ask(&scene, request).await.0), code, "{request}");
+    }
+}

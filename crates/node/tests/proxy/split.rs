@@ -1,0 +1,151 @@
+//! Large objects in ranges over several paths.
+
+use crate::{
+    scene::{Scene, field, status},
+    server::{Server, Step, Version},
+    ways::{Fixed, direct, relay, way},
+};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+const LENGTH: usize = 3_000_000;
+
+struct Stage {
+    scene: Scene,
+    server: Server,
+    version: Version,
+    _tasks: JoinSet<()>,
+}
+
+impl Stage {
+    async fn new(
+        spoil: impl Fn(&crate::server::Ask, &mut crate::server::Reply) + Send + Sync + 'static,
+    ) -> Self {
+        let version = Version::new(1, LENGTH);
+        let server = Server::start(&version, move |ask, reply| {
+            reply.set("accept-ranges", "bytes");
+            reply.set("x-origin", "its own");
+            spoil(ask, reply);
+        })
+        .await;
+        let mut tasks = JoinSet::new();
+        let at = relay(&mut tasks).await;
+        let ways = vec![direct(0), way("fra", at, 600_000)];
+        let scene = Scene::choosing(Arc::new(Fixed { ways, ..Fixed::default() })).await;
+        Self { scene, server, version, _tasks: tasks }
+    }
+
+    fn get(&self, lines: &str) -> String {
+        format!("GET {} HTTP/1.1\r\nHost: x\r\n{lines}\r\n", self.server.url())
+    }
+
+    /// Asks, checks status, length and bytes, and returns the head.
+    async fn gets(&self, lines: &str) -> String {
+        let mut program = self.scene.program().await;
+        program.send(self.get(lines)).await;
+        let (head, content) = program.answer().await;
+        assert_eq!(status(&head), 200, "{head}");
+        assert!(content == self.version.bytes, "other bytes");
+        head
+    }
+
+    fn asked_for_ranges(&self) -> usize {
+        self.server.asks().iter().filter(|ask| !ask.ranges.is_empty()).count()
+    }
+}
+
+#[tokio::test]
+async fn a_large_object_comes_over_two_paths_under_the_origins_own_head() {
+    let stage = Stage::new(|_, _| {}).await;
+    let head = stage.gets("Cookie: a=1\r\nUser-Agent: me/1\r\nX-Own: 2\r\n").await;
+    assert_eq!(field(&head, "x-origin"), Some("its own"));
+    assert_eq!(field(&head, "etag"), Some("\"v1\""));
+    assert_eq!(field(&head, "content-range"), None);
+    assert!(stage.asked_for_ranges() >= 2, "{}", stage.asked_for_ranges());
+    for ask in stage.server.asks() {
+        assert_eq!(ask.fields["cookie"], "a=1");
+        assert_eq!(
+            (&ask.fields["user-agent"], &ask.fields["x-own"]),
+            (&"me/1".parse().unwrap(), &"2".parse().unwrap())
+        );
+        assert!(ask.fields.get("host").is_some_and(|h| h == &stage.server.address.to_string()));
+        if !ask.ranges.is_empty() {
+            assert_eq!(ask.fields["if-match"], "\"v1\"");
+        }
+    }
+    let (summary, _) = stage.scene.end().await;
+    assert_eq!((summary.requests, summary.split), (1, 1));
+}
+
+#[tokio::test]
+async fn whoever_asks_for_something_else_gets_it_by_one_path() {
+    for lines in ["If-None-Match: \"other\"\r\n", "If-Modified-Since: then\r\n"] {
+        let stage = Stage::new(|_, _| {}).await;
+        stage.gets(lines).await;
+        assert_eq!(stage.asked_for_ranges(), 0, "{lines}");
+    }
+    let stage = Stage::new(|_, _| {}).await;
+    let mut program = stage.scene.program().await;
+    program.send(stage.get("Range: bytes=5-2000004\r\n")).await;
+    let (head, content) = program.answer().await;
+    assert_eq!(status(&head), 206);
+    assert!(content == stage.version.bytes[5..2_000_005]);
+    assert_eq!(stage.server.asks().len(), 1);
+}
+
+#[tokio::test]
+async fn without_proof_of_the_version_one_path_brings_it() {
+    let weak = |_: &crate::server::Ask, reply: &mut crate::server::Reply| {
+        reply.set("etag", "W/\"v1\"");
+    };
+    let none = |_: &crate::server::Ask, reply: &mut crate::server::Reply| reply.unset("etag");
+    let silent =
+        |_: &crate::server::Ask, reply: &mut crate::server::Reply| reply.unset("accept-ranges");
+    for spoil in [weak, none, silent] {
+        let stage = Stage::new(spoil).await;
+        stage.gets("").await;
+        assert_eq!(stage.asked_for_ranges(), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_changes_between_head_and_ranges_comes_whole() {
+    let stage = Stage::new(|_, _| {}).await;
+    // The second request, the first for a range, finds another version.
+    let newer = Version::new(2, LENGTH);
+    stage.server.publish_at(1, newer.clone());
+    let mut program = stage.scene.program().await;
+    program.send(stage.get("")).await;
+    let (head, content) = program.answer().await;
+    assert_eq!((status(&head), field(&head, "etag")), (200, Some("\"v2\"")));
+    assert!(content == newer.bytes, "head and content of two versions");
+}
+
+#[tokio::test]
+async fn ranges_that_the_server_then_refuses_come_whole() {
+    let stage = Stage::new(|ask, reply| {
+        if !ask.ranges.is_empty() {
+            reply.status(403);
+        }
+    })
+    .await;
+    stage.gets("").await;
+}
+
+#[tokio::test]
+async fn a_program_that_leaves_ends_the_fetching() {
+    let stage = Stage::new(|ask, reply| {
+        if ask.ranges.iter().any(|r| r.end > 1_000_000) {
+            reply.after_bytes(10_000, Step::Hang);
+        }
+    })
+    .await;
+    let mut program = stage.scene.program().await;
+    program.send(stage.get("")).await;
+    program.head().await;
+    program.take(100_000).await;
+    drop(program);
+    // Were it still fetching, it would be cut.
+    let (summary, _) = stage.scene.end().await;
+    assert_eq!((summary.split, summary.cut), (1, 0));
+}

@@ -1,0 +1,116 @@
+//! Which way a connection goes: races, and that nothing fails that works directly.
+
+use crate::scene::{Origin, Scene, status};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use thalweg_net::Route;
+use thalweg_node::{
+    get::HttpUrl,
+    proxy::{Candidates, Choice, Content, PathChooser, ProxyEvent, Seen, Way},
+    relay::{EgressPolicy, Log, Relay, RelayConfig, parse_cidr},
+};
+use thalweg_wire::Destination;
+use tokio::{net::TcpListener, task::JoinSet};
+
+/// Always the same ways; notes what it is told.
+#[derive(Default)]
+pub struct Fixed {
+    pub ways: Vec<Way>,
+    pub told: Mutex<Vec<String>>,
+}
+
+impl PathChooser for Fixed {
+    fn choose(&self, _: &Destination, _: Content) -> Choice {
+        Choice::of(self.ways.clone())
+    }
+
+    fn candidates(&self, _: &HttpUrl) -> Candidates {
+        let candidate = |way: &Way| thalweg_node::get::Candidate {
+            name: way.name.clone(),
+            route: way.route.clone(),
+            mirror: None,
+        };
+        Candidates { paths: self.ways.iter().map(candidate).collect(), priors: Vec::new() }
+    }
+
+    fn learn(&self, _: &Destination, _: Content, seen: Seen<'_>) {
+        let told = match seen {
+            Seen::Carried(observed) => format!("carried {}", observed.path),
+            Seen::Failed(path) => format!("failed {path}"),
+            Seen::Altered { path, .. } => format!("altered {path}"),
+        };
+        self.told.lock().unwrap().push(told);
+    }
+}
+
+pub fn way(name: &str, relay: SocketAddr, after: u64) -> Way {
+    let route = Route::through([relay.into()]).unwrap();
+    Way { name: name.to_owned(), route, after: Duration::from_millis(after) }
+}
+
+pub fn direct(after: u64) -> Way {
+    Way { after: Duration::from_millis(after), ..Way::direct() }
+}
+
+/// A plain relay that may go anywhere on this host.
+pub async fn relay(tasks: &mut JoinSet<()>) -> SocketAddr {
+    let mut config = RelayConfig::new("127.0.0.1:0".parse().unwrap());
+    let ports = vec!["1024-65535".parse().unwrap()];
+    config.egress = EgressPolicy::new(vec![parse_cidr("127.0.0.0/8").unwrap()], ports);
+    let relay = Relay::bind(config, Log::to_queue().0).await.unwrap();
+    let at = relay.local_addr().unwrap();
+    tasks.spawn(async move { _ = relay.run(std::future::pending()).await });
+    at
+}
+
+async fn nobody() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+}
+
+/// By which path a tunnel to `origin` went, and what was learnt.
+async fn path(ways: Vec<Way>) -> (String, Vec<String>) {
+    let chooser = Arc::new(Fixed { ways, ..Fixed::default() });
+    let (scene, origin) = (Scene::choosing(chooser.clone()).await, Origin::new().await);
+    let mut program = scene.program().await;
+    program.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.at)).await;
+    assert_eq!(status(&program.head().await), 200);
+    let mut at = origin.accept().await;
+    program.end().await;
+    at.end().await;
+    assert_eq!((program.rest().await, at.rest().await), (Vec::new(), Vec::new()));
+    let (_, events) = scene.end().await;
+    let [ProxyEvent::Tunnel { path, .. }] = &events[..] else { panic!("{events:?}") };
+    let told = chooser.told.lock().unwrap().clone();
+    (path.clone(), told)
+}
+
+#[tokio::test]
+async fn the_first_way_that_stands_carries_the_tunnel() {
+    let mut tasks = JoinSet::new();
+    let relay = relay(&mut tasks).await;
+    let never = 600_000;
+    assert_eq!(path(vec![direct(0), way("fra", relay, never)]).await.0, "direct");
+    assert_eq!(path(vec![way("fra", relay, 0), direct(never)]).await.0, "fra");
+}
+
+#[tokio::test]
+async fn where_the_detour_fails_the_direct_way_goes_at_once() {
+    let never = 600_000;
+    let (path, told) = path(vec![way("dead", nobody().await, 0), direct(never)]).await;
+    assert_eq!((path.as_str(), &told[..]), ("direct", &["failed dead".to_owned()][..]));
+}
+
+#[tokio::test]
+async fn what_the_destination_refuses_is_told_at_once() {
+    let mut tasks = JoinSet::new();
+    let relay = relay(&mut tasks).await;
+    let ways = vec![direct(0), way("fra", relay, 600_000)];
+    let scene = Scene::choosing(Arc::new(Fixed { ways, ..Fixed::default() })).await;
+    let mut program = scene.program().await;
+    let closed = nobody().await;
+    program.send(format!("CONNECT {closed} HTTP/1.1\r\nHost: {closed}\r\n\r\n")).await;
+    assert_eq!(status(&program.head().await), 502);
+}
