@@ -1,26 +1,164 @@
 //! UKAIRO's Algorithm 1 (§3.1.1).
 
-use super::{Known, Pair, Schedule};
+use super::{Known, Pair, Schedule, frequency::Frequency, ledger::Ledger};
+use crate::{Graph, draw, ranking::Incremental};
 use rand_core::Rng;
 
-/// UKAIRO's Algorithm 1.
+/// Draws of a random triple before the rest is searched one by one.
+const DRAWS: usize = 64;
+
+/// UKAIRO's Algorithm 1, line by line; each step asks for one triple's legs.
+///
+/// Where the paper leaves room:
+///
+/// - The *frequency* of a node l is "the smallest count of measured paths (a, b) where (a, l)
+///   and (l, b) are both measured": counted are distinct ordered pairs whose direct path is
+///   measured as well, as "values of d_l(i, j) for t distinct paths (i, j)" (Eq. 1) need it.
+/// - Line 7 says "that is not (l, j)" and means (l, i).
+/// - "Measures all six paths": those that are measured already are not measured again; a
+///   triple without any left is drawn again, which measures what the loop would measure.
+/// - Nodes with the same frequency come in random order. In phase two (Eq. 3) equal scores
+///   come by index, as in [`Ranking`](crate::ranking::Ranking).
+/// - A node that cannot reach t, since its mesh is too small (n < 7 for t = 25) or since nodes
+///   are down, does not hold up phase one: it ends when no node below t can gain.
+/// - p bounds phase two alone, so that t may measure more than p. A triple's six may
+///   exceed p by five.
+/// - Between two nodes alone, where no detour exists, both paths are measured.
+///
+/// A step costs O(legs) to compare, O(d) for each leg that changed, and O(n · log n).
 #[derive(Clone, Debug)]
 pub struct Biased {
     t: u64,
     p: f64,
+    ledger: Ledger,
+    frequency: Frequency,
+    ranked: Option<Incremental>,
 }
 
 impl Biased {
-    /// `t`: how many pairs each node needs before phase two (UKAIRO: 25); `p`: the share of all
-    /// paths to measure, 0 to 1.
-    pub const fn new(t: u64, p: f64) -> Self {
-        Self { t, p }
+    /// UKAIRO §4.3: "the measurement scheduler with t = 25".
+    pub const T: u64 = 25;
+
+    /// `t`: how many pairs each node needs before phase two ([`Biased::T`]); `p`: the share of
+    /// all paths to measure, 0 to 1 (UKAIRO: about 0.4 is good).
+    pub fn new(t: u64, p: f64) -> Self {
+        let (ledger, frequency) = (Ledger::default(), Frequency::new(0));
+        Self { t, p, ledger, frequency, ranked: None }
+    }
+
+    /// Whether all nodes have their t pairs, as of the last step.
+    pub fn is_phase_two(&self) -> bool {
+        !self.frequency.pairs().is_empty() && self.frequency.pairs().iter().all(|f| *f >= self.t)
+    }
+
+    /// Lines 4–8.
+    fn phase_one(&self, known: &Known<'_>, random: &mut dyn Rng) -> Option<Vec<Pair>> {
+        let frequency = self.frequency.pairs();
+        let below = (0..frequency.len()).filter(|l| frequency[*l] < self.t).collect::<Vec<_>>();
+        let count = below.len();
+        let mut below = draw::distinct(below, count, random);
+        below.sort_by_key(|l| frequency[*l]);
+        below.into_iter().find_map(|l| self.triple(known, l, random))
+    }
+
+    /// A random triple that gives l pairs that it has not; `None` if there is none.
+    fn triple(&self, known: &Known<'_>, l: usize, random: &mut dyn Rng) -> Option<Vec<Pair>> {
+        let n = known.graph.nodes();
+        if known.excluded.nodes.contains(&l) {
+            return None;
+        }
+        let six = |(i, j): Pair| {
+            let gains = i != j && i != l && j != l;
+            let gains = gains && (self.gains(known, i, l, j) || self.gains(known, j, l, i));
+            gains.then(|| self.six(known, i, l, j))
+        };
+        let drawn = (0..DRAWS).find_map(|_| six((draw::below(n, random), draw::below(n, random))));
+        drawn.or_else(|| {
+            let (first, second) = (draw::below(n, random), draw::below(n, random));
+            let pair = |at| ((first + at / n) % n, (second + at % n) % n);
+            (0..n * n).find_map(|at| six(pair(at)))
+        })
+    }
+
+    /// Whether (i,j) is no pair of l's yet and can become one.
+    fn gains(&self, known: &Known<'_>, i: usize, l: usize, j: usize) -> bool {
+        let legs = [(i, l), (l, j), (i, j)];
+        let open = |leg: &Pair| !self.ledger.covers(known, *leg);
+        legs.iter().any(open) && legs.iter().all(|leg| !open(leg) || !known.excluded.contains(*leg))
+    }
+
+    /// All six paths between three nodes, but for those that are covered or excluded.
+    fn six(&self, known: &Known<'_>, i: usize, l: usize, j: usize) -> Vec<Pair> {
+        let mut six = vec![(i, l), (l, j), (i, j), (j, l), (l, i), (j, i)];
+        six.retain(|leg| self.ledger.is_free(known, *leg));
+        six
+    }
+
+    /// Lines 9–15.
+    fn phase_two(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+        if self.ledger.reaches(known, self.p) {
+            return vec![];
+        }
+        let ranked = self.ranked.take().filter(|r| r.graph().nodes() == known.graph.nodes());
+        let mut ranked = ranked.unwrap_or_else(|| Incremental::new(known.graph.clone()));
+        follow(&mut ranked, known.graph);
+        let ranking = ranked.ranking();
+        self.ranked = Some(ranked);
+        let mut relays = ranking.scores().iter().map(|s| s.relay);
+        relays.find_map(|l| self.detour(known, l, random)).unwrap_or_default()
+    }
+
+    /// A random triple of a relay that has anything left; `None` if l is fully measured.
+    fn detour(&self, known: &Known<'_>, l: usize, random: &mut dyn Rng) -> Option<Vec<Pair>> {
+        let n = known.graph.nodes();
+        let is_left =
+            |i: &usize| self.ledger.is_free(known, (*i, l)) || self.ledger.is_free(known, (l, *i));
+        let left: Vec<usize> = (0..n).filter(is_left).collect();
+        let sure = *left.get(draw::below(left.len().max(1), random))?;
+        let mut drawn = (0..DRAWS).map(|_| (draw::below(n, random), draw::below(n, random)));
+        let fits =
+            |&(i, j): &Pair| i != j && i != l && j != l && !self.six(known, i, l, j).is_empty();
+        let (i, j) = drawn.find(fits).unwrap_or_else(|| (sure, other(n, l, sure)));
+        Some(self.six(known, i, l, j))
+    }
+}
+
+/// The first node that is none of these two, of at least three.
+fn other(n: usize, l: usize, i: usize) -> usize {
+    (0..n).find(|j| *j != l && *j != i).unwrap_or(i)
+}
+
+/// Takes over what changed. O(legs).
+fn follow(ranked: &mut Incremental, graph: &Graph) {
+    for i in 0..graph.nodes() {
+        if ranked.graph().outs(i).eq(graph.outs(i)) {
+            continue;
+        }
+        let before: Vec<usize> = ranked.graph().outs(i).map(|(j, _)| j).collect();
+        let gone = before.into_iter().filter(|j| graph.rate(i, *j).is_none());
+        for j in gone {
+            ranked.set(i, j, None);
+        }
+        for (j, rate) in graph.outs(i) {
+            ranked.set(i, j, Some(rate));
+        }
     }
 }
 
 impl Schedule for Biased {
     fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
-        let _ = (self.t, self.p, known, random);
-        vec![]
+        self.ledger.settle(known);
+        let n = known.graph.nodes();
+        let pairs = if n < 3 {
+            let both = [(0, 1), (1, 0)].into_iter().filter(|_| n == 2);
+            both.filter(|pair| self.ledger.is_free(known, *pair)).collect()
+        } else {
+            self.frequency.follow(known, &self.ledger);
+            match self.phase_one(known, random) {
+                Some(pairs) => pairs,
+                None => self.phase_two(known, random),
+            }
+        };
+        self.ledger.ask(pairs)
     }
 }

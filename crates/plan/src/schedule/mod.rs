@@ -14,6 +14,8 @@
 
 mod biased;
 mod excluded;
+mod frequency;
+mod ledger;
 mod plan;
 mod random;
 mod thrifty;
@@ -23,8 +25,10 @@ pub use biased::Biased;
 pub use excluded::Excluded;
 pub use plan::Plan;
 pub use random::Random;
-pub use thrifty::Thrifty;
+pub use thrifty::{Design, Thrifty};
 pub use upkeep::Upkeep;
+
+pub use crate::completion::RttOf;
 
 use crate::Graph;
 use rand_core::Rng;
@@ -41,6 +45,8 @@ pub struct Known<'a> {
     pub excluded: &'a Excluded,
     /// How old each measured leg is, s; none: not asked.
     pub age_s: Option<&'a dyn AgeOf>,
+    /// Round-trip times, s: [`Thrifty`] predicts with them; none: it does without.
+    pub rtt_s: Option<&'a dyn RttOf>,
 }
 
 /// The age of a measured leg.

@@ -1,24 +1,55 @@
 //! The random approach that UKAIRO compares with (§4.3).
 
-use super::{Known, Pair, Schedule};
+use super::{Known, Pair, Schedule, ledger::Ledger};
+use crate::draw;
 use rand_core::Rng;
 
-/// UKAIRO's random approach.
+/// "Given the set P of paths already measured, we uniformly choose a node i that is the
+/// end-point of a path in P and randomly choose a new path (i, j) to measure such that
+/// (i, j) is not in P": one path a step.
+///
+/// The first path is any. The node is drawn uniformly from the nodes, not from the paths; one
+/// of which no path (i, j) is left is drawn again. If no end-point has one left, since the
+/// others are down, any path is taken.
 #[derive(Clone, Debug)]
 pub struct Random {
     p: f64,
+    ledger: Ledger,
 }
 
 impl Random {
     /// `p`: the share of all paths to measure, 0 to 1.
-    pub const fn new(p: f64) -> Self {
-        Self { p }
+    pub fn new(p: f64) -> Self {
+        Self { p, ledger: Ledger::default() }
+    }
+
+    /// A path of the first of these nodes, in random order, that has one left.
+    fn extend(&self, known: &Known<'_>, nodes: Vec<usize>, random: &mut dyn Rng) -> Option<Pair> {
+        let count = nodes.len();
+        draw::distinct(nodes, count, random).into_iter().find_map(|i| {
+            let all = (0..known.graph.nodes()).map(|j| (i, j));
+            let left: Vec<Pair> = all.filter(|pair| self.ledger.is_free(known, *pair)).collect();
+            left.get(draw::below(left.len().max(1), random)).copied()
+        })
     }
 }
 
 impl Schedule for Random {
     fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
-        let _ = (self.p, known, random);
-        vec![]
+        self.ledger.settle(known);
+        if self.ledger.reaches(known, self.p) {
+            return vec![];
+        }
+        let graph = known.graph;
+        let mut is_end: Vec<bool> =
+            (0..graph.nodes()).map(|i| graph.out_degree(i) + graph.in_degree(i) > 0).collect();
+        for (i, j) in self.ledger.asked() {
+            (is_end[*i], is_end[*j]) = (true, true);
+        }
+        let ends = (0..graph.nodes()).filter(|i| is_end[*i]).collect();
+        let next = self
+            .extend(known, ends, random)
+            .or_else(|| self.extend(known, (0..graph.nodes()).collect(), random));
+        self.ledger.ask(next.into_iter().collect())
     }
 }

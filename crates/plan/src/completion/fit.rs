@@ -1,0 +1,141 @@
+//! The fit of the completion's model: coordinate descent, factor by factor.
+
+use super::RttOf;
+use crate::Graph;
+
+/// Passes over all legs; the ridge's weight is estimated anew after every fourth.
+const PASSES: usize = 48;
+const EACH: usize = 4;
+
+/// Rates count as within this factor of the median.
+const FAR: f64 = 100.0;
+
+/// The ridge's weight: a factor counts as seen in so many legs of mean 0 already.
+const LEAST_RIDGE: f64 = 0.05;
+const MOST_RIDGE: f64 = 10.0;
+
+/// So much is taken as seen of the slope already, in squares of ln RTT: at 0.
+const SLOPE_RIDGE: f64 = 2.0;
+
+/// What was fitted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fit {
+    pub(super) mean: f64,
+    pub(super) out: Vec<f64>,
+    pub(super) into: Vec<f64>,
+    pub(super) slope: f64,
+    pub(super) middle: f64,
+}
+
+/// One measured leg.
+#[derive(Clone, Copy, Debug)]
+struct Leg {
+    i: usize,
+    j: usize,
+    /// ln rate, less its mean.
+    y: f64,
+    /// ln RTT, less its mean; 0 if unknown.
+    x: f64,
+    /// What of x is not explained by the ends.
+    own_x: f64,
+}
+
+/// ln RTT of a valid time.
+pub(super) fn ln_rtt(rtt_s: f64) -> Option<f64> {
+    // Below 0.1 ms other things than distance decide.
+    (rtt_s.is_finite() && rtt_s > 0.0).then(|| rtt_s.max(1e-4).ln())
+}
+
+pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Fit {
+    let n = graph.nodes();
+    let (mut legs, mean, middle) = legs(graph, rtt_s);
+    let mut fit = Fit { mean, middle, slope: 0.0, out: vec![0.0; n], into: vec![0.0; n] };
+    if legs.is_empty() {
+        return fit;
+    }
+    own_x(&mut legs, n);
+    let mut ridge = 1.0;
+    for pass in 1..=PASSES {
+        let (slope, into) = (fit.slope, &fit.into);
+        fit.out = factors(n, ridge, &legs, |leg| (leg.i, leg.y - into[leg.j] - slope * leg.x));
+        let out = &fit.out;
+        fit.into = factors(n, ridge, &legs, |leg| (leg.j, leg.y - out[leg.i] - slope * leg.x));
+        fit.slope = (fit.slope + steeper(&fit, &legs)).clamp(-2.0, 0.0);
+        if pass % EACH == 0 {
+            ridge = weight(&fit, &legs);
+        }
+    }
+    fit
+}
+
+/// The measured legs, the mean of ln rate and that of ln RTT.
+fn legs(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> (Vec<Leg>, f64, f64) {
+    let ln = |((i, j), rate): ((usize, usize), thalweg_units::Rate)| {
+        let far = rtt_s.and_then(|rtt| rtt.rtt_s((i, j))).and_then(ln_rtt);
+        ((i, j), (rate.as_bps().max(1) as f64).ln(), far)
+    };
+    let all: Vec<_> = graph.legs().map(ln).collect();
+    let mut rates: Vec<f64> = all.iter().map(|leg| leg.1).collect();
+    rates.sort_by(f64::total_cmp);
+    let median = rates.get(rates.len() / 2).copied().unwrap_or(0.0);
+    let near = |y: f64| y.clamp(median - FAR.ln(), median + FAR.ln());
+    let mean = average(rates.iter().map(|y| near(*y)));
+    let middle = average(all.iter().filter_map(|leg| leg.2));
+    let leg = |((i, j), y, far): ((usize, usize), f64, Option<f64>)| {
+        let x = far.map_or(0.0, |far| far - middle);
+        Leg { i, j, y: near(y) - mean, x, own_x: x }
+    };
+    (all.into_iter().map(leg).collect(), mean, middle)
+}
+
+/// 0 of none.
+fn average(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0_usize), |(sum, n), value| (sum + value, n + 1));
+    sum / count.max(1) as f64
+}
+
+/// Takes the ends' means out of x, for the slope is otherwise found in many small steps:
+/// remote nodes are slow as well.
+fn own_x(legs: &mut [Leg], n: usize) {
+    let out = factors(n, 1.0, legs, |leg| (leg.i, leg.x));
+    let into = factors(n, 1.0, legs, |leg| (leg.j, leg.x));
+    legs.iter_mut().for_each(|leg| leg.own_x = leg.x - out[leg.i] - into[leg.j]);
+}
+
+/// The mean of what each node's legs say, shrunk towards 0.
+fn factors(n: usize, ridge: f64, legs: &[Leg], says: impl Fn(&Leg) -> (usize, f64)) -> Vec<f64> {
+    let mut sums = vec![(0.0, ridge); n];
+    for leg in legs {
+        let (node, value) = says(leg);
+        sums[node].0 += value;
+        sums[node].1 += 1.0;
+    }
+    sums.into_iter().map(|(sum, count)| sum / count).collect()
+}
+
+fn residual(fit: &Fit, leg: &Leg) -> f64 {
+    leg.y - fit.out[leg.i] - fit.into[leg.j] - fit.slope * leg.x
+}
+
+/// What is to be added to the slope.
+fn steeper(fit: &Fit, legs: &[Leg]) -> f64 {
+    let (mut across, mut square) = (0.0, SLOPE_RIDGE);
+    for leg in legs {
+        across += leg.own_x * residual(fit, leg);
+        square += leg.own_x * leg.own_x;
+    }
+    across / square
+}
+
+/// The variance that is left over that of the factors.
+fn weight(fit: &Fit, legs: &[Leg]) -> f64 {
+    let (n, count) = (fit.out.len() as f64, legs.len() as f64);
+    let squares: f64 = legs.iter().map(|leg| residual(fit, leg).powi(2)).sum();
+    // Factors use up freedom; with few legs no more than most of it.
+    let left = (squares / (count - n).max(0.3 * count).max(1.0)).max(1e-4);
+    let of = |factors: &[f64]| factors.iter().map(|f| f * f).sum::<f64>();
+    let seen = ((of(&fit.out) + of(&fit.into)) / (2.0 * n)).max(1e-3);
+    // What shrinking took away.
+    let hidden = 1.0 / (1.0 / seen + count / n / left);
+    (left / (seen + hidden)).clamp(LEAST_RIDGE, MOST_RIDGE)
+}

@@ -1,0 +1,308 @@
+//! From wanted measurements to orders: who may measure now (UKAIRO §2.1: each node is in at
+//! most one measurement at a time), within budgets, deadlines and retries.
+//!
+//! Orders are given in the order in which they were wanted, as far as their ends are free. One
+//! whose ends were given to later ones [`PATIENCE`] times keeps its ends free from then on,
+//! so that nothing starves. A day's budget is that of any 24 hours, not of a calendar's day:
+//! nobody's clock but the caller's is needed.
+
+mod budget;
+
+use crate::schedule::{Excluded, Pair};
+use budget::{Budget, DAY};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+use thalweg_units::{ByteSize, Time};
+
+/// How often an order's ends may go to later ones.
+pub const PATIENCE: u32 = 8;
+
+/// With so many wanted no more are asked for: bounds memory while budgets are used up.
+pub const MOST_WANTED: usize = 1_024;
+
+/// The limits of measuring.
+///
+/// With `at_once` 0, or a daily budget below one measurement's bytes, nothing is ever given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// The most bytes of one measurement.
+    pub test_bytes: ByteSize,
+    /// The longest time of one measurement.
+    pub test_time: Duration,
+    /// The most bytes that one node sends or receives for measuring in a day.
+    pub bytes_per_day: ByteSize,
+    /// From an order to its report, at most.
+    pub deadline: Duration,
+    /// How often a failed measurement is tried again.
+    pub retries: u32,
+    /// The most measurements at a time in all.
+    pub at_once: usize,
+    /// How long a node that is down is left alone.
+    pub rest: Duration,
+}
+
+/// An order that was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// Names it.
+    pub id: u64,
+    /// Sender and receiver.
+    pub pair: Pair,
+    /// Void after this.
+    pub until: Time,
+}
+
+/// How an order ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Measured, at this cost.
+    Measured(ByteSize),
+    /// Failed, at this cost.
+    Failed(ByteSize),
+    /// This node of the pair did not answer.
+    Down(usize),
+}
+
+/// A wanted measurement.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    pair: Pair,
+    /// How often it failed.
+    failed: u32,
+    /// How often one of its ends was given to a later one.
+    passed: u32,
+}
+
+/// Wanted measurements and those under way.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    limits: Limits,
+    next_id: u64,
+    queue: VecDeque<Wanted>,
+    /// The queued ones and those under way.
+    known: BTreeSet<Pair>,
+    under_way: BTreeMap<u64, (Given, Wanted)>,
+    busy: BTreeSet<usize>,
+    budgets: BTreeMap<usize, Budget>,
+    /// Nodes that are down, until when they are left alone.
+    rests: BTreeMap<usize, Time>,
+    /// Pairs whose retries are used up, likewise.
+    given_up: BTreeMap<Pair, Time>,
+    /// The last look found nothing that may be given.
+    stuck: bool,
+    /// When a budget frees what is wanted.
+    freed: Option<Time>,
+}
+
+impl Dispatch {
+    /// Nothing wanted yet; ids are given from `first_id` on.
+    pub const fn new(limits: Limits, first_id: u64) -> Self {
+        Self {
+            limits,
+            next_id: first_id,
+            queue: VecDeque::new(),
+            known: BTreeSet::new(),
+            under_way: BTreeMap::new(),
+            busy: BTreeSet::new(),
+            budgets: BTreeMap::new(),
+            rests: BTreeMap::new(),
+            given_up: BTreeMap::new(),
+            stuck: false,
+            freed: None,
+        }
+    }
+
+    /// Queues measurements behind those wanted before; known ones are passed over, as are
+    /// those between a node and itself.
+    pub fn want(&mut self, pairs: impl IntoIterator<Item = Pair>) {
+        for pair in pairs {
+            if pair.0 != pair.1 && self.known.insert(pair) {
+                self.queue.push_back(Wanted { pair, failed: 0, passed: 0 });
+                self.stuck = false;
+            }
+        }
+    }
+
+    /// How many are wanted and not under way.
+    pub fn wanted(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The orders under way.
+    pub fn under_way(&self) -> impl Iterator<Item = Given> {
+        self.under_way.values().map(|(given, _)| *given)
+    }
+
+    /// The bytes that a node has sent and received for measuring in the last 24 hours, and
+    /// those it may still in the measurement that it is in.
+    pub fn used(&self, node: usize, now: Time) -> ByteSize {
+        ByteSize::from_bytes(self.budgets.get(&node).map_or(0, |budget| budget.used(now)))
+    }
+
+    /// The next order that may be given now, if one may; it counts as under way.
+    ///
+    /// Wanted ones that are excluded by now are dropped. O(wanted).
+    pub fn next(&mut self, now: Time) -> Option<Given> {
+        self.drop_excluded(now);
+        self.freed = None;
+        let found = if self.under_way.len() < self.limits.at_once { self.find(now) } else { None };
+        self.stuck = found.is_none();
+        let wanted = self.queue.remove(found?)?;
+        let given =
+            Given { id: self.next_id, pair: wanted.pair, until: now + self.limits.deadline };
+        self.next_id += 1;
+        for node in ends(wanted.pair) {
+            self.busy.insert(node);
+            self.budgets.entry(node).or_default().reserve(self.limits.test_bytes.as_bytes());
+        }
+        self.under_way.insert(given.id, (given, wanted));
+        Some(given)
+    }
+
+    fn drop_excluded(&mut self, now: Time) {
+        self.rests.retain(|_, until| *until > now);
+        self.given_up.retain(|_, until| *until > now);
+        let (rests, given_up, known) = (&self.rests, &self.given_up, &mut self.known);
+        self.queue.retain(|wanted| {
+            let is_out = ends(wanted.pair).iter().any(|node| rests.contains_key(node))
+                || given_up.contains_key(&wanted.pair);
+            if is_out {
+                known.remove(&wanted.pair);
+            }
+            !is_out
+        });
+    }
+
+    /// The first in the queue that may be given; those before it that share an end with it
+    /// count that.
+    fn find(&mut self, now: Time) -> Option<usize> {
+        let mut kept: BTreeSet<usize> = BTreeSet::new();
+        let mut found = None;
+        for (at, wanted) in self.queue.iter().enumerate() {
+            let nodes = ends(wanted.pair);
+            let is_free = nodes.iter().all(|n| !self.busy.contains(n) && !kept.contains(n));
+            let paid = self.paid_at(wanted.pair, now);
+            if is_free && paid == Some(now) {
+                found = Some(at);
+                break;
+            }
+            if paid.is_some_and(|at| at > now) {
+                self.freed = self.freed.into_iter().chain(paid).min();
+            }
+            if wanted.passed >= PATIENCE {
+                kept.extend(nodes);
+            }
+        }
+        let at = found?;
+        let [i, j] = ends(self.queue[at].pair);
+        for earlier in self.queue.iter_mut().take(at) {
+            let shares = ends(earlier.pair).iter().any(|node| *node == i || *node == j);
+            earlier.passed += u32::from(shares);
+        }
+        Some(at)
+    }
+
+    /// When both ends' budgets allow one more measurement; none: not by time alone.
+    fn paid_at(&self, pair: Pair, now: Time) -> Option<Time> {
+        let (bytes, most) =
+            (self.limits.test_bytes.as_bytes(), self.limits.bytes_per_day.as_bytes());
+        let fresh = Budget::default();
+        let at = |node: usize| self.budgets.get(&node).unwrap_or(&fresh).free_at(bytes, most, now);
+        Some(at(pair.0)?.max(at(pair.1)?))
+    }
+
+    /// An order's end; `None` if it was not under way (late, duplicate, unknown).
+    ///
+    /// A failed one is wanted again, behind all others, until its retries are used up: then
+    /// it is excluded for a day. All that is wanted of a node that is down is dropped, and
+    /// the node excluded while it rests. Bytes that were not spent are free again.
+    pub fn ended(&mut self, id: u64, how: Ended, now: Time) -> Option<Given> {
+        let (given, wanted) = self.under_way.remove(&id)?;
+        let (cost, down) = match how {
+            Ended::Measured(cost) | Ended::Failed(cost) => (cost, None),
+            Ended::Down(node) => {
+                (ByteSize::ZERO, Some(node).filter(|node| ends(given.pair).contains(node)))
+            }
+        };
+        for node in ends(given.pair) {
+            self.busy.remove(&node);
+            let budget = self.budgets.entry(node).or_default();
+            budget.settle(self.limits.test_bytes.as_bytes(), cost.as_bytes(), now);
+        }
+        self.known.remove(&given.pair);
+        self.stuck = false;
+        match (how, down) {
+            (Ended::Measured(_), _) => {}
+            (_, Some(node)) => {
+                self.rests.insert(node, now + self.limits.rest);
+                self.drop_excluded(now);
+            }
+            _ => self.again(wanted, now),
+        }
+        Some(given)
+    }
+
+    fn again(&mut self, wanted: Wanted, now: Time) {
+        let wanted = Wanted { failed: wanted.failed.saturating_add(1), passed: 0, ..wanted };
+        if wanted.failed > self.limits.retries {
+            self.given_up.insert(wanted.pair, now + DAY);
+        } else {
+            self.known.insert(wanted.pair);
+            self.queue.push_back(wanted);
+        }
+    }
+
+    /// Ends the orders whose time is over: they failed, and may have cost all they could.
+    pub fn expire(&mut self, now: Time) -> Vec<Given> {
+        let over = |(given, _): &&(Given, Wanted)| given.until <= now;
+        let ids: Vec<u64> = self.under_way.values().filter(over).map(|(g, _)| g.id).collect();
+        let cost = Ended::Failed(self.limits.test_bytes);
+        ids.into_iter().filter_map(|id| self.ended(id, cost, now)).collect()
+    }
+
+    /// What is passed over for now: nodes that rest, or whose budget has no room for one
+    /// measurement more; pairs whose retries are used up.
+    ///
+    /// What is wanted of a node without budget stays wanted.
+    pub fn excluded(&self, now: Time) -> Excluded {
+        let (bytes, most) =
+            (self.limits.test_bytes.as_bytes(), self.limits.bytes_per_day.as_bytes());
+        let poor = |(node, budget): (&usize, &Budget)| {
+            // What a measurement under way does not spend is free soon.
+            let is_poor =
+                !self.busy.contains(node) && budget.used(now).saturating_add(bytes) > most;
+            is_poor.then_some(*node)
+        };
+        let resting = self.rests.iter().filter(|(_, until)| **until > now);
+        let nodes = resting.map(|(node, _)| *node);
+        let nodes = nodes.chain(self.budgets.iter().filter_map(poor)).collect();
+        let pairs = self.given_up.iter().filter(|(_, until)| **until > now);
+        Excluded { nodes, pairs: pairs.map(|(pair, _)| *pair).collect() }
+    }
+
+    /// Nodes that rest, since they did not answer, and until when.
+    pub fn resting(&self, now: Time) -> Vec<(usize, Time)> {
+        let rests = self.rests.iter().filter(|(_, until)| **until > now);
+        rests.map(|(node, until)| (*node, *until)).collect()
+    }
+
+    /// Whether fewer are wanted than could be given soon: more should be asked of the schedule.
+    pub fn is_hungry(&self) -> bool {
+        let room = self.under_way.len() < self.limits.at_once;
+        self.queue.len() < MOST_WANTED
+            && (self.queue.len() < self.limits.at_once || (self.stuck && room))
+    }
+
+    /// When something changes by time alone, if ever: a deadline, a rest's end, a budget.
+    pub fn wakes(&self) -> Option<Time> {
+        let deadlines = self.under_way.values().map(|(given, _)| given.until);
+        let rests = self.rests.values().chain(self.given_up.values()).copied();
+        deadlines.chain(rests).chain(self.freed).min()
+    }
+}
+
+const fn ends(pair: Pair) -> [usize; 2] {
+    [pair.0, pair.1]
+}

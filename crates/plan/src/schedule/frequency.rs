@@ -1,0 +1,66 @@
+//! How often each node is known as a relay: the frequencies of UKAIRO's Algorithm 1.
+
+use super::{Known, Pair, ledger::Ledger};
+use crate::Graph;
+use thalweg_units::Rate;
+
+/// Per node l, of how many ordered pairs (a,b) all of (a,b), (a,l) and (l,b) are covered.
+///
+/// A leg more costs O(d) for d legs at its ends.
+#[derive(Clone, Debug)]
+pub(super) struct Frequency {
+    /// The covered legs; their rates stand for nothing.
+    covered: Graph,
+    pairs: Vec<u64>,
+}
+
+impl Frequency {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self { covered: Graph::new(nodes), pairs: vec![0; nodes] }
+    }
+
+    /// Of each node.
+    pub(super) fn pairs(&self) -> &[u64] {
+        &self.pairs
+    }
+
+    /// Takes over what is measured and asked for. O(legs), a comparison of bytes for the
+    /// rows in which nothing changed.
+    pub(super) fn follow(&mut self, known: &Known<'_>, ledger: &Ledger) {
+        if self.pairs.len() != known.graph.nodes() {
+            *self = Self::new(known.graph.nodes());
+        }
+        for i in 0..self.pairs.len() {
+            if self.covered.out_ends(i) == known.graph.out_ends(i) {
+                continue;
+            }
+            let before = self.covered.out_ends(i).iter().map(|j| (i, *j as usize));
+            let gone: Vec<Pair> = before.filter(|pair| !ledger.covers(known, *pair)).collect();
+            gone.into_iter().for_each(|pair| self.remove(pair));
+            known.graph.outs(i).for_each(|(j, _)| self.add((i, j)));
+        }
+        ledger.asked().iter().for_each(|pair| self.add(*pair));
+    }
+
+    fn add(&mut self, (i, j): Pair) {
+        if self.covered.rate(i, j).is_none() {
+            self.covered.set(i, j, Some(Rate::ZERO));
+            self.touch((i, j), |pairs, by| *pairs += by);
+        }
+    }
+
+    fn remove(&mut self, (i, j): Pair) {
+        self.touch((i, j), |pairs, by| *pairs -= by);
+        self.covered.set(i, j, None);
+    }
+
+    /// Applies `change` for each triple that the leg is part of: as its direct path, as its
+    /// first leg (the relay is j), as its second (the relay is i).
+    fn touch(&mut self, (i, j): Pair, change: fn(&mut u64, u64)) {
+        for (l, _) in self.covered.detours(i, j) {
+            change(&mut self.pairs[l], 1);
+        }
+        change(&mut self.pairs[j], self.covered.shared_outs(i, j).count() as u64);
+        change(&mut self.pairs[i], self.covered.shared_ins(j, i).count() as u64);
+    }
+}

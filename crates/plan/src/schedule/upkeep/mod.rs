@@ -1,0 +1,128 @@
+//! Measuring again what is old, what matters most first.
+
+mod value;
+
+use super::{Known, Pair, Schedule};
+use rand_core::Rng;
+use std::{collections::BTreeMap, time::Duration};
+use value::Values;
+
+/// No leg becomes older than this share of the period before it is asked for again: the rest
+/// is for queues, budgets and retries.
+const LATEST: f64 = 0.75;
+
+/// None is asked for again before this share of the period, however much it matters.
+const SOONEST: f64 = 0.125;
+
+/// So many legs, the oldest, are judged at a time: O(d) each.
+const JUDGED: usize = 4_096;
+
+/// Of the legs that are due, this share of all is queued at a time, and so many at least.
+const QUEUED: usize = 64;
+const LEAST_QUEUED: usize = 16;
+
+/// Measures again what is measured already. Needs [`Known::age_s`], and asks for nothing
+/// without it.
+///
+/// UKAIRO §2.1: "measurements for detour discovery have to be repeated roughly every 2 weeks".
+/// A rate's drift is taken for one that forgets within the period (Ornstein and Uhlenbeck),
+/// so what measuring again can tell grows as `1 − e^(−2·age/period)`; it is multiplied with
+/// what the leg can change: relays' order around the last of a client's candidates, and
+/// its own pair's choice between direct and detour. A leg of mean value is due at three
+/// quarters of the period like all others; one that matters three times as much at about
+/// a fifth.
+#[derive(Clone, Debug)]
+pub struct Upkeep {
+    period_s: f64,
+    /// What is due, the most urgent last.
+    due: Vec<Pair>,
+    /// Asked for, and its age then.
+    asked: BTreeMap<Pair, f64>,
+    /// Nothing is due until this leg is so old, or was measured again.
+    quiet: Option<(Pair, f64, f64)>,
+}
+
+impl Upkeep {
+    /// Each leg is measured again within `period` (UKAIRO: 2 weeks, which is
+    /// [`MAX_AGE`](crate::graph::MAX_AGE) as well), those that may change much sooner.
+    pub const fn new(period: Duration) -> Self {
+        let period_s = period.as_secs_f64();
+        Self { period_s, due: vec![], asked: BTreeMap::new(), quiet: None }
+    }
+
+    /// Forgets what was measured again, is gone, or is excluded.
+    fn settle(&mut self, known: &Known<'_>) {
+        let age = |pair| known.age_s.and_then(|ages| ages.age_s(pair));
+        self.asked.retain(|pair, before| {
+            age(*pair).is_some_and(|now| now >= *before) && !known.excluded.contains(*pair)
+        });
+    }
+
+    fn is_quiet(&self, known: &Known<'_>) -> bool {
+        let Some((pair, from, until)) = self.quiet else { return false };
+        let now = known.age_s.and_then(|ages| ages.age_s(pair));
+        now.is_some_and(|now| now >= from && now < until)
+    }
+
+    /// Finds what is due. O(legs · log legs), and O(d) for each leg that is judged.
+    fn refill(&mut self, known: &Known<'_>) {
+        let Some(ages) = known.age_s else { return };
+        let aged = known.graph.legs().filter_map(|(pair, _)| Some((ages.age_s(pair)?, pair)));
+        let mut all: Vec<(f64, Pair)> = aged.collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let free = |(_, pair): &&(f64, Pair)| {
+            !self.asked.contains_key(pair) && !known.excluded.contains(*pair)
+        };
+        let ready = |(age, _): &&(f64, Pair)| *age >= SOONEST * self.period_s;
+        let judged: Vec<(f64, Pair)> =
+            all.iter().filter(ready).filter(free).take(JUDGED).copied().collect();
+        let mut urgent = self.urgent(known, &judged);
+        urgent.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        urgent.truncate((all.len() / QUEUED).max(LEAST_QUEUED));
+        self.due = urgent.into_iter().rev().map(|(_, pair)| pair).collect();
+        // Ages are looked at again when the oldest leg has aged by a hundredth of the period.
+        let oldest = all.first().filter(|_| self.due.is_empty());
+        self.quiet = oldest.map(|(age, pair)| (*pair, *age, age + self.period_s / 100.0));
+    }
+
+    /// The legs that are due, and how urgent they are.
+    fn urgent(&self, known: &Known<'_>, judged: &[(f64, Pair)]) -> Vec<(f64, Pair)> {
+        if judged.is_empty() {
+            return vec![];
+        }
+        let values = Values::new(known.graph);
+        let values: Vec<f64> = judged.iter().map(|(_, pair)| values.of(*pair)).collect();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let told = |share: f64| 1.0 - (-2.0 * share).exp();
+        let urgency = |((age, pair), value): (&(f64, Pair), &f64)| {
+            let share = age / self.period_s;
+            let matters = if mean > 0.0 { value / mean } else { 1.0 };
+            let urgency = told(share) * matters;
+            if share >= LATEST {
+                // Whatever is late goes before all that is not, the oldest first.
+                return Some((f64::MAX.min(1e6 * (1.0 + share)), *pair));
+            }
+            (urgency >= told(LATEST)).then_some((urgency, *pair))
+        };
+        judged.iter().zip(&values).filter_map(urgency).collect()
+    }
+}
+
+impl Schedule for Upkeep {
+    fn next(&mut self, known: &Known<'_>, _random: &mut dyn Rng) -> Vec<Pair> {
+        self.settle(known);
+        if self.due.is_empty() && !self.is_quiet(known) {
+            self.refill(known);
+        }
+        let age = |pair| known.age_s.and_then(|ages| ages.age_s(pair));
+        while let Some(pair) = self.due.pop() {
+            // It may have been measured meanwhile: users' transfers count as well.
+            let now = age(pair).filter(|age| *age >= SOONEST * self.period_s);
+            if let (Some(now), false) = (now, known.excluded.contains(pair)) {
+                self.asked.insert(pair, now);
+                return vec![pair];
+            }
+        }
+        vec![]
+    }
+}
