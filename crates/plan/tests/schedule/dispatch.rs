@@ -1,0 +1,277 @@
+//! Who may measure now.
+
+use proptest::prelude::*;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use thalweg_plan::{
+    dispatch::{Dispatch, Ended, Given, Limits},
+    schedule::Pair,
+};
+use thalweg_units::{ByteSize, Time};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn limits() -> Limits {
+    Limits {
+        test_bytes: ByteSize::from_bytes(100),
+        test_time: Duration::from_secs(5),
+        bytes_per_day: ByteSize::from_bytes(1_000),
+        deadline: Duration::from_secs(30),
+        retries: 2,
+        at_once: 4,
+        rest: Duration::from_secs(600),
+    }
+}
+
+fn at(s: u64) -> Time {
+    Time::ZERO + Duration::from_secs(s)
+}
+
+const fn cost(bytes: u64) -> ByteSize {
+    ByteSize::from_bytes(bytes)
+}
+
+fn all_next(dispatch: &mut Dispatch, now: Time) -> Vec<Pair> {
+    std::iter::from_fn(|| dispatch.next(now)).map(|given| given.pair).collect()
+}
+
+#[test]
+fn each_end_is_in_one_measurement_and_at_once_bounds_them() {
+    let mut dispatch = Dispatch::new(limits(), 7);
+    assert!(dispatch.is_hungry());
+    dispatch.want([(0, 1), (1, 2), (2, 3), (0, 1), (4, 4), (3, 0), (4, 5), (6, 7), (8, 9)]);
+    assert!(!dispatch.is_hungry());
+    assert_eq!(all_next(&mut dispatch, at(0)), [(0, 1), (2, 3), (4, 5), (6, 7)]);
+    let first = dispatch.ended(7, Ended::Measured(cost(50)), at(5)).unwrap();
+    assert_eq!((first.pair, first.until), ((0, 1), at(30)));
+    assert_eq!(dispatch.ended(7, Ended::Measured(cost(50)), at(5)), None, "a duplicate");
+    assert_eq!(dispatch.ended(99, Ended::Measured(cost(50)), at(5)), None, "unknown");
+    assert_eq!(dispatch.next(at(5)).map(|g| (g.id, g.pair)), Some((11, (8, 9))));
+    assert_eq!((dispatch.used(0, at(5)), dispatch.used(8, at(5))), (cost(50), cost(100)));
+}
+
+#[test]
+fn a_node_that_is_down_rests_and_is_named() {
+    let mut dispatch = Dispatch::new(limits(), 1);
+    dispatch.want([(0, 1), (2, 1), (1, 3), (2, 3)]);
+    let given = dispatch.next(at(0)).unwrap();
+    dispatch.ended(given.id, Ended::Down(1), at(10));
+    assert_eq!(dispatch.resting(at(10)), [(1, at(610))]);
+    assert_eq!(dispatch.excluded(at(10)).nodes, BTreeSet::from([1]));
+    assert_eq!(all_next(&mut dispatch, at(10)), [(2, 3)], "the others go on");
+    dispatch.want([(0, 1)]);
+    assert_eq!(dispatch.next(at(609)), None);
+    assert_eq!(dispatch.wanted(), 0, "it is dropped while 1 rests");
+    assert_eq!(dispatch.used(0, at(10)), cost(0), "nothing was sent to it");
+    dispatch.want([(0, 1)]);
+    assert_eq!(all_next(&mut dispatch, at(610)), [(0, 1)]);
+    assert!(dispatch.resting(at(610)).is_empty());
+}
+
+#[test]
+fn failures_are_tried_again_and_then_excluded_for_a_day() {
+    let mut dispatch = Dispatch::new(limits(), 1);
+    dispatch.want([(0, 1)]);
+    for now in [at(0), at(100), at(200)] {
+        let given = dispatch.next(now).unwrap();
+        assert!(dispatch.excluded(now).pairs.is_empty());
+        assert!(dispatch.expire(now + Duration::from_secs(29)).is_empty());
+        assert_eq!(dispatch.wakes(), Some(given.until));
+        assert_eq!(dispatch.expire(given.until), [given]);
+        assert_eq!(dispatch.ended(given.id, Ended::Measured(cost(1)), given.until), None, "late");
+    }
+    assert_eq!(dispatch.next(at(300)), None);
+    assert_eq!(dispatch.excluded(at(300)).pairs, BTreeSet::from([(0, 1)]));
+    assert_eq!(dispatch.used(0, at(300)), cost(300), "each may have cost all it could");
+    let later = at(230) + DAY;
+    assert_eq!(dispatch.excluded(later).pairs, BTreeSet::new());
+}
+
+#[test]
+fn a_days_budget_is_paid_by_both_ends_and_comes_back() {
+    let mut dispatch = Dispatch::new(Limits { at_once: 1, ..limits() }, 1);
+    for peer in 1..=10 {
+        dispatch.want([(0, peer)]);
+        let given = dispatch.next(at(60 * peer as u64)).unwrap();
+        dispatch.ended(given.id, Ended::Measured(cost(100)), at(60 * peer as u64 + 5));
+    }
+    let now = at(700);
+    assert_eq!((dispatch.used(0, now), dispatch.used(3, now)), (cost(1_000), cost(100)));
+    assert_eq!(dispatch.excluded(now).nodes, BTreeSet::from([0]));
+    dispatch.want([(11, 0), (3, 4)]);
+    assert_eq!(all_next(&mut dispatch, now), [(3, 4)]);
+    dispatch.ended(11, Ended::Measured(cost(100)), now);
+    assert_eq!(dispatch.next(now), None);
+    assert!(dispatch.is_hungry(), "others may still measure");
+    let back = dispatch.wakes().unwrap();
+    assert!(back >= at(65) + DAY && back <= at(4_000) + DAY, "{back:?}");
+    assert_eq!(all_next(&mut dispatch, back), [(11, 0)]);
+}
+
+#[test]
+fn a_pair_between_two_busy_nodes_does_not_starve() {
+    let mut dispatch = Dispatch::new(
+        Limits { bytes_per_day: ByteSize::from_bytes(u64::MAX), at_once: 2, ..limits() },
+        1,
+    );
+    dispatch.want([(0, 2), (1, 3), (0, 1)]);
+    let mut under_way: Vec<Given> = std::iter::from_fn(|| dispatch.next(at(0))).collect();
+    // 0 and 1 are never free at the same time: one ends while the other measures.
+    for step in 1..200_usize {
+        let ended = under_way.remove(0);
+        dispatch.ended(ended.id, Ended::Measured(cost(10)), at(step as u64));
+        dispatch.want([(ended.pair.0, 4 + step)]);
+        under_way.extend(std::iter::from_fn(|| dispatch.next(at(step as u64))));
+        if under_way.iter().any(|given| given.pair == (0, 1)) {
+            assert!(step >= 3, "it had to wait in this test");
+            return;
+        }
+    }
+    panic!("(0,1) was never given");
+}
+
+/// What happens to a dispatcher.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Want(Pair),
+    Next,
+    /// The order at this place of those under way, and how.
+    End(usize, u8),
+    Wait(u64),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        3 => (0_usize..7, 0_usize..7).prop_map(Event::Want),
+        4 => Just(Event::Next),
+        4 => (0_usize..4, 0_u8..8).prop_map(|(at, how)| Event::End(at, how)),
+        2 => (0_u64..40).prop_map(Event::Wait),
+        1 => (0_u64..9_000).prop_map(Event::Wait),
+    ];
+    prop::collection::vec(event, 0..300)
+}
+
+/// A dispatcher, and what an onlooker notes.
+struct Watched {
+    dispatch: Dispatch,
+    now: Time,
+    under_way: Vec<Given>,
+    /// Per node: when, and how much.
+    spent: BTreeMap<usize, Vec<(Time, u64)>>,
+    last_id: u64,
+    open: BTreeSet<Pair>,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let dispatch = Dispatch::new(limits(), 1);
+        let (spent, open) = (BTreeMap::new(), BTreeSet::new());
+        Self { dispatch, now: at(0), under_way: vec![], spent, last_id: 0, open }
+    }
+
+    fn next(&mut self) -> bool {
+        let Some(given) = self.dispatch.next(self.now) else { return false };
+        assert!(given.id > self.last_id, "ids repeat");
+        self.last_id = given.id;
+        self.open.remove(&given.pair);
+        self.under_way.push(given);
+        assert!(self.under_way.len() <= limits().at_once);
+        let ends: Vec<usize> = self.under_way.iter().flat_map(|g| [g.pair.0, g.pair.1]).collect();
+        let distinct: BTreeSet<usize> = ends.iter().copied().collect();
+        assert_eq!(ends.len(), distinct.len(), "two at one end: {:?}", self.under_way);
+        let resting: Vec<usize> =
+            self.dispatch.resting(self.now).into_iter().map(|(node, _)| node).collect();
+        assert!(!ends[ends.len() - 2..].iter().any(|node| resting.contains(node)));
+        true
+    }
+
+    fn end(&mut self, place: usize, how: u8) {
+        if place >= self.under_way.len() {
+            return;
+        }
+        let given = self.under_way.remove(place);
+        let bytes = u64::from(how) * 100 / 7;
+        let (how, bytes) = match how {
+            0 => (Ended::Down(given.pair.0), 0),
+            1 => (Ended::Down(given.pair.1), 0),
+            2 | 3 => (Ended::Failed(cost(bytes)), bytes),
+            _ => (Ended::Measured(cost(bytes)), bytes),
+        };
+        assert_eq!(self.dispatch.ended(given.id, how, self.now), Some(given));
+        self.spend(given, bytes);
+        if matches!(how, Ended::Failed(_)) {
+            self.open.insert(given.pair);
+        }
+    }
+
+    fn spend(&mut self, given: Given, bytes: u64) {
+        for node in [given.pair.0, given.pair.1] {
+            let spent = self.spent.entry(node).or_default();
+            spent.push((self.now, bytes));
+            let today = spent.iter().filter(|(when, _)| self.now.since(*when) < DAY);
+            let today: u64 = today.map(|(_, bytes)| bytes).sum();
+            assert!(today <= limits().bytes_per_day.as_bytes(), "{node} spent {today} in a day");
+        }
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        for given in self.dispatch.expire(self.now) {
+            assert!(given.until <= self.now);
+            self.under_way.retain(|other| other.id != given.id);
+            self.spend(given, limits().test_bytes.as_bytes());
+            self.open.insert(given.pair);
+        }
+        assert!(self.under_way.iter().all(|given| given.until > self.now));
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Want(pair) => {
+                self.dispatch.want([pair]);
+                let is_under_way = self.under_way.iter().any(|given| given.pair == pair);
+                if pair.0 != pair.1 && !is_under_way {
+                    self.open.insert(pair);
+                }
+            }
+            Event::Next => _ = self.next(),
+            Event::End(place, how) => self.end(place, how),
+            Event::Wait(seconds) => self.wait(seconds),
+        }
+        // What is excluded now is done with: it is dropped, and may be asked for again.
+        let excluded = self.dispatch.excluded(self.now);
+        let resting: Vec<usize> =
+            self.dispatch.resting(self.now).into_iter().map(|(node, _)| node).collect();
+        self.open.retain(|pair| {
+            let rests = resting.contains(&pair.0) || resting.contains(&pair.1);
+            !rests && !excluded.pairs.contains(pair)
+        });
+    }
+}
+
+proptest! {
+    #[test]
+    fn limits_hold_and_all_that_is_wanted_is_given_or_excluded(events in events()) {
+        let mut watched = Watched::new();
+        events.into_iter().for_each(|event| watched.event(event));
+        // From now on all goes well; each round some time passes, as the dispatcher says.
+        for _ in 0..200 {
+            while watched.next() {
+                watched.end(0, 7);
+            }
+            while !watched.under_way.is_empty() {
+                watched.end(0, 7);
+            }
+            if watched.open.is_empty() {
+                break;
+            }
+            let wakes = watched.dispatch.wakes();
+            let wakes = wakes.unwrap_or(watched.now).since(watched.now).as_secs();
+            watched.event(Event::Wait(wakes + 1));
+        }
+        prop_assert!(watched.open.is_empty(), "never given: {:?}", watched.open);
+        prop_assert_eq!(watched.dispatch.wanted(), 0);
+    }
+}

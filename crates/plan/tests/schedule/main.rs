@@ -1,0 +1,11 @@
+//! What is measured next, and who may measure now.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod biased;
+mod completion;
+mod dispatch;
+mod random;
+mod thrifty;
+mod upkeep;
+mod world;

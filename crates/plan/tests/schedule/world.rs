@@ -1,0 +1,75 @@
+//! Meshes that schedules measure.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeSet;
+use thalweg_plan::{
+    Graph,
+    schedule::{Excluded, Known, Pair, Schedule},
+};
+use thalweg_units::Rate;
+
+/// A generator whose seed is printed.
+pub fn seeded(seed: u64) -> Xoshiro256PlusPlus {
+    println!("seed {seed}");
+    Xoshiro256PlusPlus::seed_from_u64(seed)
+}
+
+pub fn unit(random: &mut impl Rng) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// About normal, deviation 1.
+pub fn normal(random: &mut impl Rng) -> f64 {
+    (0..12).map(|_| unit(random)).sum::<f64>() - 6.0
+}
+
+/// The rates of a mesh in which nodes' own factors say most and pairs' luck the rest.
+pub fn rates(nodes: usize, luck: f64, random: &mut impl Rng) -> Vec<Vec<Rate>> {
+    let mut factors = || (0..nodes).map(|_| 0.7 * normal(random)).collect::<Vec<f64>>();
+    let (out, into) = (factors(), factors());
+    let rate = |i: usize, j: usize, z: f64| Rate::from_mbps(20.0 * (out[i] + into[j] + z).exp());
+    (0..nodes).map(|i| (0..nodes).map(|j| rate(i, j, luck * normal(random))).collect()).collect()
+}
+
+pub fn known<'a>(graph: &'a Graph, excluded: &'a Excluded) -> Known<'a> {
+    Known { graph, excluded, age_s: None, rtt_s: None }
+}
+
+/// Measures what is asked for, at once, until nothing is, or `most` legs are measured. No leg
+/// is asked for twice, nor an excluded one.
+pub fn run(
+    schedule: &mut dyn Schedule,
+    rates: &[Vec<Rate>],
+    excluded: &Excluded,
+    most: usize,
+    random: &mut Xoshiro256PlusPlus,
+) -> Graph {
+    let mut graph = Graph::new(rates.len());
+    while graph.measured() < most {
+        let pairs = schedule.next(&known(&graph, excluded), random);
+        if pairs.is_empty() {
+            break;
+        }
+        for (i, j) in pairs {
+            assert!(i != j && !excluded.contains((i, j)), "({i},{j}) cannot be measured");
+            assert_eq!(graph.set(i, j, Some(rates[i][j])), None, "({i},{j}) is measured twice");
+        }
+    }
+    graph
+}
+
+/// Asks so often without measuring anything; nothing may come twice.
+pub fn asked(
+    schedule: &mut dyn Schedule,
+    graph: &Graph,
+    times: usize,
+    random: &mut Xoshiro256PlusPlus,
+) -> BTreeSet<Pair> {
+    let excluded = Excluded::default();
+    let mut all = BTreeSet::new();
+    for pair in (0..times).flat_map(|_| schedule.next(&known(graph, &excluded), random)) {
+        assert!(all.insert(pair), "{pair:?} is asked for twice");
+    }
+    all
+}
