@@ -1,6 +1,6 @@
 //! Asks the oracle with the client's key; beside the work, never in its way.
 
-use super::{LIST, STRATEGY};
+use super::LIST;
 use crate::mesh::{Oracle, OracleClient, OracleError, State, StateError, WallClock};
 use std::{io, time::Duration};
 use thalweg_wire::mesh::measure::{CandidatesReply, PathsReply};
@@ -30,7 +30,7 @@ pub async fn ask_candidates(
     patience: Duration,
 ) -> Result<CandidatesReply, AskError> {
     let client = client(state)?;
-    let asked = timeout(patience, client.candidates(STRATEGY, LIST)).await;
+    let asked = timeout(patience, client.candidates(None, LIST)).await;
     Ok(asked.map_err(|_| OracleError::Silent(patience))??)
 }
 

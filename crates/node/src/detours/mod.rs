@@ -10,6 +10,7 @@
 //! counted twice; what a process learns is bounded ([`MAX_CHANGES`]) like the history's.
 
 mod ask;
+mod chooser;
 mod file;
 mod lesson;
 mod memory;
@@ -19,6 +20,7 @@ mod pick;
 mod tests;
 
 pub use ask::{AskError, ask_candidates, ask_paths};
+pub use chooser::ByDetours;
 pub use lesson::Lesson;
 pub use paths::KnownPaths;
 pub use pick::{Picked, Reason};
@@ -37,7 +39,7 @@ use std::{
 use thalweg_units::{Rate, WallTime};
 use thalweg_wire::mesh::{
     Name,
-    measure::{Candidate, CandidatesReply, Strategy},
+    measure::{Candidate, CandidatesReply},
 };
 
 /// s: the relays that are drawn for a download, besides the test detour (UKAIRO §2.2.3: "a
@@ -51,9 +53,6 @@ pub const MOST: usize = CANDIDATES + 3;
 /// How many relays the oracle is asked for: four times what is drawn, so that there is
 /// something to learn, and few enough that a load-aware oracle can still keep clients apart.
 pub const LIST: usize = 20;
-
-/// By which rule the oracle is asked to choose.
-pub const STRATEGY: Strategy = Strategy::LoadAware;
 
 /// The form that is written and read here.
 const FORMAT: u32 = 1;

@@ -20,6 +20,9 @@ const FORMAT: u32 = 1;
 /// The most bytes that are read: as much as an oracle's answer may have.
 const MAX_BYTES: usize = 32 << 20;
 
+/// What the oracle calls a place in its list that no node has now.
+const FREE: &str = "0.free";
+
 /// The oracle's answer and when it came.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownPaths {
@@ -40,7 +43,7 @@ impl KnownPaths {
         age(self.asked, now)
     }
 
-    /// What was kept, and why less is known than might be. Legs that name no node are dropped.
+    /// What was kept, and why less is known than might be. Legs of nobody are dropped.
     pub fn load(file: &Path) -> (Option<Self>, Option<String>) {
         match file::read::<Self>(file, MAX_BYTES, FORMAT) {
             Ok(Found::Nothing) => (None, None),
@@ -53,17 +56,27 @@ impl KnownPaths {
         }
     }
 
-    /// An answer that came now. Legs that name no node are dropped.
+    /// An answer that came now. Legs of nobody are dropped.
     pub fn new(reply: PathsReply, now: WallTime) -> Self {
         Self { asked: now, reply }.checked()
     }
 
+    /// Without places that no node has, and legs that lead to none or are no numbers.
     fn checked(mut self) -> Self {
-        let nodes = self.reply.nodes.len();
-        let is_one = |at: u32| usize::try_from(at).is_ok_and(|at| at < nodes);
-        self.reply.legs.retain(|leg| {
-            is_one(leg.from) && is_one(leg.to) && leg.bps.is_finite() && leg.bps >= 0.0
+        let mut places = Vec::new();
+        let mut taken = 0;
+        for name in &self.reply.nodes {
+            let is_free = name.as_str() == FREE;
+            places.push((!is_free).then_some(taken));
+            taken += u32::from(!is_free);
+        }
+        let place = |at: u32| places.get(usize::try_from(at).ok()?).copied().flatten();
+        self.reply.legs.retain_mut(|leg| {
+            let (Some(from), Some(to)) = (place(leg.from), place(leg.to)) else { return false };
+            (leg.from, leg.to) = (from, to);
+            leg.bps.is_finite() && leg.bps >= 0.0
         });
+        self.reply.nodes.retain(|name| name.as_str() != FREE);
         self
     }
 

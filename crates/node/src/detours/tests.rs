@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::{fs, thread};
-use thalweg_wire::mesh::measure::PathsReply;
+use thalweg_wire::mesh::measure::{PathsReply, Strategy};
 
 const HOUR: u64 = 3600;
 
@@ -19,7 +19,7 @@ fn reply(scores: &[(&str, f64)]) -> CandidatesReply {
         load: None,
     };
     CandidatesReply {
-        strategy: STRATEGY,
+        strategy: Strategy::LoadAware,
         candidates: scores.iter().map(candidate).collect(),
         valid_for: Duration::from_secs(HOUR),
         measured: 90,
@@ -232,12 +232,14 @@ fn the_matrix_is_kept_and_legs_of_nobody_are_not() {
     let directory = tempfile::tempdir().unwrap();
     let file = KnownPaths::beside(&directory.path().join("history.json"));
     assert_eq!(KnownPaths::load(&file), (None, None));
-    let text = r#"{"nodes":["fra","nyc"],"down":[],"disagreements":[],"legs":[
-        {"from":0,"to":1,"bps":1e7,"spread_bps":null,"method":"transfer","at_least":false,"age":"5 s"},
+    let text = r#"{"nodes":["0.free","fra","nyc"],"down":[],"disagreements":[],"legs":[
+        {"from":1,"to":2,"bps":1e7,"spread_bps":null,"method":"transfer","at_least":false,"age":"5 s"},
         {"from":0,"to":2,"bps":1e7,"spread_bps":null,"method":"transfer","at_least":false,"age":"5 s"}]}"#;
     let reply: PathsReply = serde_json::from_str(text).unwrap();
     let known = KnownPaths::new(reply, at(0));
     assert_eq!(known.reply.legs.len(), 1);
+    assert_eq!((known.reply.legs[0].from, known.reply.legs[0].to), (0, 1));
+    assert_eq!(known.reply.nodes.len(), 2);
     known.keep(&file).unwrap();
     assert_eq!(KnownPaths::load(&file), (Some(known), None));
     fs::write(&file, "{").unwrap();

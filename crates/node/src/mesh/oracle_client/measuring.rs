@@ -38,16 +38,17 @@ impl OracleClient {
         read(&self.post(Protocol::Api, "/v1/measure/reports", reports).await?)
     }
 
-    /// At most `m` relays for whoever asks, by this rule, the better first.
+    /// At most `m` relays for whoever asks, by this rule or the oracle's own, the better first.
     ///
     /// # Errors
     /// [`OracleError`].
     pub async fn candidates(
         &self,
-        strategy: Strategy,
+        strategy: Option<Strategy>,
         m: usize,
     ) -> Result<CandidatesReply, OracleError> {
-        let path = format!("/v1/candidates?strategy={}&m={m}", word(strategy));
+        let rule = strategy.map(|s| format!("strategy={}&", word(s))).unwrap_or_default();
+        let path = format!("/v1/candidates?{rule}m={m}");
         read(&self.get(&path, Duration::ZERO).await?)
     }
 
