@@ -1,0 +1,117 @@
+//! What is left of the gains by a relay when it has little room.
+
+use crate::{Graph, graph::gain, ranking::ROBUST_MOST_GAIN};
+use thalweg_units::Rate;
+
+/// Pairs that are looked at: all, in meshes of up to 32 nodes.
+const PAIRS: usize = 1_024;
+
+/// Rooms that are tabulated: powers of √2 from 1/16 Mbit/s to 64 Gbit/s.
+const ROOMS: usize = 41;
+
+/// The gains of all relays together count beside a relay's own as much as these, in units of
+/// one pair that is doubled.
+const PRIOR: f64 = 4.0;
+
+/// The gains of some detours, as functions of the room they find, and their rates.
+#[derive(Clone, Debug)]
+struct Curve {
+    /// The sum of gains with each room; the last is without limit.
+    gains: [f64; ROOMS],
+    pairs: f64,
+    gaining: f64,
+    /// Sum over those that gain, Mbit/s.
+    rates: f64,
+}
+
+impl Curve {
+    const NONE: Self = Self { gains: [0.0; ROOMS], pairs: 0.0, gaining: 0.0, rates: 0.0 };
+
+    /// Adds a detour to all rooms, as differences from each room to the next.
+    fn add(&mut self, direct: Rate, detour: Rate) {
+        self.pairs += 1.0;
+        if detour <= direct {
+            return;
+        }
+        self.gaining += 1.0;
+        self.rates += detour.as_mbps();
+        let clipped = |rate| gain(direct, rate).min(ROBUST_MOST_GAIN);
+        let (mut before, whole) = (0.0, clipped(detour));
+        for at in index(direct.as_mbps())..ROOMS {
+            let now = if room(at) < detour { clipped(room(at)) } else { whole };
+            self.gains[at] += now - before;
+            if now >= whole {
+                break;
+            }
+            before = now;
+        }
+    }
+
+    /// From differences to sums.
+    fn finish(&mut self) {
+        for at in 1..ROOMS {
+            self.gains[at] += self.gains[at - 1];
+        }
+    }
+
+    const fn all(&self) -> f64 {
+        self.gains[ROOMS - 1]
+    }
+}
+
+/// The tabulated room; the last is without limit.
+fn room(at: usize) -> Rate {
+    let last = at == ROOMS - 1;
+    if last { Rate::from_bps(u64::MAX) } else { Rate::from_mbps((at as f64 / 2.0 - 4.0).exp2()) }
+}
+
+/// The last tabulated room that is no more than this, Mbit/s; the first for less.
+fn index(mbps: f64) -> usize {
+    let at = ((mbps.max(1e-9).log2() + 4.0) * 2.0).floor();
+    (at.max(0.0) as usize).min(ROOMS - 1)
+}
+
+/// The curves of all relays.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    of: Vec<Curve>,
+    together: Curve,
+}
+
+impl Kept {
+    /// Every so-manieth leg's detours.
+    pub(super) fn of(graph: &Graph) -> Self {
+        let mut kept = Self { of: vec![Curve::NONE; graph.nodes()], together: Curve::NONE };
+        let step = graph.measured().div_ceil(PAIRS).max(1);
+        for ((i, j), direct) in graph.legs().step_by(step) {
+            for (l, detour) in graph.detours(i, j) {
+                kept.of[l].add(direct, detour);
+                kept.together.add(direct, detour);
+            }
+        }
+        kept.of.iter_mut().chain([&mut kept.together]).for_each(Curve::finish);
+        kept
+    }
+
+    /// The part of the gains by `l` that is left with this room, Mbit/s: from 0 to 1. What is
+    /// known of few pairs is filled up with what is known of all relays.
+    pub(super) fn part(&self, l: usize, room: f64) -> f64 {
+        let at = index(room);
+        let (own, together) = (&self.of[l], &self.together);
+        let usual = if together.all() > 0.0 { together.gains[at] / together.all() } else { 1.0 };
+        (own.gains[at] + PRIOR * usual) / (own.all() + PRIOR)
+    }
+
+    /// What a flow by relay `l` moves where it gains, Mbit/s; `otherwise` if it never does.
+    pub(super) fn usual(&self, l: usize, otherwise: f64) -> f64 {
+        let Curve { gaining, rates, .. } = self.of[l];
+        if gaining > 0.0 { rates / gaining } else { otherwise }
+    }
+
+    /// A score as a part of what the pairs say, 1 at most.
+    pub(super) fn belief(&self, l: usize, score: f64) -> f64 {
+        let Curve { pairs, .. } = self.of[l];
+        let all = self.of[l].all();
+        if all > 0.0 { (score * pairs / all).min(1.0) } else { 1.0 }
+    }
+}
