@@ -134,3 +134,15 @@ impl Oracle {
         let _ = timeout(Duration::from_secs(1), released).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_schedules_ten_seconds_after_a_death_at_most() {
+        // The last renewal just before it; the try just before the lease runs out, and the next.
+        assert!(VALID + VALID / TIMES <= Duration::from_secs(10));
+        assert_eq!(VALID / TIMES, Duration::from_secs(2));
+    }
+}

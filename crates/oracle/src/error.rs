@@ -1,6 +1,6 @@
 //! What goes wrong, for people and for programs.
 
-use crate::{Place, StoreError};
+use crate::{Place, StoreError, UrlError};
 use std::{io, path::PathBuf, time::Duration};
 use thalweg_net::KeyError;
 use thalweg_units::NodeId;
@@ -14,7 +14,10 @@ pub enum OracleError {
     #[error("{0} holds an oracle already; it is not replaced")]
     Exists(PathBuf),
     /// There is none.
-    #[error("{0} holds no oracle: found a mesh with `thalweg init`, or restore a backup")]
+    #[error(
+        "{0} holds no oracle: found a mesh with `thalweg init`, or restore a backup; on one more \
+         host of a shared database it needs mesh.key of the first (docs/oracle-database.md)"
+    )]
     Missing(PathBuf),
     /// The mesh's key.
     #[error("the mesh's key: {0}")]
@@ -46,8 +49,8 @@ pub enum OracleError {
     Taken(Place),
     /// There is nothing to begin from.
     #[error(
-        "{0} holds no mesh, and the oracle's directory no signed roster to begin from: found the \
-         mesh with `thalweg init` under these settings, or give the URL of the database that has it"
+        "{0} holds no mesh: found one with `thalweg init` under these settings, or give the URL of \
+         the database that has it. To move an oracle's state there, see docs/oracle-database.md"
     )]
     Empty(Place),
     /// The settings name another kind of database than the one that this oracle has.
@@ -81,6 +84,9 @@ pub enum OracleError {
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The database's URL.
+    #[error(transparent)]
+    Url(#[from] UrlError),
     /// Refused; nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),

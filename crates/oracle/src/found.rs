@@ -4,7 +4,7 @@ use crate::{
     Config, Database, Oracle, OracleError, Refusal, Server,
     join::admissible,
     keep,
-    open::note_elsewhere,
+    open::Marker,
     oracle::{Newest, file, file_error},
     publish::sign_next,
     store::{Store, Write},
@@ -99,7 +99,7 @@ async fn fill_server(
     let newest = first(&mut write, founder, key, config).await?;
     let copy = fresh.join(file::COPY);
     keep::write(&copy, &newest.bytes).map_err(file_error(&copy))?;
-    note_elsewhere(fresh, server)?;
+    Marker::read(fresh, &config.database)?.write()?;
     put(fresh, dir)?;
     write.commit().await?;
     store.close().await;

@@ -1,7 +1,7 @@
 //! Starting, also after damage.
 
 use crate::{
-    Config, Database, Event, Oracle, OracleError, Place, Server,
+    Config, Database, Event, Oracle, OracleError, Place,
     election::Election,
     keep,
     limits::{self, JoinGate, PerKey},
@@ -12,8 +12,11 @@ use crate::{
     store::{MeshRow, Store, StoreError},
 };
 use std::{
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use thalweg_net::PrivateKey;
 use thalweg_units::NodeId;
@@ -42,19 +45,21 @@ impl Oracle {
             cached.map(|file| copied(file, &key, &config)).transpose()?.flatten(),
         );
         let store = database(dir, &key, copy.is_some(), &config).await?;
-        let kept = kept(&store, &key, copy, &config).await?;
+        let marker = Marker::read(dir, &config.database)?;
+        let kept = kept(&store, &key, copy, marker.fills, &config).await?;
+        marker.write()?;
         if !kept.roster.members.iter().any(|m| m.node == Some(node)) {
             return Err(OracleError::OtherNode { dir: dir.into(), node });
         }
-        let oracle = Self::assemble(dir, key, node, store, config, kept);
+        let oracle = Self::assemble(dir, (key, node), store, config, kept);
+        oracle.inner.fills.store(marker.fills, Ordering::Relaxed);
         oracle.start().await?;
         Ok(oracle)
     }
 
     fn assemble(
         dir: &Path,
-        key: PrivateKey,
-        node: NodeId,
+        (key, node): (PrivateKey, NodeId),
         store: Store,
         config: Config,
         newest: Arc<Newest>,
@@ -70,6 +75,7 @@ impl Oracle {
             config,
             copied: Mutex::new(0),
             due: AtomicBool::new(true),
+            fills: AtomicBool::new(false),
             election: Election::default(),
             sightings: Sightings::default(),
             waiting: Semaphore::new(limits::WAITING),
@@ -124,10 +130,7 @@ async fn database(
 ) -> Result<Store, OracleError> {
     match &config.database {
         Database::File => file_database(dir, key, copy, config).await,
-        Database::Server(server) => {
-            note_elsewhere(dir, server)?;
-            Ok(Store::at(&config.database, Path::new(""), config.patience)?)
-        }
+        Database::Server(_) => Ok(Store::at(&config.database, Path::new(""), config.patience)?),
     }
 }
 
@@ -142,8 +145,7 @@ async fn file_database(
     config: &Config,
 ) -> Result<Store, OracleError> {
     let (path, marker) = (dir.join(file::DATABASE), dir.join(file::ELSEWHERE));
-    if let Some(place) = keep::read(&marker).map_err(file_error(&marker))? {
-        let place = String::from_utf8_lossy(&place).trim().to_owned();
+    if let Some(place) = Marker::read(dir, &config.database)?.known {
         return Err(OracleError::Elsewhere { dir: dir.into(), place, marker });
     }
     if path.exists() {
@@ -161,28 +163,56 @@ async fn file_database(
     Ok(store)
 }
 
-/// Writes down that the state is in this database.
-pub(crate) fn note_elsewhere(dir: &Path, server: &Server) -> Result<(), OracleError> {
-    let (marker, text) = (dir.join(file::ELSEWHERE), format!("{}\n", server.place()));
-    let known = keep::read(&marker).map_err(file_error(&marker))?;
-    match known.is_some_and(|known| known == text.as_bytes()) {
-        true => Ok(()),
-        false => keep::write(&marker, text.as_bytes()).map_err(file_error(&marker)),
+/// What is written down of where the state is.
+pub(crate) struct Marker {
+    file: PathBuf,
+    known: Option<String>,
+    here: Option<String>,
+    /// Whether an empty database is to be filled from the signed copy. Only where an
+    /// oracle was before, and never if its state is known to be in another: a misspelt URL
+    /// must not make a second truth.
+    pub fills: bool,
+}
+
+impl Marker {
+    pub fn read(dir: &Path, database: &Database) -> Result<Self, OracleError> {
+        let file = dir.join(file::ELSEWHERE);
+        let known = keep::read(&file).map_err(file_error(&file))?;
+        let known = known.map(|known| String::from_utf8_lossy(&known).trim().to_owned());
+        let here = match database {
+            Database::File => None,
+            Database::Server(server) => Some(server.place().to_string()),
+        };
+        let same = known.is_none() || known == here;
+        let fills = here.is_some() && same && dir.join(file::COPY).exists();
+        Ok(Self { file, known, here, fills })
+    }
+
+    /// Writes down that the state is in this server's database.
+    pub fn write(&self) -> Result<(), OracleError> {
+        match &self.here {
+            Some(here) if self.known.as_ref() != Some(here) => {
+                let text = format!("{here}\n");
+                keep::write(&self.file, text.as_bytes()).map_err(file_error(&self.file))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
-/// The roster to begin with. A server that is away for a while, or empty, is filled or asked
-/// at the first change, as long as there is a copy.
+/// The roster to begin with. A server that is away for a while is asked at the first change,
+/// as long as there is a copy; an empty one is filled then.
 async fn kept(
     store: &Store,
     key: &PrivateKey,
     copy: Option<Arc<Newest>>,
+    fills: bool,
     config: &Config,
 ) -> Result<Arc<Newest>, OracleError> {
     match (about(store, key).await, copy) {
         (Ok(Some(mesh)), copy) => newest_of(store, &mesh, key, copy),
-        (Ok(None), Some(copy)) => Ok(copy),
-        (Ok(None), None) => Err(OracleError::Empty(store.place().clone())),
+        (Ok(None), Some(copy)) if fills => Ok(copy),
+        (Ok(None), _) => Err(OracleError::Empty(store.place().clone())),
         (Err(OracleError::Store(error)), Some(copy)) if error.may_pass() => {
             (config.events)(&Event::Trouble(error.to_string()));
             Ok(copy)

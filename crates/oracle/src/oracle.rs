@@ -44,6 +44,8 @@ pub(crate) struct Inner {
     pub copied: Mutex<u64>,
     /// A new roster is due although the newest is young: the start could not publish one.
     pub due: AtomicBool,
+    /// An empty database of a server becomes this mesh's.
+    pub fills: AtomicBool,
     pub election: Election,
     pub sightings: Sightings,
     pub joins: JoinGate,

@@ -5,6 +5,7 @@ use crate::{
     oracle::Newest,
     store::{StoreError, Write},
 };
+use std::sync::atomic::Ordering;
 use thalweg_units::WallTime;
 
 impl Oracle {
@@ -31,6 +32,9 @@ impl Oracle {
                 Err(OracleError::OtherMesh { place, found })
             }
             (None, Place::File(_)) => Err(StoreError::empty(&place).into()),
+            (None, Place::Server(_)) if !self.inner.fills.load(Ordering::Relaxed) => {
+                Err(OracleError::Empty(place))
+            }
             (None, Place::Server(_)) => {
                 write.found(self.mesh()).await?;
                 Ok(0)

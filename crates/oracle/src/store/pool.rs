@@ -3,7 +3,7 @@
 use super::{Database, Place, StoreError, database, migrations};
 use sqlx::{
     AnyConnection, AnyPool, AssertSqlSafe, Executor as _,
-    any::{AnyPoolOptions, install_default_drivers},
+    any::{AnyConnectOptions, AnyPoolOptions, install_default_drivers},
 };
 use std::{path::Path, time::Duration};
 use tokio::{sync::OnceCell, time::timeout};
@@ -22,30 +22,48 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Connections to one database, which was looked at before the first is used.
 pub(super) struct Pool {
     pool: AnyPool,
+    settings: Settings,
     place: Place,
     patience: Duration,
     ready: OnceCell<()>,
+}
+
+/// How connections are made.
+#[derive(Clone)]
+struct Settings {
+    options: AnyConnectOptions,
+    /// Statements that each begins with.
+    first: String,
+    acquire: Duration,
+}
+
+impl Settings {
+    fn pool(&self, connections: u32) -> AnyPool {
+        let first = self.first.clone();
+        AnyPoolOptions::new()
+            .max_connections(connections)
+            .acquire_timeout(self.acquire)
+            .after_connect(move |connection, _| Box::pin(run(connection, first.clone())))
+            .connect_lazy_with(self.options.clone())
+    }
 }
 
 impl Pool {
     /// Nothing is connected yet.
     pub fn of(database: &Database, file: &Path, patience: Duration) -> Result<Self, StoreError> {
         install_default_drivers();
-        let (options, place) = match database {
-            Database::File => (database::file_options(file), Place::File(file.into())),
-            Database::Server(server) => (Ok(server.options()), server.place().clone()),
+        let (options, place, first) = match database {
+            Database::File => {
+                (database::file_options(file), Place::File(file.into()), sqlite(patience))
+            }
+            Database::Server(server) => {
+                (Ok(server.options()), server.place().clone(), postgres(patience))
+            }
         };
         let options = options.map_err(|error| StoreError::of(&place, error))?;
-        let set = match database {
-            Database::File => sqlite(patience),
-            Database::Server(_) => postgres(patience),
-        };
-        let pool = AnyPoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .acquire_timeout(patience + Duration::from_secs(1))
-            .after_connect(move |connection, _| Box::pin(run(connection, set.clone())))
-            .connect_lazy_with(options);
-        Ok(Self { pool, place, patience, ready: OnceCell::new() })
+        let settings = Settings { options, first, acquire: patience + Duration::from_secs(1) };
+        let (pool, ready) = (settings.pool(CONNECTIONS), OnceCell::new());
+        Ok(Self { pool, settings, place, patience, ready })
     }
 
     pub fn place(&self) -> &Place {
@@ -59,8 +77,15 @@ impl Pool {
 
     /// Looks at the database and brings it to this version's form, once; then its connections.
     pub async fn ready(&self) -> Result<&AnyPool, StoreError> {
-        let prepare = timeout(self.limit(), self.prepare());
-        let prepared = async { prepare.await.map_err(|_| StoreError::silent(&self.place))? };
+        let prepared = async {
+            match self.place {
+                // A large file takes its time to be looked through.
+                Place::File(_) => self.prepare().await,
+                Place::Server(_) => timeout(self.limit(), self.prepare())
+                    .await
+                    .map_err(|_| StoreError::silent(&self.place))?,
+            }
+        };
         self.ready.get_or_try_init(|| prepared).await?;
         Ok(&self.pool)
     }
@@ -69,7 +94,11 @@ impl Pool {
         if let Place::File(_) = self.place {
             self.check().await?;
         }
-        migrations::run(&self.pool, &self.place).await
+        // On a connection of its own: a failed attempt would keep PostgreSQL's lock on it.
+        let own = self.settings.pool(1);
+        let done = migrations::run(&own, &self.place).await;
+        own.close().await;
+        done
     }
 
     /// Finds damage before anything is built on it.

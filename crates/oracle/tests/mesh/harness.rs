@@ -16,7 +16,9 @@ use std::{
 };
 use tempfile::TempDir;
 use thalweg_net::{Ed25519, PrivateKey};
-use thalweg_oracle::{Caller, Clock, Config, Event, JoinLimits, Oracle, OracleError};
+use thalweg_oracle::{
+    Caller, Clock, Config, Database, Event, JoinLimits, Oracle, OracleError, Server,
+};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination, Signed, Signer as _,
@@ -137,6 +139,8 @@ pub struct Mesh {
     pub oracle: Oracle,
     pub events: Arc<Mutex<Vec<Event>>>,
     pub patience: Duration,
+    /// The database, if not a file.
+    pub url: Option<String>,
 }
 
 impl Mesh {
@@ -155,11 +159,11 @@ impl Mesh {
 
     pub async fn found_in(dir: TempDir, limits: JoinLimits, patience: Duration) -> Self {
         let (hand, founder) = (Hand::at_system_time(), Host::new("fra"));
-        let events = Arc::default();
-        let config = config(&hand, limits, patience, &events);
+        let (events, url) = (Arc::default(), crate::place().await);
+        let config = Config { join_limits: limits, ..config(&hand, patience, &events, &url) };
         let path = dir.path().join("oracle");
         let oracle = Oracle::create(&path, founder.member(), config).await.unwrap();
-        Self { dir, hand, founder, oracle, events, patience }
+        Self { dir, hand, founder, oracle, events, patience, url }
     }
 
     pub fn path(&self) -> PathBuf {
@@ -167,7 +171,7 @@ impl Mesh {
     }
 
     pub fn config(&self) -> Config {
-        config(&self.hand, JoinLimits::default(), self.patience, &self.events)
+        config(&self.hand, self.patience, &self.events, &self.url)
     }
 
     /// Another oracle on the same files: another process, or the next start.
@@ -223,18 +227,23 @@ impl Mesh {
 
 fn config(
     hand: &Hand,
-    join_limits: JoinLimits,
     patience: Duration,
     events: &Arc<Mutex<Vec<Event>>>,
+    url: &Option<String>,
 ) -> Config {
     let events = events.clone();
     Config {
         clock: hand.clock(),
-        join_limits,
         patience,
+        database: database(url.as_deref()),
         events: Arc::new(move |event| events.lock().unwrap().push(event.clone())),
         ..Config::default()
     }
+}
+
+/// The database at this URL; none: a file.
+pub fn database(url: Option<&str>) -> Database {
+    url.map_or(Database::File, |url| Database::Server(Server::new(url, None).unwrap()))
 }
 
 pub fn token_request() -> TokenRequest {

@@ -1,5 +1,7 @@
 //! A PostgreSQL of the tests' own: Debian's programs, a directory that goes away, a socket in it.
 
+#![allow(dead_code, reason = "not everybody who includes it uses all")]
+
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use std::{
     env, fs,
@@ -19,6 +21,7 @@ pub struct Cluster {
     dir: TempDir,
     bin: PathBuf,
     user: Option<(u32, u32)>,
+    options: String,
     /// Stops the server when its standard input is closed.
     watch: Option<(Child, ChildStdin)>,
 }
@@ -46,17 +49,35 @@ pub fn skip(why: &str) {
 impl Cluster {
     /// A new server, with the superuser `thalweg` who needs no password at the socket.
     pub fn start() -> Result<Self, String> {
+        Self::start_with(|_| String::new())
+    }
+
+    /// One with further options, for which files may be put in its directory.
+    pub fn start_with(options: impl FnOnce(&Self) -> String) -> Result<Self, String> {
         let bin = programs().ok_or("PostgreSQL is not installed: scripts/setup does it")?;
         let (user, dir) = (own_user()?, tempfile::tempdir().map_err(|e| e.to_string())?);
         if let Some((uid, gid)) = user {
             chown(dir.path(), Some(uid), Some(gid)).map_err(|e| e.to_string())?;
         }
-        let mut cluster = Self { dir, bin, user, watch: None };
+        let mut cluster = Self { dir, bin, user, options: String::new(), watch: None };
         let data = cluster.data();
-        let options = ["-A", "trust", "-U", "thalweg", "-E", "UTF8", "--no-locale", "--no-sync"];
-        cluster.run("initdb", |c| c.args(options).arg("-D").arg(&data))?;
+        let founded = ["-A", "trust", "-U", "thalweg", "-E", "UTF8", "--no-locale", "--no-sync"];
+        cluster.run("initdb", |c| c.args(founded).arg("-D").arg(&data))?;
+        cluster.options = options(&cluster);
         cluster.launch()?;
         Ok(cluster)
+    }
+
+    /// A file that only the server's user reads.
+    pub fn put(&self, name: &str, text: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = self.dir.path().join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        if let Some((uid, gid)) = self.user {
+            chown(&file, Some(uid), Some(gid)).unwrap();
+        }
+        file
     }
 
     /// Starts the server on the data that is there.
@@ -64,7 +85,8 @@ impl Cluster {
         let socket = self.dir.path().display();
         let options = format!(
             "-k {socket} -c listen_addresses= -c fsync=off -c max_connections=400 \
-             -c shared_buffers=16MB"
+             -c shared_buffers=16MB {}",
+            self.options
         );
         let (data, log) = (self.data(), self.dir.path().join("log"));
         self.run("pg_ctl", |c| {

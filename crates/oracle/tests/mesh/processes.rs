@@ -1,6 +1,6 @@
 //! Several processes on one database, and processes that are killed.
 
-use crate::harness::{Host, Mesh, peer, token_request};
+use crate::harness::{Host, Mesh, database, peer, token_request};
 use std::{
     env,
     io::{BufRead as _, BufReader, Lines},
@@ -13,13 +13,15 @@ use thalweg_units::NodeId;
 use thalweg_wire::{Signer as _, mesh::Token};
 
 const DIR: &str = "THALWEG_TEST_ORACLE_DIR";
+const URL: &str = "THALWEG_TEST_ORACLE_URL";
 const NODE: &str = "THALWEG_TEST_ORACLE_NODE";
 const OWN_NAME: &str = "processes::versions_grow_over_kills_with_two_processes_at_once";
 
 /// What a child does until it is killed: lets host after host join, and tells of each.
 async fn go_on(dir: &Path, node: NodeId) {
     // A busy machine is no locked database.
-    let config = Config { patience: Duration::from_secs(60), ..Config::default() };
+    let database = database(env::var(URL).ok().as_deref());
+    let config = Config { patience: Duration::from_secs(60), database, ..Config::default() };
     let oracle = Oracle::open(dir, node, config).await.unwrap();
     for n in 0.. {
         let reply = match oracle.create_token(&Caller::Local, token_request()).await {
@@ -46,6 +48,7 @@ impl Process {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", OWN_NAME, "--nocapture"]).stdout(Stdio::piped());
         command.env(DIR, mesh.path()).env(NODE, mesh.founder.node.id().to_string());
+        command.envs(mesh.url.iter().map(|url| (URL, url)));
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }

@@ -43,8 +43,7 @@ impl Store {
         loop {
             let page = self.load_since(all.cursor).await?;
             let is_last = page.samples.is_empty();
-            let recent = page.samples.into_iter().filter(|s| s.measured >= oldest);
-            newest.extend(recent.map(|sample| (sample.topic, sample)));
+            newest.extend(page.samples.into_iter().map(|sample| (sample.topic, sample)));
             all.changes.extend(page.changes.into_iter().filter(|c| c.at >= oldest));
             all.disagreements.extend(page.disagreements.into_iter().filter(|d| d.at >= oldest));
             all.cursor = page.cursor;
@@ -53,7 +52,7 @@ impl Store {
             }
         }
         self.add_summaries(oldest, &mut newest).await?;
-        all.samples = newest.into_values().collect();
+        all.samples = newest.into_values().filter(|sample| sample.measured >= oldest).collect();
         Ok(all)
     }
 

@@ -3,6 +3,7 @@
 mod errors;
 mod lease;
 mod ledger;
+mod tls;
 
 use super::{Database, Server, Store, postgres};
 use std::time::Duration;
