@@ -5,6 +5,8 @@
 pub mod crowd;
 pub mod engine;
 pub mod fair;
+pub mod figures;
+pub mod input;
 pub mod matrix;
 pub mod planetlab;
 pub mod random;

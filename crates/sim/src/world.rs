@@ -96,6 +96,15 @@ impl World {
         }
     }
 
+    /// The round trip of a path's longer leg, s: with two connections each recovers by its own.
+    pub fn longer_leg(&self, path: Path) -> f64 {
+        let rtt = |a, b| self.rtt.get(a, b).unwrap_or(0.0) / 1000.0;
+        match path.relay {
+            None => rtt(path.client, path.server),
+            Some(relay) => rtt(path.client, relay).max(rtt(relay, path.server)),
+        }
+    }
+
     /// The shared links as an engine, all idle.
     pub fn engine(&self) -> Engine {
         let nodes = [&self.up, &self.down, &self.forward];

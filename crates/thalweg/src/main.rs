@@ -19,6 +19,12 @@ struct Cli {
 enum Command {
     /// Download a URL over the best of several paths
     Get(Box<commands::get::Args>),
+    /// Serve this host's programs as an HTTP and SOCKS5 proxy over the best paths known
+    Proxy(commands::proxy::Args),
+    /// Run a command whose traffic goes by such a proxy
+    Run(commands::run_with::Args),
+    /// Show what is known of paths, which relays are tried and why, and where one more would help
+    Paths(commands::paths::Args),
     /// Show what downloads remember of paths and relays, and forget it
     History(commands::history::Args),
     /// Found a mesh: this host becomes its oracle and first node
@@ -43,6 +49,8 @@ enum Command {
     Lab(commands::lab::Args),
     /// List and run the project's experiments
     Experiment(commands::experiment::Args),
+    /// Compute UKAIRO's figures in a simulator, by the same planning code
+    Sim(commands::sim::Args),
     /// Show a download by detour in an emulated Internet
     Demo(commands::demo::Args),
     /// Measure relays: both ends, for experiments
@@ -53,6 +61,9 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Get(args) => commands::get::run(*args),
+        Command::Proxy(args) => commands::proxy::run(args),
+        Command::Run(args) => commands::run_with::run(args),
+        Command::Paths(args) => commands::paths::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Init(args) => commands::init::run(args),
         Command::Token(args) => commands::token::run(args),
@@ -65,6 +76,7 @@ fn main() -> ExitCode {
         Command::Relay(args) => commands::relay::run(args),
         Command::Lab(args) => commands::lab::run(args),
         Command::Experiment(args) => commands::experiment::run(args),
+        Command::Sim(args) => commands::sim::run(args),
         Command::Demo(args) => commands::demo::run(args),
         Command::Load(args) => commands::load::run(args),
     };

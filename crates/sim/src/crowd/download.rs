@@ -1,10 +1,11 @@
 //! One download: its paths, its phases.
 
-use super::{Ask, Crowd, Outcome, Timer};
+use super::{Ask, Crowd, Outcome, Timer, moment};
 use crate::{
     engine::{Flow, FlowId},
     world::Path,
 };
+use std::cmp::Reverse;
 
 /// One path of a download.
 pub(super) struct Try {
@@ -12,6 +13,8 @@ pub(super) struct Try {
     /// Factors on its rate: while sampled, afterwards.
     factors: [f64; 2],
     flow: Option<FlowId>,
+    /// When its bytes begin to come, s.
+    first: f64,
     /// Mbit of its share that are not there.
     left: f64,
     share: f64,
@@ -48,7 +51,11 @@ impl Crowd<'_> {
         let direct = Path { server, relay: None, client };
         let detours = relays.into_iter().filter(|&relay| relay != server && relay != client);
         let paths = detours.map(|relay| Path { relay: Some(relay), ..direct });
-        self.begin(programme, std::iter::once(direct).chain(paths).collect());
+        let mut paths: Vec<Path> = std::iter::once(direct).chain(paths).collect();
+        if !self.choice.samples() {
+            paths = vec![paths.get(1).copied().unwrap_or(direct)];
+        }
+        self.begin(programme, paths);
     }
 
     fn begin(&mut self, programme: usize, paths: Vec<Path>) {
@@ -56,7 +63,7 @@ impl Crowd<'_> {
         let tries: Vec<Try> = paths.into_iter().map(|path| self.try_of(path, share)).collect();
         let download = self.downloads.len();
         for (path, each) in tries.iter().enumerate() {
-            self.set(self.world.delay(each.path), Timer::First { download, path });
+            self.timers.push(Reverse((moment(each.first), Timer::First { download, path })));
         }
         match tries.len() {
             1 => self.set(self.settings.cut_off, Timer::CutOff { download }),
@@ -70,7 +77,15 @@ impl Crowd<'_> {
 
     fn try_of(&self, path: Path, share: f64) -> Try {
         let factors = self.settings.noise.factors(self.world, path);
-        Try { path, factors, flow: None, left: share, share, until: None }
+        let first = self.connected(path);
+        Try { path, factors, flow: None, first, left: share, share, until: None }
+    }
+
+    /// When the bytes of a connection made now begin to come at its full rate: what it loses
+    /// by slow start is lost at once.
+    fn connected(&self, path: Path) -> f64 {
+        let ramp = self.settings.ramp * self.world.longer_leg(path);
+        self.engine.now() + self.world.delay(path) + ramp
     }
 
     pub(super) fn fire(&mut self, timer: Timer) {
@@ -84,8 +99,9 @@ impl Crowd<'_> {
         match timer {
             Timer::First { path, .. } => {
                 let each = &here.tries[path];
-                // Sampling may have ended before the first byte came.
-                if each.flow.is_none() && each.until.is_none() {
+                // Sampling may have ended before the first byte came; the rest comes over a
+                // connection of its own.
+                if each.flow.is_none() && each.until.is_none() && self.engine.now() >= each.first {
                     self.flow(download, path);
                 }
             }
@@ -141,9 +157,10 @@ impl Crowd<'_> {
         if left <= 0.0 {
             return self.finish(download);
         }
-        let chosen = &mut here.tries[best];
-        (chosen.left, chosen.share, chosen.until) = (left, chosen.share + left, None);
-        self.flow(download, best);
+        let first = self.connected(self.downloads[download].tries[best].path);
+        let chosen = &mut self.downloads[download].tries[best];
+        (chosen.left, chosen.first, chosen.until) = (left, first, None);
+        self.timers.push(Reverse((moment(first), Timer::First { download, path: best })));
         self.set(self.settings.cut_off, Timer::CutOff { download });
     }
 

@@ -32,6 +32,9 @@ pub struct Settings {
     pub cut_off: f64,
     /// What a path gives by a relay of what its legs give: the cost of copying.
     pub relayed: f64,
+    /// What a new connection loses at its begin, in round trips of its longer leg at its full
+    /// rate: slow start, and what follows it.
+    pub ramp: f64,
     /// How rates vary from one download to the next.
     pub noise: Noise,
 }
@@ -69,6 +72,12 @@ impl Ask<'_> {
 pub trait Choice {
     /// The relays for this download, distinct; none: it goes directly, without sampling.
     fn relays(&mut self, ask: &Ask<'_>) -> Vec<usize>;
+
+    /// Whether paths are sampled, the direct one among them; if not, the first relay is taken
+    /// as it is.
+    fn samples(&self) -> bool {
+        true
+    }
 
     /// A download is over.
     fn ended(&mut self, outcome: &Outcome) {
@@ -192,10 +201,10 @@ impl<'a> Crowd<'a> {
             return false;
         }
         let ended = self.engine.advance(timer);
-        if ended.is_empty() {
-            if let Some(Reverse((_, timer))) = self.timers.pop() {
-                self.fire(timer);
-            }
+        if ended.is_empty()
+            && let Some(Reverse((_, timer))) = self.timers.pop()
+        {
+            self.fire(timer);
         }
         for flow in ended {
             if let Some((download, path)) = self.flows.remove(&flow) {

@@ -14,6 +14,7 @@ const SETTINGS: Settings = Settings {
     sampling: 5.0,
     cut_off: 20.0,
     relayed: 1.0,
+    ramp: 0.0,
     noise: Noise { seed: 1, round: 0, download: 0.0, phase: 0.0 },
 };
 

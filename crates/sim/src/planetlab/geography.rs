@@ -23,10 +23,13 @@ const AREAS: [(f64, f64, f64, f64); 9] = [
 /// Kilometres of fibre that light covers there and back in a millisecond.
 const KM_PER_MS: f64 = 100.0;
 
-/// The round trips between all sites, ms, the same in both directions.
-pub(super) fn round_trips(parameters: &Parameters, random: &mut Stream) -> Matrix {
-    let n = parameters.nodes;
-    let places: Vec<(f64, f64)> = (0..n).map(|_| place(random)).collect();
+/// The number of areas.
+pub(super) const COUNT: usize = AREAS.len();
+
+/// The area of each site, and the round trips between all, ms, the same in both directions.
+pub(super) fn round_trips(parameters: &Parameters, random: &mut Stream) -> (Vec<usize>, Matrix) {
+    let n = parameters.sites();
+    let (areas, places): (Vec<usize>, Vec<(f64, f64)>) = (0..n).map(|_| place(random)).unzip();
     let own: Vec<f64> =
         (0..n).map(|_| random::exponential(random, parameters.last_mile_ms)).collect();
     let mut rtt = Matrix::unknown(n);
@@ -39,18 +42,19 @@ pub(super) fn round_trips(parameters: &Parameters, random: &mut Stream) -> Matri
             rtt.set(j, i, Some(ms.max(0.5)));
         }
     }
-    rtt
+    (areas, rtt)
 }
 
-fn place(random: &mut Stream) -> (f64, f64) {
+fn place(random: &mut Stream) -> (usize, (f64, f64)) {
     let mut left = random::unit(random);
-    let area = AREAS.iter().find(|area| {
+    let area = AREAS.iter().position(|area| {
         left -= area.0;
         left < 0.0
     });
-    let &(_, latitude, longitude, spread) = area.unwrap_or(&AREAS[0]);
+    let area = area.unwrap_or(0);
+    let (_, latitude, longitude, spread) = AREAS[area];
     let mut around = |middle: f64| middle + spread * random::normal(random);
-    (around(latitude), around(longitude))
+    (area, (around(latitude), around(longitude)))
 }
 
 /// Along the great circle (haversine), on a sphere of the Earth's mean radius.

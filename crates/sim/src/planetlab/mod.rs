@@ -21,6 +21,7 @@ pub struct PlanetLab {
     parameters: Parameters,
     seed: u64,
     day: u32,
+    areas: Vec<usize>,
     rtt: Matrix,
     /// ln Mbit/s of each way, without drift and access links; row-major.
     lasting: Vec<f64>,
@@ -35,8 +36,9 @@ pub struct PlanetLab {
 impl PlanetLab {
     /// The sites of this seed on day 0.
     pub fn new(parameters: Parameters, seed: u64) -> Self {
-        let n = parameters.nodes;
-        let rtt = geography::round_trips(&parameters, &mut random::stream(seed, "round trips", 0));
+        let n = parameters.sites();
+        let mut random = random::stream(seed, "round trips", 0);
+        let (areas, rtt) = geography::round_trips(&parameters, &mut random);
         let lasting = lasting(&parameters, &rtt, seed);
         let mut random = random::stream(seed, "drift", 0);
         let mut normals = |count: usize, sigma: f64| -> Vec<f64> {
@@ -46,7 +48,18 @@ impl PlanetLab {
         let pair_drift = normals(n * n, parameters.pair_drift.0);
         let access = access(&parameters, &mut random::stream(seed, "access", 0));
         let forward = forward(&parameters, &mut random::stream(seed, "forward", 0));
-        Self { parameters, seed, day: 0, rtt, lasting, pair_drift, node_drift, access, forward }
+        Self {
+            parameters,
+            seed,
+            day: 0,
+            areas,
+            rtt,
+            lasting,
+            pair_drift,
+            node_drift,
+            access,
+            forward,
+        }
     }
 
     /// The day, from 0.
@@ -54,10 +67,23 @@ impl PlanetLab {
         self.day
     }
 
+    /// The number of nodes, without outside servers.
+    pub const fn inside(&self) -> usize {
+        self.parameters.nodes
+    }
+
     /// Round trips in ms.
     pub const fn rtt(&self) -> &Matrix {
         &self.rtt
     }
+
+    /// The area of each site, below [`PlanetLab::AREAS`].
+    pub fn areas(&self) -> &[usize] {
+        &self.areas
+    }
+
+    /// How many areas there are.
+    pub const AREAS: usize = geography::COUNT;
 
     /// Mbit/s that each node's access link sends.
     pub fn up(&self) -> &[f64] {
@@ -97,14 +123,24 @@ impl PlanetLab {
         self.rates_with(|| sigma * random::normal(&mut random))
     }
 
+    /// What one connection gets on the ways alone on this day, Mbit/s: no access links.
+    pub fn ways(&self) -> Matrix {
+        let n = self.parameters.sites();
+        Matrix::of(n, |i, j| Some(self.way(i, j).exp()))
+    }
+
     fn rates_with(&self, mut noise: impl FnMut() -> f64) -> Matrix {
-        let n = self.parameters.nodes;
+        let n = self.parameters.sites();
         Matrix::of(n, |i, j| {
-            let at = i * n + j;
-            let drift = self.pair_drift[at] + self.node_drift[0][i] + self.node_drift[1][j];
-            let way = (self.lasting[at] + drift + noise()).exp();
+            let way = (self.way(i, j) + noise()).exp();
             Some(way.min(self.access[0][i]).min(self.access[1][j]))
         })
+    }
+
+    /// ln Mbit/s of a way on this day.
+    fn way(&self, i: usize, j: usize) -> f64 {
+        let at = i * self.parameters.sites() + j;
+        self.lasting[at] + self.pair_drift[at] + self.node_drift[0][i] + self.node_drift[1][j]
     }
 }
 
@@ -117,9 +153,13 @@ fn step(drift: &mut [f64], (sigma, tau): (f64, f64), days: u32, random: &mut Str
 
 /// ln Mbit/s of each way, but for drift and noise.
 fn lasting(parameters: &Parameters, rtt: &Matrix, seed: u64) -> Vec<f64> {
-    let n = parameters.nodes;
+    let n = parameters.sites();
     let mut random = random::stream(seed, "quality", 0);
-    let quality: Vec<[f64; 2]> = (0..n).map(|_| quality(parameters, &mut random)).collect();
+    let mut quality: Vec<[f64; 2]> = (0..n).map(|_| quality(parameters, &mut random)).collect();
+    let hubs = quality.iter_mut().take(parameters.hubs.0).flatten();
+    hubs.for_each(|quality| *quality += parameters.hubs.1);
+    let outside = quality.iter_mut().skip(parameters.nodes).flatten();
+    outside.for_each(|quality| *quality += parameters.outside_quality);
     let mut random = random::stream(seed, "pairs", 0);
     let way = |at: usize| {
         let (i, j) = (at / n, at % n);
@@ -127,7 +167,7 @@ fn lasting(parameters: &Parameters, rtt: &Matrix, seed: u64) -> Vec<f64> {
         parameters.base_mbps.ln() - parameters.rtt_power * far
             + quality[i][0]
             + quality[j][1]
-            + parameters.pair_sigma * random::normal(&mut random)
+            + pair(parameters, &mut random)
     };
     (0..n * n).map(way).collect()
 }
@@ -136,12 +176,19 @@ fn lasting(parameters: &Parameters, rtt: &Matrix, seed: u64) -> Vec<f64> {
 fn quality(parameters: &Parameters, random: &mut Stream) -> [f64; 2] {
     let shared = random::normal(random);
     let rho = parameters.node_symmetry;
-    let (share, more) = parameters.hubs;
-    let hub = if random::unit(random) < share { more } else { 0.0 };
     [0, 1].map(|_| {
         let own = random::normal(random);
-        hub + parameters.node_sigma * (rho.sqrt() * shared + (1.0 - rho).sqrt() * own)
+        parameters.node_sigma * (rho.sqrt() * shared + (1.0 - rho).sqrt() * own)
     })
+}
+
+/// A pair's own deviation, and its congestion.
+fn pair(parameters: &Parameters, random: &mut Stream) -> f64 {
+    let own = parameters.pair_sigma * random::normal(random);
+    let (share, depth, deepest) = parameters.congested;
+    let congested = random::unit(random) < share;
+    let lost = random::exponential(random, depth).min(deepest);
+    own - if congested { lost } else { 0.0 }
 }
 
 fn access(parameters: &Parameters, random: &mut Stream) -> [Vec<f64>; 2] {
@@ -150,11 +197,18 @@ fn access(parameters: &Parameters, random: &mut Stream) -> [Vec<f64>; 2] {
         let mbps = median * (sigma * random::normal(random)).exp();
         mbps.min(parameters.ceiling_mbps)
     };
-    [0, 1].map(|_| (0..parameters.nodes).map(|_| link()).collect())
+    let outside = parameters.outside_access;
+    [0, 1].map(|_| {
+        let hub = |at| at < parameters.hubs.0;
+        let inside = (0..parameters.nodes).map(|at| (hub(at), link()));
+        let inside = inside.map(|(hub, mbps)| if hub { parameters.ceiling_mbps } else { mbps });
+        inside.chain(std::iter::repeat_n(outside, parameters.outside)).collect()
+    })
 }
 
 fn forward(parameters: &Parameters, random: &mut Stream) -> Vec<f64> {
     let (median, sigma) = parameters.forward;
-    let mut limit = || median * (sigma * random::normal(random)).exp();
-    (0..parameters.nodes).map(|_| limit().min(parameters.ceiling_mbps)).collect()
+    let of = |at: usize| if at < parameters.hubs.0 { parameters.hub_forward } else { 1.0 };
+    let mut limit = |at| of(at) * median * (sigma * random::normal(random)).exp();
+    (0..parameters.sites()).map(|at| limit(at).min(parameters.ceiling_mbps)).collect()
 }

@@ -5,6 +5,12 @@
 pub struct Parameters {
     /// Nodes, one a site (UKAIRO §2.1: 201).
     pub nodes: usize,
+    /// Servers outside of PlanetLab, listed after its nodes (§4.1.1: around 100).
+    pub outside: usize,
+    /// What hosting at a commercial site adds to the logarithm of an outside server's quality.
+    pub outside_quality: f64,
+    /// Mbit/s that an outside server's access sends and receives.
+    pub outside_access: f64,
     /// The round trip's factor over light in fibre along the great circle: median and
     /// deviation of the logarithm, per pair.
     pub inflation: (f64, f64),
@@ -18,11 +24,14 @@ pub struct Parameters {
     pub node_sigma: f64,
     /// The correlation of a node's two directions.
     pub node_symmetry: f64,
-    /// The share of sites at the heart of the research networks, and what that adds to the
-    /// logarithm of their quality.
-    pub hubs: (f64, f64),
+    /// How many sites are at the heart of the research networks, with the fastest access, and
+    /// what that adds to the logarithm of their quality. The first ones; roles are drawn.
+    pub hubs: (usize, f64),
     /// A pair's lasting deviation of the logarithm.
     pub pair_sigma: f64,
+    /// The share of pairs that are congested, and the mean and the greatest depth of that in
+    /// the logarithm.
+    pub congested: (f64, f64, f64),
     /// The drift of a pair: deviation of the logarithm, and how long it takes to forget, days.
     pub pair_drift: (f64, f64),
     /// The drift of a node, likewise.
@@ -35,26 +44,74 @@ pub struct Parameters {
     pub ceiling_mbps: f64,
     /// What a host can forward: median in Mbit/s and deviation of the logarithm.
     pub forward: (f64, f64),
+    /// How many times that the hubs can forward.
+    pub hub_forward: f64,
+    /// What a detour gives of what its slower leg gives: relays copy in user space.
+    pub relayed: f64,
+    /// What a new connection loses at its begin, in round trips at its full rate.
+    pub ramp: f64,
+    /// From one download to the next: deviation of the logarithm of a path's rate.
+    pub download_sigma: f64,
+    /// Between sampling and the rest of one download, likewise.
+    pub phase_sigma: f64,
 }
 
 impl Default for Parameters {
     fn default() -> Self {
         Self {
             nodes: 201,
-            inflation: (1.7, 0.2),
-            last_mile_ms: 4.0,
+            outside: 0,
+            outside_quality: -0.4,
+            outside_access: 1000.0,
+            inflation: (2.0, 0.03),
+            last_mile_ms: 0.5,
             base_mbps: 12.0,
-            rtt_power: 0.7,
-            node_sigma: 0.5,
-            node_symmetry: 0.6,
-            hubs: (0.1, 0.5),
-            pair_sigma: 0.5,
-            pair_drift: (0.3, 14.0),
-            node_drift: (0.2, 14.0),
-            noise_sigma: 0.2,
-            access: (70.0, 0.6),
+            rtt_power: 0.95,
+            node_sigma: 0.05,
+            node_symmetry: 1.0,
+            hubs: (6, 0.55),
+            pair_sigma: 0.05,
+            congested: (0.05, 1.0, 4.0),
+            pair_drift: (0.2, 3.0),
+            node_drift: (0.1, 28.0),
+            noise_sigma: 0.29,
+            access: (89.0, 0.635),
             ceiling_mbps: 94.0,
-            forward: (35.0, 0.4),
+            forward: (7.5, 0.7),
+            hub_forward: 2.5,
+            relayed: 0.9,
+            ramp: 17.0,
+            download_sigma: 0.3,
+            phase_sigma: 0.15,
         }
+    }
+}
+
+impl Parameters {
+    /// 71 regions of clouds, where the real grid is not at hand: fast, many connections at
+    /// once so that RTT matters less, three sizes of access. Not calibrated to anything.
+    pub fn cloud() -> Self {
+        Self {
+            nodes: 71,
+            base_mbps: 4000.0,
+            rtt_power: 0.4,
+            hubs: (14, 0.3),
+            pair_sigma: 0.35,
+            noise_sigma: 0.1,
+            access: (6000.0, 0.35),
+            ceiling_mbps: 10_000.0,
+            forward: (5000.0, 0.3),
+            hub_forward: 1.0,
+            download_sigma: 0.1,
+            phase_sigma: 0.05,
+            ramp: 4.0,
+            relayed: 1.0,
+            ..Self::default()
+        }
+    }
+
+    /// All sites: nodes and outside servers.
+    pub const fn sites(&self) -> usize {
+        self.nodes + self.outside
     }
 }

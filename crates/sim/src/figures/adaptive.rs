@@ -1,0 +1,153 @@
+//! Fig. 7: what a client learns in a hundred downloads (Algorithm 2, the client's own code).
+
+use super::Report;
+use crate::{
+    crowd::{self, Ask, Choice, Direct, Noise, Outcome, Programme, Settings},
+    input::{Cast, Input},
+    random::{self, Stream},
+    stats,
+};
+use thalweg_plan::{
+    adaptive::{Adaptive, Draw},
+    ranking::Ranking,
+};
+
+/// UKAIRO §4.1.2.
+const CLIENTS: usize = 10;
+const TESTED: usize = 5;
+const CANDIDATES: usize = 5;
+/// Servers that clients learn from: Fig. 5's destinations.
+const SERVERS: usize = 25;
+/// After so many downloads the improvement is tested.
+const TESTS: [u64; 8] = [0, 5, 10, 20, 40, 60, 80, 100];
+
+/// The median improvement after so many downloads, for both ways to draw candidates.
+pub fn compute(input: &Input, seed: u64) -> Report {
+    let cast = input.cast(seed, 0, input.of_201(50));
+    let mut report = Report::default();
+    for (draw, name) in [(Draw::Proportional, "proportional"), (Draw::Top, "top")] {
+        let mut ratios = vec![Vec::new(); TESTS.len()];
+        for &client in &cast.others[..CLIENTS.min(cast.others.len())] {
+            let mut learner = Learner::new(input, &cast, seed, client, draw);
+            ratios.iter_mut().zip(TESTS).for_each(|(all, after)| all.extend(learner.test(after)));
+        }
+        let medians: Vec<f64> = ratios.iter().map(|all| stats::median(all)).collect();
+        for (after, median) in TESTS.iter().zip(&medians) {
+            report.add(format!("{name}_{after}"), "×", *median);
+        }
+        let points = TESTS.iter().zip(&medians).map(|(x, y)| (*x as f64, *y));
+        report.curve(name, points.collect());
+    }
+    report
+}
+
+/// A client that downloads alone.
+struct Learner<'a> {
+    input: &'a Input,
+    client: usize,
+    learning: Vec<usize>,
+    tested: Vec<usize>,
+    state: State<'a>,
+    downloads: u64,
+}
+
+/// Its list, and how it asks it.
+struct State<'a> {
+    adaptive: Adaptive,
+    cast: &'a Cast,
+    draw: Draw,
+    /// Asked for the best of the list, and nothing is learnt.
+    testing: bool,
+    /// It has downloaded at least once.
+    learnt: bool,
+    random: Stream,
+}
+
+impl<'a> Learner<'a> {
+    fn new(input: &'a Input, cast: &'a Cast, seed: u64, client: usize, draw: Draw) -> Self {
+        let graph = input.planned.among(&cast.detours).graph();
+        let ranking = Ranking::oblivious(&graph);
+        let list = ranking.scores().iter().map(|s| (s.relay.to_string(), s.score));
+        let mut adaptive = Adaptive::default();
+        adaptive.follow(&list.collect::<Vec<_>>());
+        let random = random::stream(seed, "learner", client as u64);
+        let state = State { adaptive, cast, draw, testing: false, learnt: false, random };
+        let servers = &cast.others[CLIENTS.min(cast.others.len())..];
+        let mut learning: Vec<usize> = servers.iter().take(SERVERS).copied().collect();
+        let mut random = random::stream(seed, "tested servers", client as u64);
+        let tested = random::sample(&mut random, learning.len(), TESTED);
+        let tested = tested.iter().map(|&at| learning[at]).collect();
+        learning.truncate(SERVERS);
+        Self { input, client, learning, tested, state, downloads: 0 }
+    }
+
+    /// Downloads until there were `after`, then tests: rates as multiples of the direct ones.
+    fn test(&mut self, after: u64) -> Vec<f64> {
+        while self.downloads < after {
+            self.downloads += 1;
+            let at = random::index(&mut self.state.random, self.learning.len());
+            let server = self.learning[at];
+            let round = 10 + self.downloads;
+            crowd::run(
+                &self.input.world,
+                &self.settings(round),
+                &self.one(server),
+                &mut self.state,
+            );
+        }
+        self.state.testing = true;
+        let tested = self.tested.clone();
+        let ratios = tested.iter().filter_map(|&server| self.ratio(server)).collect();
+        self.state.testing = false;
+        ratios
+    }
+
+    /// None if the direct path is too fast to be detoured.
+    fn ratio(&mut self, server: usize) -> Option<f64> {
+        let one = self.one(server);
+        let rate = |settings: Settings, choice: &mut dyn Choice| {
+            crowd::run(&self.input.world, &settings, &one, choice).first().map(|o| o.rate)
+        };
+        let direct = rate(self.settings(0), &mut Direct)?;
+        let detoured = rate(self.settings(1), &mut self.state)?;
+        (direct > 0.0 && direct < self.input.limit).then_some(detoured / direct)
+    }
+
+    fn settings(&self, round: u64) -> Settings {
+        let noise = Noise { round, ..self.input.settings.noise };
+        Settings { noise, ..self.input.settings }
+    }
+
+    fn one(&self, server: usize) -> [Programme; 1] {
+        [Programme { client: self.client, servers: vec![server] }]
+    }
+}
+
+impl Choice for State<'_> {
+    fn relays(&mut self, _: &Ask<'_>) -> Vec<usize> {
+        let names: Vec<String> = if self.testing && self.learnt {
+            self.adaptive.known().iter().take(CANDIDATES).map(|k| k.relay.clone()).collect()
+        } else {
+            let mut names = self.adaptive.candidates(CANDIDATES, self.draw, &mut self.random);
+            // The last one is the test detour: not part of the set that is tested.
+            names.truncate(if self.testing { CANDIDATES } else { names.len() });
+            names
+        };
+        let positions = names.iter().filter_map(|name| name.parse::<usize>().ok());
+        positions.map(|at| self.cast.detours[at]).collect()
+    }
+
+    fn ended(&mut self, outcome: &Outcome) {
+        if self.testing {
+            return;
+        }
+        self.learnt = true;
+        let position = |relay: usize| self.cast.detours.iter().position(|&l| l == relay);
+        let gains: Vec<(String, f64)> = outcome
+            .gains()
+            .into_iter()
+            .filter_map(|(relay, gain)| Some((position(relay)?.to_string(), gain)))
+            .collect();
+        self.adaptive.learn(&gains, &mut self.random);
+    }
+}

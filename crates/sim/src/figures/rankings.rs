@@ -1,0 +1,85 @@
+//! Fig. 2: what rankings make of five candidates.
+
+use super::{Report, best, pairs};
+use crate::{
+    input::{Cast, Input},
+    random, stats,
+};
+use thalweg_plan::ranking::Ranking;
+
+/// Candidates per client (UKAIRO §2.2.3: m = 5).
+const M: usize = 5;
+
+/// Rates between clients over the best of the direct path and the candidates' detours.
+pub fn compute(input: &Input, seed: u64) -> Report {
+    let cast = input.cast(seed, 0, input.of_201(50));
+    let measured = input.planned.among(&cast.detours).graph();
+    let oblivious = named(&cast, &Ranking::oblivious(&measured).top(M));
+    let mut random = random::stream(seed, "five at random", 0);
+    let mut draw = |_| named(&cast, &random::sample(&mut random, cast.detours.len(), M));
+    let mut report = Report::default();
+    let mut medians = Vec::new();
+    let direct = evaluate(input, &cast, |_| Vec::new());
+    for (name, rates) in [
+        ("direct", direct.clone()),
+        ("random_5", evaluate(input, &cast, &mut draw)),
+        ("oblivious_5", evaluate(input, &cast, |_| oblivious.clone())),
+        ("specific_5", specific(input, &cast)),
+        ("best", evaluate(input, &cast, |_| cast.detours.clone())),
+    ] {
+        let gains: Vec<f64> =
+            rates.iter().zip(&direct).map(|(rate, direct)| 100.0 * (rate / direct - 1.0)).collect();
+        medians.push(stats::median(&rates));
+        report.add(format!("rate_{name}"), "Mbit/s", stats::median(&rates));
+        report.add(format!("gain_{name}"), "%", stats::median(&gains));
+        report.curve(format!("rate_{name}"), stats::distribution(&rates));
+    }
+    let order = medians.windows(2).map(|two| if two[0] <= two[1] { 100.0 } else { 0.0 });
+    report.add("in_the_paper_s_order", "%", stats::mean(&order.collect::<Vec<_>>()));
+    report
+}
+
+/// Positions in the set as nodes.
+fn named(cast: &Cast, positions: &[usize]) -> Vec<usize> {
+    positions.iter().map(|&at| cast.detours[at]).collect()
+}
+
+/// Of each pair of clients, the rate with the candidates of the first.
+fn evaluate(
+    input: &Input,
+    cast: &Cast,
+    mut candidates: impl FnMut(usize) -> Vec<usize>,
+) -> Vec<f64> {
+    let mut rates = Vec::new();
+    for (i, j) in pairs(&cast.others) {
+        let Some(direct) = input.judged.get(i, j) else { continue };
+        let gain = best(&input.judged, &candidates(i), i, j).map_or(0.0, |(_, gain)| gain);
+        rates.push(direct * (1.0 + gain));
+    }
+    rates
+}
+
+/// Eq. 4: each client is measured with the detours.
+fn specific(input: &Input, cast: &Cast) -> Vec<f64> {
+    let mut lists = std::collections::BTreeMap::new();
+    for &client in &cast.others {
+        let mut nodes = cast.detours.clone();
+        nodes.push(client);
+        let ranking = Ranking::specific(&input.planned.among(&nodes).graph(), nodes.len() - 1);
+        lists.insert(client, named(cast, &ranking.top(M)));
+    }
+    evaluate(input, cast, |client| lists.get(&client).cloned().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rankings_come_in_the_paper_s_order() {
+        let report = compute(&Input::planetlab(2, 0), 2);
+        let order = ["direct", "random_5", "oblivious_5", "specific_5", "best"];
+        let rates = order.map(|name| report.value(&format!("rate_{name}")).unwrap());
+        assert!(rates.windows(2).all(|two| two[0] < two[1]), "{rates:?}");
+    }
+}

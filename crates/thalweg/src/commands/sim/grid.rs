@@ -1,0 +1,158 @@
+//! Reads rates between places from a CSV file: a line for each ordered pair, columns by name.
+//!
+//! Fields hold no commas and no quotes, as in the published grids. An empty field is a pair
+//! that was not measured.
+
+use anyhow::{Context, bail, ensure};
+use std::{collections::BTreeMap, fs, path::Path};
+use thalweg_sim::matrix::Matrix;
+
+/// The names of the columns.
+pub struct Columns {
+    /// The rate to plan with, and Mbit/s in its unit; where it is missing, the one to judge by.
+    planned: (&'static str, f64),
+    /// The rate to judge by.
+    judged: (&'static str, f64),
+    /// The round trip, ms; may be missing.
+    rtt: &'static str,
+}
+
+impl Columns {
+    /// The 71 regions' grid, one measurement.
+    pub const GRID: Self = Self {
+        planned: ("gbps_2022_11", 1000.0),
+        judged: ("gbps_2022_11", 1000.0),
+        rtt: "rtt_ms_2022_04",
+    };
+    /// The grid's earlier measurement predicts the later.
+    pub const GRID_PREDICTS: Self = Self { planned: ("gbps_2022_01", 1000.0), ..Self::GRID };
+    /// Any other file.
+    pub const FILE: Self =
+        Self { planned: ("planned_mbps", 1.0), judged: ("mbps", 1.0), rtt: "rtt_ms" };
+}
+
+/// Places beyond which a file is refused: the figures take O(places³).
+const MOST_PLACES: usize = 1000;
+/// Fewer have no room for detours, clients and servers.
+const FEWEST_PLACES: usize = 20;
+
+/// The matrices to plan with, to judge by (Mbit/s), and of round trips (ms).
+///
+/// # Errors
+/// When the file cannot be read, a column is missing or a value is not a number: the line
+/// is named.
+pub fn read(file: &Path, columns: &Columns) -> anyhow::Result<[Matrix; 3]> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    parse(&text, columns).with_context(|| format!("{}", file.display()))
+}
+
+fn parse(text: &str, columns: &Columns) -> anyhow::Result<[Matrix; 3]> {
+    let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let (_, header) = lines.next().context("the file is empty")?;
+    let names: Vec<&str> = header.split(',').map(str::trim).collect();
+    let places_of = columns_of(&names, columns)?;
+    let rows: Vec<Row> = lines
+        .map(|(number, line)| {
+            row(line, names.len(), &places_of).with_context(|| format!("line {number}"))
+        })
+        .collect::<anyhow::Result<_>>()?;
+    let mut places = BTreeMap::new();
+    for row in &rows {
+        for end in &row.ends {
+            let next = places.len();
+            places.entry(end.clone()).or_insert(next);
+        }
+    }
+    ensure!(
+        (FEWEST_PLACES..=MOST_PLACES).contains(&places.len()),
+        "{} places: the figures need {FEWEST_PLACES} to {MOST_PLACES}",
+        places.len()
+    );
+    let mut matrices = [(); 3].map(|()| Matrix::unknown(places.len()));
+    for row in &rows {
+        let [from, to] = [0, 1].map(|end| places[&row.ends[end]]);
+        for (matrix, value) in matrices.iter_mut().zip(row.values) {
+            matrix.set(from, to, value);
+        }
+    }
+    Ok(matrices)
+}
+
+/// Where a column is, and its factor.
+type At = Option<(usize, f64)>;
+
+/// Where the two ends and the three values are.
+fn columns_of(names: &[&str], columns: &Columns) -> anyhow::Result<([usize; 2], [At; 3])> {
+    let find = |name: &str| names.iter().position(|other| *other == name);
+    let need = |name: &str| {
+        find(name).with_context(|| format!("no column {name}; there are: {}", names.join(", ")))
+    };
+    let judged = (need(columns.judged.0)?, columns.judged.1);
+    let planned = find(columns.planned.0).map(|at| (at, columns.planned.1)).unwrap_or(judged);
+    let rtt = find(columns.rtt).map(|at| (at, 1.0));
+    Ok(([need("src")?, need("dst")?], [Some(planned), Some(judged), rtt]))
+}
+
+struct Row {
+    ends: [String; 2],
+    values: [Option<f64>; 3],
+}
+
+fn row(line: &str, width: usize, (ends, at): &([usize; 2], [At; 3])) -> anyhow::Result<Row> {
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    ensure!(fields.len() == width, "{} fields, but the header has {width}", fields.len());
+    let mut values = [None; 3];
+    for (value, at) in values.iter_mut().zip(at) {
+        if let Some((at, factor)) = at {
+            *value = number(fields[*at])?.map(|number| number * factor);
+        }
+    }
+    Ok(Row { ends: ends.map(|end| fields[end].to_owned()), values })
+}
+
+fn number(field: &str) -> anyhow::Result<Option<f64>> {
+    if field.is_empty() {
+        return Ok(None);
+    }
+    match field.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
+        _ => bail!("\"{field}\" is no number above 0"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(line: &str) -> String {
+        let mut text = String::from("src,dst,mbps,rtt_ms\n");
+        for i in 0..20 {
+            for j in (0..20).filter(|j| *j != i) {
+                text += &format!("p{i},p{j},{},{}\n", 10 * i + j + 1, i + j);
+            }
+        }
+        text + line
+    }
+
+    #[test]
+    fn rates_are_read_by_the_names_of_columns() {
+        let [planned, judged, rtt] = parse(&file(""), &Columns::FILE).unwrap();
+        // p0 and p1 are the first two places.
+        assert_eq!((judged.get(0, 1), judged.get(1, 0)), (Some(2.0), Some(11.0)));
+        assert_eq!((planned == judged, rtt.get(0, 1)), (true, Some(1.0)));
+        let [_, judged, _] = parse(&file("p0,p1,,"), &Columns::FILE).unwrap();
+        assert_eq!(judged.get(0, 1), None, "an empty field is not measured");
+    }
+
+    #[test]
+    fn faults_name_the_line_and_what_is_there() {
+        let told = |text: &str| format!("{:#}", parse(text, &Columns::FILE).unwrap_err());
+        assert!(told(&file("a,b,fast,")).contains("line 382: \"fast\" is no number"));
+        assert!(told(&file("a,b,-1,")).contains("line 382"));
+        assert!(told(&file("a,b")).contains("2 fields, but the header has 4"));
+        assert!(told("src,dst,gbps\n").contains("no column mbps; there are: src, dst, gbps"));
+        assert!(told("src,dst,mbps\na,b,1\n").contains("2 places"));
+        assert!(told("").contains("empty"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Which network a figure is computed on.
+
+use super::grid::{self, Columns};
+use anyhow::Context;
+use std::{
+    convert::Infallible,
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+use thalweg_sim::{input::Input, matrix::Matrix, planetlab::Parameters};
+
+/// A network by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// 201 synthetic sites.
+    PlanetLab,
+    /// 71 synthetic regions, for where the real grid is not at hand.
+    Cloud,
+    /// The real grid of November 2022.
+    Grid,
+    /// Planned on January 2022, judged by November 2022.
+    GridPredicts,
+    /// A file.
+    File(PathBuf),
+}
+
+impl FromStr for Source {
+    type Err = Infallible;
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "planetlab" => Self::PlanetLab,
+            "cloud" => Self::Cloud,
+            "grid" => Self::Grid,
+            "grid-earlier-predicts-later" => Self::GridPredicts,
+            file => Self::File(file.into()),
+        })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PlanetLab => f.pad("planetlab"),
+            Self::Cloud => f.pad("cloud"),
+            Self::Grid => f.pad("grid"),
+            Self::GridPredicts => f.pad("grid-earlier-predicts-later"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// How much real rates vary from one download to the next, where nobody measured it: the
+/// two runs of the grid differ by more, which is drift of ten months as well.
+const NOISE: f64 = 0.1;
+
+/// A network, read once and drawn for each seed.
+pub enum Network {
+    /// Generated.
+    Synthetic(Box<Parameters>),
+    /// Measured rates to plan with and to judge by (Mbit/s), and round trips (ms).
+    Measured([Matrix; 3]),
+}
+
+impl Network {
+    /// The network of this seed, with servers outside where they can be had.
+    pub fn input(&self, seed: u64, outside: usize) -> Input {
+        match self {
+            Self::Synthetic(parameters) => {
+                Input::of_planetlab(Parameters { outside, ..(**parameters).clone() }, seed)
+            }
+            Self::Measured([planned, judged, rtt]) => {
+                let [planned, judged, rtt] = [planned, judged, rtt].map(Clone::clone);
+                Input::of_matrices(planned, judged, rtt, NOISE, seed)
+            }
+        }
+    }
+}
+
+/// Opens a network; files of the grid are looked for in `data`.
+///
+/// # Errors
+/// When a file is missing or has a fault.
+pub fn open(source: &Source, data: Option<&Path>) -> anyhow::Result<Network> {
+    let (file, columns) = match source {
+        Source::PlanetLab => return Ok(Network::Synthetic(Box::default())),
+        Source::Cloud => return Ok(Network::Synthetic(Box::new(Parameters::cloud()))),
+        Source::Grid => (grid_file(source, data)?, Columns::GRID),
+        Source::GridPredicts => (grid_file(source, data)?, Columns::GRID_PREDICTS),
+        Source::File(file) => (file.clone(), Columns::FILE),
+    };
+    Ok(Network::Measured(grid::read(&file, &columns)?))
+}
+
+fn grid_file(source: &Source, data: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let data = data.with_context(|| {
+        format!(
+            "skipped: the input {source} needs cloud-grid.csv, and neither --data nor \
+             THALWEG_DATA says where it is; the input cloud is a synthetic one like it"
+        )
+    })?;
+    Ok(data.join("cloud-grid.csv"))
+}

@@ -1,0 +1,59 @@
+//! What several seeds say together.
+
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, fmt::Write as _};
+use thalweg_sim::{figures::Report, stats};
+
+/// Reports of several seeds.
+#[derive(Default)]
+pub struct Summary {
+    reports: Vec<Report>,
+}
+
+impl Summary {
+    /// Adds a seed's.
+    pub fn add(&mut self, report: Report) {
+        self.reports.push(report);
+    }
+
+    /// Each number's unit, and its value for each seed that has it.
+    fn metrics(&self) -> BTreeMap<&str, (&'static str, Vec<f64>)> {
+        let mut all = BTreeMap::new();
+        for (name, metric) in self.reports.iter().flat_map(|report| &report.metrics) {
+            let entry = all.entry(name.as_str()).or_insert((metric.unit, Vec::new()));
+            entry.1.push(metric.value);
+        }
+        all
+    }
+
+    /// As experiments read it: medians, and the first seed's curves.
+    pub fn json(&self, figure: &str, input: &impl ToString, seeds: &[u64]) -> Value {
+        let metric = |(name, (unit, values)): (&str, (&str, Vec<f64>))| {
+            (name.to_owned(), json!({"unit": unit, "value": stats::median(&values)}))
+        };
+        let metrics: serde_json::Map<String, Value> =
+            self.metrics().into_iter().map(metric).collect();
+        let series = self.reports.first().map(|report| &report.series);
+        json!({
+            "figure": figure,
+            "input": input.to_string(),
+            "seeds": seeds,
+            "metrics": metrics,
+            "series": series,
+        })
+    }
+
+    /// A line for each number: the median, and the range where there are several seeds.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, (unit, values)) in self.metrics() {
+            let _ = write!(text, "{name:<36} {:>10.2} {unit}", stats::median(&values));
+            if values.len() > 1 {
+                let [low, high] = [0.0, 1.0].map(|share| stats::quantile(&values, share));
+                let _ = write!(text, "   {low:.2} to {high:.2}");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
