@@ -3,9 +3,12 @@
 use super::RttOf;
 use crate::Graph;
 
-/// Passes over all legs; the ridge's weight is estimated anew after every fourth.
+/// Passes over all legs at most; the ridge's weight is estimated anew after every fourth.
 const PASSES: usize = 48;
 const EACH: usize = 4;
+
+/// It ends early when no factor and no weight moves by more than this.
+const CLOSE: f64 = 1e-3;
 
 /// Rates count as within this factor of the median.
 const FAR: f64 = 100.0;
@@ -57,12 +60,18 @@ pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Fit {
     let mut ridge = 1.0;
     for pass in 1..=PASSES {
         let (slope, into) = (fit.slope, &fit.into);
-        fit.out = factors(n, ridge, &legs, |leg| (leg.i, leg.y - into[leg.j] - slope * leg.x));
-        let out = &fit.out;
+        let out = factors(n, ridge, &legs, |leg| (leg.i, leg.y - into[leg.j] - slope * leg.x));
         fit.into = factors(n, ridge, &legs, |leg| (leg.j, leg.y - out[leg.i] - slope * leg.x));
-        fit.slope = (fit.slope + steeper(&fit, &legs)).clamp(-2.0, 0.0);
+        let moves = out.iter().zip(&fit.out).map(|(new, old)| (new - old).abs());
+        let most = moves.fold(0.0, f64::max);
+        fit.out = out;
+        let steeper = steeper(&fit, &legs);
+        fit.slope = (fit.slope + steeper).clamp(-2.0, 0.0);
         if pass % EACH == 0 {
-            ridge = weight(&fit, &legs);
+            let last = std::mem::replace(&mut ridge, weight(&fit, &legs));
+            if most.max((ridge - last).abs()) < CLOSE {
+                break;
+            }
         }
     }
     fit

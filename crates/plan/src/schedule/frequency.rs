@@ -1,7 +1,7 @@
 //! How often each node is known as a relay: the frequencies of UKAIRO's Algorithm 1.
 
 use super::{Known, Pair, ledger::Ledger};
-use crate::Graph;
+use crate::{Graph, ranking::Triples};
 use thalweg_units::Rate;
 
 /// Per node l, of how many ordered pairs (a,b) all of (a,b), (a,l) and (l,b) are covered.
@@ -19,6 +19,16 @@ impl Frequency {
         Self { covered: Graph::new(nodes), pairs: vec![0; nodes] }
     }
 
+    /// What is measured: O(n·d²), far less than leg by leg.
+    fn of(graph: &Graph) -> Self {
+        let mut triples = Triples::new(graph);
+        let mut pairs = vec![0; graph.nodes()];
+        for (l, pairs) in pairs.iter_mut().enumerate() {
+            triples.of(l, |_| *pairs += 1);
+        }
+        Self { covered: graph.clone(), pairs }
+    }
+
     /// Of each node.
     pub(super) fn pairs(&self) -> &[u64] {
         &self.pairs
@@ -27,8 +37,8 @@ impl Frequency {
     /// Takes over what is measured and asked for. O(legs), a comparison of bytes for the
     /// rows in which nothing changed.
     pub(super) fn follow(&mut self, known: &Known<'_>, ledger: &Ledger) {
-        if self.pairs.len() != known.graph.nodes() {
-            *self = Self::new(known.graph.nodes());
+        if self.pairs.len() != known.graph.nodes() || self.covered.measured() == 0 {
+            *self = Self::of(known.graph);
         }
         for i in 0..self.pairs.len() {
             if self.covered.out_ends(i) == known.graph.out_ends(i) {
