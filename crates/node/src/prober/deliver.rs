@@ -45,9 +45,7 @@ pub(super) async fn run(shared: &Shared, client: OracleClient, relay: Option<Rel
                 pause = FIRST;
                 shared.tell_refused(&reply.refused);
             }
-            // Told again, it would be refused again.
-            Err(OracleError::Refused(why)) => shared.tell_refused(&[why.message]),
-            Err(OracleError::Status(_)) => {}
+            Err(error) if is_final(&error) => shared.tell_refused(&[error.to_string()]),
             Err(error) => {
                 if pause == FIRST {
                     shared.log.put(Event::new("unreported").with("why", error));
@@ -58,6 +56,17 @@ pub(super) async fn run(shared: &Shared, client: OracleClient, relay: Option<Rel
                 shared.outbox.wake();
             }
         }
+    }
+}
+
+/// Whether the same report would be refused again.
+fn is_final(error: &OracleError) -> bool {
+    match error {
+        OracleError::Refused(refusal) => {
+            ["bad_request", "too_large", "not_found", "method"].contains(&refusal.code.as_str())
+        }
+        OracleError::Status(status) => (400..500).contains(status),
+        _ => false,
     }
 }
 

@@ -47,6 +47,10 @@ pub const MAX_TIME: Duration = Duration::from_secs(5);
 /// The most bytes of one flow, whoever asks for more: 5 s at 1.7 Gbit/s.
 pub const MAX_BYTES: ByteSize = ByteSize::from_bytes(1 << 30);
 
+/// Channels at a time that are heard, of which one at most is accepted: each waits 5 s at most
+/// for its hello. Those beyond are closed, and their senders report that.
+const CHANNELS: usize = 16;
+
 /// A flow of fewer bytes shows slow start alone; with no more left of the day, none is begun.
 const LEAST_BYTES: ByteSize = ByteSize::from_bytes(64 * 1024);
 
@@ -67,6 +71,8 @@ struct Shared {
     max_rate: Option<Rate>,
     /// One place: a second flow beside would halve both.
     lane: Semaphore,
+    /// [`CHANNELS`].
+    channels: Semaphore,
     outbox: Outbox,
     log: Log,
 }
@@ -84,17 +90,30 @@ impl Prober {
         log: Log,
     ) -> io::Result<Self> {
         let (connector, key) = (Connector::new(key)?, key.id());
-        let (lane, outbox) = (Semaphore::new(1), Outbox::default());
-        let shared =
-            Shared { name, key, membership, connector, purse, max_rate, lane, outbox, log };
+        let (lane, channels) = (Semaphore::new(1), Semaphore::new(CHANNELS));
+        let outbox = Outbox::default();
+        let shared = Shared {
+            name,
+            key,
+            membership,
+            connector,
+            purse,
+            max_rate,
+            lane,
+            channels,
+            outbox,
+            log,
+        };
         Ok(Self(Arc::new(shared)))
     }
 
     /// Carries out the oracle's orders and reports, on `relay` as well if this node has one,
     /// for ever; drop the future to end it.
     pub async fn run(self, client: OracleClient, relay: Option<RelayView>) {
-        let reporting = deliver::run(&self.0, client.beside(), relay);
-        tokio::join!(orders::run(&self.0, client.beside()), reporting);
+        // One client: reports go to the oracle that gives the orders.
+        let client = client.beside();
+        let reporting = deliver::run(&self.0, client.clone(), relay);
+        tokio::join!(orders::run(&self.0, client), reporting);
     }
 }
 

@@ -42,9 +42,10 @@ pub(super) async fn run(shared: &Shared, client: OracleClient) {
         match client.orders(WAIT).await {
             Ok(orders) => {
                 pause = FIRST;
+                let answered = Instant::now();
                 let is_idle = orders.orders.is_empty();
                 for order in orders.orders.into_iter().take(MOST) {
-                    shared.carry_out(order, began).await;
+                    shared.carry_out(order, answered).await;
                 }
                 if is_idle {
                     sleep(LEAST.saturating_sub(began.elapsed())).await;
@@ -67,10 +68,9 @@ impl Shared {
         }
     }
 
-    /// Measures as ordered at `asked` or later; tells the log and the outbox.
-    async fn carry_out(&self, order: Order, asked: Instant) {
-        // The oracle may have waited before it answered; an order is void a little early, not late.
-        let until = asked.max(Instant::now()) + order.valid_for.min(LONGEST);
+    /// Measures as ordered, which came at `answered`; tells the log and the outbox.
+    async fn carry_out(&self, order: Order, answered: Instant) {
+        let until = answered + order.valid_for.min(LONGEST);
         let (id, to) = (order.id, order.to.clone());
         let outcome = self.measure(&order, until).await;
         let event = Event::new("measured").with("to", to).with_number("order", id);
@@ -84,7 +84,8 @@ impl Shared {
             Err(why) => return unreached(&why),
         };
         // It may be receiving just now.
-        let Ok(Ok(place)) = timeout_at(until, self.lane.acquire()).await else {
+        let place = timeout_at(until, self.lane.acquire()).await;
+        let (Ok(Ok(place)), true) = (place, Instant::now() < until) else {
             return failed("this node was in another measurement until the order was void", 0);
         };
         let Some(own) = self.limits() else { return failed(OWN_BUDGET, 0) };

@@ -64,7 +64,8 @@ impl Shared {
         control: Option<&str>,
     ) -> Result<Channel<TcpStream>, Unreached> {
         let options = options(control)?;
-        let dial = DialOptions::default();
+        // All steps together end within the half minute that an order is valid.
+        let dial = DialOptions { deadline: STEP, ..DialOptions::default() };
         let connecting = async { connect(&addresses(member).await?, None, &dial).await };
         let late = || Err(Cause::TimedOut(dial.deadline));
         let tcp = timeout(dial.deadline, connecting).await.unwrap_or_else(|_| late());

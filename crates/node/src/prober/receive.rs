@@ -21,6 +21,10 @@ use tokio::{
 /// What is read at once: four turns a millisecond at 8 Gbit/s.
 const BUFFER: usize = 256 * 1024;
 
+/// What may still come after the verdict: 1 Gbit/s over 250 ms. Who sends more goes on
+/// whatever it is told.
+const ON_THE_WAY: u64 = 32_000_000;
+
 /// Hears the hello.
 ///
 /// # Errors
@@ -98,10 +102,10 @@ impl Flow {
             tokio::select! {
                 read = self.tcp.read(&mut buffer) => match read {
                     Ok(n @ 1..) => self.came(n),
-                    Ok(0) | Err(_) => return self.bulk.finish(End::Sender),
+                    Ok(0) | Err(_) => return self.finish(End::Sender),
                 },
                 _ = ticks.tick() => {}
-                () = sleep_until(until) => return self.bulk.finish(End::Time),
+                () = sleep_until(until) => return self.finish(End::Time),
             }
             if let Some(found) = self.sample() {
                 return Some(found);
@@ -131,6 +135,11 @@ impl Flow {
         }
     }
 
+    /// Also of bytes that came with the cut-over and that no sample has seen.
+    fn finish(&mut self, end: End) -> Option<Found> {
+        self.sample().or_else(|| self.bulk.finish(end))
+    }
+
     /// Never waits: a sender that does not listen hears of fewer counts.
     fn tell_count(&mut self) {
         if self.unsaid.is_empty() {
@@ -149,8 +158,12 @@ impl Flow {
         let telling = async {
             self.tcp.write_all(&last).await?;
             // Closed with bytes unread, the connection would be reset and the verdict lost.
+            let most = self.bytes + ON_THE_WAY;
             while let n @ 1.. = self.tcp.read(&mut bin).await? {
                 self.bytes += n as u64;
+                if self.bytes > most {
+                    break;
+                }
             }
             Ok::<(), io::Error>(())
         };

@@ -44,6 +44,8 @@ impl MeasureService for Prober {
 
 impl Shared {
     async fn receive(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<Ended> {
+        let heard = self.channels.try_acquire();
+        let _heard = heard.map_err(|_| io::Error::other("too many channels at a time"))?;
         let hello = receive::hello(&mut channel).await?;
         let refusal = match (self.lane.try_acquire(), self.limits()) {
             (Ok(_place), Some(own)) => {

@@ -32,6 +32,8 @@ fn what_the_example_leaves_out_is_right_too() {
     assert_eq!(quota.bytes_per_day, Some(ByteSize::from_bytes(50 * gb)));
     assert_eq!(config.socks.listen, Some("127.0.0.1:1080".parse().unwrap()));
     assert_eq!(config.metrics.listen, Some("127.0.0.1:9373".parse().unwrap()));
+    assert_eq!(config.measure.max_rate, Some(Rate::from_bps(100 * mbps)));
+    assert_eq!(config.measure.relay_capacity, Some(Rate::from_bps(1000 * mbps)));
     let rule = Rule {
         client: Some("guest".parse().unwrap()),
         relay: Some("country=de".parse().unwrap()),
@@ -45,6 +47,23 @@ fn what_the_example_leaves_out_is_right_too() {
         },
     };
     assert_eq!(config.oracle.rules(), [rule]);
+}
+
+#[test]
+fn measuring_is_turned_off_or_bounded_and_never_both_in_one() {
+    let off = Config::parse("[measure]\nenabled = false\npassive = false").unwrap().measure;
+    assert!(!off.enabled && !off.passive);
+    let text = "[measure]\nmax_bytes_per_day = \"100 MB\"\nmax_rate = \"5 Mbit/s\"";
+    let bounded = Config::parse(text).unwrap().measure;
+    assert_eq!(bounded.max_bytes_per_day, ByteSize::from_bytes(100_000_000));
+    assert_eq!(bounded.max_rate, Some(Rate::from_mbps(5.0)));
+    let text = "[measure]\nmax_bytes_per_day = \"0 B\"\nmax_rate = \"0 bit/s\"\nrelay_capacity = \"0 bit/s\"";
+    let problems = Config::parse(text).unwrap_err();
+    let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    assert!(told[0].starts_with("2:1: measure.max_bytes_per_day: "), "{told:?}");
+    assert!(told[1].contains("write `enabled = false`"), "{told:?}");
+    assert!(told[2].contains("leave it out"), "{told:?}");
 }
 
 #[test]

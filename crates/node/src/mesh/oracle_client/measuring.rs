@@ -1,7 +1,7 @@
 //! What nodes and clients ask an oracle about measurements: see [`thalweg_wire::mesh::measure`].
 
-use super::{OracleClient, OracleError, read};
-use std::time::Duration;
+use super::{OracleClient, OracleError, lock, read};
+use std::{sync::atomic::Ordering, time::Duration};
 use thalweg_net::channel::Protocol;
 use thalweg_wire::mesh::measure::{
     CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy,
@@ -9,6 +9,9 @@ use thalweg_wire::mesh::measure::{
 
 /// The greatest answer about paths: a full matrix of 500 nodes, 120 bytes of JSON a leg.
 const MAX_PATHS: usize = 32 * 1024 * 1024;
+
+/// The code of an oracle's refusal where one of several is elected and it is another.
+const NOT_ELECTED: &str = "not_elected";
 
 const fn word(strategy: Strategy) -> &'static str {
     match strategy {
@@ -26,7 +29,13 @@ impl OracleClient {
     /// [`OracleError`].
     pub async fn orders(&self, wait: Duration) -> Result<Orders, OracleError> {
         let path = format!("/v1/measure/orders?wait_s={}", wait.as_secs());
-        read(&self.get(&path, wait).await?)
+        let mut oracles = self.oracles().len();
+        loop {
+            match self.get(&path, wait).await.and_then(|answer| read(&answer)) {
+                Err(error) if oracles > 1 && self.turns(&error) => oracles -= 1,
+                done => return done,
+            }
+        }
     }
 
     /// Tells what was measured, received and seen. Asked once: a report that fails may have
@@ -35,7 +44,25 @@ impl OracleClient {
     /// # Errors
     /// [`OracleError`].
     pub async fn report(&self, reports: &Reports) -> Result<ReportsReply, OracleError> {
-        read(&self.post(Protocol::Api, "/v1/measure/reports", reports).await?)
+        let path = "/v1/measure/reports";
+        let mut oracles = self.oracles().len();
+        loop {
+            let answer = self.post(Protocol::Api, path, reports).await;
+            match answer.and_then(|answer| read(&answer)) {
+                Err(error) if oracles > 1 && self.turns(&error) => oracles -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether another oracle is elected to do this; then the next one is asked first from now on.
+    fn turns(&self, error: &OracleError) -> bool {
+        let is_another = matches!(error, OracleError::Refused(e) if e.code == NOT_ELECTED);
+        if is_another {
+            self.0.first.fetch_add(1, Ordering::Relaxed);
+            lock(&self.0.kept).take();
+        }
+        is_another
     }
 
     /// At most `m` relays for whoever asks, by this rule or the oracle's own, the better first.

@@ -16,7 +16,10 @@ use hyper::{Method, StatusCode};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     fmt, io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 use thalweg_net::{
@@ -51,6 +54,8 @@ struct Inner {
     clock: WallClock,
     /// Shared with those beside.
     oracles: Arc<Mutex<Vec<Oracle>>>,
+    /// Which of them is asked first, counted round.
+    first: AtomicUsize,
     kept: Mutex<Option<Connection>>,
     skew: Mutex<Option<ClockSkew>>,
 }
@@ -64,7 +69,8 @@ impl OracleClient {
         let way = Way { connector: Connector::new(key)?, dial: DialOptions::default() };
         let (kept, skew) = (Mutex::default(), Mutex::default());
         let oracles = Arc::new(Mutex::new(oracles));
-        Ok(Self(Arc::new(Inner { way, clock, oracles, kept, skew })))
+        let first = AtomicUsize::new(0);
+        Ok(Self(Arc::new(Inner { way, clock, oracles, first, kept, skew })))
     }
 
     /// Another client of the same oracles, whose long polls hold another connection.
@@ -73,7 +79,8 @@ impl OracleClient {
         let Inner { way, clock, oracles, .. } = &*self.0;
         let (way, clock, oracles) = (way.clone(), clock.clone(), Arc::clone(oracles));
         let (kept, skew) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { way, clock, oracles, kept, skew }))
+        let first = AtomicUsize::new(0);
+        Self(Arc::new(Inner { way, clock, oracles, first, kept, skew }))
     }
 
     /// The oracles that are asked.
@@ -181,7 +188,10 @@ impl OracleClient {
     /// A connection to the first oracle that can be reached.
     async fn open(&self, protocol: Protocol) -> Result<Connection, OracleError> {
         let mut tried = Vec::new();
-        for oracle in self.oracles() {
+        let mut oracles = self.oracles();
+        let first = self.0.first.load(Ordering::Relaxed) % oracles.len().max(1);
+        oracles.rotate_left(first);
+        for oracle in oracles {
             match Connection::open(&self.0.way, &oracle, protocol).await {
                 Ok(connection) => return Ok(connection),
                 Err(attempts) => tried.extend(attempts),

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod gate;
+mod legs;
 mod mesh;
 mod plain;
 mod refusals;

@@ -53,6 +53,7 @@ pub struct Node {
     pub at: SocketAddr,
     pub log: Receiver<Event>,
     pub registry: Registry,
+    pub counts: RelayMetrics,
     seed: u8,
     membership: Membership,
     _tasks: JoinSet<()>,
@@ -149,12 +150,13 @@ impl Node {
         change(&mut config);
         let mut registry = Registry::default();
         let metrics = RelayMetrics::register(&mut registry);
+        let counts = metrics.clone();
         let (log, queue) = Log::to_queue();
         let (own, budget) = (key(seed).id(), Arc::new(Budget::new()));
         let relay = MeshRelay::new(own, config, membership.clone(), budget, metrics, log).unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, seed, membership.clone(), relay));
-        Self { at, log: queue, registry, seed, membership, _tasks: tasks }
+        Self { at, log: queue, registry, counts, seed, membership, _tasks: tasks }
     }
 
     /// The next line of the log; the session it is about has ended.

@@ -1,0 +1,8 @@
+//! Measuring between real nodes: on an oracle's order, by real channels and flows.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod flows;
+mod lab;
+mod oracle;
+mod orders;
+mod scene;

@@ -1,0 +1,177 @@
+//! Nodes `n1`, `n2`, … (keys 1, 2, …) with real doors, and a roster of them.
+
+use crate::oracle::Fake;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        mpsc::{Receiver, TryRecvError},
+    },
+};
+use tempfile::TempDir;
+use thalweg_net::PrivateKey;
+use thalweg_node::{
+    budget::{Budget, Purpose, Scope},
+    daemon::{Daemon, DaemonConfig, Limits, MeasureService, Node as Served, OracleDown, Services},
+    mesh::{Membership, OracleClient, WallClock},
+    prober::{Prober, Purse},
+    relay::{Event, Log},
+};
+use thalweg_units::{ByteSize, Rate, WallTime};
+use thalweg_wire::{
+    Signed, Signer as _,
+    mesh::{Member, Role, Roster},
+};
+use tokio::task::JoinSet;
+
+/// The key with this number.
+pub fn key(n: u8) -> PrivateKey {
+    PrivateKey::from_seed(&[n; 32])
+}
+
+const MESH: u8 = 200;
+
+pub fn member(n: u8, at: SocketAddr) -> Member {
+    Member {
+        name: format!("n{n}").parse().unwrap(),
+        node: Some(key(n).id()),
+        client: key(n + 100).id(),
+        addresses: vec![at.into()],
+        roles: [Role::Client, Role::Relay].into(),
+        tags: [].into(),
+    }
+}
+
+pub fn signed(version: u64, members: Vec<Member>) -> Vec<u8> {
+    let roster = Roster {
+        version,
+        not_before: WallTime::from_unix_nanos(0),
+        expiry: WallTime::from_unix_nanos(u64::MAX),
+        members,
+        rules: Vec::new(),
+    };
+    Signed::sign(roster, &key(MESH)).encode()
+}
+
+/// What a node's operator has set.
+#[derive(Clone, Copy)]
+pub struct Set {
+    pub listen: SocketAddr,
+    pub measures: bool,
+    pub per_day: u64,
+    pub max_rate: Option<Rate>,
+}
+
+impl Default for Set {
+    fn default() -> Self {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        Self { listen, measures: true, per_day: 1_000_000_000, max_rate: None }
+    }
+}
+
+/// A running node; it and its tasks end when it is dropped.
+pub struct Node {
+    pub at: SocketAddr,
+    pub membership: Membership,
+    pub budget: Arc<Budget>,
+    log: Receiver<Event>,
+    n: u8,
+    prober: Prober,
+    tasks: JoinSet<()>,
+    _dir: TempDir,
+}
+
+impl Node {
+    pub async fn start(n: u8, set: Set) -> Self {
+        let dir = TempDir::new().unwrap();
+        let membership = Membership::new(key(MESH).id(), None);
+        let (log, queue) = Log::to_queue();
+        let budget = Arc::new(Budget::new());
+        let purse = Purse::new(budget.clone(), ByteSize::from_bytes(set.per_day));
+        let name: thalweg_wire::mesh::Name = format!("n{n}").parse().unwrap();
+        let key = key(n);
+        let who = (name.clone(), &key);
+        let prober = Prober::new(who, membership.clone(), purse, set.max_rate, log.clone());
+        let prober = prober.unwrap();
+        let measure = set.measures.then(|| Arc::new(prober.clone()) as Arc<dyn MeasureService>);
+        let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
+        // With an oracle's place, the door serves something where measuring is off.
+        let services = Services { relay: None, oracle: Some(down.clone()), measure };
+        let config = DaemonConfig {
+            listen: vec![set.listen],
+            handshake: std::time::Duration::from_secs(10),
+            limits: Limits::default(),
+            drain: std::time::Duration::ZERO,
+            metrics: None,
+            socket: dir.path().join("node.sock"),
+            socks: None,
+        };
+        let served = Served {
+            name,
+            key,
+            membership: membership.clone(),
+            services,
+            control: down,
+            registry: Default::default(),
+            log,
+        };
+        let daemon = Daemon::bind(config, served).await.unwrap();
+        let at = daemon.local_addrs()[0];
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            daemon.run(std::future::pending(), std::future::pending()).await;
+        });
+        Self { at, membership, budget, log: queue, n, prober, tasks, _dir: dir }
+    }
+
+    pub fn member(&self) -> Member {
+        member(self.n, self.at)
+    }
+
+    /// From now on it does what the oracle says.
+    pub fn obey(&mut self, oracle: &Fake) {
+        self.obey_elected(&[oracle]);
+    }
+
+    /// From now on it does what the elected of these says.
+    pub fn obey_elected(&mut self, oracles: &[&Fake]) {
+        let oracles = oracles.iter().map(|oracle| oracle.oracle()).collect();
+        let client = OracleClient::new(&key(self.n), oracles, WallClock::default()).unwrap();
+        self.tasks.spawn(self.prober.clone().run(client, None));
+    }
+
+    /// Bytes that were only measured.
+    pub fn spent(&self) -> u64 {
+        self.budget.spent(Scope::purpose(Purpose::Probe)).as_bytes()
+    }
+
+    /// The next line of its log that has this text.
+    pub async fn line(&self, text: &str) -> String {
+        loop {
+            match self.log.try_recv() {
+                Ok(event) if event.to_string().contains(text) => return event.to_string(),
+                Ok(_) => {}
+                Err(TryRecvError::Empty) => tokio::task::yield_now().await,
+                Err(TryRecvError::Disconnected) => panic!("the log ended without `{text}`"),
+            }
+        }
+    }
+}
+
+/// Shows all nodes the roster of them.
+pub fn introduce(nodes: &[&Node]) {
+    let signed = signed(1, nodes.iter().map(|node| node.member()).collect());
+    for node in nodes {
+        node.membership.offer(&signed).unwrap();
+    }
+}
+
+/// `n1` that obeys a new oracle, and `n2`, as they are set.
+pub async fn pair(first: Set, second: Set) -> (Fake, Node, Node) {
+    let (mut one, mut two) = (Node::start(1, first).await, Node::start(2, second).await);
+    introduce(&[&one, &two]);
+    let oracle = Fake::start().await;
+    one.obey(&oracle);
+    two.obey(&oracle);
+    (oracle, one, two)
+}
