@@ -61,6 +61,13 @@ impl Table {
         Self { nodes, capacity, entries: BTreeMap::new(), by_age: BTreeSet::new() }
     }
 
+    /// Is for `nodes` nodes from now on, and keeps at most `capacity` estimates; neither gets
+    /// less than it was.
+    pub fn grow(&mut self, nodes: u32, capacity: usize) {
+        self.nodes = self.nodes.max(nodes);
+        self.capacity = self.capacity.max(capacity);
+    }
+
     /// How many nodes it is for.
     pub const fn nodes(&self) -> u32 {
         self.nodes
@@ -238,6 +245,17 @@ mod tests {
         assert_eq!((table.len(), table.by_age.len()), (1, 1));
         assert_eq!(latest(&table, 0, 1, NOW), None);
         assert_eq!(table.insert(estimate(0, 1, 3.0, 60), NOW), Ok(true));
+    }
+
+    #[test]
+    fn a_table_grows_with_its_mesh_and_keeps_what_it_has() {
+        let mut table = Table::new(2, 1);
+        table.insert(estimate(0, 1, 5.0, 60), NOW).unwrap();
+        table.grow(3, 2);
+        assert_eq!(table.insert(estimate(0, 2, 7.0, 60), NOW), Ok(true));
+        assert_eq!((table.nodes(), table.len()), (3, 2));
+        table.grow(1, 1);
+        assert_eq!((table.nodes(), table.len()), (3, 2), "it does not shrink");
     }
 
     proptest! {

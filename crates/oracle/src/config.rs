@@ -1,6 +1,6 @@
 //! What an operator or a test sets.
 
-use crate::{Database, Event};
+use crate::{Database, Event, MeasureConfig};
 use std::{
     fmt,
     num::NonZeroU32,
@@ -95,6 +95,8 @@ pub struct Config {
     /// The roster that this oracle's node has cached. It may be newer than all that the
     /// oracle's directory has, if that was restored from a backup.
     pub cached: Option<PathBuf>,
+    /// How the mesh is measured.
+    pub measure: MeasureConfig,
     /// Where the date comes from.
     pub clock: Clock,
     /// Where events go.
@@ -102,7 +104,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// 7 days; a file; every second; 2 s; [`JoinLimits::default`]; the system's clock; events are dropped.
+    /// 7 days; a file; every second; 2 s; [`JoinLimits::default`]; [`MeasureConfig::default`]; the system's clock; events are dropped.
     fn default() -> Self {
         Self {
             validity: Duration::from_secs(7 * 24 * 3600),
@@ -112,6 +114,7 @@ impl Default for Config {
             patience: Duration::from_secs(2),
             join_limits: JoinLimits::default(),
             cached: None,
+            measure: MeasureConfig::default(),
             clock: Clock::system(),
             events: Arc::new(|_| {}),
         }

@@ -222,6 +222,9 @@ pub enum Refusal {
     /// The oracle itself is not in the roster.
     #[error("this oracle's key {0:?} is no member's: tokens would lead nowhere")]
     NotListed(NodeId),
+    /// Another oracle of the mesh schedules measurements.
+    #[error("this oracle does not schedule measurements: {0} is elected to; ask and tell that one")]
+    NotElected(String),
     /// It ends.
     #[error("the oracle is stopping; try again")]
     Stopping,
@@ -258,6 +261,7 @@ impl Refusal {
             Self::Yourself(_) => "yourself",
             Self::Last { .. } => "last",
             Self::NotListed(_) => "not_listed",
+            Self::NotElected(_) => "not_elected",
             Self::Stopping => "stopping",
         }
     }

@@ -62,6 +62,8 @@ pub enum Event {
     Elected(u64),
     /// Another oracle schedules instead of this one, which had this number.
     Deposed(u64),
+    /// Of measuring.
+    Measuring(crate::MeasureEvent),
     /// A member has a higher version than ours: our state was rolled back.
     Ahead {
         /// Who.
@@ -96,6 +98,7 @@ impl fmt::Display for Event {
             Self::Trouble(why) => write!(f, "{why}; the last roster is served on"),
             Self::Elected(term) => write!(f, "elected to schedule, term {term}"),
             Self::Deposed(term) => write!(f, "schedules no more, term {term} is over"),
+            Self::Measuring(event) => event.fmt(f),
             Self::Ahead { name, has, ours } => write!(
                 f,
                 "{name} has roster version {has}, ours is {ours}: this oracle's state was \

@@ -27,7 +27,7 @@ pub(crate) const BODY_TIME: Duration = Duration::from_secs(10);
 pub(crate) const WAIT: Duration = Duration::from_secs(60);
 /// Requests that wait for a roster: [`Roster::MAX_MEMBERS`]
 /// and a third for commands and for connections that broke unseen. About 20 kB each.
-pub(crate) const WAITING: usize = 4096;
+pub(crate) const WAITING: usize = 13_400;
 /// Of them those of one member: a daemon, commands, and connections that broke unseen.
 pub(crate) const WAITING_EACH: u8 = 8;
 /// Connections for joining: enough for a rack that joins at once, also from behind one
@@ -45,7 +45,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(1);
 /// The longest connection for joining.
 pub(crate) const STRANGER_TIME: Duration = Duration::from_secs(30);
 /// Tokens that can be used at a time: more than members there can be.
-pub(crate) const OPEN_TOKENS: u64 = 4096;
+pub(crate) const OPEN_TOKENS: u64 = 16_384;
 
 /// Addresses whose requests to join are counted one by one. Beyond that, the limit for all counts.
 const ADDRESSES: usize = 4096;

@@ -5,6 +5,7 @@ use crate::{
     election::Election,
     keep,
     limits::{self, JoinGate, PerKey},
+    measure::Measuring,
     oracle::{Inner, Newest, file, file_error},
     places::Places,
     publish::read_signed,
@@ -51,7 +52,9 @@ impl Oracle {
         if !kept.roster.members.iter().any(|m| m.node == Some(node)) {
             return Err(OracleError::OtherNode { dir: dir.into(), node });
         }
-        let oracle = Self::assemble(dir, (key, node), store, config, kept);
+        let measuring = Measuring::new(config.measure.clone(), config.clock.clone());
+        let measuring = Arc::new(measuring.map_err(OracleError::Random)?);
+        let oracle = Self::assemble(dir, (key, node), store, config, kept, measuring);
         oracle.inner.fills.store(marker.fills, Ordering::Relaxed);
         oracle.start().await?;
         Ok(oracle)
@@ -63,6 +66,7 @@ impl Oracle {
         store: Store,
         config: Config,
         newest: Arc<Newest>,
+        measuring: Arc<Measuring>,
     ) -> Self {
         let inner = Inner {
             joins: JoinGate::new(&config.join_limits),
@@ -77,6 +81,7 @@ impl Oracle {
             due: AtomicBool::new(true),
             fills: AtomicBool::new(false),
             election: Election::default(),
+            measuring,
             sightings: Sightings::default(),
             waiting: Semaphore::new(limits::WAITING),
             waits_each: PerKey::default(),

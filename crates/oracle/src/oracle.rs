@@ -4,6 +4,7 @@ use crate::{
     Caller, Config, Event, OracleError, Refusal,
     election::Election,
     limits::{JoinGate, PerKey},
+    measure::Measuring,
     places::Places,
     status::Sightings,
     store::Store,
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     /// An empty database of a server becomes this mesh's.
     pub fills: AtomicBool,
     pub election: Election,
+    pub measuring: Arc<Measuring>,
     pub sightings: Sightings,
     pub joins: JoinGate,
     /// Requests that wait for a roster.
@@ -123,6 +125,13 @@ impl Oracle {
             return Err(Refusal::NotAdmin(admins(&newest.roster)).into());
         }
         Ok(Actor(Some(member.clone())))
+    }
+
+    /// A node's name, for people.
+    pub(crate) fn name_of(&self, node: &NodeId) -> String {
+        let newest = self.newest();
+        let member = newest.roster.by_key(node);
+        member.map_or_else(|| format!("{node:?}"), |member| member.name.to_string())
     }
 
     pub(crate) fn set_due(&self, due: bool) -> bool {

@@ -14,14 +14,16 @@ const TOKENS_KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 const EVENTS_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
 impl Oracle {
-    /// Renews the roster and takes over what other processes publish, until `shutdown`;
-    /// then lets waiting requests go and closes the database.
+    /// Renews the roster, takes over what other processes publish and has the mesh measured,
+    /// until `shutdown`; then lets waiting requests go and closes the database.
     pub async fn run(&self, shutdown: impl Future<Output = ()> + Send) {
         tokio::select! {
             () = self.look_until(shutdown) => {}
             () = self.elections() => {}
+            () = self.measuring() => {}
         }
         self.inner.stopping.send_replace(true);
+        self.keep_last().await;
         self.step_down().await;
         self.inner.store.close().await;
     }

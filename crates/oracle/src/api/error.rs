@@ -42,6 +42,7 @@ fn status(error: &OracleError) -> StatusCode {
         | Refusal::Yourself(_)
         | Refusal::Last { .. }
         | Refusal::NotListed(_) => StatusCode::CONFLICT,
+        Refusal::NotElected(_) => StatusCode::MISDIRECTED_REQUEST,
         Refusal::Crowded | Refusal::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         Refusal::NotMember
         | Refusal::NotAdmin(_)

@@ -2,6 +2,7 @@
 
 mod body;
 mod error;
+mod measure;
 mod roster;
 
 use crate::{Caller, Oracle, OracleError, Refusal, oracle::Access};
@@ -24,6 +25,10 @@ pub(crate) fn router(oracle: Oracle) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/tokens", post(tokens))
         .route("/v1/revoke", post(revoke))
+        .route("/v1/measure/orders", get(measure::orders))
+        .route("/v1/measure/reports", post(measure::reports))
+        .route("/v1/candidates", get(measure::candidates))
+        .route("/v1/paths", get(measure::paths))
         .fallback(async || OracleError::from(Refusal::NoRoute))
         .method_not_allowed_fallback(async || OracleError::from(Refusal::Method))
         .with_state(oracle)

@@ -63,7 +63,9 @@ impl fmt::Display for MeasureEvent {
                  in memory until that is possible"
             ),
             Self::Kept { lost: 0 } => f.write_str("measurements are kept again, none was lost"),
-            Self::Kept { lost } => write!(f, "measurements are kept again; {lost} old ones are lost"),
+            Self::Kept { lost } => {
+                write!(f, "measurements are kept again; {lost} old ones are lost")
+            }
             Self::Forgotten(why) => write!(
                 f,
                 "what was measured before is not known yet: {why}; it is asked for again each minute"

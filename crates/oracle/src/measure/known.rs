@@ -142,9 +142,8 @@ impl Known {
         }
         let is_gone = |slot: Slot| gone.contains(&slot);
         let in_leg = |leg: &Leg| is_gone(leg.0) || is_gone(leg.1);
-        self.table.retain(now, |e| {
-            !e.subject.nodes().chain([e.reporter]).any(|node| is_gone(node.0))
-        });
+        self.table
+            .retain(now, |e| !e.subject.nodes().chain([e.reporter]).any(|node| is_gone(node.0)));
         self.sole.retain(|leg, _| !in_leg(leg));
         self.passive.retain(|leg, _| !in_leg(leg));
         self.disputes.retain(|d| !in_leg(&d.leg));
@@ -156,6 +155,10 @@ impl Known {
     /// Which slot this oracle's own node has.
     pub fn is_at(&mut self, own: Slot) {
         self.own = own;
+    }
+
+    pub fn own(&self) -> Slot {
+        self.own
     }
 
     /// The estimates.

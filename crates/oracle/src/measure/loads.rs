@@ -42,8 +42,8 @@ impl Loads {
         let load = self.of(slot, now)?;
         let of = |part: f64, whole: f64| if whole > 0.0 { (part / whole).min(1.0) } else { 1.0 };
         let bytes = load.limit_bps.map(|limit| of(load.bps, limit));
-        let sessions = (load.max_sessions > 0)
-            .then(|| of(load.sessions as f64, load.max_sessions as f64));
+        let sessions =
+            (load.max_sessions > 0).then(|| of(load.sessions as f64, load.max_sessions as f64));
         [bytes, sessions].into_iter().flatten().reduce(f64::max)
     }
 

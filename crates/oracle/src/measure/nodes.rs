@@ -15,6 +15,7 @@ pub(super) struct Node {
     pub name: Name,
     /// It relays and can be reached.
     pub is_relay: bool,
+    pub is_oracle: bool,
     /// False: revoked; the slot waits for another.
     pub is_member: bool,
 }
@@ -99,6 +100,7 @@ impl Nodes {
             is_relay: member.is(Role::Relay)
                 && member.node.is_some()
                 && !member.addresses.is_empty(),
+            is_oracle: member.is(Role::Oracle),
             is_member: true,
         };
         let slot = slot.unwrap_or(self.len());

@@ -98,8 +98,9 @@ impl Planner {
             self.positions.remove(&slot);
             self.gone.insert(position);
         }
-        if self.gone.len() >= GONE && self.gone.len() * 4 >= self.slots.len() {
-                        (self.slots, self.positions, self.gone) = Default::default();
+        let begins_anew = self.gone.len() >= GONE && self.gone.len() * 4 >= self.slots.len();
+        if begins_anew {
+            (self.slots, self.positions, self.gone) = Default::default();
             self.elected(self.last_id + 1);
         }
         for (slot, _) in nodes.iter().filter(|(_, node)| node.is_relay) {
@@ -108,7 +109,21 @@ impl Planner {
                 self.slots.len() - 1
             });
         }
-        self.renew(&Graph::from_table(table, now));
+        match begins_anew {
+            true => self.renew(&Graph::from_table(table, now)),
+            false => self.widen(),
+        }
+    }
+
+    /// Makes room for new positions, and forgets the legs of those who are gone.
+    fn widen(&mut self) {
+        let mut graph = Graph::new(self.slots.len());
+        for ((from, to), rate) in self.graph.legs() {
+            if !self.gone.contains(&from) && !self.gone.contains(&to) {
+                graph.set(from, to, Some(rate));
+            }
+        }
+        self.graph = graph;
     }
 
     /// Takes over what is known of all legs: that which is too old is gone.
@@ -164,7 +179,8 @@ impl Planner {
         let positions = self.slots.iter().enumerate();
         excluded.nodes.extend(positions.filter(|(_, slot)| !is_there(**slot)).map(|(p, _)| p));
         let ages = Ages { table, slots: &self.slots, now };
-        let known = Known { graph: &self.graph, excluded: &excluded, age_s: Some(&ages) };
+        let (graph, excluded) = (&self.graph, &excluded);
+        let known = Known { graph, excluded, age_s: Some(&ages), rtt_s: None };
         let wanted = self.schedule.next(&known, &mut self.random);
         self.dispatch.want(wanted);
     }
@@ -192,11 +208,6 @@ impl Planner {
     pub fn expire(&mut self, now: Time) -> Vec<Ordered> {
         let expired = self.dispatch.expire(now);
         expired.into_iter().map(|given| self.ordered(given)).collect()
-    }
-
-    /// When something changes by time alone.
-    pub fn wakes(&self) -> Option<Time> {
-        self.dispatch.wakes()
     }
 }
 

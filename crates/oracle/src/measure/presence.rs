@@ -10,14 +10,6 @@ use thalweg_units::Time;
 /// Fewer complaints than this make nobody down: one may lie, or have a broken way itself.
 const COMPLAINTS: usize = 2;
 
-/// One member, as it was noticed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    /// Requests for orders that wait now.
-    polls: u32,
-    last: Option<Time>,
-}
-
 /// A relay that does not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Downtime {
@@ -28,7 +20,8 @@ pub(super) struct Downtime {
 /// Who asks and reports, and who was not reached.
 #[derive(Debug, Default)]
 pub(super) struct Presence {
-    seen: Vec<Seen>,
+    /// When each was last heard.
+    seen: Vec<Option<Time>>,
     /// Who could not reach whom: taken back by whoever does.
     unreached: BTreeMap<Slot, BTreeSet<Slot>>,
     down: BTreeMap<Slot, Downtime>,
@@ -36,9 +29,9 @@ pub(super) struct Presence {
 
 impl Presence {
     pub fn resize(&mut self, slots: u32, gone: &[Slot]) {
-        self.seen.resize(slots as usize, Seen::default());
+        self.seen.resize(slots as usize, None);
         for slot in gone {
-            self.seen[*slot as usize].last = None;
+            self.seen[*slot as usize] = None;
             self.unreached.remove(slot);
             self.down.remove(slot);
             self.unreached.values_mut().for_each(|by| _ = by.remove(slot));
@@ -47,21 +40,16 @@ impl Presence {
 
     /// It asked, or reported.
     pub fn heard(&mut self, slot: Slot, now: Time) {
-        self.seen.iter_mut().skip(slot as usize).take(1).for_each(|seen| seen.last = Some(now));
+        self.seen.iter_mut().skip(slot as usize).take(1).for_each(|seen| *seen = Some(now));
     }
 
-    /// It waits for orders, or waits no more.
-    pub fn polls(&mut self, slot: Slot, begins: bool, now: Time) {
-        if let Some(seen) = self.seen.get_mut(slot as usize) {
-            seen.polls = if begins { seen.polls + 1 } else { seen.polls.saturating_sub(1) };
-        }
-        self.heard(slot, now);
+    fn last(&self, slot: Slot) -> Option<Time> {
+        self.seen.get(slot as usize).copied().flatten()
     }
 
     /// Whether orders can be given to it.
     pub fn is_there(&self, slot: Slot, now: Time, silent: Duration) -> bool {
-        let seen = self.seen.get(slot as usize).copied().unwrap_or_default();
-        seen.polls > 0 || seen.last.is_some_and(|last| now.since(last) < silent)
+        self.last(slot).is_some_and(|last| now.since(last) < silent)
     }
 
     /// `by` could, or could not, reach a member.
@@ -89,8 +77,7 @@ impl Presence {
         silent: Duration,
     ) -> Option<Downtime> {
         if !self.is_there(slot, now, silent) {
-            let last = self.seen.get(slot as usize).and_then(|seen| seen.last);
-            let since = last.unwrap_or(start);
+            let since = self.last(slot).unwrap_or(start);
             let why = "it neither asks for orders nor reports: `thalweg node` does not run there, \
                        does not measure, or does not reach this oracle";
             return (now.since(since) >= silent).then(|| Downtime { since, why: why.into() });
@@ -148,9 +135,7 @@ mod tests {
         let judge = |p: &Presence, now| p.judge(0, 0, (at(now), at(100)), SILENT);
         assert_eq!(judge(&presence, 150), None, "the oracle has only just started");
         assert_eq!(judge(&presence, 190).unwrap().since, at(100));
-        presence.polls(0, true, at(200));
-        assert_eq!(judge(&presence, 1000), None, "it waits for orders");
-        presence.polls(0, false, at(1000));
+        presence.heard(0, at(1000));
         assert_eq!(judge(&presence, 1080), None);
         assert_eq!(judge(&presence, 1090).unwrap().since, at(1000));
     }

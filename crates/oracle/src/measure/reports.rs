@@ -1,6 +1,7 @@
 //! What members report, each of its own ends alone.
 
 use super::{
+    event::MeasureEvent,
     known::{Entry, Leg},
     nodes::Slot,
     orders::Claim,
@@ -9,9 +10,10 @@ use super::{
     state::{Now, State},
     verdict::sane,
 };
-use super::event::MeasureEvent;
+use crate::Oracle;
 use std::time::Duration;
 use thalweg_plan::graph::MAX_AGE;
+use thalweg_units::{NodeId, Time};
 use thalweg_wire::mesh::{
     Name,
     measure::{Done, Load, Outcome, Received, Reports, ReportsReply, Watched},
@@ -86,7 +88,8 @@ impl Desk<'_> {
             Outcome::Measured { bps, spread_bps, bytes, age, .. } => {
                 let spread = spread_bps.map_or(Ok(()), |spread| sane("a spread", spread));
                 let claim = self.claim(id, leg, bps, bytes, age);
-                let Some(claim) = claim.and_then(|claim| spread.map(|()| claim))
+                let Some(claim) = claim
+                    .and_then(|claim| spread.map(|()| claim))
                     .inspect_err(|_| self.void(id))?
                 else {
                     return Ok(false);
@@ -212,11 +215,27 @@ impl Desk<'_> {
     }
 }
 
-fn order_date(
-    state: &mut State,
-    id: u64,
-    age: Duration,
-    now: thalweg_units::Time,
-) -> thalweg_units::Time {
+impl Oracle {
+    /// Takes what the member that this key stands for reports.
+    pub(crate) async fn take_reports(&self, key: &NodeId, reports: Reports) -> ReportsReply {
+        let measuring = &*self.inner.measuring;
+        let newest = self.newest();
+        let mut state = measuring.state.lock().await;
+        let now = measuring.now();
+        state.follow(&newest.roster, &self.inner.node, now.time);
+        let Some(who) = state.nodes.by_key(key) else {
+            let refused = vec!["this member was revoked just now".to_owned()];
+            return ReportsReply { accepted: 0, refused };
+        };
+        let mut desk = Desk { state: &mut state, config: &measuring.config, who, now };
+        let reply = desk.take(reports);
+        drop(state);
+        measuring.news.notify_one();
+        reply
+    }
+}
+
+/// When a measurement ended that is so old by its reporter's clock.
+fn order_date(state: &mut State, id: u64, age: Duration, now: Time) -> Time {
     state.orders.get(id).map_or(now, |order| order.date(age, now))
 }

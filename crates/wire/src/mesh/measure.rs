@@ -5,7 +5,7 @@
 //! | `GET /v1/measure/orders?wait_s=S` | nodes | [`Orders`], at once if there is one, empty after S seconds |
 //! | `POST /v1/measure/reports` with [`Reports`] | members | [`ReportsReply`] |
 //! | `GET /v1/candidates?strategy=S&m=M` | members | [`CandidatesReply`] |
-//! | `GET /v1/paths` | members | [`PathsReply`] |
+//! | `GET /v1/paths?after=A&legs=L` | members | [`PathsReply`] |
 //!
 //! Source: UKAIRO §3.1. Ages travel as durations, since no two hosts' clocks agree.
 
@@ -216,6 +216,9 @@ pub struct PathsReply {
     pub down: Vec<Down>,
     /// Where the two ends of a measurement, or two reporters, disagree.
     pub disagreements: Vec<Disagreement>,
+    /// There are more legs: `GET /v1/paths?after=` this gives them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
 }
 
 /// One measured leg.

@@ -43,8 +43,8 @@ pub enum RosterFault {
 }
 
 impl Roster {
-    /// The most members: ten times what the mesh is made for.
-    pub const MAX_MEMBERS: usize = 3000;
+    /// The most members: thirty times what the mesh is made for.
+    pub const MAX_MEMBERS: usize = 10_000;
     /// The most rules.
     pub const MAX_RULES: usize = 256;
 
@@ -113,7 +113,7 @@ impl Roster {
 
 impl Signable for Roster {
     const DOMAIN: &'static str = "roster 1";
-    /// 3000 members of about a kilobyte, and rules.
+    /// 10,000 members with two addresses each, or 3000 with all that they can have; and rules.
     const MAX_BYTES: usize = 4 * 1024 * 1024;
 
     fn encode(&self, out: &mut Vec<u8>) {

@@ -1,0 +1,115 @@
+//! Measurements and detours: see `thalweg_wire::mesh::measure`.
+
+use super::body;
+use crate::{
+    Caller, Oracle, OracleError, Refusal, election::Standing, limits::WAIT, oracle::Access,
+};
+use axum::{
+    Json,
+    body::Body,
+    extract::{Query, State, rejection::QueryRejection},
+};
+use serde::Deserialize;
+use std::time::Duration;
+use thalweg_units::NodeId;
+use thalweg_wire::mesh::measure::{
+    CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy,
+};
+
+/// Candidates for who does not say how many: UKAIRO's m = 5 (§2.2.3).
+const CANDIDATES: usize = 5;
+
+/// Legs of one answer for who does not say how many: some MB.
+const LEGS: usize = 50_000;
+
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
+fn query<T>(asked: Asked<T>) -> Result<T, Refusal> {
+    asked.map(|Query(query)| query).map_err(|error| Refusal::Bad(error.body_text()))
+}
+
+/// The key that stands for a calling member.
+fn principal(oracle: &Oracle, caller: &Caller) -> Result<NodeId, OracleError> {
+    let actor = oracle.authorise(caller, Access::Member)?;
+    let member = actor.0.ok_or(Refusal::NotMember)?;
+    Ok(member.principal())
+}
+
+/// Who schedules has to hear of what came of it: another oracle sends callers on to it.
+fn elected(oracle: &Oracle) -> Result<(), Refusal> {
+    match oracle.standing() {
+        Standing::Another(elected) => Err(Refusal::NotElected(oracle.name_of(&elected))),
+        _ => Ok(()),
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wait {
+    wait_s: u64,
+}
+
+pub(super) async fn orders(
+    State(oracle): State<Oracle>,
+    caller: Caller,
+    asked: Asked<Wait>,
+) -> Result<Json<Orders>, OracleError> {
+    let key = principal(&oracle, &caller)?;
+    let wait = Duration::from_secs(query(asked)?.wait_s).min(WAIT);
+    elected(&oracle)?;
+    Ok(Json(oracle.orders(key, wait).await?))
+}
+
+pub(super) async fn reports(
+    State(oracle): State<Oracle>,
+    caller: Caller,
+    body: Body,
+) -> Result<Json<ReportsReply>, OracleError> {
+    let key = principal(&oracle, &caller)?;
+    elected(&oracle)?;
+    let reports: Reports = body::read(body).await?;
+    Ok(Json(oracle.take_reports(&key, reports).await))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wanted {
+    strategy: Option<Strategy>,
+    m: Option<usize>,
+}
+
+/// The most asked of all, so its caller is looked up by key instead of searched for.
+pub(super) async fn candidates(
+    State(oracle): State<Oracle>,
+    caller: Caller,
+    asked: Asked<Wanted>,
+) -> Result<Json<CandidatesReply>, OracleError> {
+    let measuring = &oracle.inner.measuring;
+    let newest = oracle.newest();
+    let client = caller.key().and_then(|key| measuring.slot(&key, &newest.roster));
+    if client.is_none() {
+        oracle.authorise(&caller, Access::Member)?;
+    }
+    let Wanted { strategy, m } = query(asked)?;
+    Ok(Json(measuring.candidates(client, strategy, m.unwrap_or(CANDIDATES)).await))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Page {
+    after: Option<u64>,
+    legs: Option<usize>,
+}
+
+pub(super) async fn paths(
+    State(oracle): State<Oracle>,
+    caller: Caller,
+    asked: Asked<Page>,
+) -> Result<Json<PathsReply>, OracleError> {
+    oracle.authorise(&caller, Access::Member)?;
+    let Page { after, legs } = query(asked)?;
+    let measuring = oracle.inner.measuring.clone();
+    let work = move || measuring.paths(after, legs.unwrap_or(LEGS));
+    let reply = tokio::task::spawn_blocking(work).await;
+    reply.map(Json).map_err(|_| Refusal::Stopping.into())
+}

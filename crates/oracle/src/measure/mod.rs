@@ -1,0 +1,145 @@
+//! Measuring the mesh: who measures which leg when, what is believed of it, who is told.
+//!
+//! ```text
+//! roster ─→ nodes ─→ planner ─→ orders ──→ senders (long poll)
+//!                      ↑          │
+//!                    known ←── reports ←── both ends
+//!                      │  └──→ history ──→ database (beside, never waited for)
+//!                      ↓
+//!             ranked ─→ offer ─→ candidates, paths
+//! ```
+//!
+//! A rate is what both ends say: the lower of the two, and where they differ by more than a
+//! quarter that is shown. What one end says alone counts for less, see [`verdict`]. Nothing
+//! enters of legs that a reporter is no end of. The client-oblivious ranking is
+//! [`Ranking::robust`](thalweg_plan::ranking::Ranking::robust), which bounds what liars do.
+//!
+//! Source: UKAIRO §3.1. Of several oracles on one database the elected one schedules; all of
+//! them answer reads, from what it records.
+
+mod assigning;
+mod candidates;
+mod event;
+mod history;
+mod keeping;
+mod known;
+#[cfg(test)]
+mod liars;
+mod loads;
+mod nodes;
+mod offer;
+mod orders;
+mod paths;
+mod planner;
+mod polls;
+mod presence;
+mod pulse;
+mod ranked;
+mod reports;
+mod seed;
+mod settings;
+mod state;
+mod verdict;
+
+pub use event::MeasureEvent;
+pub use seed::Leg as SeedLeg;
+pub use settings::{MeasureConfig, Order, Pace};
+
+use crate::limits::{self, PerKey};
+use assigning::Assigning;
+use history::History;
+use offer::Offer;
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
+use state::{Now, State};
+use std::{
+    io,
+    sync::{Arc, Mutex as Lock, PoisonError, RwLock},
+    time::Instant,
+};
+use thalweg_plan::ranking::Score;
+use thalweg_units::{NodeId, Time};
+use thalweg_wire::mesh::Roster;
+use tokio::sync::{Mutex, Notify, Semaphore};
+
+/// The measuring service of one oracle.
+#[derive(Debug)]
+pub(crate) struct Measuring {
+    config: MeasureConfig,
+    clock: crate::Clock,
+    start: Instant,
+    /// Waited for, not spun on: at the largest meshes it is held for some 100 ms.
+    state: Mutex<State>,
+    offer: RwLock<Arc<Offer>>,
+    assigning: Assigning,
+    history: History,
+    /// Something happened that the pulse must look at.
+    news: Notify,
+    /// Requests that wait for orders.
+    waiting: Semaphore,
+    waits_each: PerKey,
+    random: Lock<Xoshiro256PlusPlus>,
+}
+
+impl Measuring {
+    /// Nothing is known yet.
+    ///
+    /// # Errors
+    /// No random bytes, or no thread.
+    pub fn new(config: MeasureConfig, clock: crate::Clock) -> io::Result<Self> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(io::Error::other)?;
+        let mut random = Xoshiro256PlusPlus::from_seed(seed);
+        let mut another = || {
+            let next = random.clone();
+            random.long_jump();
+            next
+        };
+        Ok(Self {
+            state: Mutex::new(State::new(&config, another())),
+            assigning: Assigning::start(config.pace.candidates, another())?,
+            random: Lock::new(another()),
+            offer: RwLock::new(Arc::new(Offer::nothing())),
+            history: History::default(),
+            news: Notify::new(),
+            waiting: Semaphore::new(limits::WAITING),
+            waits_each: PerKey::default(),
+            start: Instant::now(),
+            config,
+            clock,
+        })
+    }
+
+    /// Now: ages are counted on this process's steady clock; only the history has dates.
+    fn now(&self) -> Now {
+        let since = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        Now { time: Time::from_nanos(since), wall: self.clock.now() }
+    }
+
+    /// What is offered now.
+    fn offer(&self) -> Arc<Offer> {
+        self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The slot of a key's member; none: no member, or this roster's members are not known yet.
+    pub fn slot(&self, key: &NodeId, roster: &Roster) -> Option<u32> {
+        let offer = self.offer();
+        offer.shows(roster).then(|| offer.nodes.by_key(key)).flatten()
+    }
+
+    fn set_offer(&self, offer: Arc<Offer>) {
+        *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer;
+    }
+
+    /// At most `m` of these, in random order.
+    fn drawn(&self, scores: Vec<Score>, m: usize) -> Vec<Score> {
+        use rand_xoshiro::rand_core::Rng as _;
+        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scores = scores;
+        for at in 0..m.min(scores.len()) {
+            let wide = u128::from(random.next_u64()) * (scores.len() - at) as u128;
+            scores.swap(at, at + (wide >> 64) as usize);
+        }
+        scores.truncate(m);
+        scores
+    }
+}

@@ -1,0 +1,137 @@
+//! Which relays can be offered now, in which order.
+
+use super::{loads::Loads, nodes::Nodes, nodes::Slot, ranked::Ranked, state::State};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use thalweg_plan::{
+    assignment::RelayLoad,
+    ranking::{End, Ranking, Score},
+};
+use thalweg_units::Time;
+use thalweg_wire::mesh::Roster;
+
+/// The most candidates of one answer.
+pub(super) const MOST: usize = 64;
+
+/// What candidates are taken from, until it is made anew.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub nodes: Arc<Nodes>,
+    pub ranked: Arc<Ranked>,
+    /// Relays of the roster that are not down, the best first; scores are less for those that
+    /// are near their limit and those whose reports were disputed.
+    pub ranking: Ranking,
+    /// By slot.
+    weights: Vec<f64>,
+    /// By slot.
+    pub loads: Vec<RelayLoad>,
+    shares: Loads,
+    /// Ordered pairs of relays: measured, and all.
+    pub measured: u64,
+    pub pairs: u64,
+    /// [`State::changes`] that it shows.
+    pub changes: u64,
+    /// Client-specific rankings, each made when it is first asked for: one for each member.
+    specific: Mutex<HashMap<Slot, Arc<[Score]>>>,
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Only whole values are put in.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Offer {
+    /// Nothing to offer.
+    pub fn nothing() -> Self {
+        Self {
+            nodes: Arc::default(),
+            ranked: Arc::new(Ranked::nothing()),
+            ranking: Ranking::default(),
+            weights: vec![],
+            loads: vec![],
+            shares: Loads::default(),
+            measured: 0,
+            pairs: 0,
+            changes: 0,
+            specific: Mutex::default(),
+        }
+    }
+
+    /// What can be offered now. O(n log n + legs).
+    pub fn of(state: &State, ranked: Arc<Ranked>, now: Time) -> Self {
+        let nodes = Arc::clone(&state.nodes);
+        let slots = nodes.len();
+        let is_offered = |slot: Slot| nodes.is_relay(slot) && !state.presence.is_down(slot);
+        let weight = |slot: Slot| match is_offered(slot) {
+            true => state.loads.weight(slot, now) * state.known.trust(slot),
+            false => -1.0,
+        };
+        let weights: Vec<f64> = (0..slots).map(weight).collect();
+        let loads = (0..slots).map(|slot| state.loads.relay(slot, now)).collect();
+        let ranking = offered(&ranked, &weights);
+        let is_relay = |slot: usize| nodes.is_relay(slot as Slot);
+        let of_relays = ranked.graph.legs().filter(|((i, j), _)| is_relay(*i) && is_relay(*j));
+        let measured = of_relays.count() as u64;
+        let relays = nodes.iter().filter(|(_, node)| node.is_relay).count() as u64;
+        Self {
+            measured,
+            pairs: relays * relays.saturating_sub(1),
+            shares: state.loads.clone(),
+            changes: state.changes,
+            specific: Mutex::default(),
+            nodes,
+            ranked,
+            ranking,
+            weights,
+            loads,
+        }
+    }
+
+    /// Whether it shows this roster.
+    pub fn shows(&self, roster: &Roster) -> bool {
+        self.nodes.version() == roster.version
+    }
+
+    /// The best relays for one client (UKAIRO Eq. 4), [`MOST`] at most, and only such as
+    /// there is evidence for.
+    pub fn specific(&self, client: Slot) -> Arc<[Score]> {
+        if let Some(known) = lock(&self.specific).get(&client) {
+            return Arc::clone(known);
+        }
+        let graph = self.ranked.trusted();
+        let all = Ranking::specific_as(graph, client as usize, End::Sink);
+        let with_evidence = all.scores().iter().filter(|s| s.evidence > 0 && self.has(s.relay));
+        let weighted = with_evidence.map(|s| Score { score: s.score * self.weight(s.relay), ..*s });
+        let ranking = Ranking::from_scores(weighted.collect());
+        let best: Arc<[Score]> = ranking.scores().iter().take(MOST).copied().collect();
+        lock(&self.specific).insert(client, Arc::clone(&best));
+        best
+    }
+
+    fn has(&self, relay: usize) -> bool {
+        self.weights.get(relay).is_some_and(|weight| *weight >= 0.0)
+    }
+
+    fn weight(&self, relay: usize) -> f64 {
+        self.weights.get(relay).map_or(0.0, |weight| weight.max(0.0))
+    }
+
+    /// Load over limit of a relay.
+    pub fn share(&self, slot: Slot, now: Time) -> Option<f64> {
+        self.shares.share(slot, now)
+    }
+}
+
+/// The ranking of those with a weight from 0 up, times that; relays that are newer than the
+/// ranking have score 0.
+fn offered(ranked: &Ranked, weights: &[f64]) -> Ranking {
+    let known = ranked.ranking.scores().iter();
+    let newer =
+        (ranked.graph.nodes()..weights.len()).map(|relay| Score { relay, score: 0.0, evidence: 0 });
+    let all = known.copied().chain(newer);
+    let weight = |relay: usize| weights.get(relay).copied().unwrap_or(-1.0);
+    let offered = all.filter(|s| weight(s.relay) >= 0.0);
+    Ranking::from_scores(offered.map(|s| Score { score: s.score * weight(s.relay), ..s }).collect())
+}

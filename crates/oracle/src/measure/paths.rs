@@ -1,0 +1,131 @@
+//! All that is known of paths, in pages.
+
+use super::{
+    Measuring,
+    known::{Dispute, Leg},
+    state::State,
+};
+use thalweg_measure::{Bound, Estimate, Method, Metric, Subject};
+use thalweg_units::Time;
+use thalweg_wire::mesh::{
+    Name,
+    measure::{Disagreement, Down, LegEntry, PathsReply},
+};
+
+/// The most legs of one page: 120 bytes of JSON each, below the 32 MB that clients read.
+pub(super) const LEGS: usize = 200_000;
+
+/// A leg as a number that grows in the order of pages.
+fn cursor((from, to): Leg) -> u64 {
+    u64::from(from) << 32 | u64::from(to)
+}
+
+impl Measuring {
+    /// The page of at most `most` legs after this cursor. Waits for the table; blocks.
+    pub fn paths(&self, after: Option<u64>, most: usize) -> PathsReply {
+        let state = self.state.blocking_lock();
+        state.paths(after, most.clamp(1, LEGS), self.now().time)
+    }
+}
+
+impl State {
+    fn paths(&self, after: Option<u64>, most: usize, now: Time) -> PathsReply {
+        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
+        let mut page = Page { legs: vec![], after, most, is_cut: false };
+        let throughput = |e: &Estimate| e.metric == Metric::Throughput;
+        for estimate in self.known.table().iter(now).filter(throughput) {
+            page.take(&estimate);
+        }
+        let next = page.next();
+        let down = self.presence.down().filter_map(|(slot, down)| {
+            Some(Down { node: name(slot)?, why: down.why.clone(), since: now.since(down.since) })
+        });
+        let disputes = self.known.disputes().rev();
+        PathsReply {
+            nodes: self.names(),
+            legs: page.legs.into_iter().map(|(_, entry)| entry).collect(),
+            down: down.collect(),
+            disagreements: disputes.filter_map(|d| disagreement(d, name, now)).collect(),
+            next,
+        }
+    }
+
+    /// By slot; a free slot has the name `-` in no leg.
+    fn names(&self) -> Vec<Name> {
+        let free: Option<Name> = "0.free".parse().ok();
+        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone()).or(free.clone());
+        (0..self.nodes.len()).filter_map(name).collect()
+    }
+}
+
+fn disagreement(
+    dispute: &Dispute,
+    name: impl Fn(u32) -> Option<Name>,
+    now: Time,
+) -> Option<Disagreement> {
+    Some(Disagreement {
+        from: name(dispute.leg.0)?,
+        to: name(dispute.leg.1)?,
+        claimed_bps: dispute.claimed,
+        by: name(dispute.by)?,
+        seen_bps: dispute.seen,
+        believed_bps: dispute.believed,
+        age: now.since(dispute.at),
+    })
+}
+
+/// Legs in the order of their cursors.
+struct Page {
+    legs: Vec<(Leg, LegEntry)>,
+    after: Option<u64>,
+    most: usize,
+    is_cut: bool,
+}
+
+impl Page {
+    /// An estimate of a leg; of several, exact values before bounds, then the youngest.
+    fn take(&mut self, estimate: &Estimate) {
+        let Subject::Leg { from, to } = estimate.subject else { return };
+        let leg = (from.node.0, to.0);
+        if self.after.is_some_and(|after| cursor(leg) <= after) {
+            return;
+        }
+        let entry = entry(leg, estimate);
+        if let Some((last, known)) = self.legs.last_mut()
+            && *last == leg
+        {
+            if (known.at_least, known.age) > (entry.at_least, entry.age) {
+                *known = entry;
+            }
+            return;
+        }
+        match self.legs.len() >= self.most {
+            true => self.is_cut = true,
+            false => self.legs.push((leg, entry)),
+        }
+    }
+
+    /// Where the next page begins, if there is one.
+    fn next(&self) -> Option<u64> {
+        self.legs.last().filter(|_| self.is_cut).map(|(leg, _)| cursor(*leg))
+    }
+}
+
+fn entry(leg: Leg, estimate: &Estimate) -> LegEntry {
+    let method = match estimate.method {
+        Method::Transfer => "transfer",
+        Method::Sampling => "sampling",
+        Method::Passive => "passive",
+        Method::TcpInfo => "tcp_info",
+        Method::Train => "train",
+    };
+    LegEntry {
+        from: leg.0,
+        to: leg.1,
+        bps: estimate.value,
+        spread_bps: estimate.spread,
+        method: method.into(),
+        at_least: estimate.bound == Bound::AtLeast,
+        age: estimate.age,
+    }
+}

@@ -1,0 +1,137 @@
+//! What the service does by itself.
+
+use super::{Measuring, offer::Offer, ranked::Picture};
+use crate::{Event, Oracle, election::Standing};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{task::spawn_blocking, time::sleep};
+
+/// Between two looks if nothing happens: presence and deadlines are of seconds.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A ranking may take a part of the time between two: an eighth of one core.
+const SHARE: u32 = 7;
+
+/// A ranking is made anew after this time even if nothing changed: legs become too old.
+const OLD: Duration = Duration::from_secs(3600);
+
+/// When the ranking and the offer were made.
+struct Made {
+    ranked: Option<Instant>,
+    offered: Option<Instant>,
+    /// How long the last ranking took, and the last offer.
+    took: (Duration, Duration),
+}
+
+impl Oracle {
+    /// Schedules, ranks, keeps the history; never ends.
+    pub(crate) async fn measuring(&self) {
+        tokio::join!(self.pulses(), self.keep_history(), self.follow_others(), self.compactions());
+    }
+
+    async fn pulses(&self) {
+        let mut made = Made { ranked: None, offered: None, took: (Duration::ZERO, Duration::ZERO) };
+        loop {
+            self.pulse().await;
+            self.inner.measuring.refresh(&mut made).await;
+            tokio::select! {
+                () = sleep(LOOK) => {}
+                () = self.inner.measuring.news.notified() => {}
+            }
+        }
+    }
+
+    /// One look: follows the roster, ends what has had its time, gives orders.
+    async fn pulse(&self) {
+        let measuring = &*self.inner.measuring;
+        let (newest, standing) = (self.newest(), self.standing());
+        let mut state = measuring.state.lock().await;
+        let (now, pace) = (measuring.now(), measuring.config.pace);
+        state.follow(&newest.roster, &self.inner.node, now.time);
+        state.elect(
+            match standing {
+                Standing::Elected { term } if measuring.config.enabled => Some(term),
+                _ => None,
+            },
+            now.time,
+        );
+        state.settle(now, pace.settle);
+        if let Standing::Elected { .. } = standing {
+            state.look(now, pace.silent);
+        }
+        if state.term.is_some() {
+            state.schedule(now.time, pace.silent);
+        }
+        let (batch, events) = state.take_news();
+        drop(state);
+        measuring.history.add(batch);
+        events.into_iter().for_each(|event| self.tell(&Event::Measuring(event)));
+    }
+}
+
+impl Measuring {
+    /// Ranks anew, if there is something new and the last ranking was long enough ago; and
+    /// offers anew.
+    async fn refresh(self: &Arc<Self>, made: &mut Made) {
+        let least = self.config.pace.rank;
+        let is_due = |last: Option<Instant>, took: Duration| {
+            last.is_none_or(|last| last.elapsed() >= least.max(took * SHARE))
+        };
+        let offer = self.offer();
+        let (changes, offered, version) = {
+            let state = self.state.lock().await;
+            (state.known.changes(), state.changes, state.nodes.version())
+        };
+        let is_old = made.ranked.is_some_and(|at| at.elapsed() >= OLD);
+        let mut ranked = Arc::clone(&offer.ranked);
+        let began = Instant::now();
+        if (changes != ranked.changes || is_old) && is_due(made.ranked, made.took.0) {
+            ranked = match self.rank().await {
+                Some(ranked) => ranked,
+                None => return,
+            };
+            made.took.0 = began.elapsed();
+            made.ranked = Some(Instant::now());
+        }
+        let is_new = !Arc::ptr_eq(&ranked, &offer.ranked);
+        let is_changed = offered != offer.changes && is_due(made.offered, made.took.1);
+        if is_new || is_changed || version != offer.nodes.version() {
+            let began = Instant::now();
+            self.renew_offer(ranked).await;
+            (made.offered, made.took.1) = (Some(Instant::now()), began.elapsed());
+        }
+    }
+
+    async fn rank(self: &Arc<Self>) -> Option<Arc<super::ranked::Ranked>> {
+        let this = Arc::clone(self);
+        let work = spawn_blocking(move || Arc::new(this.rank_now()));
+        work.await.ok()
+    }
+
+    /// Ranks what is known. The table is locked while it is read, not while it is ranked.
+    pub(super) fn rank_now(&self) -> super::ranked::Ranked {
+        let picture = {
+            let mut state = self.state.blocking_lock();
+            let picture = Picture::of(&state.known, self.now().time);
+            state.planner.renew(&picture.graph);
+            picture
+        };
+        picture.rank()
+    }
+
+    async fn renew_offer(self: &Arc<Self>, ranked: Arc<super::ranked::Ranked>) {
+        let this = Arc::clone(self);
+        let work = spawn_blocking(move || {
+            let offer = {
+                let state = this.state.blocking_lock();
+                Arc::new(Offer::of(&state, ranked, this.now().time))
+            };
+            this.set_offer(Arc::clone(&offer));
+            // If too many wait, the next one comes through.
+            let _ = this.assigning.renew(offer);
+        });
+        let _ = work.await;
+    }
+}

@@ -1,0 +1,153 @@
+//! What the API refuses, and what it takes only in part.
+
+use crate::{
+    fake::{Fake, done, received, settings},
+    harness::{Host, get, peer, post},
+};
+use std::time::Duration;
+use thalweg_oracle::{Caller, Event, MeasureConfig, MeasureEvent, Pace};
+use thalweg_wire::{
+    Signer as _,
+    mesh::measure::{Done, Load, Outcome, Reports, Watched},
+};
+
+fn watched(from: &str, to: &str, bps: f64) -> Reports {
+    let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+    let age = Duration::from_secs(1);
+    let watched = Watched { from, to, bps, at_least: false, bytes: 5_000_000, age };
+    Reports { passive: vec![watched], ..Reports::default() }
+}
+
+#[tokio::test]
+async fn strangers_and_local_processes_report_nothing_and_bad_queries_are_told() {
+    let mesh = Fake::start(2, settings()).await;
+    let stranger = peer(Host::new("x").node.id());
+    for path in ["/v1/measure/orders", "/v1/candidates", "/v1/paths"] {
+        let refused = get(&mesh.oracle, stranger, path).await.refusal();
+        assert_eq!(refused, (403, "not_member".into()), "{path}");
+    }
+    let local = post(&mesh.oracle, Caller::Local, "/v1/measure/reports", &Reports::default()).await;
+    assert_eq!(local.refusal(), (403, "not_member".into()));
+    for path in ["/v1/candidates?strategy=best", "/v1/candidates?m=-1", "/v1/paths?after=x"] {
+        assert_eq!(mesh.ask(0, path).await.refusal(), (400, "bad_request".into()), "{path}");
+    }
+    mesh.stop().await;
+}
+
+#[tokio::test]
+async fn a_member_tells_of_its_own_ends_alone_and_unknown_names_are_refused_by_name() {
+    let mesh = Fake::start(3, settings()).await;
+    let reply = mesh.report(0, &watched("n1", "n2", 1e6)).await;
+    assert!(reply.accepted == 0 && reply.refused[0].contains("n1 → n2"), "{reply:?}");
+    let reply = mesh.report(0, &watched("n0", "nobody", 1e6)).await;
+    assert_eq!(reply.refused, ["no member is called nobody"]);
+    let reply = mesh.report(0, &done(77, 1e6)).await;
+    assert!(reply.refused[0].contains("order 77 is not known"), "{reply:?}");
+    let reply = mesh.report(0, &watched("n0", "n1", 2e11)).await;
+    assert!(reply.refused[0].contains("2e11 bit/s"), "{reply:?}");
+    let old = Duration::from_secs(15 * 24 * 3600);
+    let mut aged = watched("n0", "n1", 1e6);
+    aged.passive[0].age = old;
+    assert!(mesh.report(0, &aged).await.refused[0].contains("two weeks"));
+    assert_eq!(mesh.paths(0).await.legs, vec![], "nothing entered");
+    let events = mesh.stop().await;
+    let told = |e: &Event| matches!(e, Event::Measuring(MeasureEvent::Refused { .. }));
+    assert!(events.iter().any(told), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_passive_claim_is_a_lower_bound_until_the_other_end_says_the_same() {
+    let mesh = Fake::start(2, settings()).await;
+    assert_eq!(mesh.report(0, &watched("n0", "n1", 8e6)).await.accepted, 1);
+    let paths = mesh.paths(0).await;
+    assert!(paths.legs.len() == 1 && paths.legs[0].at_least, "{paths:?}");
+    mesh.report(1, &watched("n0", "n1", 7e6)).await;
+    let paths = mesh.paths(0).await;
+    assert_eq!((paths.legs[0].at_least, paths.legs[0].bps), (false, 7e6));
+    mesh.stop().await;
+}
+
+#[tokio::test]
+async fn the_lower_of_two_ends_is_believed_and_the_disagreement_shown() {
+    let mesh = Fake::start(2, settings()).await;
+    // Both wait for orders, so that both are there; one gets the first.
+    let (from, order) = tokio::select! {
+        order = mesh.order(0) => (0, order),
+        order = mesh.order(1) => (1, order),
+    };
+    let (sender, to) = (format!("n{from}"), 1 - from);
+    let wrong = mesh.report(from, &received(order.id, &sender, 5e6)).await;
+    assert!(wrong.refused[0].contains("another member's"), "{wrong:?}");
+    assert_eq!(mesh.report(from, &done(order.id, 9e10)).await.accepted, 1);
+    assert_eq!(mesh.report(from, &done(order.id, 1e6)).await.accepted, 0, "a second report");
+    assert_eq!(mesh.report(to, &received(order.id, &sender, 5e6)).await.accepted, 1);
+    let again = mesh.report(to, &received(order.id, &sender, 8e6)).await;
+    assert_eq!((again.accepted, again.refused), (0, vec![]), "a second report");
+    let paths = mesh.paths(0).await;
+    assert_eq!(paths.legs.iter().map(|leg| leg.bps).collect::<Vec<_>>(), [5e6]);
+    let shown = &paths.disagreements[0];
+    assert_eq!(shown.by.as_str(), sender);
+    assert_eq!(
+        (shown.claimed_bps, shown.seen_bps, shown.believed_bps),
+        (9e10, Some(5e6), Some(5e6))
+    );
+    mesh.stop().await;
+}
+
+#[tokio::test]
+async fn one_end_alone_enters_late_and_as_no_more_than_a_lower_bound_if_it_has_shown_nothing() {
+    let pace = Pace { settle: Duration::ZERO, ..settings().pace };
+    let mesh = Fake::start(2, MeasureConfig { pace, ..settings() }).await;
+    let (from, order) = tokio::select! {
+        order = mesh.order(0) => (0, order),
+        order = mesh.order(1) => (1, order),
+    };
+    mesh.report(from, &done(order.id, 9e10)).await;
+    let paths = mesh.until("it enters", |p| !p.legs.is_empty()).await;
+    assert!(paths.legs[0].at_least, "{paths:?}");
+    mesh.stop().await;
+}
+
+#[tokio::test]
+async fn one_members_word_that_another_is_down_is_not_enough() {
+    let mesh = Fake::start(2, settings()).await;
+    let (from, order) = tokio::select! {
+        order = mesh.order(0) => (0, order),
+        order = mesh.order(1) => (1, order),
+    };
+    let outcome = Outcome::Failed { why: "refused".into(), is_down: true, bytes: 0 };
+    let reports = Reports { done: vec![Done { id: order.id, outcome }], ..Reports::default() };
+    assert_eq!(mesh.report(from, &reports).await.accepted, 1);
+    assert_eq!(mesh.paths(0).await.down, vec![]);
+    mesh.stop().await;
+}
+
+#[tokio::test]
+async fn a_relay_near_its_limit_is_shown_with_its_load_and_offered_last() {
+    let mesh = Fake::start(4, settings()).await;
+    mesh.work(0..4, u64::MAX, |i, j| if i == 1 || j == 1 { 5e7 } else { 1e7 });
+    mesh.until("all", |p| p.legs.len() == 12).await;
+    let first = loop {
+        let told = mesh.candidates(0, "strategy=oblivious&m=3").await;
+        if told.measured == 12 {
+            break told;
+        }
+    };
+    assert_eq!(first.candidates[0].relay.as_str(), "n1");
+    let score = first.candidates[0].score;
+    let load = Load { bps: 1e9, limit_bps: Some(1e9), sessions: 1, max_sessions: 100 };
+    mesh.report(1, &Reports { load: Some(load), ..Reports::default() }).await;
+    let loaded = loop {
+        let told = mesh.candidates(0, "strategy=oblivious&m=3").await;
+        let found = told.candidates.iter().find(|c| c.relay.as_str() == "n1").cloned().unwrap();
+        if found.load.is_some() {
+            break found;
+        }
+    };
+    assert_eq!(loaded.load, Some(1.0));
+    assert!(loaded.score < score / 5.0, "{} of {score}", loaded.score);
+    let bad = Load { bps: f64::MAX, ..load };
+    let reply = mesh.report(1, &Reports { load: Some(bad), ..Reports::default() }).await;
+    assert_eq!(reply.accepted, 0, "{reply:?}");
+    mesh.stop().await;
+}

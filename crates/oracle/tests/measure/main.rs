@@ -1,0 +1,15 @@
+//! Measuring as nodes see it: orders, reports, candidates and paths over HTTP.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod api;
+mod fake;
+#[allow(dead_code, reason = "the tests of the mesh need more of it")]
+#[path = "../mesh/harness.rs"]
+mod harness;
+mod mesh;
+
+/// Where a test's mesh keeps its state: in a file of its directory.
+async fn place() -> Option<String> {
+    None
+}
