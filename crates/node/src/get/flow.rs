@@ -61,13 +61,19 @@ impl Flow {
     /// What earlier attempts wrote is not written again.
     ///
     /// # Errors
-    /// [`GetError::Shown`] if they wrote bytes of another object.
+    /// [`GetError::Shown`] if they wrote bytes of another object; [`GetError::Output`] if this
+    /// one is not wanted.
     pub(super) fn start(
         &self,
         reader: PartReader,
         prefix: watch::Receiver<u64>,
         of: Identity,
     ) -> Result<Running, Halt> {
+        let tag = match &of.validator {
+            Some(Validator::Etag(tag)) => Some(tag.as_str()),
+            _ => None,
+        };
+        self.output.begins(tag).map_err(|e| Halt::Failed(GetError::Output(e)))?;
         self.admit(of)?;
         let over = Arc::new(AtomicBool::new(false));
         let (report, done) = oneshot::channel();

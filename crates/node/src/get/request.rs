@@ -64,6 +64,15 @@ pub enum Target {
 
 /// Where a stream of bytes goes.
 pub trait Output: Send + Sync {
+    /// Told before the first byte of an attempt which version of the object comes: its strong
+    /// entity tag, if it has one.
+    ///
+    /// # Errors
+    /// If that version is not wanted: nothing is written then.
+    fn begins(&self, _tag: Option<&str>) -> std::io::Result<()> {
+        Ok(())
+    }
+
     /// Takes the next bytes; may block.
     ///
     /// # Errors

@@ -2,8 +2,8 @@
 //!
 //! The origin has answered a plain `GET` with a head that offers ranges of an object with a
 //! strong entity tag. That head goes to the program; the content is fetched by
-//! [`crate::get`], each request with `If-Match` on that very tag, so that head and content
-//! are of one version. Nothing is sent to the program before the first bytes are here: until
+//! [`crate::get`], each request with `If-Match` on that very tag, and refused if the answers
+//! have another one, so that head and content are of one version. Nothing is sent to the program before the first bytes are here: until
 //! then the plain way is still open. What comes out of order waits in a file without a name;
 //! a slow reader slows the writer's thread alone, and one that leaves ends it all.
 
@@ -29,7 +29,10 @@ use hyper::{
 };
 use std::{
     io,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -95,9 +98,11 @@ fn offered(fields: &HeaderMap) -> Option<HeaderValue> {
     let coded = [header::CONTENT_ENCODING, header::TRANSFER_ENCODING]
         .iter()
         .any(|name| fields.contains_key(name));
+    // `get` shows nothing of an object with a digest before it has all of it.
+    let digest = ["repr-digest", "digest"].iter().any(|name| fields.contains_key(*name));
     let tag = one(fields, &header::ETAG)?;
     let strong = tag.len() > 2 && tag.starts_with('"') && tag.ends_with('"');
-    if ranges && strong && !coded { fields.get(header::ETAG).cloned() } else { None }
+    if ranges && strong && !coded && !digest { fields.get(header::ETAG).cloned() } else { None }
 }
 
 /// The value of a field that occurs once.
@@ -160,8 +165,11 @@ async fn run(
 ) {
     let Place { object, url, candidates, turn } = place;
     let to = url.destination().clone();
-    let request = request(&shared, object, url, candidates, fields, pieces);
-    let seen = Watching(record);
+    let (url_text, elsewhere) = (url.to_string(), Arc::new(AtomicBool::new(false)));
+    let tag = object.tag.clone();
+    let output = Arc::new(Pipe { pieces, tag, elsewhere: Arc::clone(&elsewhere) });
+    let request = request(&shared, object, url, candidates, fields, output);
+    let seen = Watching { record, url: url_text, elsewhere };
     let done = tokio::select! {
         done = get(request, &seen, stop) => done,
         () = shared.cut.cancelled() => return,
@@ -189,7 +197,7 @@ fn request(
     url: HttpUrl,
     candidates: Candidates,
     mut fields: HeaderMap,
-    pieces: mpsc::Sender<Bytes>,
+    output: Arc<dyn Output>,
 ) -> Request {
     NOT_PASSED.iter().for_each(|name| _ = fields.remove(name));
     fields.insert(header::IF_MATCH, object.tag);
@@ -197,7 +205,7 @@ fn request(
     fields.values_mut().for_each(|value| value.set_sensitive(true));
     Request {
         url,
-        target: Target::Output(Arc::new(Pipe(pieces))),
+        target: Target::Output(output),
         paths: candidates.paths,
         fields,
         digests: Vec::new(),
@@ -216,22 +224,41 @@ fn request(
 }
 
 /// The writer's end of a stream to the program.
-struct Pipe(mpsc::Sender<Bytes>);
+struct Pipe {
+    pieces: mpsc::Sender<Bytes>,
+    tag: HeaderValue,
+    elsewhere: Arc<AtomicBool>,
+}
 
 impl Output for Pipe {
+    /// A server may ignore `If-Match`, or send whoever asks for ranges to another place.
+    fn begins(&self, tag: Option<&str>) -> io::Result<()> {
+        let same = tag.is_some_and(|tag| tag.as_bytes() == self.tag.as_bytes());
+        match same && !self.elsewhere.load(Relaxed) {
+            true => Ok(()),
+            false => Err(io::Error::other("another version than the head is of")),
+        }
+    }
+
     fn write(&self, data: &[u8]) -> io::Result<()> {
-        let sent = self.0.blocking_send(Bytes::copy_from_slice(data));
+        let sent = self.pieces.blocking_send(Bytes::copy_from_slice(data));
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-/// Notes which path carries the most.
-struct Watching(Arc<Record>);
+/// Notes which path carries the most, and whether the object is where it was asked for.
+struct Watching {
+    record: Arc<Record>,
+    url: String,
+    elsewhere: Arc<AtomicBool>,
+}
 
 impl EventSink for Watching {
     fn event(&self, event: &Event) {
-        if let Event::Chosen { path, .. } = event {
-            self.0.goes_by(path);
+        match event {
+            Event::Chosen { path, .. } => self.record.goes_by(path),
+            Event::Started { url, .. } if *url != self.url => self.elsewhere.store(true, Relaxed),
+            _ => {}
         }
     }
 }

@@ -64,7 +64,7 @@ async fn what_fails_is_said_in_the_rfcs_codes() {
         // BIND and UDP ASSOCIATE.
         (b"\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x50", Reply::CommandNotSupported),
         (b"\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00", Reply::CommandNotSupported),
-        (b"\x05\x01\x00\x09", Reply::AddressTypeNotSupported),
+        (b"\x05\x01\x00\x09\x7f\x00\x00\x01\x00\x50", Reply::AddressTypeNotSupported),
     ] {
         let mut program = scene.program().await;
         let reply = ask(&mut program, request).await;

@@ -122,6 +122,30 @@ async fn an_object_that_changes_between_head_and_ranges_comes_whole() {
 }
 
 #[tokio::test]
+async fn a_server_that_ignores_the_condition_does_not_mix_two_versions() {
+    let newer = Version::new(2, LENGTH);
+    let bytes = newer.bytes.clone();
+    let stage = Stage::new(move |ask, reply| {
+        if let (412, [range]) = (reply.status, &ask.ranges[..]) {
+            reply.status = 206;
+            let part = bytes.slice(range.start as usize..range.end as usize);
+            let of = format!("bytes {}-{}/{LENGTH}", range.start, range.end - 1);
+            reply.set("content-range", &of);
+            reply.set("content-length", &part.len().to_string());
+            reply.set("etag", "\"v2\"");
+            reply.body = [Step::Data(part)].into();
+        }
+    })
+    .await;
+    stage.server.publish_at(1, newer.clone());
+    let mut program = stage.scene.program().await;
+    program.send(stage.get("")).await;
+    let (head, content) = program.answer().await;
+    assert_eq!((status(&head), field(&head, "etag")), (200, Some("\"v2\"")));
+    assert!(content == newer.bytes, "head and content of two versions");
+}
+
+#[tokio::test]
 async fn ranges_that_the_server_then_refuses_come_whole() {
     let stage = Stage::new(|ask, reply| {
         if !ask.ranges.is_empty() {

@@ -1,0 +1,138 @@
+//! What the proxy tells while it runs: written by a thread of its own, so that a slow terminal
+//! holds up nobody.
+
+use std::{
+    io::{self, Write as _},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
+    thread::{self, JoinHandle},
+};
+use thalweg_node::proxy::{Kind, ProxyEvent, ProxySink};
+use thalweg_units::ByteSize;
+
+/// Lines that wait to be written; more are left out, and counted. A second of a busy proxy.
+const WAITING: usize = 4096;
+
+/// How events are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Not at all.
+    Nothing,
+    /// A line each, on standard error.
+    Lines,
+    /// A JSON object each, on standard output.
+    Json,
+}
+
+/// The sink.
+pub struct Log {
+    format: Format,
+    lines: Mutex<Option<SyncSender<String>>>,
+    lost: AtomicU64,
+}
+
+/// The thread that writes.
+pub struct Writer(Option<JoinHandle<()>>);
+
+impl Writer {
+    /// Waits until all is written; the log must be closed.
+    pub fn finish(self) {
+        // A writer that failed has told why.
+        self.0.map(JoinHandle::join);
+    }
+}
+
+impl Log {
+    /// A log, and its writer.
+    ///
+    /// # Errors
+    /// If the system allows no further thread.
+    pub fn start(format: Format) -> io::Result<(Self, Writer)> {
+        let (sender, receiver) = sync_channel(WAITING);
+        let log = |lines| Self { format, lines: Mutex::new(lines), lost: AtomicU64::new(0) };
+        if format == Format::Nothing {
+            return Ok((log(None), Writer(None)));
+        }
+        let work = move || write(format, &receiver);
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(work)?;
+        Ok((log(Some(sender)), Writer(Some(thread))))
+    }
+
+    /// Takes no more: the writer ends when it has written what waits.
+    pub fn close(&self) {
+        *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+fn write(format: Format, lines: &Receiver<String>) {
+    while let Ok(line) = lines.recv() {
+        let written = match format {
+            Format::Json => writeln!(io::stdout(), "{line}"),
+            _ => writeln!(io::stderr(), "{line}"),
+        };
+        if let Err(error) = written {
+            // Nobody reads: the proxy goes on without a word.
+            _ = writeln!(io::stderr(), "thalweg: the log ends: {error}");
+            return;
+        }
+    }
+}
+
+impl ProxySink for Log {
+    fn event(&self, event: &ProxyEvent) {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(lines) = &*lines else { return };
+        let lost = self.lost.swap(0, Relaxed);
+        let line = match self.format {
+            Format::Json => serde_json::to_string(event).unwrap_or_default(),
+            _ => in_words(event),
+        };
+        let line = match (lost, self.format) {
+            (0, _) => line,
+            (n, Format::Json) => format!("{{\"event\":\"lost\",\"lines\":{n}}}\n{line}"),
+            (n, _) => format!("({n} lines were left out)\n{line}"),
+        };
+        if let Err(TrySendError::Full(_)) = lines.try_send(line) {
+            self.lost.fetch_add(lost + 1, Relaxed);
+        }
+    }
+}
+
+fn in_words(event: &ProxyEvent) -> String {
+    let size = |n: &u64| ByteSize::from_bytes(*n).to_string();
+    match event {
+        ProxyEvent::Request {
+            client,
+            method,
+            to,
+            path,
+            status,
+            up_bytes,
+            down_bytes,
+            seconds,
+            split,
+            complete,
+        } => {
+            let how = if *split { " in ranges" } else { "" };
+            let end = if *complete { "" } else { ", broken off" };
+            let (up, down) = (size(up_bytes), size(down_bytes));
+            format!(
+                "{client} {method} {to} by {path}{how}: {status}, {up} up, {down} down, {seconds:.3} s{end}"
+            )
+        }
+        ProxyEvent::Tunnel { client, kind, to, path, up_bytes, down_bytes, seconds, broken } => {
+            let kind = match kind {
+                Kind::Connect => "CONNECT",
+                Kind::Socks => "SOCKS",
+                Kind::Upgrade => "upgrade",
+            };
+            let end = broken.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+            let (up, down) = (size(up_bytes), size(down_bytes));
+            format!("{client} {kind} {to} by {path}: {up} up, {down} down, {seconds:.3} s{end}")
+        }
+        ProxyEvent::Refused { client, to, why } => format!("{client} {to} refused: {why}"),
+    }
+}

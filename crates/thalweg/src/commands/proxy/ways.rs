@@ -1,0 +1,78 @@
+//! Which ways the proxy has: relays, and how legs to them are carried.
+
+use crate::commands::{get::mesh::Mesh, here::Place};
+use anyhow::bail;
+use std::path::PathBuf;
+use thalweg_net::Route;
+use thalweg_node::proxy::Content;
+use thalweg_wire::mesh::{LegKind, Tag, Terms};
+
+/// Relays, and where the host keeps its part.
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "Paths")]
+pub struct PathArgs {
+    /// Relays to try besides the direct path, instead of the mesh's: names, HOST:PORTs, or
+    /// chains of them
+    #[arg(long, value_name = "RELAY[+RELAY…]", value_delimiter = ',')]
+    pub via: Vec<String>,
+
+    /// Go directly, always
+    #[arg(long, conflicts_with = "via")]
+    pub no_relays: bool,
+
+    /// Go through no relay with this tag, e.g. country=xx
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    pub avoid: Vec<Tag>,
+
+    /// Where to remember what paths were like, or `none`
+    /// [default: history.json in the state directory, else in ~/.cache/thalweg]
+    #[arg(long, value_name = "FILE|none")]
+    pub history: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub place: Place,
+}
+
+impl PathArgs {
+    /// What is asked of relays that carry this.
+    fn terms(&self, content: Content) -> Terms {
+        let leg = match content {
+            Content::Clear => LegKind::Sealed,
+            Content::Encrypted => LegKind::Open,
+        };
+        Terms { leg, avoid: self.avoid.iter().cloned().collect() }
+    }
+
+    /// The relays by name, as the mesh is now.
+    pub fn relays(&self, mesh: &Mesh, content: Content) -> Vec<(String, Route)> {
+        let terms = self.terms(content);
+        if self.no_relays {
+            return Vec::new();
+        }
+        if self.via.is_empty() {
+            return mesh.relays(&terms);
+        }
+        // Those that have left the mesh meanwhile are passed over.
+        let route = |name: &String| Some((name.clone(), mesh.route(name, &terms).ok()?));
+        self.via.iter().filter_map(route).collect()
+    }
+
+    /// That what the user named is there.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check(&self, mesh: &Mesh) -> anyhow::Result<()> {
+        mesh.check_tags(&self.avoid)?;
+        for name in &self.via {
+            if mesh.route(name, &self.terms(Content::Clear))?.is_direct() {
+                bail!("--via direct says nothing: the direct path is always there");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the relays of the mesh are tried without being named.
+    pub fn tries_mesh(&self) -> bool {
+        self.via.is_empty() && !self.no_relays
+    }
+}

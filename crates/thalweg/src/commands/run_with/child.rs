@@ -1,0 +1,120 @@
+//! The child: started, told of signals, waited for.
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use std::{ffi::OsString, io, os::unix::process::ExitStatusExt as _, time::Duration};
+use tokio::{
+    process::{Child, Command},
+    signal::unix::{SignalKind, signal},
+    sync::mpsc,
+};
+
+/// How long what is under way may take after the child's end.
+pub const MOMENT: Duration = Duration::from_millis(500);
+
+/// The exit codes of a shell for programs that cannot be started.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+
+/// What is passed on. `SIGINT` and `SIGQUIT` from a terminal reach the child by themselves.
+const PASSED: [(SignalKind, Signal); 6] = [
+    (SignalKind::hangup(), Signal::HUP),
+    (SignalKind::terminate(), Signal::TERM),
+    (SignalKind::user_defined1(), Signal::USR1),
+    (SignalKind::user_defined2(), Signal::USR2),
+    (SignalKind::interrupt(), Signal::INT),
+    (SignalKind::quit(), Signal::QUIT),
+];
+
+/// Runs the command with these variables besides its own environment; its exit code, as a
+/// shell has it.
+///
+/// # Errors
+/// If the system lets no signal be watched, or the child not be waited for.
+pub async fn run(command: &[OsString], variables: &[(&str, String)]) -> anyhow::Result<u8> {
+    let mut signals = watch()?;
+    let (program, arguments) = command.split_first().context("no command is given")?;
+    let shown = program.to_string_lossy();
+    let mut child = Command::new(program);
+    child.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+    let mut child = match child.spawn() {
+        Ok(child) => child,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            eprintln!("thalweg run: {shown}: command not found");
+            return Ok(NOT_FOUND);
+        }
+        Err(e) => {
+            eprintln!("thalweg run: {shown} cannot be run: {e}");
+            return Ok(NOT_RUN);
+        }
+    };
+    loop {
+        tokio::select! {
+            ended = child.wait() => {
+                let status = ended.context("the command cannot be waited for")?;
+                return Ok(code(status.code(), status.signal()));
+            }
+            Some(signal) = signals.recv() => pass_on(&child, signal),
+        }
+    }
+}
+
+/// 128 + N for signal N; codes have eight bits.
+fn code(code: Option<i32>, signal: Option<i32>) -> u8 {
+    let code = code.or(signal.map(|n| 128 + n)).unwrap_or(1);
+    u8::try_from(code & 0xff).unwrap_or(1)
+}
+
+/// The signals that come to this process, one after the other.
+fn watch() -> anyhow::Result<mpsc::Receiver<Signal>> {
+    // As many as there are kinds: the kernel merges equal ones as well.
+    let (sender, receiver) = mpsc::channel(PASSED.len());
+    for (kind, passed) in PASSED {
+        let mut signals = signal(kind).context("cannot watch signals")?;
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() && sender.send(passed).await.is_ok() {}
+        });
+    }
+    Ok(receiver)
+}
+
+fn pass_on(child: &Child, signal: Signal) {
+    let by_keys = matches!(signal, Signal::INT | Signal::QUIT) && has_terminal();
+    let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    if let Some(pid) = pid.filter(|_| !by_keys) {
+        // A child that has just ended needs it no more.
+        _ = kill_process(pid, signal);
+    }
+}
+
+/// Whether we are in the foreground of a terminal: its keys then signal the child as well.
+fn has_terminal() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    foreground(&stat).unwrap_or(false)
+}
+
+/// proc_pid_stat(5): behind the name in parentheses come state, ppid, pgrp, session, tty, tpgid.
+fn foreground(stat: &str) -> Option<bool> {
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    Some(fields.get(2)? == fields.get(5)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_a_shells() {
+        assert_eq!(code(Some(0), None), 0);
+        assert_eq!(code(Some(42), None), 42);
+        assert_eq!(code(None, Some(15)), 143);
+    }
+
+    #[test]
+    fn the_foreground_is_read_whatever_the_name() {
+        assert_eq!(foreground("1 (a) b) S 2 3 4 5 3 0"), Some(true));
+        assert_eq!(foreground("1 (a) S 2 3 4 0 -1 0"), Some(false));
+        assert_eq!(foreground(""), None);
+    }
+}

@@ -1,0 +1,70 @@
+//! The variables by which programs learn of a proxy.
+
+use std::net::SocketAddr;
+
+/// This host itself, which no relay reaches better.
+pub const NEAR: &str = "localhost,127.0.0.1,::1";
+
+/// The variables and their values, for a proxy at `at`. What the caller's own `no_proxy` names
+/// stays; `near` is added to it.
+///
+/// - `http_proxy`, `https_proxy`, `all_proxy`, in both cases: curl, wget, aria2, git, apt, pip,
+///   cargo, Go, … Each as an `http://` URL, which all of them read: aria2 refuses to start with
+///   a `socks5h://` one, and some Python libraries want a module for it.
+/// - `npm_config_…`: npm and yarn. `NODE_USE_ENV_PROXY`: Node.js itself.
+/// - `RSYNC_PROXY`: rsync to daemons.
+pub fn variables(at: SocketAddr, near: &str) -> Vec<(&'static str, String)> {
+    let url = format!("http://{at}");
+    let mut variables: Vec<_> = [
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        // Programs run as CGI ignore it, and rightly: there it is a request's field.
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "npm_config_proxy",
+        "npm_config_https_proxy",
+    ]
+    .map(|name| (name, url.clone()))
+    .into();
+    let own = ["no_proxy", "NO_PROXY"].iter().find_map(|name| std::env::var(name).ok());
+    let none = exceptions(own.as_deref().unwrap_or_default(), near);
+    variables.extend(["no_proxy", "NO_PROXY", "npm_config_noproxy"].map(|n| (n, none.clone())));
+    variables.push(("NODE_USE_ENV_PROXY", "1".to_owned()));
+    variables.push(("RSYNC_PROXY", at.to_string()));
+    variables
+}
+
+/// Both lists, each host once.
+fn exceptions(own: &str, near: &str) -> String {
+    let mut hosts: Vec<&str> = Vec::new();
+    for host in own.split(',').chain(near.split(',')).map(str::trim) {
+        if !host.is_empty() && !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    hosts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exceptions_are_added_to_the_callers_own() {
+        assert_eq!(exceptions("", NEAR), NEAR);
+        assert_eq!(exceptions("a.example, localhost", NEAR), "a.example,localhost,127.0.0.1,::1");
+        assert_eq!(exceptions("", ""), "");
+    }
+
+    #[test]
+    fn all_programs_get_the_same_address() {
+        let all = variables("127.0.0.1:7".parse().unwrap(), NEAR);
+        let value = |name: &str| all.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str());
+        for name in ["http_proxy", "HTTPS_PROXY", "all_proxy", "npm_config_proxy"] {
+            assert_eq!(value(name), Some("http://127.0.0.1:7"), "{name}");
+        }
+        assert_eq!(value("RSYNC_PROXY"), Some("127.0.0.1:7"));
+    }
+}

@@ -1,0 +1,97 @@
+//! `thalweg run CMD…`: a command whose traffic goes by a proxy of its own.
+
+mod child;
+mod environment;
+
+use super::proxy::{self, Format, Log, PathArgs, Running};
+use anyhow::Context as _;
+use std::{
+    ffi::OsString,
+    net::{Ipv4Addr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+};
+use thalweg_node::{proxy::ProxyConfig, relay::raise_descriptor_limit};
+use tokio::runtime::Runtime;
+
+/// The exit code of failures that are ours and not the command's, as timeout(1) has it.
+const OURS: u8 = 125;
+
+/// Arguments of `thalweg run`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    paths: PathArgs,
+
+    /// Hosts that the command reaches without the proxy, besides those it knows already
+    #[arg(long, value_name = "LIST", default_value = environment::NEAR)]
+    no_proxy: String,
+
+    /// Tell of each request and tunnel, and the counts at the end, on standard error
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// The command and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+/// Runs the command. Its exit code is the child's; 128 + N if signal N ended it, 127 if there
+/// is no such program, 126 if it cannot be run, 125 if the proxy cannot.
+///
+/// # Errors
+/// None: they are printed here.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    raise_descriptor_limit();
+    let code = work(&args).unwrap_or_else(|error| {
+        eprintln!("thalweg run: {error:#}");
+        OURS
+    });
+    Ok(ExitCode::from(code))
+}
+
+fn work(args: &Args) -> anyhow::Result<u8> {
+    let format = if args.verbose { Format::Lines } else { Format::Nothing };
+    let (log, writer) = Log::start(format).context("cannot start the log")?;
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    let log = Arc::new(log);
+    let code = runtime.block_on(beside(args, Arc::clone(&log)));
+    // A look-up may hang for half a minute; nobody waits for its answer.
+    runtime.shutdown_background();
+    log.close();
+    writer.finish();
+    code
+}
+
+/// The child and the proxy, until the child ends.
+async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
+    let note = |text: String| eprintln!("thalweg run: {text}");
+    let config = ProxyConfig::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+    let Running { proxy, mut keeper } = proxy::start(config, &args.paths, log, &note).await?;
+    let variables = environment::variables(proxy.local_addr(), &args.no_proxy);
+    let (ended, end) = tokio::sync::oneshot::channel::<()>();
+    let serving = proxy.run(async { _ = end.await });
+    let living = async {
+        let code = child::run(&args.command, &variables).await;
+        drop(ended);
+        code
+    };
+    tokio::pin!(serving, living);
+    let code = tokio::select! {
+        code = &mut living => code?,
+        summary = &mut serving => anyhow::bail!("the proxy ended: {}", proxy::in_words(&summary)),
+        () = keeper.keep(&note) => OURS,
+    };
+    keeper.save(&note);
+    if args.verbose {
+        // Nobody is left who could use what is under way; a moment for what has just ended.
+        let summary = tokio::time::timeout(child::MOMENT, serving).await;
+        summary.ok().inspect(|summary| note(proxy::in_words(summary)));
+    }
+    Ok(code)
+}

@@ -1,0 +1,13 @@
+//! `thalweg proxy` and `thalweg run` as programs, used by programs that nobody changed: curl,
+//! wget, aria2, git, apt, Chromium. What is not installed is skipped, with a printed reason.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod apt;
+mod browser;
+mod curl;
+mod downloads;
+mod ends;
+mod files;
+mod run;
+mod started;
