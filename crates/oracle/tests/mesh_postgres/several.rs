@@ -139,8 +139,8 @@ async fn the_elected_one_is_killed_and_another_goes_on() {
     let token = other.create_token(&Caller::Local, token_request()).await.unwrap();
     let token: Token = token.token.parse().unwrap();
     let ber = Host::new("ber");
-    let joined = post(&other, ber.caller(), "/v1/join", &ber.request(&token, mesh.hand.now()));
-    assert_eq!(joined.await.status, 200);
+    let request = ber.request(&token, mesh.hand.now());
+    assert_eq!(post(&other, ber.caller(), "/v1/join", &request).await.status, 200);
     // The killed one is started anew: it reads and writes, and is not elected.
     let (again, again_runs) = run(&first).await;
     let status = get(&again, ber.caller(), "/v1/status").await;
