@@ -54,6 +54,16 @@ impl Curve {
         }
     }
 
+    /// The sum of gains with this room, Mbit/s, between the tabulated ones in proportion.
+    fn at(&self, mbps: f64) -> f64 {
+        let at = index(mbps);
+        let Some(above) = self.gains.get(at + 1) else { return self.all() };
+        let (low, high) = (room(at).as_mbps(), room(at + 1).as_mbps());
+        let part = if mbps < low { 0.0 } else { (mbps - low) / (high - low) };
+        let below = if mbps < low { self.gains[at] * mbps.max(0.0) / low } else { self.gains[at] };
+        below + part * (above - self.gains[at])
+    }
+
     const fn all(&self) -> f64 {
         self.gains[ROOMS - 1]
     }
@@ -96,10 +106,9 @@ impl Kept {
     /// The part of the gains by `l` that is left with this room, Mbit/s: from 0 to 1. What is
     /// known of few pairs is filled up with what is known of all relays.
     pub(super) fn part(&self, l: usize, room: f64) -> f64 {
-        let at = index(room);
-        let (own, together) = (&self.of[l], &self.together);
-        let usual = if together.all() > 0.0 { together.gains[at] / together.all() } else { 1.0 };
-        (own.gains[at] + PRIOR * usual) / (own.all() + PRIOR)
+        let (own, together) = (self.of[l].at(room), self.together.at(room));
+        let usual = if self.together.all() > 0.0 { together / self.together.all() } else { 1.0 };
+        (own + PRIOR * usual) / (self.of[l].all() + PRIOR)
     }
 
     /// What a flow by relay `l` moves where it gains, Mbit/s; `otherwise` if it never does.

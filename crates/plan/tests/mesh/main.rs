@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod adaptive;
+mod assignment;
 mod converge;
 mod graph;
 mod incremental;
