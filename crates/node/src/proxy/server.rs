@@ -261,8 +261,7 @@ fn take(
     shared.books.tally.connections.fetch_add(1, Relaxed);
     let served = Arc::clone(shared);
     shared.tracker.spawn(async move {
-        let cut = served.cut.clone();
-        tokio::select! { () = cut.cancelled() => {}, () = serve(served, tcp, client) => {} }
+        serve(served, tcp, client).await;
         drop(place);
     });
 }
@@ -274,10 +273,15 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     let looked = tokio::select! {
         looked = timeout(http::IDLE, tcp.peek(&mut first)) => looked,
         () = shared.stop.cancelled() => return,
+        () = shared.cut.cancelled() => return,
     };
     match looked {
         Ok(Ok(1)) if first[0] == socks5::VERSION => socks::serve(shared, tcp, client).await,
-        Ok(Ok(1)) => http::serve(shared, tcp, client).await,
+        Ok(Ok(1)) => {
+            let cut = shared.cut.clone();
+            let serving = http::serve(shared, tcp, client);
+            tokio::select! { () = cut.cancelled() => {}, () = serving => {} }
+        }
         _ => {}
     }
 }

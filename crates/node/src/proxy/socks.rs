@@ -33,27 +33,43 @@ const CONNECT: u8 = 1;
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Reads the request, connects, replies, and carries bytes.
-pub async fn serve(shared: Arc<Shared>, mut tcp: TcpStream, client: SocketAddr) {
+pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+    let begun = tokio::select! {
+        () = shared.cut.cancelled() => None,
+        begun = begin(&shared, tcp, client) => begun,
+    };
+    if let Some(tunnel) = begun {
+        // It sees a cut itself, and tells of it.
+        tunnel::run(&shared, tunnel).await;
+    }
+}
+
+/// A tunnel, if the program asks for one and there is a way.
+async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
     let read = timeout(HANDSHAKE, read(&mut tcp)).await.unwrap_or(Err(Refusal::Slow));
     let to = match read {
         Ok(to) => to,
-        Err(refusal) => return refuse(&shared, tcp, client, String::new(), &refusal).await,
+        Err(refusal) => {
+            refuse(shared, tcp, client, String::new(), &refusal).await;
+            return None;
+        }
     };
     let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
     let dialled = match shared.reach(&to, content).await {
         Ok(dialled) => dialled,
-        Err(no) => return tell(&shared, tcp, client, to, no).await,
+        Err(no) => {
+            tell(shared, tcp, client, to, no).await;
+            return None;
+        }
     };
     // Behind relays the address of our own leg would mislead.
     let bound = match dialled.stream.route().is_direct() {
         true => dialled.stream.tcp().local_addr().unwrap_or(NOWHERE),
         false => NOWHERE,
     };
-    if tcp.write_all(&socks5::encode_reply(Reply::Succeeded, bound)).await.is_err() {
-        return;
-    }
+    tcp.write_all(&socks5::encode_reply(Reply::Succeeded, bound)).await.ok()?;
     let (kind, early, late) = (Kind::Socks, Vec::new(), Bytes::new());
-    tunnel::run(&shared, Tunnel { client, kind, tcp, early, dialled, late, to, content }).await;
+    Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })
 }
 
 /// The two messages (RFC 1928 §3, §4), and not a byte beyond them.

@@ -32,12 +32,12 @@ async fn curl_gets_the_same_bytes_by_every_kind_of_proxy() {
         }
         assert_eq!((files.asks().len(), files.by_proxy()), (3, 1), "tunnels are not signed");
     }
-    let (events, said) = proxy.end();
+    let (events, said) = proxy.end().await;
     let count = |event: &str| events.iter().filter(|e| e["event"] == event).count();
     assert_eq!((count("request"), count("tunnel"), count("summary")), (2, 4, 1));
     let summary = events.last().unwrap();
     assert_eq!((&summary["tunnels"], &summary["refused"]), (&4.into(), &0.into()));
-    assert!(said.contains("proxy.pac"), "{said}");
+    assert!(said.contains("draining"), "{said}");
 }
 
 #[tokio::test]
@@ -65,6 +65,6 @@ async fn curl_uploads_asks_for_heads_and_ranges_and_for_many() {
     assert!(part.stdout == content[100..200]);
     let many = ["-x", &http, "-o", "/dev/null", &url, "-o", "/dev/null", &url];
     succeeds(curl(dir.path(), &many)).await;
-    let (events, _) = proxy.end();
+    let (events, _) = proxy.end().await;
     assert_eq!(events.last().unwrap()["requests"], 6);
 }

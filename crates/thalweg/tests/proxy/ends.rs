@@ -26,10 +26,10 @@ fn it_does_not_start_where_it_must_not_or_cannot() {
     }
 }
 
-#[test]
-fn it_ends_in_order_and_counts() {
+#[tokio::test]
+async fn it_ends_in_order_and_counts() {
     let dir = TempDir::new().unwrap();
-    let (events, _) = Started::new(dir.path(), &[]).end();
+    let (events, _) = Started::new(dir.path(), &[]).end().await;
     let [summary] = &events[..] else { panic!("{events:?}") };
     assert_eq!((&summary["event"], &summary["connections"]), (&"summary".into(), &0.into()));
 }

@@ -53,8 +53,13 @@ impl Started {
         format!("http://{}", self.at)
     }
 
-    /// Ends it in order; its events, the summary last, and what it said on stderr.
-    pub fn end(mut self) -> (Vec<Value>, String) {
+    /// Ends it in order; its events, the summary last, and what it said on stderr. The test's
+    /// own servers work on meanwhile: tunnels end when both sides have ended them.
+    pub async fn end(self) -> (Vec<Value>, String) {
+        tokio::task::spawn_blocking(|| self.ended()).await.unwrap()
+    }
+
+    fn ended(mut self) -> (Vec<Value>, String) {
         signal(&self.child, rustix::process::Signal::TERM);
         let mut text = String::new();
         self.out.read_to_string(&mut text).unwrap();

@@ -36,9 +36,6 @@ pub struct Args {
     #[arg(value_parser = RangedU64ValueParser::<u64>::new().range(1..=1_000_000))]
     max_connections: u64,
 
-    #[command(flatten)]
-    paths: PathArgs,
-
     /// Tell of each request and tunnel when it has ended
     #[arg(short, long)]
     verbose: bool,
@@ -46,6 +43,9 @@ pub struct Args {
     /// Print what happens as JSON, one object per line
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    paths: PathArgs,
 }
 
 /// Reads `--listen`: an address and a port, no name, so that nobody listens by a resolver's word.
