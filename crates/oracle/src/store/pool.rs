@@ -2,7 +2,7 @@
 
 use super::{Database, Place, StoreError, database, migrations};
 use sqlx::{
-    AnyConnection, AnyPool, AssertSqlSafe, Executor as _,
+    AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _,
     any::{AnyConnectOptions, AnyPoolOptions, install_default_drivers},
 };
 use std::{path::Path, time::Duration};
@@ -101,12 +101,16 @@ impl Pool {
         done
     }
 
-    /// Finds damage before anything is built on it.
+    /// Finds damage before anything is built on it. Not by the pool, which would try what
+    /// fails at its first statements until its time is over.
     async fn check(&self) -> Result<(), StoreError> {
-        let found: String = sqlx::query_scalar("PRAGMA quick_check(1)")
-            .fetch_one(&self.pool)
-            .await
-            .map_err(|error| StoreError::of(&self.place, error))?;
+        let wrong = |error| StoreError::of(&self.place, error);
+        let mut connection = self.settings.options.connect().await.map_err(wrong)?;
+        run(&mut connection, self.settings.first.clone()).await.map_err(wrong)?;
+        let asked = sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(&mut connection);
+        let found: String = asked.await.map_err(wrong)?;
+        // What was found counts.
+        let _ = connection.close().await;
         match found.as_str() {
             "ok" => Ok(()),
             _ => Err(StoreError::damaged(&self.place, found)),
