@@ -36,18 +36,21 @@ fn one(
     strategy: Strategy,
     seed: u64,
 ) -> Report {
-    let run = |share: usize| {
+    // Only slow direct paths are detoured (§4): these pairs, as they were when nobody did.
+    let run = |share: usize, slow: &BTreeSet<(usize, usize)>| {
         let count = cast.others.len() * share / 100;
         let users: BTreeSet<usize> = cast.others[..count].iter().copied().collect();
         let oracle = Oracle::new(input, cast, strategy, M, seed);
-        let mut some = Some { users: users.clone(), oracle };
+        let mut some = Some { users: users.clone(), slow: slow.clone(), oracle };
         let outcomes = crowd::run(&input.world, &input.settings, programmes, &mut some);
         (users, by_download(&outcomes))
     };
     let mut report = Report::default();
-    let (_, before) = run(0);
+    let (_, before) = run(0, &BTreeSet::new());
+    let slow = before.iter().filter(|(_, rate)| **rate < input.limit).map(|(pair, _)| *pair);
+    let slow: BTreeSet<(usize, usize)> = slow.collect();
     for share in SHARES {
-        let (users, after) = run(share);
+        let (users, after) = run(share, &slow);
         add(share, &users, &before, &after, &mut report);
     }
     report
@@ -86,12 +89,15 @@ fn add(share: usize, users: &BTreeSet<usize>, before: &Rates, after: &Rates, rep
 /// Some ask the oracle, the others go directly.
 struct Some<'a> {
     users: BTreeSet<usize>,
+    slow: BTreeSet<(usize, usize)>,
     oracle: Oracle<'a>,
 }
 
 impl Choice for Some<'_> {
     fn relays(&mut self, ask: &Ask<'_>) -> Vec<usize> {
-        if self.users.contains(&ask.client) { self.oracle.relays(ask) } else { Vec::new() }
+        let detours =
+            self.users.contains(&ask.client) && self.slow.contains(&(ask.client, ask.server));
+        if detours { self.oracle.relays(ask) } else { Vec::new() }
     }
 
     fn ended(&mut self, outcome: &Outcome) {

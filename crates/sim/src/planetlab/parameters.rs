@@ -61,7 +61,7 @@ impl Default for Parameters {
         Self {
             nodes: 201,
             outside: 0,
-            outside_quality: -0.4,
+            outside_quality: -0.62,
             outside_access: 1000.0,
             inflation: (2.0, 0.03),
             last_mile_ms: 0.5,
@@ -77,7 +77,7 @@ impl Default for Parameters {
             noise_sigma: 0.29,
             access: (89.0, 0.635),
             ceiling_mbps: 94.0,
-            forward: (7.5, 0.7),
+            forward: (7.2, 0.7),
             hub_forward: 2.5,
             relayed: 0.9,
             ramp: 17.0,
