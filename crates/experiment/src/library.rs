@@ -16,7 +16,7 @@ use std::{
 };
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 12] = [
+pub const BUILT_IN: [(&str, &str); 13] = [
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
     ("get-detour-wins", include_str!("../../../experiments/get-detour-wins.toml")),
     ("get-direct-wins", include_str!("../../../experiments/get-direct-wins.toml")),
@@ -25,6 +25,7 @@ pub const BUILT_IN: [(&str, &str); 12] = [
     ("get-paths", include_str!("../../../experiments/get-paths.toml")),
     ("get-servers", include_str!("../../../experiments/get-servers.toml")),
     ("lab-fidelity", include_str!("../../../experiments/lab-fidelity.toml")),
+    ("proxy-cost", include_str!("../../../experiments/proxy-cost.toml")),
     ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
     ("revocation", include_str!("../../../experiments/revocation.toml")),
