@@ -25,7 +25,7 @@ pub const BUILT_IN: [(&str, &str); 13] = [
     ("get-paths", include_str!("../../../experiments/get-paths.toml")),
     ("get-servers", include_str!("../../../experiments/get-servers.toml")),
     ("lab-fidelity", include_str!("../../../experiments/lab-fidelity.toml")),
-    ("proxy-cost", include_str!("../../../experiments/proxy-cost.toml")),
+    ("mesh-detour", include_str!("../../../experiments/mesh-detour.toml")),
     ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
     ("revocation", include_str!("../../../experiments/revocation.toml")),

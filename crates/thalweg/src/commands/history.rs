@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
+use thalweg_node::detours::Detours;
 use thalweg_node::history::{Bound, History, Quarantined, Remembered};
 use thalweg_units::{WallTime, likeness};
 
@@ -123,6 +124,7 @@ fn clear(which: &Which) -> anyhow::Result<()> {
         history.clear(now);
         save(&mut history, &file)?;
     }
+    clear_detours(&Detours::beside(&file))?;
     match which.json {
         true => {
             let (relays, paths) = (all.relays(), all.paths.len());
@@ -130,6 +132,16 @@ fn clear(which: &Which) -> anyhow::Result<()> {
         }
         false => say(&format!("forgotten: {}\n", all.counts())),
     }
+}
+
+/// What was learnt of relays goes as well; a list of the oracle is asked for again.
+fn clear_detours(file: &Path) -> anyhow::Result<()> {
+    if !is_missing(file)? {
+        let mut detours = Detours::open(file);
+        detours.clear();
+        detours.save().with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
 }
 
 impl Which {

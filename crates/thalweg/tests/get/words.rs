@@ -40,10 +40,10 @@ async fn what_curls_users_type_is_taken_or_answered() {
     let dir = TempDir::new().unwrap();
     let url = server.url();
     assert_done(&run(dir.path(), &["-fsSL", &url]).await);
+    assert_done(&run(dir.path(), &["-v", &url]).await);
     std::fs::write(dir.path().join("a.xml"), "").unwrap();
     for (args, word) in [
-        (&["-v", &url][..], "--json"),
-        (&["-c", &url], "-C -"),
+        (&["-c", &url][..], "-C -"),
         (&[&url, "-k"], "--cacert"),
         (&["-x", "localhost:1", &url], "--via"),
         (&["-z", "today", &url], "not fetched again"),

@@ -7,6 +7,9 @@ use thalweg_wire::mesh::measure::{
     CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy,
 };
 
+/// The most pages: a million legs, which 10,000 nodes have with one pair of 100 measured.
+const MAX_PAGES: usize = 20;
+
 /// The greatest answer about paths: a full matrix of 500 nodes, 120 bytes of JSON a leg.
 const MAX_PATHS: usize = 32 * 1024 * 1024;
 
@@ -79,12 +82,28 @@ impl OracleClient {
         read(&self.get(&path, Duration::ZERO).await?)
     }
 
-    /// All that the oracle knows of paths.
+    /// All that the oracle knows of paths, page by page; the first [`MAX_PAGES`] of them.
     ///
     /// # Errors
     /// [`OracleError`].
     pub async fn paths(&self) -> Result<PathsReply, OracleError> {
-        read(&self.get_up_to("/v1/paths", Duration::ZERO, MAX_PATHS).await?)
+        let mut all: PathsReply = self.page(None).await?;
+        for _ in 1..MAX_PAGES {
+            let Some(after) = all.next.take() else { break };
+            let page = self.page(Some(after)).await?;
+            if page.nodes != all.nodes {
+                // Somebody came or went: the indices may mean others. What came so far is sound.
+                break;
+            }
+            all.legs.extend(page.legs);
+            all.next = page.next;
+        }
+        Ok(all)
+    }
+
+    async fn page(&self, after: Option<u64>) -> Result<PathsReply, OracleError> {
+        let after = after.map(|after| format!("?after={after}")).unwrap_or_default();
+        read(&self.get_up_to(&format!("/v1/paths{after}"), Duration::ZERO, MAX_PATHS).await?)
     }
 }
 

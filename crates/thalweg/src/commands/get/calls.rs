@@ -14,7 +14,8 @@ use std::{
     time::Duration,
 };
 use thalweg_node::{
-    get::{GetError, GetFailed, Many, ManySink, Request, Stop, Target, many},
+    detours::{Detours, Lesson},
+    get::{GetError, GetFailed, Many, ManySink, Outcome, Request, Stop, Target, many},
     history::History,
     job::Event,
 };
@@ -36,6 +37,10 @@ pub struct Calls<'a> {
     pub display: &'a Display,
     /// What is known of paths.
     pub history: Option<&'a Mutex<History>>,
+    /// What is known of relays.
+    pub detours: Option<&'a Mutex<Detours>>,
+    /// Whether people want to know which relays are tried.
+    pub verbose: bool,
     /// Says that all shall end.
     pub wish: watch::Sender<bool>,
     /// The same wish, for downloads.
@@ -53,6 +58,8 @@ struct Ledger {
     started: Vec<usize>,
     /// What has no outcome yet. Those that failed stay until they are counted.
     open: BTreeMap<usize, Wanted>,
+    /// What is learnt of the relays from each, and its server.
+    lessons: BTreeMap<usize, (String, Lesson)>,
     /// Bytes that came of each that is open.
     came: BTreeMap<usize, u64>,
     /// The failed ones' codes, by item.
@@ -100,7 +107,7 @@ impl Calls<'_> {
             fail_early: self.effort.fail_early,
             history: self.history,
         };
-        let sink = Listener { ledger, display: self.display };
+        let sink = Listener { ledger, calls: self };
         let tally = many(turns, &how, &sink, self.stop.clone()).await;
         let mut ledger = lock(ledger);
         let mut failed = Vec::new();
@@ -174,6 +181,10 @@ impl Calls<'_> {
                 let mut ledger = lock(ledger);
                 ledger.started.push(item);
                 self.display.tell(Note::Begun { item, url: wanted.url.to_string() });
+                if let Some(choice) = self.maker.choice() {
+                    self.display.tell(Note::Relays { item, choice, aloud: self.verbose });
+                }
+                ledger.lessons.insert(item, (wanted.url.origin(), Lesson::default()));
                 ledger.open.insert(item, wanted);
                 Some(request)
             }
@@ -199,7 +210,10 @@ impl Calls<'_> {
             true => (Code::Late, "not done within --max-time".to_owned()),
             false => (Code::of(&failure.error), exit::why(&failure)),
         };
-        lock(ledger).codes.insert(item, code);
+        let mut open = lock(ledger);
+        open.lessons.remove(&item);
+        open.codes.insert(item, code);
+        drop(open);
         self.display.tell(Note::Failed {
             item,
             url: wanted.url.to_string(),
@@ -257,15 +271,18 @@ impl Failure {
 }
 
 /// Passes events on under the item's number. Failures are told when they are final.
-struct Listener<'a> {
+struct Listener<'a, 'c> {
     ledger: &'a Mutex<Ledger>,
-    display: &'a Display,
+    calls: &'a Calls<'c>,
 }
 
-impl ManySink for Listener<'_> {
+impl ManySink for Listener<'_, '_> {
     fn event(&self, download: usize, event: &Event) {
         let mut ledger = lock(self.ledger);
         let Some(&item) = ledger.started.get(download) else { return };
+        if let Some((_, lesson)) = ledger.lessons.get_mut(&item) {
+            lesson.event(event);
+        }
         match event {
             Event::Failed { .. } => return,
             Event::Finished { .. } => {
@@ -276,7 +293,18 @@ impl ManySink for Listener<'_> {
             _ => {}
         }
         drop(ledger);
-        self.display.tell(Note::Event { item, event: event.clone() });
+        self.calls.display.tell(Note::Event { item, event: event.clone() });
+    }
+
+    fn done(&self, download: usize, outcome: &Outcome) {
+        let mut ledger = lock(self.ledger);
+        let item = ledger.started.get(download).copied();
+        let lesson = item.and_then(|item| ledger.lessons.remove(&item));
+        drop(ledger);
+        let (Some((origin, lesson)), Some(detours)) = (lesson, self.calls.detours) else { return };
+        let before = self.calls.maker.rate(&origin, "direct");
+        let gains = lesson.gains(outcome, before);
+        detours.lock().unwrap_or_else(PoisonError::into_inner).learn(gains);
     }
 }
 

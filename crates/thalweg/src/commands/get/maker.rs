@@ -2,9 +2,10 @@
 
 use super::{
     args::{Args, Interfaces, Output, PathArgs, WebArgs},
+    credentials::credentials,
     exit::Code,
     mesh::Mesh,
-    netrc::Netrc,
+    relays::Choice,
     sources::Wanted,
     streams::Stdout,
 };
@@ -26,14 +27,15 @@ use thalweg_net::{
 };
 use thalweg_node::{
     budget::Budget,
+    detours::Detours,
     get::{
-        Candidate, Credentials, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Web,
-        add_field, candidates, own_interface,
+        Candidate, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Web, add_field,
+        candidates, own_interface,
     },
     history::History,
     part::{Batch, Publisher},
 };
-use thalweg_units::likeness;
+use thalweg_units::{Rate, likeness};
 use thalweg_wire::mesh::Terms;
 
 /// How long a path may take until its first answer: servers may fetch it from elsewhere first.
@@ -46,6 +48,9 @@ pub struct Maker<'a> {
     interfaces: Vec<Interface>,
     web: Web,
     history: Option<&'a Mutex<History>>,
+    detours: Option<&'a Mutex<Detours>>,
+    /// How the last request's relays were chosen.
+    choice: Mutex<Option<Choice>>,
     limit: Option<Arc<Limit>>,
     publisher: Arc<Publisher>,
     kept: Arc<Kept>,
@@ -62,6 +67,7 @@ impl<'a> Maker<'a> {
     pub fn new(
         args: &'a Args,
         history: Option<&'a Mutex<History>>,
+        detours: Option<&'a Mutex<Detours>>,
         note: &dyn Fn(String),
     ) -> anyhow::Result<Self> {
         let mesh = Mesh::open(args.paths.place.open(), args.paths.place.argument());
@@ -75,6 +81,8 @@ impl<'a> Maker<'a> {
             mesh,
             args,
             history,
+            detours,
+            choice: Mutex::default(),
             limit: args.effort.limit_rate.map(|rate| Arc::new(Limit::new(rate))),
             publisher: Arc::default(),
             kept: Arc::default(),
@@ -209,6 +217,11 @@ impl<'a> Maker<'a> {
         }
     }
 
+    /// What a path reached to this server, as far as it is known.
+    pub fn rate(&self, origin: &str, path: &str) -> Option<Rate> {
+        self.prior(origin, path).map(|prior| prior.rate)
+    }
+
     fn prior(&self, origin: &str, path: &str) -> Option<thalweg_plan::selection::Prior> {
         let history = self.history?.lock().unwrap_or_else(PoisonError::into_inner);
         history.prior(origin, path, now())
@@ -223,7 +236,7 @@ impl<'a> Maker<'a> {
         }
         let origin = wanted.url.origin();
         let relays = self.routes(&terms, Some(&origin), &|_| ())?;
-        let rate = |name: &str| self.prior(&origin, name).map(|prior| prior.rate);
+        let rate = |name: &str| self.rate(&origin, name);
         let mirrors = wanted.mirrors.len().min(MAX_CANDIDATES / 2);
         let most = MAX_CANDIDATES.max(1 + self.args.paths.via.len());
         let own = match self.args.paths.interfaces()? {
@@ -258,13 +271,30 @@ impl<'a> Maker<'a> {
             routes.push((name.clone(), route));
         }
         if paths.tries_mesh() {
-            let found = self.mesh.candidates(terms).into_iter().map(|(n, r)| (n.to_string(), r));
-            routes.extend(found.filter(|(name, _)| !self.is_quarantined(name, origin, note)));
+            let mut found = self.mesh.relays(terms);
+            found.retain(|(name, _)| !self.is_quarantined(name, origin, note));
+            routes.extend(self.picked(found, origin));
         }
         if let Some(path) = &paths.path {
             self.mesh.route(path, terms)?;
         }
         Ok(routes)
+    }
+
+    /// Of the mesh's relays those that this download tries; without an origin there is none.
+    fn picked(&self, relays: Vec<(String, Route)>, origin: Option<&str>) -> Vec<(String, Route)> {
+        let Some(origin) = origin.filter(|_| !relays.is_empty()) else { return relays };
+        let rate = |path: &str| self.rate(origin, path);
+        let draw = self.args.paths.draw.into();
+        let choice = Choice::make(self.detours, &relays, rate, draw, now());
+        let routes = choice.routes(relays);
+        *self.choice.lock().unwrap_or_else(PoisonError::into_inner) = Some(choice);
+        routes
+    }
+
+    /// How the relays of the last request were chosen; told once.
+    pub fn choice(&self) -> Option<Choice> {
+        self.choice.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     fn is_quarantined(&self, relay: &str, origin: Option<&str>, note: &dyn Fn(String)) -> bool {
@@ -443,34 +473,4 @@ fn web(
     };
     let credentials = Arc::new(credentials(args, note)?);
     Ok(Web { dialer, tls, version: args.version(), credentials })
-}
-
-/// Of `-u`, else of the netrc file.
-fn credentials(args: &WebArgs, note: &dyn Fn(String)) -> anyhow::Result<Credentials> {
-    let mut credentials = Credentials::default();
-    if let Some(user) = &args.user {
-        let (user, password) = user
-            .split_once(':')
-            .context("-u takes USER:PASSWORD; without a password in it, use -n and a ~/.netrc")?;
-        credentials.add_default(user, password);
-        return Ok(credentials);
-    }
-    let file = match (&args.netrc_file, args.netrc) {
-        (Some(file), _) => file.clone(),
-        (None, false) => return Ok(credentials),
-        (None, true) => {
-            let home = std::env::var_os("HOME").context("-n: HOME is not set; use --netrc-file")?;
-            PathBuf::from(home).join(".netrc")
-        }
-    };
-    let shown = file.display();
-    let netrc = Netrc::read(&file).with_context(|| format!("cannot read {shown}"))?;
-    if Netrc::is_exposed(&file) {
-        note(format!("others can read the passwords in {shown}: chmod 600 {shown}"));
-    }
-    netrc.logins().for_each(|(host, login)| match host {
-        Some(host) => credentials.add(host, &login.user, &login.password),
-        None => credentials.add_default(&login.user, &login.password),
-    });
-    Ok(credentials)
 }

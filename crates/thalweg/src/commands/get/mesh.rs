@@ -7,10 +7,6 @@ use thalweg_node::mesh::{Names, RouteNameError, State, StateError};
 use thalweg_units::likeness;
 use thalweg_wire::mesh::{Name, Roster, Tag, Terms};
 
-/// The most relays that are tried without being named: each costs its share of the
-/// sampling, and the best of eight is hardly beaten by more (UKAIRO §4.2 samples few).
-pub const MAX_CANDIDATES: usize = 8;
-
 /// This host's mesh, as far as it can be used now.
 pub struct Mesh {
     me: Option<Name>,
@@ -94,9 +90,10 @@ impl Mesh {
         }
     }
 
-    /// The relays that may be tried; none without a roster that holds.
-    pub fn candidates(&self, terms: &Terms) -> Vec<(Name, Route)> {
-        self.names().candidates(terms, MAX_CANDIDATES)
+    /// All relays that may be tried; none without a roster that holds.
+    pub fn relays(&self, terms: &Terms) -> Vec<(String, Route)> {
+        let found = self.names().candidates(terms, usize::MAX).into_iter();
+        found.map(|(name, route)| (name.to_string(), route)).collect()
     }
 }
 

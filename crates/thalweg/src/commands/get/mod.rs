@@ -1,7 +1,9 @@
 //! `thalweg get`: from arguments to exit code.
 
 mod args;
+mod asking;
 mod calls;
+mod credentials;
 mod display;
 mod duration;
 mod exit;
@@ -9,6 +11,7 @@ mod maker;
 pub mod mesh;
 mod netrc;
 mod rate;
+mod relays;
 mod renewal;
 mod sources;
 mod streams;
@@ -38,6 +41,7 @@ use std::{
 };
 use streams::Buffer;
 use thalweg_node::{
+    detours::Detours,
     get::{HttpUrl, Stop, Target, get},
     history::{History, QUARANTINE},
 };
@@ -56,6 +60,7 @@ use tokio::{
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let display = Display::start(args.style())?;
     let renewal = renew(&args);
+    ask(&args);
     let runtime = runtime()?;
     let code = match runtime.block_on(downloads(&args, &display)) {
         Ok(code) => code,
@@ -91,14 +96,24 @@ fn renew(args: &Args) -> Renewal {
     }
 }
 
+/// The oracle's candidates, if relays of the mesh are tried.
+fn ask(args: &Args) {
+    let paths = &args.paths;
+    if paths.tries_mesh() {
+        let file = remembered::file(paths.history.as_deref(), &paths.place);
+        asking::start(paths.place.open(), file.as_deref());
+    }
+}
+
 /// All of it. The error is a mistake in the arguments.
 async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code>> {
     args.check()?;
     let memory = remembered::file(args.paths.history.as_deref(), &args.paths.place);
     let began = remembered::now();
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
+    let detours = memory.as_deref().map(|file| Mutex::new(Detours::open(&Detours::beside(file))));
     let note = |text| display.tell(Note::Said(text));
-    let maker = Maker::new(args, history.as_ref(), &note)?;
+    let maker = Maker::new(args, history.as_ref(), detours.as_ref(), &note)?;
     if let Err(e) = args.naming.make_directory() {
         return Ok(Some(refuse(display, format!("{e:#}"), Code::Disk)));
     }
@@ -119,6 +134,8 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
         effort: &args.effort,
         display,
         history: history.as_ref(),
+        detours: detours.as_ref(),
+        verbose: args.verbose,
         wish,
         stop: stop.clone(),
         late: &late,
@@ -131,6 +148,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
         tell_of_blame(history, began, args, &note);
         save(history, file, &note);
     }
+    detours.iter().for_each(|detours| save_detours(detours, &note));
     Ok(code)
 }
 
@@ -156,6 +174,15 @@ fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     history.problem().map(str::to_owned).map(note);
     if let Err(e) = remembered::save(&mut history, file) {
         note(format!("what was learnt of the paths is not kept: {e} (--history FILE, or none)"));
+    }
+}
+
+/// As [`save`]; the history's directory is there by now.
+fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
+    let mut detours = detours.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    detours.problem().map(str::to_owned).map(note);
+    if let Err(e) = detours.save() {
+        note(format!("what was learnt of the relays is not kept: {e} (--history FILE, or none)"));
     }
 }
 

@@ -19,10 +19,6 @@ pub struct Habits {
     #[arg(short = 'S', long = "show-error", hide = true)]
     show_error: bool,
 
-    #[arg(short = 'v', long = "verbose", hide = true, num_args = 0..=1, value_parser = verbose)]
-    #[arg(default_missing_value = "")]
-    verbose: Option<Never>,
-
     #[arg(short = 'c', long = "continue", hide = true, num_args = 0..=1, value_parser = proceed)]
     #[arg(default_missing_value = "")]
     proceed: Option<Never>,
@@ -43,10 +39,6 @@ pub struct Habits {
 /// The value of a flag that is always refused.
 #[derive(Clone, Copy, Debug)]
 enum Never {}
-
-fn verbose(_: &str) -> Result<Never, String> {
-    Err("there is no such flag here; --json tells every event".to_owned())
-}
 
 fn proceed(_: &str) -> Result<Never, String> {
     Err("there is no such flag here: our own interrupted downloads go on without any, and \

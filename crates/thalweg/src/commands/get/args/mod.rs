@@ -35,7 +35,9 @@ relay, as HOST:PORT. A chain of up to three is joined by `+`:
   thalweg get https://example.org/big.iso --via fra,nyc,fra+nyc
   thalweg get https://example.org/big.iso --path fra
 
-Without --via, the relays of the mesh are tried, 8 at most, if this host has joined one.
+Without --via, relays of the mesh are tried if this host has joined one: of a small mesh all, else
+5 drawn by the oracle's scores and this host's own experience, one to test, and two that were
+fast to the same server before. `thalweg paths` shows them, --verbose which and why.
 
 With https, relays carry what they cannot read. Over plain http a relay, like anybody on the way,
 can read and alter the file; --sha256 or --blake3, with a hash from a source you trust, protects
@@ -76,6 +78,10 @@ pub struct Args {
     /// Print nothing but errors
     #[arg(short, long, help_heading = "What is shown")]
     quiet: bool,
+
+    /// Say which relays are tried and why
+    #[arg(short, long, help_heading = "What is shown")]
+    pub verbose: bool,
 
     /// Print events on standard output, one JSON object per line
     #[arg(long, help_heading = "What is shown")]

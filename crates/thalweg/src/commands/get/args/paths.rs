@@ -3,6 +3,7 @@
 use crate::commands::here::Place;
 use clap::{ValueEnum, builder::RangedU64ValueParser};
 use std::path::PathBuf;
+use thalweg_node::detours::Draw;
 use thalweg_plan::selection::{Config, Ending};
 use thalweg_wire::mesh::{LegKind, Tag, Terms};
 
@@ -55,8 +56,30 @@ pub struct PathArgs {
     #[arg(long, value_name = "FILE|none")]
     pub history: Option<PathBuf>,
 
+    /// How the relays to try are taken from those that are known: for experiments
+    #[arg(long, value_enum, default_value_t = Drawing::Proportional, hide = true)]
+    pub draw: Drawing,
+
     #[command(flatten)]
     pub place: Place,
+}
+
+/// UKAIRO §3.2.2 says both; see `thalweg_plan::adaptive::Draw`.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Drawing {
+    /// With a probability in proportion to their scores, as the text has it
+    Proportional,
+    /// The best, as line 6 of Algorithm 2 has it
+    Top,
+}
+
+impl From<Drawing> for Draw {
+    fn from(drawing: Drawing) -> Self {
+        match drawing {
+            Drawing::Proportional => Self::Proportional,
+            Drawing::Top => Self::Top,
+        }
+    }
 }
 
 /// How legs are carried.

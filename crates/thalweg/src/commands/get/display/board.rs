@@ -153,7 +153,7 @@ impl Board {
             }
             // It waits for its turn, and for no answer.
             Note::Again { item, .. } => _ = self.open.remove(item),
-            Note::Said(_) => {}
+            Note::Said(_) | Note::Relays { .. } => {}
         }
     }
 

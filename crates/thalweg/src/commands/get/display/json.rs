@@ -53,6 +53,7 @@ impl Lines {
                 self.urls.insert(item, url);
                 None
             }
+            Note::Relays { item, choice, .. } => Some(self.numbered(item, choice.json())),
             Note::Event { item, event } => {
                 self.learn(&event);
                 let line = self.numbered(item, serde_json::to_value(&event).ok()?);

@@ -97,7 +97,8 @@ fn told(note: &Note, board: &Board) -> Vec<String> {
         Note::Event { event, .. } => words::event(event).into_iter().collect(),
         Note::Again { .. } => words::again(note, several).into_iter().collect(),
         Note::Failed { .. } => words::failure(note, several),
-        Note::Planned { .. } | Note::Begun { .. } => Vec::new(),
+        Note::Relays { choice, aloud: true, .. } => vec![choice.words()],
+        Note::Relays { .. } | Note::Planned { .. } | Note::Begun { .. } => Vec::new(),
     }
 }
 

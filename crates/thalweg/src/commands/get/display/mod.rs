@@ -10,7 +10,7 @@ mod lines;
 mod queue;
 mod words;
 
-use super::exit::Code;
+use super::{exit::Code, relays::Choice};
 use queue::Queue;
 use std::{
     io::{self, Write},
@@ -49,6 +49,15 @@ pub enum Note {
         item: usize,
         /// Its URL.
         url: String,
+    },
+    /// How a download's relays were chosen.
+    Relays {
+        /// Its number.
+        item: usize,
+        /// Which, and why.
+        choice: Choice,
+        /// Whether people want to know.
+        aloud: bool,
     },
     /// Something happened to a download.
     Event {
@@ -95,6 +104,7 @@ impl Note {
         match self {
             Self::Said(_) | Self::Planned { .. } => None,
             Self::Begun { item, .. }
+            | Self::Relays { item, .. }
             | Self::Event { item, .. }
             | Self::Again { item, .. }
             | Self::Failed { item, .. } => Some(*item),

@@ -1,0 +1,39 @@
+//! Who the user is to servers.
+
+use super::{args::WebArgs, netrc::Netrc};
+use anyhow::Context as _;
+use std::path::PathBuf;
+use thalweg_node::get::Credentials;
+
+/// Of `-u`, else of the netrc file.
+///
+/// # Errors
+/// If the file cannot be read, or `-u` has no password.
+pub fn credentials(args: &WebArgs, note: &dyn Fn(String)) -> anyhow::Result<Credentials> {
+    let mut credentials = Credentials::default();
+    if let Some(user) = &args.user {
+        let (user, password) = user
+            .split_once(':')
+            .context("-u takes USER:PASSWORD; without a password in it, use -n and a ~/.netrc")?;
+        credentials.add_default(user, password);
+        return Ok(credentials);
+    }
+    let file = match (&args.netrc_file, args.netrc) {
+        (Some(file), _) => file.clone(),
+        (None, false) => return Ok(credentials),
+        (None, true) => {
+            let home = std::env::var_os("HOME").context("-n: HOME is not set; use --netrc-file")?;
+            PathBuf::from(home).join(".netrc")
+        }
+    };
+    let shown = file.display();
+    let netrc = Netrc::read(&file).with_context(|| format!("cannot read {shown}"))?;
+    if Netrc::is_exposed(&file) {
+        note(format!("others can read the passwords in {shown}: chmod 600 {shown}"));
+    }
+    netrc.logins().for_each(|(host, login)| match host {
+        Some(host) => credentials.add(host, &login.user, &login.password),
+        None => credentials.add_default(&login.user, &login.password),
+    });
+    Ok(credentials)
+}

@@ -1,0 +1,77 @@
+//! Which relays of the mesh a download tries without being told, and why.
+
+use crate::commands::text::rough;
+use serde_json::{Value, json};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+use thalweg_net::Route;
+use thalweg_node::detours::{Detours, Draw, Picked};
+use thalweg_units::{Rate, WallTime};
+
+/// The relays of one download, with the reason for each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// In the order in which they were picked.
+    pub picked: Vec<Picked>,
+    /// How many relays there were to pick from.
+    pub usable: usize,
+    /// How old the oracle's list is; `None`: there is none.
+    pub age: Option<Duration>,
+    /// Whether that is older than the oracle said it may be.
+    pub is_stale: bool,
+}
+
+impl Choice {
+    /// Picks among these relays of the mesh; see [`Detours::pick`].
+    pub fn make(
+        detours: Option<&Mutex<Detours>>,
+        usable: &[(String, Route)],
+        rate: impl Fn(&str) -> Option<Rate>,
+        draw: Draw,
+        now: WallTime,
+    ) -> Self {
+        let names: Vec<String> = usable.iter().map(|(name, _)| name.clone()).collect();
+        let pick = |detours: &mut Detours| Self {
+            picked: detours.pick(&names, rate, draw),
+            usable: usable.len(),
+            age: detours.listed().map(|l| l.age(now)),
+            is_stale: detours.is_stale(now),
+        };
+        match detours {
+            Some(detours) => pick(&mut detours.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => pick(&mut Detours::unkept()),
+        }
+    }
+
+    /// The picked ones' routes, in their order.
+    pub fn routes(&self, usable: Vec<(String, Route)>) -> Vec<(String, Route)> {
+        let place = |name: &str| self.picked.iter().position(|p| p.relay == name);
+        let mut routes: Vec<_> =
+            usable.into_iter().filter_map(|r| Some((place(&r.0)?, r))).collect();
+        routes.sort_by_key(|(place, _)| *place);
+        routes.into_iter().map(|(_, route)| route).collect()
+    }
+
+    /// As `get --json` tells it.
+    pub fn json(&self) -> Value {
+        json!({
+            "event": "relays", "picked": self.picked, "usable": self.usable,
+            "list_age_seconds": self.age.map(|age| age.as_secs()), "list_is_stale": self.is_stale,
+        })
+    }
+
+    /// In words.
+    pub fn words(&self) -> String {
+        let list = match (self.age, self.is_stale) {
+            (None, _) => "no list of an oracle".to_owned(),
+            (Some(age), false) => format!("the oracle's list is {} old", rough(age)),
+            (Some(age), true) => {
+                format!("the oracle's list is {} old, and there is no newer one yet", rough(age))
+            }
+        };
+        let relays: Vec<String> = self.picked.iter().map(ToString::to_string).collect();
+        format!("{} of {} relays, {list}: {}", relays.len(), self.usable, relays.join(", "))
+    }
+}

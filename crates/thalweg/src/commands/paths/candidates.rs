@@ -1,0 +1,109 @@
+//! The candidates, how they stand, and why.
+
+use super::{
+    found::Found,
+    rates::{gain, share},
+};
+use crate::commands::text::{aligned, rough};
+use serde_json::{Value, json};
+use std::sync::PoisonError;
+use thalweg_node::detours::{CANDIDATES, Standing};
+
+/// The most rows without `--full`.
+const ROWS: usize = 25;
+
+/// The table for people and the list for programs.
+pub fn shown(found: &Found, full: bool) -> (String, Value) {
+    let standings = found.detours.standings();
+    if standings.is_empty() {
+        let text =
+            "no candidates: the oracle ranks no relays yet, so the roster's first are tried\n";
+        return (text.to_owned(), json!([]));
+    }
+    let rows: Vec<_> = standings.iter().map(|s| row(found, s, &standings)).collect();
+    let most = if full { rows.len() } else { ROWS };
+    let head = ["CANDIDATE", "SCORE", "PAIRS", "AGE", "LOAD", "TRIED", "WHY"];
+    let mut text = heading(found) + &aligned(head, &rows[..most.min(rows.len())]);
+    if rows.len() > most {
+        text += &format!("… and {} more: --full\n", rows.len() - most);
+    }
+    let value = |s: &Standing| json(found, s, &standings);
+    (text, standings.iter().map(value).collect())
+}
+
+fn heading(found: &Found) -> String {
+    let Some(listed) = found.detours.listed() else { return String::new() };
+    let strategy = json!(listed.reply.strategy);
+    let strategy = strategy.as_str().unwrap_or_default().replace('_', "-");
+    let stale =
+        if found.detours.is_stale(found.now) { ", which is older than it should be" } else { "" };
+    format!(
+        "candidates by the {strategy} ranking, asked for {} ago{stale}; {} of all pairs measured then\n",
+        rough(listed.age(found.now)),
+        share(listed.reply.measured, listed.reply.pairs)
+    )
+}
+
+fn row(found: &Found, s: &Standing, all: &[Standing]) -> [String; 7] {
+    let since = found.detours.listed().map(|l| l.age(found.now)).unwrap_or_default();
+    let oracle = s.oracle.as_ref();
+    let dash = || "-".to_owned();
+    [
+        s.relay.clone(),
+        gain(s.score),
+        oracle.map_or_else(dash, |c| c.evidence.to_string()),
+        oracle.map_or_else(dash, |c| rough(c.age + since)),
+        oracle.and_then(|c| c.load).map_or_else(dash, |load| format!("{:.0} %", load * 100.0)),
+        s.tried.to_string(),
+        why(found, s, all),
+    ]
+}
+
+/// Where it stands and what that means for the next download.
+fn why(found: &Found, s: &Standing, all: &[Standing]) -> String {
+    if is_quarantined(found, &s.relay) {
+        return "in quarantine (`thalweg history`): not tried".to_owned();
+    }
+    let whose = match (s.tried, &s.oracle) {
+        (0, _) => "the oracle's word",
+        (_, None) => "learnt here, not in the oracle's list",
+        (_, Some(_)) => "learnt here",
+    };
+    if all.len() <= CANDIDATES + 1 {
+        return format!("all are tried; {whose}");
+    }
+    match s.is_test {
+        true => format!("test detour, until it loses; {whose}"),
+        false => format!("drawn with {:.0} % of the odds; {whose}", 100.0 * odds(s, all)),
+    }
+}
+
+/// The chance to be the first one drawn.
+fn odds(s: &Standing, all: &[Standing]) -> f64 {
+    let others = all.iter().filter(|other| !other.is_test);
+    let (n, sum) = others.fold((0.0, 0.0), |(n, sum), other| (n + 1.0, sum + other.score));
+    // As thalweg_plan::adaptive weighs them.
+    let least = if sum > 0.0 { sum * thalweg_plan::adaptive::EXPLORE / n } else { 1.0 };
+    (s.score + least) / (sum + least * n)
+}
+
+fn json(found: &Found, s: &Standing, all: &[Standing]) -> Value {
+    let since = found.detours.listed().map(|l| l.age(found.now)).unwrap_or_default();
+    json!({
+        "relay": s.relay,
+        "score": s.score,
+        "tried": s.tried,
+        "test": s.is_test,
+        "oracle_score": s.oracle.as_ref().map(|c| c.score),
+        "evidence": s.oracle.as_ref().map(|c| c.evidence),
+        "age_seconds": s.oracle.as_ref().map(|c| (c.age + since).as_secs()),
+        "load": s.oracle.as_ref().and_then(|c| c.load),
+        "quarantined": is_quarantined(found, &s.relay),
+        "why": why(found, s, all),
+    })
+}
+
+fn is_quarantined(found: &Found, relay: &str) -> bool {
+    let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
+    history.is_quarantined(relay, None, found.now)
+}

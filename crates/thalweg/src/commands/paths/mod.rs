@@ -1,0 +1,113 @@
+//! `thalweg paths`: what is known of paths, which relays are candidates, and why.
+
+mod advise;
+mod candidates;
+mod destination;
+mod found;
+mod matrix;
+mod node;
+mod rates;
+#[cfg(test)]
+mod tests;
+
+use super::{
+    here::{self, Place},
+    text::say,
+};
+use anyhow::bail;
+use found::Found;
+use serde_json::{Value, json};
+use std::{path::PathBuf, process::ExitCode};
+use thalweg_node::detours::Draw;
+
+const HELP: &str = "\
+Shows what the mesh's oracle knows of the paths between members, and which relays this host
+tries. It asks the oracle for three seconds at most; what it said last is kept, and shown with
+its age while it is away.
+
+  thalweg paths                              # the matrix, in short, and the candidates
+  thalweg paths --full                       # all legs, however many members there are
+  thalweg paths --to nyc                     # all that leads to nyc, and by which detours
+  thalweg paths https://example.org/big.iso  # what would be used for it now, and why
+  thalweg paths --advise                     # where one more relay would help most
+  thalweg paths --json | jq .candidates
+
+Rates are in Mbit/s, from the row's node to the column's; `≥` marks a lower bound, `-` what is
+not measured. A score is the mean gain of a detour over the direct path: +50 % is half as fast
+again.
+
+Exit codes: 0 done; 1 not: this host is in no mesh, nothing is known, or there is no such node.";
+
+/// Arguments of `thalweg paths`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// A URL or HOST[:PORT]: what would be used for it now, and why
+    #[arg(value_name = "DEST", conflicts_with_all = ["to", "advise"])]
+    destination: Option<String>,
+    /// All that is known of the paths to this node
+    #[arg(long, value_name = "NODE", conflicts_with = "advise")]
+    to: Option<String>,
+    /// Where one more relay would help most
+    #[arg(long)]
+    advise: bool,
+    /// Show everything, however long that is
+    #[arg(long)]
+    full: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The history, as `thalweg get --history` names it
+    /// [default: history.json in the state directory, else in ~/.cache/thalweg]
+    #[arg(long, value_name = "FILE|none")]
+    history: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let state = args.place.open()?;
+    let wanted = args.destination.as_deref().map(destination::Wanted::parse).transpose()?;
+    let mut found = here::block_on(Found::ask(&state, args.history.as_deref(), &args.place))?;
+    found.notes.iter().for_each(|note| eprintln!("thalweg paths: {note}"));
+    let (text, value) = match (&wanted, &args.to) {
+        (Some(wanted), _) => destination::shown(&mut found, wanted, Draw::default()),
+        (None, Some(name)) => node::shown(&found, name)?,
+        (None, None) if args.advise => advise::shown(&found, args.full)?,
+        (None, None) => overview(&found, args.full)?,
+    };
+    match args.json {
+        true => say(&(serde_json::to_string_pretty(&with_oracle(value, &found))? + "\n"))?,
+        false => say(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn overview(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {
+    if found.paths.is_none() && found.detours.listed().is_none() {
+        bail!("nothing is known of paths yet: {}", found.excuse());
+    }
+    let (matrix, matrix_json) = matrix::shown(found, full);
+    let (candidates, candidates_json) = candidates::shown(found, full);
+    let text = format!("{matrix}\n{candidates}");
+    Ok((text, json!({ "paths": matrix_json, "candidates": candidates_json })))
+}
+
+/// Whose word all of it is, and how old.
+fn with_oracle(mut value: Value, found: &Found) -> Value {
+    let age = |age: Option<std::time::Duration>| age.map(|age| age.as_secs());
+    if let Some(fields) = value.as_object_mut() {
+        let oracle = json!({
+            "answered": found.trouble.is_none(),
+            "trouble": found.trouble,
+            "paths_age_seconds": age(found.paths.as_ref().map(|p| p.age(found.now))),
+            "candidates_age_seconds": age(found.detours.listed().map(|l| l.age(found.now))),
+        });
+        fields.insert("oracle".to_owned(), oracle);
+    }
+    value
+}

@@ -1,0 +1,207 @@
+//! What is shown of a mesh that is made up here: its numbers are not measured.
+
+use super::{advise, candidates, destination, found::Found, matrix, node};
+use std::{sync::Arc, time::Duration};
+use thalweg_node::{
+    detours::{Draw, KnownPaths},
+    history::{Bound, Observed},
+};
+use thalweg_units::{NodeId, Rate, WallTime};
+use thalweg_wire::mesh::{
+    Member, Name, Role, Roster,
+    measure::{Candidate, CandidatesReply, Disagreement, Down, LegEntry, PathsReply, Strategy},
+};
+
+const URL: &str = "https://www.example/big.iso";
+
+fn now() -> WallTime {
+    WallTime::from_unix_nanos(1_790_000_000_000_000_000)
+}
+
+fn minutes(n: u64) -> Duration {
+    Duration::from_secs(n * 60)
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn leg(from: u32, to: u32, mbps: f64) -> LegEntry {
+    LegEntry {
+        from,
+        to,
+        bps: mbps * 1e6,
+        spread_bps: Some(mbps * 5e4),
+        method: "transfer".into(),
+        at_least: false,
+        age: minutes(90 + u64::from(from)),
+    }
+}
+
+/// West and east are slow to each other, quick to the middle; `lap` relays nothing.
+fn reply() -> PathsReply {
+    let nodes = ["fra", "nyc", "mid", "lap"];
+    let rates = [(0, 1, 9.4), (1, 0, 9.1), (0, 2, 48.0), (2, 0, 47.0), (1, 2, 44.0), (2, 1, 43.0)];
+    let more = [(0, 3, 80.0), (3, 0, 80.0), (3, 1, 85.0), (1, 3, 86.0)];
+    let mut legs: Vec<_> = rates.iter().chain(&more).map(|(i, j, r)| leg(*i, *j, *r)).collect();
+    legs.push(LegEntry { at_least: true, method: "passive".into(), ..leg(2, 3, 5.0) });
+    PathsReply {
+        nodes: nodes.map(name).into(),
+        legs,
+        down: vec![Down { node: name("sfo"), why: "no answer".into(), since: minutes(12) }],
+        disagreements: vec![Disagreement {
+            from: name("nyc"),
+            to: name("mid"),
+            claimed_bps: 9e9,
+            by: name("nyc"),
+            seen_bps: Some(4.4e7),
+            believed_bps: Some(4.4e7),
+            age: minutes(3),
+        }],
+        next: None,
+    }
+}
+
+fn member(text: &str, key: u8, roles: &[Role], tags: &[&str]) -> Member {
+    Member {
+        name: name(text),
+        node: Some(NodeId::from_bytes([key; 32])),
+        client: NodeId::from_bytes([key + 100; 32]),
+        addresses: vec![format!("10.0.0.{key}:7373").parse().unwrap()],
+        roles: roles.iter().copied().collect(),
+        tags: tags.iter().map(|t| t.parse().unwrap()).collect(),
+    }
+}
+
+fn roster() -> Roster {
+    let relay = &[Role::Client, Role::Relay];
+    let members = vec![
+        member("fra", 1, relay, &["region=eu"]),
+        member("nyc", 2, relay, &["region=us"]),
+        member("mid", 3, relay, &["region=eu"]),
+        member("lap", 4, &[Role::Client], &["region=us"]),
+    ];
+    Roster {
+        version: 3,
+        not_before: WallTime::from_unix_nanos(0),
+        expiry: WallTime::from_unix_nanos(u64::MAX),
+        members,
+        rules: Vec::new(),
+    }
+}
+
+fn candidates(scores: &[(&str, f64)]) -> CandidatesReply {
+    let candidate = |(relay, score): &(&str, f64)| Candidate {
+        relay: name(relay),
+        score: *score,
+        evidence: 42,
+        age: minutes(95),
+        load: Some(0.25),
+    };
+    CandidatesReply {
+        strategy: Strategy::LoadAware,
+        candidates: scores.iter().map(candidate).collect(),
+        valid_for: minutes(1),
+        measured: 10,
+        pairs: 12,
+    }
+}
+
+/// `fra` sees all of it, from a kept answer of five minutes ago.
+fn found() -> Found {
+    let mut found = Found::kept(name("fra"), None);
+    found.now = now();
+    let asked = WallTime::from_unix_nanos(now().as_unix_nanos() - 300_000_000_000);
+    found.paths = Some(KnownPaths::new(reply(), asked));
+    found.roster = Some(Arc::new(roster()));
+    let some = [("mid", 1.8), ("nyc", 0.0)];
+    found.detours.follow(candidates(&some), Some(&found.me), asked);
+    found.detours.learn(vec![("mid".into(), 2.6)]);
+    found
+}
+
+#[test]
+fn a_small_mesh_is_shown_whole() {
+    insta::assert_snapshot!(matrix::shown(&found(), false).0);
+}
+
+#[test]
+fn candidates_are_shown_with_score_age_evidence_and_reason() {
+    insta::assert_snapshot!(candidates::shown(&found(), false).0);
+}
+
+#[test]
+fn of_many_candidates_the_odds_are_told_and_those_learnt_outlive_the_list() {
+    let mut found = found();
+    let names: Vec<String> = (0..30).map(|i| format!("r{i}")).collect();
+    let scores: Vec<(&str, f64)> =
+        names.iter().enumerate().map(|(i, n)| (n.as_str(), i as f64 / 100.0)).collect();
+    found.detours.follow(candidates(&scores), None, now());
+    let (text, value) = candidates::shown(&found, false);
+    assert!(text.contains("… and 6 more: --full"), "{text}");
+    assert!(text.contains("learnt here, not in the oracle's list"), "{text}");
+    assert!(text.contains("% of the odds; the oracle's word"), "{text}");
+    assert_eq!(value.as_array().unwrap().len(), 31);
+}
+
+#[test]
+fn three_hundred_nodes_are_summed_up_on_a_screen() {
+    let mut found = found();
+    let nodes: Vec<Name> = (0..300).map(|i| name(&format!("n{i}"))).collect();
+    let all = (0..300u32).flat_map(|i| (0..300u32).filter(move |j| *j != i).map(move |j| (i, j)));
+    let legs = all.map(|(i, j)| leg(i, j, f64::from(i + 1))).collect();
+    let reply = PathsReply { nodes, legs, ..PathsReply::default() };
+    found.paths = Some(KnownPaths::new(reply, now()));
+    let (text, _) = matrix::shown(&found, false);
+    assert_eq!(text.lines().count(), 23, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.starts_with("300 nodes, 89700 of 89700 ordered pairs measured (100 %)"), "{text}");
+    let (full, _) = matrix::shown(&found, true);
+    assert_eq!(full.lines().count(), 302);
+}
+
+#[test]
+fn the_paths_to_one_node_come_with_their_detours() {
+    insta::assert_snapshot!(node::shown(&found(), "nyc").unwrap().0);
+}
+
+#[test]
+fn an_unknown_node_is_answered_with_the_nearest_name() {
+    let error = |text| node::shown(&found(), text).unwrap_err().to_string();
+    assert_eq!(error("nyk"), "the oracle knows no node `nyk`; did you mean `nyc`?");
+    assert!(error("elsewhere").contains("`thalweg roster` lists them"));
+    let nothing = Found::kept(name("fra"), None);
+    let error = node::shown(&nothing, "nyc").unwrap_err().to_string();
+    assert!(error.contains("nothing is known of paths yet"), "{error}");
+}
+
+#[test]
+fn advice_names_who_should_relay_and_for_whom() {
+    insta::assert_snapshot!(advise::shown(&found(), false).unwrap().0);
+    let nothing = Found::kept(name("fra"), None);
+    assert!(advise::shown(&nothing, false).is_err());
+}
+
+#[test]
+fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
+    let mut found = found();
+    let seen = |path: &str, mbps, bound| Observed {
+        path: path.into(),
+        rate: Rate::from_mbps(mbps),
+        setup: Duration::from_millis(80),
+        bound,
+    };
+    let own = [seen("direct", 12.0, Bound::AtLeast), seen("mid", 31.0, Bound::Exact)];
+    let before = WallTime::from_unix_nanos(now().as_unix_nanos() - 3600_000_000_000);
+    found.history.lock().unwrap().learn(URL, &own, before);
+    let wanted = destination::Wanted::parse(URL).unwrap();
+    let (text, value) = destination::shown(&mut found, &wanted, Draw::Proportional);
+    insta::assert_snapshot!(text);
+    assert_eq!(value["destination"], "https://www.example:443");
+    assert_eq!(value["connection_goes"][0]["path"], "mid");
+    assert_eq!(value["download_tries"][0]["reason"], "all");
+    let other = destination::Wanted::parse("other.example").unwrap();
+    let (text, _) = destination::shown(&mut found, &other, Draw::Proportional);
+    assert!(text.contains("nothing is known of https://other.example:443 yet"), "{text}");
+    assert!(text.contains("begins directly, with mid after 500 ms"), "{text}");
+}
