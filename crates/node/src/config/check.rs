@@ -165,6 +165,11 @@ fn route(text: &str) -> Result<(), String> {
 fn oracle(oracle: &OracleSection, problems: &mut Vec<Problem>) {
     positive("oracle.validity", oracle.validity, problems);
     positive("oracle.token_validity", oracle.token_validity, problems);
+    if oracle.database_password_file.is_some() && oracle.database.is_none() {
+        let what = "a password, and no `database` to use it for";
+        problems.push(Problem::of("oracle.database_password_file", what));
+    }
+    super::oracle_measure::check(&oracle.measure, problems);
     if oracle.rule.len() > Roster::MAX_RULES {
         let what =
             format!("{} rules; a roster has at most {}", oracle.rule.len(), Roster::MAX_RULES);

@@ -6,6 +6,7 @@
 
 mod check;
 mod measure;
+mod oracle_measure;
 mod place;
 mod problem;
 mod read;
@@ -14,11 +15,12 @@ mod sections;
 mod text;
 
 pub use measure::MeasureSection;
+pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use place::{NoPlace, config_file, state_directory};
 pub use problem::{ConfigError, Problem};
 pub use relay::{QuotaSection, RelaySection};
 pub use sections::{
-    LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
+    DatabaseUrl, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
 };
 
 use serde::Deserialize;

@@ -1,9 +1,11 @@
 //! The other sections.
 
-use super::{QuotaSection, text};
+use super::{OracleMeasureSection, QuotaSection, text};
 use ipnet::IpNet;
 use serde::Deserialize;
-use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration,
+};
 use thalweg_wire::mesh::{LegKind, PortRange, Rule, Tag, Terms};
 
 /// `[socks]`: SOCKS5 for the programs of this host.
@@ -92,14 +94,58 @@ pub struct OracleSection {
     /// How long a join token can be used, unless `thalweg token --valid` says otherwise.
     #[serde(deserialize_with = "text::one")]
     pub token_validity: Duration,
+    /// Where the oracle keeps its state; absent: in a file of its directory.
+    #[serde(deserialize_with = "text::option")]
+    pub database: Option<DatabaseUrl>,
+    /// A file with the password, so that it is not in the settings.
+    pub database_password_file: Option<PathBuf>,
+    /// How the mesh is measured.
+    pub measure: OracleMeasureSection,
     /// The mesh's rules, in order.
     pub rule: Vec<RuleSection>,
+}
+
+/// A PostgreSQL database's URL. May hold a password, so its `Debug` shows nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl(String);
+
+impl DatabaseUrl {
+    /// With its secrets.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DatabaseUrl")
+    }
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = &'static str;
+
+    /// Its form alone; the rest is read where it is used.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
+            true => Ok(Self(text.to_owned())),
+            false => Err("a database's URL begins with postgres:// (without one, the state is in \
+                          a file), e.g. \"postgres://thalweg@db.example/thalweg\""),
+        }
+    }
 }
 
 impl Default for OracleSection {
     fn default() -> Self {
         let (hour, day) = (Duration::from_secs(3600), Duration::from_secs(24 * 3600));
-        Self { validity: 7 * day, token_validity: hour, rule: Vec::new() }
+        Self {
+            validity: 7 * day,
+            token_validity: hour,
+            database: None,
+            database_password_file: None,
+            measure: OracleMeasureSection::default(),
+            rule: Vec::new(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Values as text with their unit, and what is said when the unit is missing.
 
+use super::DatabaseUrl;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 use std::{fmt, marker::PhantomData, net::SocketAddr, time::Duration};
@@ -35,6 +36,11 @@ text!(Duration, "a time with its unit, e.g. \"5 s\" or \"10 min\"", parse_durati
 text!(Rate, "a rate with its unit, e.g. \"40 Mbit/s\"", str::parse::<Rate>);
 text!(ByteSize, "a size with its unit, e.g. \"64 kB\" or \"10 GB\"", str::parse::<ByteSize>);
 text!(IpNet, "a network, e.g. \"10.0.0.0/8\", or one address", crate::relay::parse_cidr);
+text!(
+    DatabaseUrl,
+    "a database's URL, e.g. \"postgres://thalweg@db.example/thalweg?sslmode=verify-full\"",
+    str::parse::<DatabaseUrl>
+);
 text!(Name, "a name, e.g. \"fra-1\" or \"country=de\"", str::parse::<Name>);
 
 impl Text for SocketAddr {
