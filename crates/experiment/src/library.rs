@@ -16,7 +16,7 @@ use std::{
 };
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 13] = [
+pub const BUILT_IN: [(&str, &str); 17] = [
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
     ("get-detour-wins", include_str!("../../../experiments/get-detour-wins.toml")),
     ("get-direct-wins", include_str!("../../../experiments/get-direct-wins.toml")),
@@ -25,11 +25,15 @@ pub const BUILT_IN: [(&str, &str); 13] = [
     ("get-paths", include_str!("../../../experiments/get-paths.toml")),
     ("get-servers", include_str!("../../../experiments/get-servers.toml")),
     ("lab-fidelity", include_str!("../../../experiments/lab-fidelity.toml")),
+    ("load-aware", include_str!("../../../experiments/load-aware.toml")),
+    ("measure-budget", include_str!("../../../experiments/measure-budget.toml")),
     ("mesh-detour", include_str!("../../../experiments/mesh-detour.toml")),
+    ("proxy-cost", include_str!("../../../experiments/proxy-cost.toml")),
     ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
     ("revocation", include_str!("../../../experiments/revocation.toml")),
     ("strangers", include_str!("../../../experiments/strangers.toml")),
+    ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
 ];
 
 /// A plan and where it is from.
