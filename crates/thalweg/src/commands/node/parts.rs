@@ -1,13 +1,20 @@
 //! What a node is made of: its keys, its membership, its relay, its oracle.
 
 use super::seat::Seat;
-use std::{future::Future, sync::Arc};
+use std::{
+    future::Future,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 use thalweg_net::PrivateKey;
 use thalweg_node::{
     budget::Budget,
     config::Config,
     daemon::{DaemonConfig, MeasureService, Node, RelayService, Services},
-    mesh::{Membership, MeshFile, OracleClient, Reporter, RosterSync, State, SyncEvent, WallClock},
+    mesh::{
+        Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
+        WallClock,
+    },
     prober::{Prober, Purse, RelayView},
     relay::{Event, Log, MeshRelay, RelayMetrics},
 };
@@ -119,7 +126,7 @@ impl Parts {
         tasks.spawn(self.sync(client.clone(), state).run());
         let prober = self.prober(config, budget)?;
         if let Some(prober) = prober.clone() {
-            tasks.spawn(prober.run(client.beside(), view));
+            tasks.spawn(prober.run(self.measured_for(settings, &client)?, view));
         }
         let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MeasureService>);
         if let Seat::Taken(oracle) = &self.seat {
@@ -159,6 +166,21 @@ impl Parts {
         Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
     }
 
+    /// Whose orders are carried out: the oracles', that in this node first, by its own port.
+    fn measured_for(
+        &self,
+        settings: &DaemonConfig,
+        others: &OracleClient,
+    ) -> anyhow::Result<OracleClient> {
+        if !matches!(self.seat, Seat::Taken(_)) {
+            return Ok(others.beside());
+        }
+        let addresses = settings.listen.iter().map(|at| near(*at).into()).collect();
+        let own = Oracle { key: self.key.id(), addresses };
+        let all = [vec![own], others.oracles()].concat();
+        Ok(OracleClient::new(&self.key, all, WallClock::default())?)
+    }
+
     /// Who measures; none if the settings say so.
     fn prober(&self, config: &Config, budget: Arc<Budget>) -> anyhow::Result<Option<Prober>> {
         let settings = &config.measure;
@@ -180,6 +202,16 @@ impl Parts {
         let who = (self.mesh.clone(), self.key.id());
         RosterSync::new(client, self.membership.clone(), who, Some(state.clone()), report)
     }
+}
+
+/// Where this host reaches a port that it listens at.
+fn near(mut at: SocketAddr) -> SocketAddr {
+    match at.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => at.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => at.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    at
 }
 
 fn relay_view(config: &Config, metrics: RelayMetrics) -> RelayView {
