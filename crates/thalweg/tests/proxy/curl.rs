@@ -65,6 +65,10 @@ async fn curl_uploads_asks_for_heads_and_ranges_and_for_many() {
     assert!(part.stdout == content[100..200]);
     let many = ["-x", &http, "-o", "/dev/null", &url, "-o", "/dev/null", &url];
     succeeds(curl(dir.path(), &many)).await;
+    let asked = files.asks().into_iter().map(|ask| (ask.method, ask.content));
+    let put = || ("PUT".to_owned(), content.len());
+    let asked: Vec<_> = asked.take(3).collect();
+    assert_eq!(asked, [put(), put(), ("HEAD".to_owned(), 0)]);
     let (events, _) = proxy.end().await;
     assert_eq!(events.last().unwrap()["requests"], 6);
 }
