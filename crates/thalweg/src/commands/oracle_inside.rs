@@ -1,14 +1,17 @@
 //! The oracle, plugged into the daemon: the rooms `node` and `oracle` do not know each other.
 
-use std::sync::Arc;
+use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_node::{
-    config::OracleSection,
+    config::{OracleMeasureSection, OracleSection, ScheduleName},
     daemon::{ApiService, BoxFuture, Caller, Control},
     mesh::{Keeper, Membership, RosterError, State},
     relay::{Event, Log},
 };
-use thalweg_oracle::{Caller as Asker, Config, Event as Happened, Oracle, OracleError};
+use thalweg_oracle::{
+    Caller as Asker, Config, Database, Event as Happened, MeasureConfig, Oracle, OracleError,
+    Order, Pace, Server,
+};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
@@ -32,7 +35,9 @@ impl OracleInside {
         log: Option<Log>,
     ) -> Result<Self, OracleError> {
         let cached = Some(state.roster_file());
-        let mut config = Config { validity: settings.validity, cached, ..Config::default() };
+        let (validity, database) = (settings.validity, database(settings)?);
+        let measure = measure(&settings.measure);
+        let mut config = Config { validity, cached, database, measure, ..Config::default() };
         if let Some(log) = log {
             config.events = Arc::new(move |event| log.put(line(event)));
         }
@@ -71,6 +76,50 @@ impl OracleInside {
                 return;
             }
         }
+    }
+}
+
+/// The database that the settings name.
+///
+/// # Errors
+/// Of the URL, and of the password's file; no secret is told.
+pub fn database(settings: &OracleSection) -> Result<Database, OracleError> {
+    let Some(url) = &settings.database else { return Ok(Database::File) };
+    let password = settings.database_password_file.as_deref().map(password).transpose()?;
+    Ok(Database::Server(Server::new(url.reveal(), password.as_deref())?))
+}
+
+/// The first line of a file that others cannot read.
+fn password(file: &Path) -> Result<String, OracleError> {
+    let wrong = |source| OracleError::File { file: file.into(), source };
+    let text = fs::read_to_string(file).map_err(wrong)?;
+    let mode = fs::metadata(file).map_err(wrong)?.permissions().mode();
+    if mode & 0o007 != 0 {
+        let why = "everybody on this host can read this password: chmod o-rwx";
+        return Err(wrong(io::Error::new(io::ErrorKind::PermissionDenied, why)));
+    }
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// The settings of measuring, as the oracle takes them.
+fn measure(settings: &OracleMeasureSection) -> MeasureConfig {
+    let settings = settings.clone();
+    MeasureConfig {
+        enabled: settings.enabled,
+        schedule: match settings.schedule {
+            ScheduleName::Algorithm1 => Order::Algorithm1,
+            ScheduleName::Thrifty => Order::Thrifty,
+            ScheduleName::Random => Order::Random,
+        },
+        t: settings.t.into(),
+        p: settings.p.fraction(),
+        bytes_per_day: settings.bytes_per_day,
+        test_bytes: settings.test_bytes,
+        test_time: settings.test_time,
+        at_once: settings.at_once as usize,
+        congestion_control: settings.congestion_control,
+        strategy: settings.strategy,
+        pace: Pace::default(),
     }
 }
 

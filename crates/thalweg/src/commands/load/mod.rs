@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `get-faults`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
+//! `get-faults`, `oracle-scale`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -9,6 +9,7 @@
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
+//! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
@@ -20,6 +21,7 @@ mod get_faults;
 mod idle;
 mod latency;
 mod mesh;
+mod oracle;
 mod pattern;
 mod report;
 mod server;
@@ -59,6 +61,8 @@ enum Work {
     Soak(soak::Args),
     /// Download while something goes wrong; is there ever a wrong byte under the name?
     GetFaults(get_faults::Args),
+    /// Rank a mesh that nobody has, and ask its oracle; how large may it be?
+    Oracle(oracle::Args),
     /// Come to a mesh as those who are not let in; what does its port say?
     Strangers(strangers::Args),
 }
@@ -85,6 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Soak(args) => soak::run(&args).await,
             // Processes and threads of its own: nothing else runs in this runtime.
             Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
+            Work::Oracle(args) => oracle::run(&args).await,
             Work::Strangers(args) => strangers::run(&args).await,
         }
     })?;

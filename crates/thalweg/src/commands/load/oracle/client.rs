@@ -1,0 +1,182 @@
+//! Clients that ask for candidates, over connections that stay open.
+
+use super::{again, port::Port, world::World};
+use anyhow::{Context as _, bail, ensure};
+use std::time::Duration;
+use thalweg_net::{
+    PrivateKey,
+    channel::{Channel, Connector, Protocol},
+};
+use thalweg_wire::{Signer as _, mesh::measure::CandidatesReply};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+    time::Instant,
+};
+
+/// Candidates of one answer: UKAIRO's m.
+const M: usize = 5;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub enum Strategy {
+    Oblivious,
+    Balanced,
+    Specific,
+    LoadAware,
+}
+
+impl Strategy {
+    pub const ALL: [Self; 4] = [Self::Oblivious, Self::Balanced, Self::Specific, Self::LoadAware];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Oblivious => "oblivious",
+            Self::Balanced => "balanced",
+            Self::Specific => "specific",
+            Self::LoadAware => "load_aware",
+        }
+    }
+}
+
+/// How long which strategy is asked for.
+#[derive(Clone, Copy)]
+pub struct Load {
+    pub strategy: Strategy,
+    pub time: Duration,
+}
+
+/// What came of it.
+pub struct Asked {
+    /// Of each request.
+    pub times: Vec<Duration>,
+    took: Duration,
+}
+
+impl Asked {
+    pub fn per_second(&self) -> f64 {
+        self.times.len() as f64 / self.took.as_secs_f64()
+    }
+}
+
+/// One connection.
+struct Line {
+    channel: Channel<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+impl Line {
+    async fn open(key: &PrivateKey, world: &World, port: &Port) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(port.at).await?;
+        stream.set_nodelay(true)?;
+        let connector = Connector::new(key)?;
+        let channel = connector.connect(stream, world.node.id(), Protocol::Api).await?;
+        Ok(Self { channel, buffer: vec![] })
+    }
+
+    /// Asks, and reads the whole answer: where its body begins and ends in the buffer.
+    async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(usize, usize)> {
+        self.channel.write_all(request).await?;
+        self.channel.flush().await?;
+        self.buffer.clear();
+        loop {
+            if let Some(body) = body(&self.buffer)? {
+                return Ok(body);
+            }
+            let read = self.channel.read_buf(&mut self.buffer).await?;
+            ensure!(read > 0, "the oracle closed the connection");
+        }
+    }
+
+    async fn candidates(&mut self, request: &[u8]) -> anyhow::Result<CandidatesReply> {
+        let (start, end) = self.ask(request).await?;
+        Ok(serde_json::from_slice(&self.buffer[start..end])?)
+    }
+}
+
+/// Where an answer's body begins and ends, once it is whole (RFC 9112 §6.2).
+fn body(buffer: &[u8]) -> anyhow::Result<Option<(usize, usize)>> {
+    let Some(head) = buffer.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(&buffer[..head])?;
+    if !text.starts_with("HTTP/1.1 200") {
+        bail!("the oracle answers {}", text.lines().next().unwrap_or_default());
+    }
+    let length = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    let end = head + 4 + length.context("an answer without its length")?;
+    Ok((buffer.len() >= end).then_some((head + 4, end)))
+}
+
+fn request(strategy: Strategy) -> Vec<u8> {
+    let path = format!("/v1/candidates?strategy={}&m={M}", strategy.name());
+    format!("GET {path} HTTP/1.1\r\nhost: oracle\r\n\r\n").into_bytes()
+}
+
+/// Goes on when the oracle offers ranked relays.
+///
+/// # Errors
+/// When it does not within `limit`.
+pub async fn until_ranked(world: &World, port: &Port, limit: Duration) -> anyhow::Result<()> {
+    let key = world.clients.first().context("no client")?;
+    let mut line = Line::open(key, world, port).await?;
+    let (since, request) = (Instant::now(), request(Strategy::Oblivious));
+    loop {
+        let told = line.candidates(&request).await?;
+        if told.measured > 0 && told.candidates.iter().any(|c| c.score > 0.0) {
+            return Ok(());
+        }
+        again(since, limit, "no ranking").await?;
+    }
+}
+
+/// All clients ask, each as soon as it is answered.
+///
+/// # Errors
+/// When one is not answered as it should be.
+pub async fn ask(world: &World, port: &Port, load: Load) -> anyhow::Result<Asked> {
+    let mut lines = vec![];
+    for key in &world.clients {
+        lines.push(Line::open(key, world, port).await?);
+    }
+    let (began, mut all) = (Instant::now(), JoinSet::new());
+    for line in lines {
+        all.spawn(one(line, load, began + load.time));
+    }
+    let mut times = vec![];
+    while let Some(done) = all.join_next().await {
+        times.extend(done??);
+    }
+    Ok(Asked { times, took: began.elapsed() })
+}
+
+async fn one(mut line: Line, load: Load, until: Instant) -> anyhow::Result<Vec<Duration>> {
+    let (request, mut times) = (request(load.strategy), vec![]);
+    let first = line.candidates(&request).await?;
+    ensure!(first.candidates.len() == M, "{} candidates instead of {M}", first.candidates.len());
+    while Instant::now() < until {
+        let began = Instant::now();
+        line.ask(&request).await?;
+        times.push(began.elapsed());
+    }
+    Ok(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::body;
+
+    #[test]
+    fn an_answer_is_whole_when_its_length_is_there() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP";
+        assert_eq!(body(&answer[..30]).unwrap(), None);
+        assert_eq!(body(&answer[..40]).unwrap(), None);
+        let (start, end) = body(answer).unwrap().unwrap();
+        assert_eq!(&answer[start..end], b"abc");
+        assert!(body(b"HTTP/1.1 503 Service Unavailable\r\n\r\n").is_err());
+    }
+}
