@@ -3,13 +3,14 @@
 use super::{
     here::{self, Place},
     hostname,
+    oracle_inside::database,
     text::say,
 };
 use anyhow::{Context as _, bail};
 use serde_json::json;
-use std::{collections::BTreeSet, process::ExitCode};
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 use thalweg_node::mesh::{Membership, MeshFile, State};
-use thalweg_oracle::{Config, Oracle, OracleError};
+use thalweg_oracle::{Config, Database, Oracle, OracleError};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination, Signer as _,
@@ -39,6 +40,10 @@ pub struct Args {
     /// A tag that rules and routes know it by
     #[arg(long = "tag", value_name = "TAG", value_delimiter = ',')]
     tags: Vec<Tag>,
+    /// The settings; of them the oracle's database counts here
+    /// [default: $XDG_CONFIG_HOME/thalweg/config.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -63,7 +68,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     whole(&state)?;
     let founder = founder(&args, &state)?;
-    let mesh = here::block_on(found(&state, founder.clone()))?;
+    let database = database(&here::settings(args.config.as_deref())?.oracle)?;
+    let mesh = here::block_on(found(&state, founder.clone(), database))?;
     print(&mesh, &founder, &state, &args)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -106,13 +112,13 @@ fn founder(args: &Args, state: &State) -> anyhow::Result<Member> {
 
 /// Makes the oracle, then the host its member; `mesh.json` comes last, so that a broken-off
 /// start is begun anew.
-async fn found(state: &State, founder: Member) -> anyhow::Result<NodeId> {
-    let dir = state.oracle_dir();
+async fn found(state: &State, founder: Member, database: Database) -> anyhow::Result<NodeId> {
+    let (dir, config) = (state.oracle_dir(), Config { database, ..Config::default() });
     let (name, client) = (founder.name.clone(), founder.client);
     let node = founder.node.context("the founder has no key")?;
-    let oracle = match Oracle::create(&dir, founder, Config::default()).await {
+    let oracle = match Oracle::create(&dir, founder, config.clone()).await {
         // Left by a start that broke off after it; who is not in it is refused below.
-        Err(OracleError::Exists(_)) => Oracle::open(&dir, node, Config::default()).await?,
+        Err(OracleError::Exists(_)) => Oracle::open(&dir, node, config).await?,
         made => made?,
     };
     let signed = oracle.roster().borrow().clone();

@@ -193,7 +193,7 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
         bound,
     };
     let own = [seen("direct", 12.0, Bound::AtLeast), seen("mid", 31.0, Bound::Exact)];
-    let before = WallTime::from_unix_nanos(now().as_unix_nanos() - 3600_000_000_000);
+    let before = WallTime::from_unix_nanos(now().as_unix_nanos() - 3_600_000_000_000);
     found.history.lock().unwrap().learn(ORIGIN, &own, before);
     let wanted = destination::Wanted::parse(URL).unwrap();
     let (text, value) = destination::shown(&mut found, &wanted, Draw::Proportional);
