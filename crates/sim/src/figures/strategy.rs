@@ -1,7 +1,7 @@
 //! Who gets which candidates: the rankings as clients of a crowd meet them.
 
 use crate::{
-    crowd::{Ask, Choice},
+    crowd::{Ask, Choice, Outcome},
     input::{Cast, Input},
     random::{self, Stream},
 };
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use thalweg_plan::{
     Graph,
-    assignment::{self, RelayLoad},
+    assignment::{Assigner, Client, RelayLoad, Seen},
     ranking::Ranking,
 };
 use thalweg_units::Rate;
@@ -22,15 +22,18 @@ pub enum Strategy {
     Oblivious,
     /// Random ones of the better half, drawn for each client (§3.1.2).
     Balanced,
-    /// Ours: by what each relay still has to give.
+    /// Ours: by what each relay still has to give, and what the client saw of it before.
     LoadAware,
+    /// Ours without what the client saw: what either part does.
+    LoadOnly,
     /// Any.
     Random,
 }
 
 impl Strategy {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Oblivious, Self::Balanced, Self::LoadAware, Self::Random];
+    pub const ALL: [Self; 5] =
+        [Self::Oblivious, Self::Balanced, Self::LoadAware, Self::LoadOnly, Self::Random];
 
     /// As metrics and the command line name it.
     pub const fn name(self) -> &'static str {
@@ -38,6 +41,7 @@ impl Strategy {
             Self::Oblivious => "oblivious",
             Self::Balanced => "balanced",
             Self::LoadAware => "load_aware",
+            Self::LoadOnly => "load_only",
             Self::Random => "random",
         }
     }
@@ -45,7 +49,9 @@ impl Strategy {
 
 /// There is no such strategy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no strategy is called \"{0}\"; there are oblivious, balanced, load_aware and random")]
+#[error(
+    "no strategy is called \"{0}\"; there are oblivious, balanced, load_aware, load_only and random"
+)]
 pub struct UnknownStrategy(String);
 
 impl FromStr for Strategy {
@@ -76,6 +82,8 @@ pub(super) struct Oracle<'a> {
     /// Downloads under way that were given each relay.
     assigned: Vec<u32>,
     given: BTreeMap<(usize, usize), Vec<usize>>,
+    /// What each client's own downloads said of relays.
+    seen: BTreeMap<usize, Vec<Seen>>,
     /// When relays reported last, s, and what they forwarded then.
     reported: Option<(f64, Vec<f64>)>,
     random: Stream,
@@ -103,6 +111,7 @@ impl<'a> Oracle<'a> {
             lists: BTreeMap::new(),
             assigned: vec![0; cast.detours.len()],
             given: BTreeMap::new(),
+            seen: BTreeMap::new(),
             reported: None,
             random: random::stream(seed, "oracle", 0),
         }
@@ -120,7 +129,7 @@ impl<'a> Oracle<'a> {
                 let draw = || random::sample(random, self.cast.detours.len(), m);
                 self.lists.entry(ask.client).or_insert_with(draw).clone()
             }
-            Strategy::LoadAware => self.load_aware(ask),
+            Strategy::LoadAware | Strategy::LoadOnly => self.load_aware(ask),
         }
     }
 
@@ -132,8 +141,26 @@ impl<'a> Oracle<'a> {
             assigned: self.assigned[at],
         };
         let loads: Vec<RelayLoad> = (0..self.limits.len()).map(load).collect();
+        let seen = self.seen.get(&ask.client).filter(|_| self.strategy == Strategy::LoadAware);
         // Clients are not among the measured nodes.
-        assignment::load_aware(&self.graph, &self.ranking, None, &loads, self.m, &mut self.random)
+        let client = Client { node: None, seen: seen.map_or(&[], Vec::as_slice) };
+        let assigner = Assigner::new(&self.graph, &self.ranking);
+        assigner.assign(&client, &loads, self.m, &mut self.random)
+    }
+
+    /// A client tells what its download's sampling said: a running mean for each relay.
+    fn learn(&mut self, outcome: &Outcome) {
+        let seen = self.seen.entry(outcome.client).or_default();
+        for (node, gain) in outcome.gains() {
+            let Some(relay) = self.cast.detours.iter().position(|&l| l == node) else { continue };
+            match seen.iter_mut().find(|seen| seen.relay == relay) {
+                Some(known) => {
+                    known.tries += 1;
+                    known.gain += (gain - known.gain) / f64::from(known.tries);
+                }
+                None => seen.push(Seen { relay, gain, tries: 1 }),
+            }
+        }
     }
 
     /// What relays said last, Mbit/s.
@@ -155,7 +182,8 @@ impl Choice for Oracle<'_> {
         relays
     }
 
-    fn ended(&mut self, outcome: &crate::crowd::Outcome) {
+    fn ended(&mut self, outcome: &Outcome) {
+        self.learn(outcome);
         let given = self.given.remove(&(outcome.client, outcome.server)).unwrap_or_default();
         given.into_iter().for_each(|at| self.assigned[at] -= 1);
     }

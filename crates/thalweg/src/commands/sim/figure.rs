@@ -89,6 +89,6 @@ impl Figure {
 fn strategies(only: Option<&str>) -> anyhow::Result<Vec<Strategy>> {
     match only {
         Some(name) => Ok(vec![name.parse()?]),
-        None => Ok(vec![Strategy::Oblivious, Strategy::Balanced, Strategy::LoadAware]),
+        None => Ok(Strategy::ALL.into_iter().filter(|one| *one != Strategy::Random).collect()),
     }
 }
