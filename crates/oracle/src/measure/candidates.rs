@@ -5,7 +5,7 @@ use super::{
     nodes::Slot,
     offer::{MOST, Offer},
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use thalweg_plan::ranking::Score;
 use thalweg_units::Time;
 use thalweg_wire::mesh::measure::{Candidate, CandidatesReply, Strategy};
@@ -75,12 +75,8 @@ impl Measuring {
             // Too many ask at once: what costs nothing is better than nothing.
             return self.balanced(offer, client, m);
         };
-        let wanted: HashMap<usize, usize> =
-            relays.iter().enumerate().map(|(at, slot)| (*slot as usize, at)).collect();
-        let listed = offer.ranking.scores().iter().filter(|s| wanted.contains_key(&s.relay));
         // What was assigned a moment ago may be offered no more.
-        let mut scores: Vec<Score> = listed.copied().collect();
-        scores.sort_by_key(|s| wanted[&s.relay]);
+        let scores: Vec<Score> = relays.iter().filter_map(|slot| offer.score(*slot)).collect();
         if scores.len() < m.min(relays.len()) || relays.is_empty() {
             return self.best(offer, scores, client, m);
         }

@@ -23,6 +23,8 @@ pub(super) struct Offer {
     /// Relays of the roster that are not down, the best first; scores are less for those that
     /// are near their limit and those whose reports were disputed.
     pub ranking: Ranking,
+    /// The ranking's, by slot.
+    scores: Vec<Option<Score>>,
     /// By slot.
     weights: Vec<f64>,
     /// By slot.
@@ -49,6 +51,7 @@ impl Offer {
             nodes: Arc::default(),
             ranked: Arc::new(Ranked::nothing()),
             ranking: Ranking::default(),
+            scores: vec![],
             weights: vec![],
             loads: vec![],
             shares: Loads::default(),
@@ -71,6 +74,8 @@ impl Offer {
         let weights: Vec<f64> = (0..slots).map(weight).collect();
         let loads = (0..slots).map(|slot| state.loads.relay(slot, now)).collect();
         let ranking = offered(&ranked, &weights);
+        let mut scores = vec![None; slots as usize];
+        ranking.scores().iter().for_each(|score| scores[score.relay] = Some(*score));
         let is_relay = |slot: usize| nodes.is_relay(slot as Slot);
         let of_relays = ranked.graph.legs().filter(|((i, j), _)| is_relay(*i) && is_relay(*j));
         let measured = of_relays.count() as u64;
@@ -84,6 +89,7 @@ impl Offer {
             nodes,
             ranked,
             ranking,
+            scores,
             weights,
             loads,
         }
@@ -108,6 +114,11 @@ impl Offer {
         let best: Arc<[Score]> = ranking.scores().iter().take(MOST).copied().collect();
         lock(&self.specific).insert(client, Arc::clone(&best));
         best
+    }
+
+    /// What the ranking says of a relay that is offered.
+    pub fn score(&self, slot: Slot) -> Option<Score> {
+        self.scores.get(slot as usize).copied().flatten()
     }
 
     fn has(&self, relay: usize) -> bool {

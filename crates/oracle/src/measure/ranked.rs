@@ -1,7 +1,7 @@
 //! The table as a graph and a ranking: made beside, shared by all who ask.
 
 use super::{known::Known, nodes::Slot};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, thread, time::Duration};
 use thalweg_measure::{Bound, Metric, Subject, Table};
 use thalweg_plan::{
     Graph,
@@ -22,13 +22,13 @@ pub(super) struct Picture {
 impl Picture {
     /// O(entries).
     pub fn of(known: &Known, now: Time) -> Self {
-        Self {
-            graph: Graph::from_table(known.table(), now),
-            sole: known.sole().clone(),
-            ages: ages(known.table(), now),
-            at: now,
-            changes: known.changes(),
-        }
+        // Two passes over the table, which is locked meanwhile: beside each other.
+        let (graph, ages) = thread::scope(|scope| {
+            let ages = scope.spawn(|| ages(known.table(), now));
+            let graph = Graph::from_table(known.table(), now);
+            (graph, ages.join().unwrap_or_default())
+        });
+        Self { graph, sole: known.sole().clone(), ages, at: now, changes: known.changes() }
     }
 
     /// The ranking that liars cannot decide: see [`Ranking::robust`]. O(n·d²).
