@@ -42,7 +42,7 @@ Exit codes: 0 done; 1 not: this host is in no mesh, nothing is known, or there i
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// A URL or HOST[:PORT]: what would be used for it now, and why
+    /// A URL, HOST or HOST:PORT: what would be used for it now, and why
     #[arg(value_name = "DEST", conflicts_with_all = ["to", "advise"])]
     destination: Option<String>,
     /// All that is known of the paths to this node
