@@ -1,6 +1,6 @@
 //! Flows that begin and end on shared links, event by event.
 //!
-//! Between events rates are constant: those of [`fair::shares`](crate::fair::shares). A flow
+//! Between events rates are constant: those of [`fair::shares`]. A flow
 //! that comes or goes changes only flows that it shares a link with, directly or over
 //! others; only those are computed anew.
 

@@ -7,7 +7,7 @@
 //!
 //! Several processes may draw and learn at the same time: each keeps its own changes apart, and
 //! at saving replays them, under the file's lock, on what the file then holds. So nothing is lost or
-//! counted twice; what a process learns is bounded ([`MAX_CHANGES`]) like the history's.
+//! counted twice; what a process learns is bounded (`MAX_CHANGES`) like the history's.
 
 mod ask;
 mod chooser;

@@ -54,7 +54,7 @@ impl Choice {
     }
 
     /// These ways, sorted by when they begin. If the direct one is not among them it comes
-    /// last, [`LATER`] than the one before, so that nothing fails that works directly.
+    /// last, `LATER` than the one before, so that nothing fails that works directly.
     pub fn of(mut ways: Vec<Way>) -> Self {
         ways.sort_by_key(|way| way.after);
         if !ways.iter().any(|way| way.route.is_direct()) {

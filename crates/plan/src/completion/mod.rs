@@ -110,7 +110,7 @@ impl<'a> Completion<'a> {
         }
     }
 
-    /// UKAIRO Eq. (3) on all legs, gains clipped at [`MOST_GAIN`]. O(n · [`SAMPLE`]²).
+    /// UKAIRO Eq. (3) on all legs, gains clipped at [`MOST_GAIN`]. O(n · `SAMPLE`²).
     pub fn ranking(&self) -> Ranking {
         let n = self.graph.nodes();
         let mut scores: Vec<Score> =

@@ -82,7 +82,7 @@ impl OracleClient {
         read(&self.get(&path, Duration::ZERO).await?)
     }
 
-    /// All that the oracle knows of paths, page by page; the first [`MAX_PAGES`] of them.
+    /// All that the oracle knows of paths, page by page; the first `MAX_PAGES` of them.
     ///
     /// # Errors
     /// [`OracleError`].
