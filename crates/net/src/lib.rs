@@ -21,6 +21,7 @@ mod transport;
 pub mod channel;
 pub mod socks5;
 pub mod splice;
+pub mod tcp;
 pub mod tls;
 
 pub use closed_on_drop::ClosedOnDrop;

@@ -1,13 +1,11 @@
 //! What carries a dialled stream: a TCP connection, or layers over one.
 
-use crate::channel::Channel;
-use socket2::SockRef;
+use crate::{channel::Channel, tcp};
 use std::{
     io,
-    net::Shutdown,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -119,16 +117,7 @@ impl AsyncRead for Leg {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.poll_read_ready(cx))?;
-            // Not into `initialize_unfilled`: that would write zeros over the whole of
-            // a reader's large buffer before each read.
-            match self.0.try_read_buf(buf) {
-                Ok(_) => return Poll::Ready(Ok(())),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        }
+        tcp::poll_read(&self.0, cx, buf)
     }
 }
 
@@ -141,21 +130,6 @@ impl Leg {
     pub fn into_inner(self) -> Result<TcpStream, Self> {
         Arc::try_unwrap(self.0).map_err(Self)
     }
-
-    /// Polls for room and tries `write` until it is done or there is none.
-    fn poll_try(
-        &self,
-        cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.0.poll_write_ready(cx))?;
-            match write(&self.0) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done),
-            }
-        }
-    }
 }
 
 impl AsyncWrite for Leg {
@@ -164,7 +138,7 @@ impl AsyncWrite for Leg {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_try(cx, |tcp| tcp.try_write(buf))
+        tcp::poll_write_by(&self.0, cx, |tcp| tcp.try_write(buf))
     }
 
     fn poll_write_vectored(
@@ -172,7 +146,7 @@ impl AsyncWrite for Leg {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_try(cx, |tcp| tcp.try_write_vectored(bufs))
+        tcp::poll_write_by(&self.0, cx, |tcp| tcp.try_write_vectored(bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -185,11 +159,7 @@ impl AsyncWrite for Leg {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(match SockRef::from(&*self.0).shutdown(Shutdown::Write) {
-            // The peer has reset it already: our direction is closed all the same.
-            Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(()),
-            done => done,
-        })
+        Poll::Ready(tcp::end_writing(&self.0))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The data plane: relay, files in the making, transfers.
 
+mod accept;
+
 pub mod budget;
 pub mod config;
 pub mod daemon;

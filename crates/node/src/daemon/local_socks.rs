@@ -6,6 +6,7 @@
 
 use super::{counters::Counters, door::Ends};
 use crate::{
+    accept,
     mesh::{Membership, Names, RouteNameError},
     relay::{
         Event, Limits, Log, Refusal,
@@ -13,7 +14,7 @@ use crate::{
         read_request,
     },
 };
-use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::pending, net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_net::{Cause, DialError, Dialer, Hop, Route, Speech, Stream};
 use thalweg_wire::{
     Destination,
@@ -101,7 +102,7 @@ impl LocalSocks {
         loop {
             tokio::select! {
                 () = ends.stop.cancelled() => return,
-                (place, accepted) = next(&places, &listener) => match accepted {
+                (place, accepted) = accept::next(&places, &listener) => match accepted {
                     Ok((client, from)) => self.take(client, from, place, &ends),
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 },
@@ -233,13 +234,3 @@ impl LocalSocks {
 /// No address: RFC 1928 §6 leaves open what a reply says it bound.
 const NOWHERE: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
-
-/// A place first, then a program.
-async fn next(
-    places: &Arc<Semaphore>,
-    listener: &TcpListener,
-) -> (Option<OwnedSemaphorePermit>, io::Result<(TcpStream, SocketAddr)>) {
-    // It fails only when closed, which nobody does.
-    let place = Arc::clone(places).acquire_owned().await.ok();
-    (place, listener.accept().await)
-}

@@ -6,10 +6,8 @@
 //! be put in between.
 
 use hyper::{HeaderMap, StatusCode};
-use socket2::SockRef;
 use std::{
     io,
-    net::Shutdown,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -18,6 +16,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
+use thalweg_net::tcp;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
@@ -197,17 +196,9 @@ impl Wire {
         cx: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.tcp.poll_write_ready(cx))?;
-            match write(&self.tcp) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Ok(n) => {
-                    self.written.fetch_add(n as u64, Relaxed);
-                    return Poll::Ready(Ok(n));
-                }
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        }
+        let n = ready!(tcp::poll_write_by(&self.tcp, cx, write))?;
+        self.written.fetch_add(n as u64, Relaxed);
+        Poll::Ready(Ok(n))
     }
 }
 
@@ -222,14 +213,7 @@ impl AsyncRead for ClientIo {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.wire.tcp.poll_read_ready(cx))?;
-            match self.wire.tcp.try_read_buf(buf) {
-                Ok(_) => return Poll::Ready(Ok(())),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        }
+        tcp::poll_read(&self.wire.tcp, cx, buf)
     }
 }
 
@@ -261,10 +245,6 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(match SockRef::from(&self.wire.tcp).shutdown(Shutdown::Write) {
-            // The program has reset it already: our direction is closed all the same.
-            Err(e) if e.kind() == io::ErrorKind::NotConnected => Ok(()),
-            done => done,
-        })
+        Poll::Ready(tcp::end_writing(&self.wire.tcp))
     }
 }

@@ -9,7 +9,7 @@ use super::{
     record::{Books, Tally},
     socks,
 };
-use crate::history::Observed;
+use crate::{accept, history::Observed};
 use std::{
     io,
     net::SocketAddr,
@@ -230,7 +230,7 @@ impl Proxy {
             tokio::select! {
                 () = &mut stop => break,
                 _ = sweep.tick() => shared.pool.sweep(),
-                (place, accepted) = next(&places, &listener) => match accepted {
+                (place, accepted) = accept::next(&places, &listener) => match accepted {
                     Ok((tcp, client)) => take(&shared, tcp, client, place),
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 },
@@ -240,16 +240,6 @@ impl Proxy {
         drain(&shared).await;
         summary(&shared.books.tally)
     }
-}
-
-/// A place first, then a program.
-async fn next(
-    places: &Arc<Semaphore>,
-    listener: &TcpListener,
-) -> (Option<OwnedSemaphorePermit>, io::Result<(TcpStream, SocketAddr)>) {
-    // It fails only when closed, which nobody does.
-    let place = Arc::clone(places).acquire_owned().await.ok();
-    (place, listener.accept().await)
 }
 
 fn take(

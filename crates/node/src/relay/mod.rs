@@ -60,13 +60,11 @@ pub use refusal::Refusal;
 pub use resolver::{Answer, Resolver, SharedResolver, SystemResolver, TooManyNames};
 pub use thalweg_wire::mesh::{PortRange, PortRangeError};
 
+use crate::accept;
 use connections::Connections;
 use std::{io, net::SocketAddr, sync::Arc};
 use thiserror::Error;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
-};
+use tokio::{net::TcpListener, sync::Semaphore};
 
 /// A relay that is bound to its address.
 #[derive(Debug)]
@@ -144,7 +142,7 @@ impl Relay {
             tokio::select! {
                 () = &mut shutdown => break,
                 () = connections.one_ended() => {}
-                (permit, accepted) = next(&places, &listener) => {
+                (permit, accepted) = accept::next(&places, &listener) => {
                     connections.take(permit, accepted).await;
                 }
             }
@@ -152,14 +150,4 @@ impl Relay {
         drop(listener);
         connections.drain().await
     }
-}
-
-/// A place first, then a client: the kernel's queue holds those without a place.
-async fn next(
-    places: &Arc<Semaphore>,
-    listener: &TcpListener,
-) -> (Option<OwnedSemaphorePermit>, io::Result<(TcpStream, SocketAddr)>) {
-    // It fails only when closed, which nobody does.
-    let permit = Arc::clone(places).acquire_owned().await.ok();
-    (permit, listener.accept().await)
 }

@@ -7,6 +7,7 @@ use thalweg_net::{Cause, Destination, DialError, Dialer, Route, Stream};
 use thalweg_wire::socks5::Reply;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
     sync::oneshot,
     task::JoinHandle,
     time::sleep,
