@@ -7,6 +7,7 @@ pub mod completion;
 pub mod dispatch;
 mod draw;
 pub mod graph;
+pub mod mincost;
 pub mod ranking;
 pub mod schedule;
 pub mod selection;

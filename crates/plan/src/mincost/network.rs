@@ -1,0 +1,81 @@
+//! The problem: nodes with supplies, arcs with capacities and costs.
+
+use thiserror::Error;
+
+/// The largest capacity, supply or sum of supplies: 2⁶⁰ units, 10⁶ times 10 TB in bytes / 8.
+const MOST_UNITS: u64 = 1 << 60;
+/// The largest cost of an arc, either sign, times the number of nodes: potentials stay in 62 bits.
+const MOST_COST: i64 = 1 << 60;
+
+/// One arc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arc {
+    /// The node it leaves.
+    pub from: u32,
+    /// The node it enters.
+    pub to: u32,
+    /// The most units on it.
+    pub capacity: u64,
+    /// What a unit on it costs; may be negative.
+    pub cost: i64,
+}
+
+/// Nodes with supplies, and arcs between them. Parallel arcs are allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    supply: Vec<i64>,
+    arcs: Vec<Arc>,
+}
+
+/// Why a network is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum NetworkError {
+    /// An arc's end is not among the nodes.
+    #[error("arc {arc} ends at a node that is not there")]
+    NoSuchNode {
+        /// Its index.
+        arc: usize,
+    },
+    /// Supplies and demands differ.
+    #[error("the supplies exceed the demands by {0} units")]
+    Unbalanced(i64),
+    /// A number is too large to be added up safely.
+    #[error("a supply, capacity or cost is out of range")]
+    OutOfRange,
+}
+
+impl Network {
+    /// A network of nodes with these supplies (negative: demands) and these arcs.
+    ///
+    /// # Errors
+    ///
+    /// [`NetworkError`] if an arc ends nowhere, the supplies do not sum up to 0, or a number
+    /// is beyond 2⁶⁰ (a cost: 2⁶⁰ / (nodes + 1)). Infinite capacities are written as 2⁶⁰.
+    pub fn new(supply: Vec<i64>, arcs: Vec<Arc>) -> Result<Self, NetworkError> {
+        let nodes = supply.len();
+        let known = |arc: &Arc| (arc.from as usize) < nodes && (arc.to as usize) < nodes;
+        if let Some(arc) = arcs.iter().position(|arc| !known(arc)) {
+            return Err(NetworkError::NoSuchNode { arc });
+        }
+        let most = MOST_COST / (nodes as i64 + 1);
+        let sane = |arc: &Arc| arc.capacity <= MOST_UNITS && arc.cost.abs() <= most;
+        let total: u128 = supply.iter().map(|s| u128::from(s.unsigned_abs())).sum();
+        if total > u128::from(MOST_UNITS) || !arcs.iter().all(sane) {
+            return Err(NetworkError::OutOfRange);
+        }
+        match supply.iter().sum() {
+            0 => Ok(Self { supply, arcs }),
+            over => Err(NetworkError::Unbalanced(over)),
+        }
+    }
+
+    /// Each node's supply; negative: its demand. Sums up to 0.
+    pub fn supply(&self) -> &[i64] {
+        &self.supply
+    }
+
+    /// The arcs, in the order they were given.
+    pub fn arcs(&self) -> &[Arc] {
+        &self.arcs
+    }
+}

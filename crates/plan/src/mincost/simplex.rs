@@ -1,0 +1,207 @@
+//! Pivots: an arc enters, flow goes round its cycle, an arc leaves.
+
+use super::{
+    Flow, Infeasible, Network,
+    tree::{NONE, Tree},
+};
+
+/// The fewest arcs looked at for one entering arc.
+const SMALLEST_BLOCK: usize = 16;
+
+/// Where an arc stands outside of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InTree,
+    Empty,
+    Full,
+}
+
+/// The arcs of the problem, then one artificial arc per node to or from the root.
+struct Simplex {
+    from: Vec<u32>,
+    to: Vec<u32>,
+    capacity: Vec<u64>,
+    cost: Vec<i64>,
+    flow: Vec<u64>,
+    state: Vec<State>,
+    tree: Tree,
+    /// Arcs of the problem; the artificial ones, which never enter again, come after.
+    real: usize,
+    /// Where the search for an entering arc goes on.
+    next: usize,
+}
+
+/// How a pivot's flow is bounded.
+struct Blocking {
+    amount: u64,
+    /// The node whose arc to its parent leaves; [`NONE`]: the entering arc itself.
+    node: u32,
+    /// It is on the side where the flow comes down, to the entering arc's start.
+    before: bool,
+}
+
+pub fn solve(network: &Network) -> Result<Flow, Infeasible> {
+    let mut simplex = Simplex::start(network);
+    while let Some(arc) = simplex.entering() {
+        simplex.pivot(arc);
+    }
+    simplex.finish(network.supply().len())
+}
+
+impl Simplex {
+    /// All supply over artificial arcs, each dearer than any way through the network.
+    ///
+    /// Every tree arc can carry more towards the root: the tree is strongly feasible.
+    fn start(network: &Network) -> Self {
+        let (arcs, nodes) = (network.arcs(), network.supply().len() as u32);
+        let dear = arcs.iter().map(|arc| arc.cost.abs()).max().unwrap_or(0) + 1;
+        let dear = dear * (i64::from(nodes) + 1);
+        let mut simplex = Self {
+            from: arcs.iter().map(|arc| arc.from).collect(),
+            to: arcs.iter().map(|arc| arc.to).collect(),
+            capacity: arcs.iter().map(|arc| arc.capacity).collect(),
+            cost: arcs.iter().map(|arc| arc.cost).collect(),
+            flow: vec![0; arcs.len()],
+            state: vec![State::Empty; arcs.len()],
+            tree: Tree::new(nodes),
+            real: arcs.len(),
+            next: 0,
+        };
+        for (node, supply) in (0..nodes).zip(network.supply()) {
+            simplex.plant(node, *supply, nodes, dear);
+        }
+        simplex
+    }
+
+    fn plant(&mut self, node: u32, supply: i64, root: u32, dear: i64) {
+        let (arc, up) = (self.from.len() as u32, supply >= 0);
+        let (from, to) = if up { (node, root) } else { (root, node) };
+        self.from.push(from);
+        self.to.push(to);
+        self.capacity.push(u64::MAX);
+        self.cost.push(dear);
+        self.flow.push(supply.unsigned_abs());
+        self.state.push(State::InTree);
+        self.tree.plant(node, root, arc, up, if up { -dear } else { dear });
+    }
+
+    /// Negative for an empty arc: using it would save.
+    fn reduced_cost(&self, arc: usize) -> i64 {
+        let at = |node: u32| self.tree.at(node).potential;
+        self.cost[arc] + at(self.from[arc]) - at(self.to[arc])
+    }
+
+    /// The arc with the most to gain of the next block that has one at all.
+    fn entering(&mut self) -> Option<usize> {
+        let block = self.real.isqrt().max(SMALLEST_BLOCK);
+        let (mut best, mut most) = (None, 0);
+        for looked in 1..=self.real {
+            let arc = self.next;
+            self.next = if arc + 1 == self.real { 0 } else { arc + 1 };
+            let gain = match self.state[arc] {
+                State::InTree => 0,
+                State::Empty => -self.reduced_cost(arc),
+                State::Full => self.reduced_cost(arc),
+            };
+            if gain > most {
+                (best, most) = (Some(arc), gain);
+            }
+            if best.is_some() && looked % block == 0 {
+                break;
+            }
+        }
+        best
+    }
+
+    fn pivot(&mut self, arc: usize) {
+        let fills = self.state[arc] == State::Empty;
+        let (from, to) = (self.from[arc], self.to[arc]);
+        let (start, end) = if fills { (from, to) } else { (to, from) };
+        let join = self.tree.join(start, end);
+        let blocking = self.blocking(arc, fills, (start, end), join);
+        self.augment(arc, fills, (start, end), join, blocking.amount);
+        if blocking.node == NONE {
+            self.state[arc] = if fills { State::Full } else { State::Empty };
+        } else {
+            self.exchange(arc, (start, end), &blocking);
+        }
+    }
+
+    /// The least that the cycle can still take: down from `join` to the start, over the
+    /// arc, and up from its end. Of several the last on the cycle counts, which keeps the tree
+    /// strongly feasible (*Network Flows* §11.6).
+    fn blocking(&self, arc: usize, fills: bool, ends: (u32, u32), join: u32) -> Blocking {
+        let own = if fills { self.capacity[arc] - self.flow[arc] } else { self.flow[arc] };
+        let mut least = Blocking { amount: own, node: NONE, before: false };
+        let mut node = ends.0;
+        while node != join {
+            let place = self.tree.at(node);
+            let room = self.room(place.arc as usize, !place.up);
+            if room < least.amount {
+                least = Blocking { amount: room, node, before: true };
+            }
+            node = place.parent;
+        }
+        node = ends.1;
+        while node != join {
+            let place = self.tree.at(node);
+            let room = self.room(place.arc as usize, place.up);
+            if room <= least.amount {
+                least = Blocking { amount: room, node, before: false };
+            }
+            node = place.parent;
+        }
+        least
+    }
+
+    /// How much more goes along an arc's direction, or against it.
+    fn room(&self, arc: usize, along: bool) -> u64 {
+        if along { self.capacity[arc] - self.flow[arc] } else { self.flow[arc] }
+    }
+
+    fn augment(&mut self, arc: usize, fills: bool, ends: (u32, u32), join: u32, amount: u64) {
+        if amount == 0 {
+            return;
+        }
+        self.push(arc, fills, amount);
+        for (mut node, down) in [(ends.0, true), (ends.1, false)] {
+            while node != join {
+                let place = *self.tree.at(node);
+                self.push(place.arc as usize, place.up != down, amount);
+                node = place.parent;
+            }
+        }
+    }
+
+    fn push(&mut self, arc: usize, along: bool, amount: u64) {
+        let flow = &mut self.flow[arc];
+        *flow = if along { *flow + amount } else { *flow - amount };
+    }
+
+    /// The entering arc takes the leaving one's place in the tree.
+    fn exchange(&mut self, arc: usize, ends: (u32, u32), blocking: &Blocking) {
+        let leaving = self.tree.at(blocking.node).arc as usize;
+        self.state[leaving] = if self.flow[leaving] == 0 { State::Empty } else { State::Full };
+        self.state[arc] = State::InTree;
+        let (inside, outside) = if blocking.before { ends } else { (ends.1, ends.0) };
+        let up = self.from[arc] == inside;
+        let reduced = self.reduced_cost(arc);
+        let change = if up { -reduced } else { reduced };
+        self.tree.graft(blocking.node, inside, outside, arc as u32, up, change);
+    }
+
+    fn finish(mut self, nodes: usize) -> Result<Flow, Infeasible> {
+        // Each stranded unit uses one artificial arc to the root and one from it.
+        let artificial = &self.flow[self.real..];
+        let stranded: u64 = (self.real..self.flow.len())
+            .filter(|arc| self.to[*arc] as usize == nodes)
+            .map(|arc| artificial[arc - self.real])
+            .sum();
+        if stranded > 0 {
+            return Err(Infeasible { stranded });
+        }
+        self.flow.truncate(self.real);
+        let potential = (0..nodes as u32).map(|node| self.tree.at(node).potential).collect();
+        Ok(Flow { on: self.flow, potential })
+    }
+}

@@ -1,0 +1,132 @@
+//! The spanning tree of the basis: who hangs below whom, by which arc, at which price.
+
+/// No node, no arc.
+pub const NONE: u32 = u32::MAX;
+
+/// A node's place in the tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The node above; [`NONE`] at the root.
+    pub parent: u32,
+    /// The arc to the node above.
+    pub arc: u32,
+    /// That arc leads up, from this node to its parent.
+    pub up: bool,
+    /// Steps to the root.
+    pub depth: u32,
+    first_child: u32,
+    next: u32,
+    before: u32,
+    /// The price of a unit here: reduced cost = cost + potential(from) − potential(to).
+    pub potential: i64,
+}
+
+/// A rooted spanning tree. Moving a subtree takes time in proportion to its size.
+#[derive(Debug)]
+pub struct Tree {
+    places: Vec<Place>,
+    stack: Vec<u32>,
+}
+
+impl Tree {
+    /// A tree of `root` and nothing else yet, with room for the nodes below it (0 to root − 1).
+    pub fn new(root: u32) -> Self {
+        let alone = Place {
+            parent: NONE,
+            arc: NONE,
+            up: false,
+            depth: 0,
+            first_child: NONE,
+            next: NONE,
+            before: NONE,
+            potential: 0,
+        };
+        Self { places: vec![alone; root as usize + 1], stack: Vec::new() }
+    }
+
+    /// The place of a node.
+    pub fn at(&self, node: u32) -> &Place {
+        &self.places[node as usize]
+    }
+
+    /// Hangs the single `node` under `parent` by `arc`, at this potential; for the first tree.
+    pub fn plant(&mut self, node: u32, parent: u32, arc: u32, up: bool, potential: i64) {
+        self.link(node, parent, arc, up);
+        let depth = self.at(parent).depth + 1;
+        let place = &mut self.places[node as usize];
+        (place.depth, place.potential) = (depth, potential);
+    }
+
+    /// Moves the subtree below `top` to under `parent`: `node`, which is in it, becomes its head
+    /// and hangs by `arc`; all its potentials change by `change`.
+    pub fn graft(&mut self, top: u32, node: u32, parent: u32, arc: u32, up: bool, change: i64) {
+        self.turn(node, top);
+        self.link(node, parent, arc, up);
+        self.settle(node, change);
+    }
+
+    /// Both ends' lowest common node.
+    pub fn join(&self, mut a: u32, mut b: u32) -> u32 {
+        while a != b {
+            if self.at(a).depth >= self.at(b).depth {
+                a = self.at(a).parent;
+            } else {
+                b = self.at(b).parent;
+            }
+        }
+        a
+    }
+
+    /// Cuts the subtree of `top` off, and turns the way from `node` up to `top` round.
+    fn turn(&mut self, node: u32, top: u32) {
+        let (mut child, mut place) = (node, *self.at(node));
+        self.cut(child);
+        while child != top {
+            let (parent, above) = (place.parent, *self.at(place.parent));
+            self.cut(parent);
+            self.link(parent, child, place.arc, !place.up);
+            (child, place) = (parent, above);
+        }
+    }
+
+    /// Takes `node` out of its parent's children.
+    fn cut(&mut self, node: u32) {
+        let Place { parent, next, before, .. } = *self.at(node);
+        match before {
+            NONE => self.places[parent as usize].first_child = next,
+            _ => self.places[before as usize].next = next,
+        }
+        if next != NONE {
+            self.places[next as usize].before = before;
+        }
+    }
+
+    /// Makes `node` the first child of `parent`.
+    fn link(&mut self, node: u32, parent: u32, arc: u32, up: bool) {
+        let next = std::mem::replace(&mut self.places[parent as usize].first_child, node);
+        if next != NONE {
+            self.places[next as usize].before = node;
+        }
+        let place = &mut self.places[node as usize];
+        (place.parent, place.arc, place.up) = (parent, arc, up);
+        (place.next, place.before) = (next, NONE);
+    }
+
+    /// Depths from the parent's, and potentials, of the whole subtree.
+    fn settle(&mut self, top: u32, change: i64) {
+        let mut stack = std::mem::take(&mut self.stack);
+        stack.push(top);
+        while let Some(node) = stack.pop() {
+            let depth = self.at(self.at(node).parent).depth + 1;
+            let place = &mut self.places[node as usize];
+            place.depth = depth;
+            place.potential += change;
+            let mut child = place.first_child;
+            while child != NONE {
+                stack.push(child);
+                child = self.at(child).next;
+            }
+        }
+        self.stack = stack;
+    }
+}
