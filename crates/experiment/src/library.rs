@@ -16,7 +16,7 @@ use std::{
 };
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 18] = [
+pub const BUILT_IN: [(&str, &str); 19] = [
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
     ("get-detour-wins", include_str!("../../../experiments/get-detour-wins.toml")),
     ("get-direct-wins", include_str!("../../../experiments/get-direct-wins.toml")),
@@ -29,6 +29,7 @@ pub const BUILT_IN: [(&str, &str); 18] = [
     ("measure-budget", include_str!("../../../experiments/measure-budget.toml")),
     ("mesh-detour", include_str!("../../../experiments/mesh-detour.toml")),
     ("oracle-scale", include_str!("../../../experiments/oracle-scale.toml")),
+    ("oracle-takeover", include_str!("../../../experiments/oracle-takeover.toml")),
     ("proxy-cost", include_str!("../../../experiments/proxy-cost.toml")),
     ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),

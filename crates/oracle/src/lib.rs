@@ -41,6 +41,6 @@ pub use caller::Caller;
 pub use config::{Clock, Config, JoinLimits};
 pub use error::{OracleError, Refusal};
 pub use event::Event;
-pub use measure::{MeasureConfig, MeasureEvent, Order, Pace, SeedLeg};
+pub use measure::{MeasureConfig, MeasureCounts, MeasureEvent, Order, Pace, SeedLeg};
 pub use oracle::Oracle;
 pub use store::{Database, Place, Server, StoreError, UrlError};

@@ -97,6 +97,16 @@ impl Oracle {
         self.inner.bytes.subscribe()
     }
 
+    /// What measuring has come to since this oracle was opened, for metrics. Waits for nothing.
+    pub fn measured(&self) -> crate::MeasureCounts {
+        self.inner.measuring.counts()
+    }
+
+    /// Whether this oracle schedules now.
+    pub fn is_elected(&self) -> bool {
+        matches!(self.standing(), crate::election::Standing::Elected { .. })
+    }
+
     pub(crate) fn newest(&self) -> Arc<Newest> {
         self.inner.newest.borrow().clone()
     }

@@ -30,6 +30,7 @@ mod flows;
 #[cfg(test)]
 mod tests;
 
+use crate::Bound;
 use std::time::Duration;
 use thalweg_units::ByteSize;
 
@@ -87,8 +88,13 @@ pub struct Found {
     pub bps: f64,
     /// Half the width of the middle half of its bins, bit/s; `None`: fewer than two.
     pub spread_bps: Option<f64>,
-    /// Why it ended; anything but [`End::Steady`]: the leg may be faster.
+    /// Why it ended.
     pub end: End,
+    /// Whether the rate is the leg's, or the leg may be faster. It is a lower bound where bytes
+    /// or the sender ended the test before the rate was steady, and where slow start took so
+    /// much of its time that fewer than eight bins follow it. A rate that kept changing to the
+    /// last second is the leg's: the mean of what it did, as UKAIRO measures (§3.2.1).
+    pub bound: Bound,
     /// All bytes that came, those of slow start as well.
     pub bytes: u64,
     /// From the first byte to the last sample.
@@ -180,7 +186,8 @@ impl Bulk {
             // All came at once: the rate is a guess from below.
             let seconds = took.max(Duration::from_millis(1)).as_secs_f64();
             let bps = bytes as f64 * 8.0 / seconds;
-            return Some(Found { bps, spread_bps: None, end, bytes, took });
+            let bound = Bound::AtLeast;
+            return Some(Found { bps, spread_bps: None, end, bound, bytes, took });
         }
         Some(self.found(self.after_slow_start(), end))
     }
@@ -221,7 +228,12 @@ impl Bulk {
         let rates = sorted(counted);
         let spread_bps = (rates.len() > 1).then(|| half_width(&rates));
         let (took, bytes) = self.last;
-        Found { bps: mean(counted), spread_bps, end, bytes, took }
+        let bound = match end {
+            End::Steady => Bound::Exact,
+            End::Time if counted.len() >= WINDOW => Bound::Exact,
+            End::Time | End::Bytes | End::Sender => Bound::AtLeast,
+        };
+        Found { bps: mean(counted), spread_bps, end, bound, bytes, took }
     }
 }
 

@@ -2,6 +2,7 @@ use super::{
     Bulk, End, Found, Limits, Verdict,
     flows::{Control, Path, Weather, received},
 };
+use crate::Bound;
 use proptest::prelude::*;
 use std::time::Duration;
 use thalweg_units::ByteSize;
@@ -146,10 +147,60 @@ fn the_limits_end_a_test_that_is_not_steady() {
     let limits = Limits { bytes: ByteSize::from_bytes(1_000_000), ..LIMITS };
     let found = judge(&got, 10, limits).unwrap();
     assert_eq!((found.end, found.bytes), (End::Bytes, 1_024_000));
+    assert_eq!(found.bound, Bound::AtLeast);
     let slow: Vec<u64> = (0..6_000).map(|ms| 1 << (ms / 300)).collect();
     let found = judge(&slow, 200, LIMITS).unwrap();
     assert_eq!((found.end, found.took), (End::Time, FIVE));
     assert!(!found.is_steady());
+    assert_eq!(found.bound, Bound::AtLeast, "slow start to the end");
+}
+
+#[test]
+fn a_rate_that_never_rests_is_the_legs_after_five_seconds_and_a_lower_bound_after_few_bytes() {
+    // A second of 16, a second of 80 Mbit/s, and so on.
+    let step = |ms: usize| if ms / 1000 % 2 == 0 { 2_000 } else { 10_000 };
+    let got: Vec<u64> = (0..6_000)
+        .scan(0, |all, ms| {
+            *all += step(ms);
+            Some(*all)
+        })
+        .collect();
+    let found = judge(&got, 300, LIMITS).unwrap();
+    assert_eq!((found.end, found.bound), (End::Time, Bound::Exact));
+    let few = Limits { bytes: ByteSize::from_bytes(14_000_000), ..LIMITS };
+    let found = judge(&got, 300, few).unwrap();
+    assert_eq!((found.end, found.bound), (End::Bytes, Bound::AtLeast));
+}
+
+/// A path of 1 Gbit/s under each control, judged with a cap of so many megabytes.
+fn gigabit(rtt_ms: usize, cap: u64) -> Vec<Found> {
+    let limits = Limits { bytes: ByteSize::from_bytes(cap * 1_000_000), ..LIMITS };
+    let found = |control| {
+        let path = Path { mbps: 1000.0, rtt_ms, queue: 1.0, control, weather: Weather::Calm };
+        judge(&received(&path, 6_000), rtt_ms, limits).unwrap()
+    };
+    CONTROLS.map(found).into()
+}
+
+#[test]
+fn a_cap_of_bytes_makes_a_fast_path_a_lower_bound_and_256_mb_are_enough_for_a_gigabit() {
+    for rtt_ms in [2, 10, 40] {
+        for found in gigabit(rtt_ms, 256) {
+            assert_eq!((found.end, found.bound), (End::Steady, Bound::Exact), "{rtt_ms} ms");
+            assert!((found.bps / 1e9 - 1.0).abs() <= 0.06 && found.bytes <= 126_000_000);
+        }
+    }
+    for rtt_ms in [100, 200] {
+        for found in gigabit(rtt_ms, 256) {
+            assert_eq!(found.bound == Bound::Exact, found.is_steady(), "{rtt_ms} ms");
+            assert!((0.75e9..=1.02e9).contains(&found.bps), "{rtt_ms} ms: {}", found.bps);
+        }
+    }
+    // Nine bins of 100 ms do not fit into less than 112 MB.
+    for found in [2, 10, 40, 100, 200].into_iter().flat_map(|rtt_ms| gigabit(rtt_ms, 64)) {
+        assert_eq!((found.end, found.bound), (End::Bytes, Bound::AtLeast));
+        assert!(found.bps >= 0.5e9, "{}", found.bps);
+    }
 }
 
 #[test]

@@ -80,7 +80,7 @@ impl Default for OracleMeasureSection {
             t: 25,
             p: Share(400_000),
             bytes_per_day: ByteSize::from_bytes(2_000_000_000),
-            test_bytes: ByteSize::from_bytes(64_000_000),
+            test_bytes: ByteSize::from_bytes(256_000_000),
             test_time: Duration::from_secs(5),
             at_once: 16,
             congestion_control: None,

@@ -78,6 +78,7 @@ impl Shared {
         }
         for seen in view.metrics.legs().take() {
             self.outbox.watched(Watched {
+                id: 0,
                 from: self.name.clone(),
                 to: seen.to,
                 bps: seen.bps,

@@ -11,8 +11,10 @@
 //! the oracle or a peer says (UKAIRO §2.1), and within its own bytes a day. What the operator
 //! can set, and what is sent when, is told in `docs/measuring.md`.
 
+mod counts;
 mod deliver;
 mod flow;
+mod kept;
 mod load;
 mod orders;
 mod outbox;
@@ -26,7 +28,9 @@ mod serve;
 pub use load::RelayView;
 pub use purse::Purse;
 
+use counts::Counts;
 use outbox::Outbox;
+use prometheus_client::registry::Registry;
 
 use crate::{
     mesh::{Membership, OracleClient},
@@ -66,7 +70,8 @@ struct Shared {
     key: NodeId,
     membership: Membership,
     connector: Connector,
-    purse: Purse,
+    purse: Arc<Purse>,
+    counts: Counts,
     /// The most that this node sends or receives for measuring.
     max_rate: Option<Rate>,
     /// One place: a second flow beside would halve both.
@@ -91,13 +96,14 @@ impl Prober {
     ) -> io::Result<Self> {
         let (connector, key) = (Connector::new(key)?, key.id());
         let (lane, channels) = (Semaphore::new(1), Semaphore::new(CHANNELS));
-        let outbox = Outbox::default();
+        let (outbox, purse, counts) = (Outbox::default(), Arc::new(purse), Counts::default());
         let shared = Shared {
             name,
             key,
             membership,
             connector,
             purse,
+            counts,
             max_rate,
             lane,
             channels,
@@ -105,6 +111,11 @@ impl Prober {
             log,
         };
         Ok(Self(Arc::new(shared)))
+    }
+
+    /// Makes known to `registry` what is counted, as `thalweg_measure_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.0.counts.register(&self.0.purse, registry);
     }
 
     /// Carries out the oracle's orders and reports, on `relay` as well if this node has one,

@@ -1,6 +1,6 @@
 //! The oracle's orders, one after the other.
 
-use super::{LEAST_BYTES, MAX_TIME, Shared, pace::Pace, reach::Unreached, send};
+use super::{LEAST_BYTES, MAX_TIME, Shared, counts::Ended, pace::Pace, reach::Unreached, send};
 use crate::{
     mesh::{OracleClient, OracleError},
     relay::Event,
@@ -75,6 +75,7 @@ impl Shared {
         let outcome = self.measure(&order, until).await;
         let event = Event::new("measured").with("to", to).with_number("order", id);
         self.log.put(told_in(event, &outcome));
+        self.counts.ended(true, Ended::of(&outcome));
         self.outbox.done(Done { id, outcome });
     }
 
@@ -139,6 +140,7 @@ impl Shared {
             bytes: sent.bytes,
             took: Duration::from_micros(verdict.micros),
             steady: verdict.steady && !self.is_own_limit(verdict.bps),
+            at_least: verdict.at_least || self.is_own_limit(verdict.bps),
             rtt_s: sent.round_trip.map(|d| d.as_secs_f64()),
             age: Duration::ZERO,
         }
@@ -157,11 +159,12 @@ fn unreached(why: &Unreached) -> Outcome {
 
 fn told_in(event: Event, outcome: &Outcome) -> Event {
     match outcome {
-        Outcome::Measured { bps, bytes, took, steady, .. } => event
+        Outcome::Measured { bps, bytes, took, steady, at_least, .. } => event
             .with_number("bps", *bps as u64)
             .with_number("bytes", *bytes)
             .with_number("took_ms", took.as_millis())
-            .with("steady", steady),
+            .with("steady", steady)
+            .with("at_least", at_least),
         Outcome::Failed { why, is_down, bytes } => {
             event.with("why", why).with("down", is_down).with_number("bytes", *bytes)
         }

@@ -2,12 +2,15 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
-use thalweg_measure::bulk::Found;
 use thalweg_wire::mesh::{
     Name,
     measure::{Done, Outcome, Received, Reports, Watched},
+    measure_flow::Verdict,
 };
 use tokio::{sync::Notify, time::Instant};
 
@@ -19,10 +22,23 @@ const MOST: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outbox(Arc<Inner>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     waiting: Mutex<Waiting>,
     news: Notify,
+    /// Of the next passive entry.
+    next_id: AtomicU64,
+}
+
+impl Default for Inner {
+    /// Ids begin anywhere, so that those of two runs of a node are not the same.
+    fn default() -> Self {
+        let mut first = [0; 8];
+        // Without randomness the second run's first entries may count as told before.
+        _ = getrandom::fill(&mut first);
+        let next_id = AtomicU64::new(u64::from_le_bytes(first));
+        Self { waiting: Mutex::default(), news: Notify::new(), next_id }
+    }
 }
 
 /// Entries with the times at which their ages were right.
@@ -41,16 +57,18 @@ impl Outbox {
     }
 
     /// What came in a measurement that `from` sent.
-    pub(super) fn received(&self, order: u64, from: Name, found: &Found) {
-        let age = std::time::Duration::ZERO;
-        let received = Received { id: order, from, bps: found.bps, bytes: found.bytes, age };
+    pub(super) fn received(&self, order: u64, from: Name, found: &Verdict) {
+        let (age, Verdict { bps, bytes, at_least, .. }) = (std::time::Duration::ZERO, *found);
+        let received = Received { id: order, from, bps, bytes, at_least, age };
         push(&mut self.lock().received, received);
         self.0.news.notify_one();
     }
 
-    /// What a user's own transfer showed; waits for the next regular report.
+    /// What a user's own transfer showed; waits for the next regular report. It gets its id
+    /// here, and keeps it however often it is told.
     pub(super) fn watched(&self, watched: Watched) {
-        push(&mut self.lock().passive, watched);
+        let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
+        push(&mut self.lock().passive, Watched { id, ..watched });
     }
 
     /// Ends when there is something that the oracle waits for.
@@ -138,12 +156,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn ages_grow_while_entries_wait_and_what_failed_comes_first_again() {
         let outbox = Outbox::default();
-        let found = Found {
+        let found = Verdict {
             bps: 1e6,
             spread_bps: None,
-            end: thalweg_measure::bulk::End::Steady,
+            steady: false,
+            at_least: true,
             bytes: 1000,
-            took: Duration::from_secs(1),
+            micros: 1_000_000,
         };
         outbox.received(7, "a".parse().unwrap(), &found);
         outbox.done(failed(1));
@@ -156,6 +175,29 @@ mod tests {
         let reports = outbox.take().reports();
         assert_eq!(reports.done.iter().map(|d| d.id).collect::<Vec<_>>(), [1, 2]);
         assert_eq!((reports.received[0].id, reports.received[0].age), (7, Duration::from_secs(9)));
+        assert!(reports.received[0].at_least);
+    }
+
+    #[tokio::test]
+    async fn a_passive_entry_keeps_its_id_when_it_is_told_again() {
+        let outbox = Outbox::default();
+        let watched = Watched {
+            id: 0,
+            from: "a".parse().unwrap(),
+            to: "b".parse().unwrap(),
+            bps: 1e6,
+            at_least: false,
+            bytes: 1000,
+            age: Duration::ZERO,
+        };
+        outbox.watched(watched.clone());
+        outbox.watched(watched);
+        let ids = |w: &Waiting| w.reports().passive.iter().map(|w| w.id).collect::<Vec<_>>();
+        let first = outbox.take();
+        let told = ids(&first);
+        assert!(told[0] != 0 && told[1] != told[0], "{told:?}");
+        outbox.put_back(first);
+        assert_eq!(ids(&outbox.take()), told);
     }
 
     #[tokio::test]

@@ -1,13 +1,13 @@
 //! The serving side: others' flows, as they come to the node's port.
 
-use super::{Prober, Shared, pace::Pace, receive};
+use super::{Prober, Shared, counts, pace::Pace, receive};
 use crate::{
     daemon::{BoxFuture, MeasureService},
     mesh::MeshPeer,
     relay::Event,
 };
 use std::{io, net::SocketAddr, sync::Arc};
-use thalweg_measure::bulk::Found;
+use thalweg_measure::{Bound, bulk::Found};
 use thalweg_net::channel::Channel;
 use thalweg_wire::mesh::measure_flow::{Hello, Limits, Refusal, Verdict};
 use tokio::net::TcpStream;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 /// What came of a flow that was received.
 enum Ended {
     /// Judged.
-    Found(Hello, Found),
+    Found(Hello, Verdict),
     /// Not wanted.
     Refused(Refusal),
     /// Accepted, and nothing came.
@@ -65,34 +65,39 @@ impl Shared {
         channel: Channel<TcpStream>,
         peer: &MeshPeer,
         limits: Limits,
-    ) -> io::Result<Option<Found>> {
+    ) -> io::Result<Option<Verdict>> {
         let (tcp, early) = receive::accept(channel, limits).await?;
         let pace = Pace::new(self.max_rate);
         // Charged also when the future is dropped on the way.
         let mut flow =
             Charged { flow: receive::Flow::new(tcp, &early, limits, pace), shared: self, peer };
         let found = flow.flow.judge(limits.time()).await;
-        flow.flow.tell(self.verdict(found)).await;
-        Ok(found)
+        let verdict = self.verdict(found);
+        flow.flow.tell(verdict).await;
+        Ok(found.map(|_| verdict))
     }
 
     /// What the sender is told; of nothing: a rate of 0. A rate that this node's own setting
     /// holds back is no steady rate of the path.
     fn verdict(&self, found: Option<Found>) -> Verdict {
         let Some(found) = found else {
-            return Verdict { bytes: 0, micros: 0, bps: 0.0, spread_bps: None, steady: false };
+            let (spread_bps, steady, at_least) = (None, false, true);
+            return Verdict { bytes: 0, micros: 0, bps: 0.0, spread_bps, steady, at_least };
         };
+        let is_own = self.is_own_limit(found.bps);
         Verdict {
             bytes: found.bytes,
             micros: found.took.as_micros() as u64,
             bps: found.bps,
             spread_bps: found.spread_bps,
-            steady: found.is_steady() && !self.is_own_limit(found.bps),
+            steady: found.is_steady() && !is_own,
+            at_least: found.bound == Bound::AtLeast || is_own,
         }
     }
 
     fn tell_received(&self, peer: &MeshPeer, from: SocketAddr, ended: io::Result<Ended>) {
         let name = &peer.member().name;
+        self.counts.ended(false, counted(&ended));
         let event = Event::new("measured_by").with("peer", name).with("client", from);
         self.log.put(match ended {
             Ok(Ended::Found(hello, found)) => {
@@ -105,6 +110,15 @@ impl Shared {
             Ok(Ended::Nothing) => event.with("why", "nothing came"),
             Err(e) => event.with("why", e),
         });
+    }
+}
+
+fn counted(ended: &io::Result<Ended>) -> counts::Ended {
+    match ended {
+        Ok(Ended::Found(_, found)) if found.at_least => counts::Ended::AtLeast,
+        Ok(Ended::Found(..)) => counts::Ended::Measured,
+        Ok(Ended::Refused(_)) => counts::Ended::Refused,
+        Ok(Ended::Nothing) | Err(_) => counts::Ended::Failed,
     }
 }
 

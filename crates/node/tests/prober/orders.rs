@@ -108,9 +108,12 @@ async fn an_operators_rate_holds_at_either_end_and_is_no_steady_rate() {
         let max_time = Duration::from_secs(2);
         oracle.order(1, Order { max_time, ..order(1, "n2") });
         let (done, _) = oracle.both().await;
-        let Outcome::Measured { bps, steady, .. } = done.outcome else { panic!("{done:?}") };
+        let Outcome::Measured { bps, steady, at_least, .. } = done.outcome else {
+            panic!("{done:?}")
+        };
         // It can be slower on a busy machine, never faster.
         assert!(bps <= 9e6 && (!steady || bps < 7.2e6), "{bps} {steady}");
+        assert!(at_least || bps < 7.2e6, "{bps}: the leg may be faster");
     }
 }
 

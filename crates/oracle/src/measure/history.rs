@@ -4,7 +4,10 @@ use super::event::MeasureEvent;
 use crate::store::{Batch, Change, Disagreement, Sample};
 use std::{
     collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Entries of each kind that wait, about 10 MB: half a day of a mesh that measures once a
@@ -16,7 +19,11 @@ const AT_ONCE: usize = 1000;
 
 /// What waits for the database.
 #[derive(Debug, Default)]
-pub(super) struct History(Mutex<Waiting>);
+pub(super) struct History {
+    waiting: Mutex<Waiting>,
+    /// Measurements that were kept since the database was last made shorter.
+    rows: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -50,7 +57,22 @@ fn first<T: Clone>(entries: &VecDeque<T>) -> Vec<T> {
 impl History {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         // Only whole entries are put in.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many more measurements are in the database.
+    pub fn add_rows(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// How many since [`History::take_rows`].
+    pub fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// The database is about to be made shorter.
+    pub fn take_rows(&self) {
+        self.rows.store(0, Ordering::Relaxed);
     }
 
     /// Adds what is new.

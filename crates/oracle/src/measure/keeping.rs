@@ -10,24 +10,32 @@ use super::{
 };
 use crate::{
     Database, Event, Oracle,
+    election::Standing,
     publish::earlier,
-    store::{Recent, Sample, State as UpOrDown},
+    store::{MOST_SAMPLES, Recent, Sample, State as UpOrDown},
 };
 use std::time::Duration;
 use thalweg_measure::Metric;
 use thalweg_plan::graph::MAX_AGE;
 use thalweg_units::NodeId;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-/// Between two looks at the buffer, and after a failure.
-const EVERY: Duration = Duration::from_secs(2);
+/// Between two looks at the buffer, which are what a killed oracle loses; and after a failure.
+const EVERY: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_secs(10);
 
 /// Between two tries to read what was measured before.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The database is made shorter in small steps.
+/// The database is made shorter in small steps: so often, and at the start, once this oracle
+/// is elected.
 const COMPACT: Duration = Duration::from_secs(3600);
+
+/// And sooner, if so many measurements were kept since: an eighth of the most that are kept whole.
+const COMPACT_ROWS: u64 = MOST_SAMPLES.unsigned_abs() / 8;
+
+/// Between two looks whether it is time.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// For the last entries when the oracle stops.
 const LAST: Duration = Duration::from_secs(2);
@@ -53,6 +61,7 @@ impl Oracle {
                 self.tell_measuring(history.put_back(batch, error.to_string()));
                 return false;
             }
+            history.add_rows(batch.samples.len() as u64);
             self.tell_measuring(history.kept());
         }
         true
@@ -117,14 +126,20 @@ impl Oracle {
         measuring.news.notify_one();
     }
 
-    /// Makes old measurements shorter, once an hour, if this oracle is elected.
+    /// Makes old measurements shorter when it is time, if this oracle is elected.
     pub(super) async fn compactions(&self) {
+        let history = &self.inner.measuring.history;
+        let mut last: Option<Instant> = None;
         loop {
-            sleep(COMPACT).await;
-            if let crate::election::Standing::Elected { .. } = self.standing() {
+            let is_time =
+                last.is_none_or(|last| last.elapsed() >= COMPACT) || history.rows() >= COMPACT_ROWS;
+            if let (true, Standing::Elected { .. }) = (is_time, self.standing()) {
+                last = Some(Instant::now());
+                history.take_rows();
                 // It is tried again; what is wrong is told by whoever writes.
                 let _ = self.inner.store.compact(self.now()).await;
             }
+            sleep(LOOK).await;
         }
     }
 }

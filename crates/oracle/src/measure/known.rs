@@ -56,6 +56,15 @@ pub(super) struct Entry {
     pub at: Time,
 }
 
+impl Entry {
+    /// Whether plans are made with it: a value; or the lower bound that both ends of a
+    /// measurement vouch for, where there is no value. A leg so fast that its bytes end before
+    /// it is steady has nothing else.
+    pub fn is_planned(&self) -> bool {
+        self.bound == Bound::Exact || (!self.is_sole && self.method == Method::Transfer)
+    }
+}
+
 /// What one node has shown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
@@ -108,6 +117,9 @@ pub(super) struct Known {
     table: Table,
     /// Legs whose youngest exact value one end alone vouches for.
     sole: BTreeMap<Leg, Slot>,
+    /// Legs of which both ends measured a lower bound, bit/s, and no value since; see
+    /// [`Entry::is_planned`].
+    capped: BTreeMap<Leg, (f64, Time)>,
     records: Vec<Record>,
     disputes: VecDeque<Dispute>,
     passive: BTreeMap<Leg, [Option<Claim>; 2]>,
@@ -122,6 +134,7 @@ impl Known {
         Self {
             table: Table::new(0, 0),
             sole: BTreeMap::new(),
+            capped: BTreeMap::new(),
             records: vec![],
             disputes: VecDeque::new(),
             passive: BTreeMap::new(),
@@ -145,6 +158,7 @@ impl Known {
         self.table
             .retain(now, |e| !e.subject.nodes().chain([e.reporter]).any(|node| is_gone(node.0)));
         self.sole.retain(|leg, _| !in_leg(leg));
+        self.capped.retain(|leg, _| !in_leg(leg));
         self.passive.retain(|leg, _| !in_leg(leg));
         self.disputes.retain(|d| !in_leg(&d.leg));
         for slot in gone {
@@ -173,6 +187,11 @@ impl Known {
 
     pub fn sole(&self) -> &BTreeMap<Leg, Slot> {
         &self.sole
+    }
+
+    /// Legs that have a lower bound alone to plan with, bit/s, and since when.
+    pub fn capped(&self) -> impl Iterator<Item = (Leg, f64, Time)> {
+        self.capped.iter().map(|(leg, (bps, at))| (*leg, *bps, *at))
     }
 
     /// The newest last.
@@ -217,18 +236,25 @@ impl Known {
     }
 
     fn vouch(&mut self, entry: &Entry) {
-        if entry.bound != Bound::Exact {
-            return;
-        }
-        match entry.is_sole {
-            true => _ = self.sole.insert(entry.leg, entry.reporter),
-            false => {
+        match (entry.bound, entry.is_sole) {
+            (Bound::Exact, true) => _ = self.sole.insert(entry.leg, entry.reporter),
+            (Bound::Exact, false) => {
                 self.sole.remove(&entry.leg);
-                let (from, to) = entry.leg;
-                for (node, peer) in [(from, to), (to, from)] {
-                    self.records[node as usize].show(peer, entry.bps);
-                }
+                self.capped.remove(&entry.leg);
+                self.show(entry);
             }
+            (Bound::AtLeast, _) if entry.is_planned() => {
+                self.capped.insert(entry.leg, (entry.bps, entry.at));
+                self.show(entry);
+            }
+            _ => {}
+        }
+    }
+
+    fn show(&mut self, entry: &Entry) {
+        let (from, to) = entry.leg;
+        for (node, peer) in [(from, to), (to, from)] {
+            self.records[node as usize].show(peer, entry.bps);
         }
     }
 
@@ -378,6 +404,22 @@ mod tests {
         known.enter(&claim, at(20));
         let graph = thalweg_plan::Graph::from_table(known.table(), at(30));
         assert_eq!(graph.rate(0, 1).unwrap().as_bps(), 5_000_000);
+    }
+
+    #[test]
+    fn a_measured_lower_bound_is_planned_with_until_there_is_a_value() {
+        let mut known = known(3);
+        let mut enter = |known: &mut Known, bound, bps, is_sole, s| {
+            let (leg, method, reporter, at) = ((0, 1), Method::Transfer, 0, at(s));
+            let entry = Entry { leg, bps, spread: None, method, bound, reporter, is_sole, at };
+            assert!(known.enter(&entry, at));
+        };
+        enter(&mut known, Bound::AtLeast, 9e9, true, 10);
+        assert_eq!(known.capped().count(), 0, "one end alone");
+        enter(&mut known, Bound::AtLeast, 7e8, false, 20);
+        assert_eq!(known.capped().collect::<Vec<_>>(), [((0, 1), 7e8, at(20))]);
+        enter(&mut known, Bound::Exact, 9e8, false, 30);
+        assert_eq!(known.capped().count(), 0);
     }
 
     #[test]

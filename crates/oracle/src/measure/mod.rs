@@ -35,15 +35,18 @@ mod polls;
 mod presence;
 mod pulse;
 mod ranked;
+mod repeats;
 mod reports;
 mod seed;
 mod settings;
 mod state;
+mod tally;
 mod verdict;
 
 pub use event::MeasureEvent;
 pub use seed::Leg as SeedLeg;
 pub use settings::{MeasureConfig, Order, Pace};
+pub use tally::MeasureCounts;
 
 use crate::limits::{self, PerKey};
 use assigning::Assigning;
@@ -56,6 +59,7 @@ use std::{
     sync::{Arc, Mutex as Lock, PoisonError, RwLock},
     time::Instant,
 };
+use tally::Tally;
 use thalweg_plan::ranking::Score;
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::mesh::Roster;
@@ -72,6 +76,7 @@ pub(crate) struct Measuring {
     offer: RwLock<Arc<Offer>>,
     assigning: Assigning,
     history: History,
+    tally: Arc<Tally>,
     /// Something happened that the pulse must look at.
     news: Notify,
     /// Requests that wait for orders.
@@ -94,8 +99,10 @@ impl Measuring {
             random.long_jump();
             next
         };
+        let state = State::new(&config, another());
         Ok(Self {
-            state: Mutex::new(State::new(&config, another())),
+            tally: Arc::clone(&state.tally),
+            state: Mutex::new(state),
             assigning: Assigning::start(config.pace.candidates, another())?,
             random: Lock::new(another()),
             offer: RwLock::new(Arc::new(Offer::nothing())),
@@ -113,6 +120,11 @@ impl Measuring {
     fn now(&self) -> Now {
         let since = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         Now { time: Time::from_nanos(since), wall: self.clock.now() }
+    }
+
+    /// What it has come to so far.
+    pub fn counts(&self) -> MeasureCounts {
+        self.tally.read()
     }
 
     /// What is offered now.

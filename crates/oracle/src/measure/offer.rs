@@ -15,6 +15,10 @@ use thalweg_wire::mesh::Roster;
 /// The most candidates of one answer.
 pub(super) const MOST: usize = 64;
 
+/// Clients whose rankings are remembered, 2 kB each. Beyond that all are forgotten: those who
+/// ask again make them again.
+const SPECIFIC: usize = 4096;
+
 /// What candidates are taken from, until it is made anew.
 #[derive(Debug)]
 pub(super) struct Offer {
@@ -35,7 +39,7 @@ pub(super) struct Offer {
     pub pairs: u64,
     /// [`State::changes`] that it shows.
     pub changes: u64,
-    /// Client-specific rankings, each made when it is first asked for: one for each member.
+    /// Client-specific rankings, each made when it is first asked for; [`SPECIFIC`] at most.
     specific: Mutex<HashMap<Slot, Arc<[Score]>>>,
 }
 
@@ -112,7 +116,7 @@ impl Offer {
         let weighted = with_evidence.map(|s| Score { score: s.score * self.weight(s.relay), ..*s });
         let ranking = Ranking::from_scores(weighted.collect());
         let best: Arc<[Score]> = ranking.scores().iter().take(MOST).copied().collect();
-        lock(&self.specific).insert(client, Arc::clone(&best));
+        remember(&mut lock(&self.specific), client, &best);
         best
     }
 
@@ -135,6 +139,13 @@ impl Offer {
     }
 }
 
+fn remember(known: &mut HashMap<Slot, Arc<[Score]>>, client: Slot, best: &Arc<[Score]>) {
+    if known.len() >= SPECIFIC {
+        known.clear();
+    }
+    known.insert(client, Arc::clone(best));
+}
+
 /// The ranking of those with a weight from 0 up, times that; relays that are newer than the
 /// ranking have score 0.
 fn offered(ranked: &Ranked, weights: &[f64]) -> Ranking {
@@ -145,4 +156,18 @@ fn offered(ranked: &Ranked, weights: &[f64]) -> Ranking {
     let weight = |relay: usize| weights.get(relay).copied().unwrap_or(-1.0);
     let offered = all.filter(|s| weight(s.relay) >= 0.0);
     Ranking::from_scores(offered.map(|s| Score { score: s.score * weight(s.relay), ..s }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_clients_rankings_are_remembered_and_no_more() {
+        let (mut known, best) = (HashMap::new(), Arc::from(vec![]));
+        for client in 0..3 * SPECIFIC as Slot {
+            remember(&mut known, client, &best);
+            assert!(known.contains_key(&client) && known.len() <= SPECIFIC);
+        }
+    }
 }

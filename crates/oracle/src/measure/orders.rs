@@ -19,6 +19,8 @@ pub(super) struct Claim {
     pub bps: f64,
     pub spread: Option<f64>,
     pub bytes: u64,
+    /// Whether the leg may be faster.
+    pub at_least: bool,
     /// When it ended.
     pub at: Time,
 }

@@ -231,7 +231,9 @@ struct Ages<'a> {
 impl AgeOf for Ages<'_> {
     fn age_s(&self, pair: (usize, usize)) -> Option<f64> {
         let subject = Subject::leg(*self.slots.get(pair.0)?, *self.slots.get(pair.1)?);
-        let found = self.table.latest(subject, Metric::Throughput, Bound::Exact, self.now)?;
+        let of = |bound| self.table.latest(subject, Metric::Throughput, bound, self.now);
+        // A leg that is planned with a lower bound has no value.
+        let found = of(Bound::Exact).or_else(|| of(Bound::AtLeast))?;
         Some(found.age.as_secs_f64())
     }
 }

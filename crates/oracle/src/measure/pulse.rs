@@ -64,6 +64,7 @@ impl Oracle {
         if state.term.is_some() {
             state.schedule(now.time, pace.silent);
         }
+        measuring.tally.table(state.known.table().len());
         let (batch, events) = state.take_news();
         drop(state);
         measuring.history.add(batch);
@@ -93,6 +94,7 @@ impl Measuring {
                 None => return,
             };
             made.took.0 = began.elapsed();
+            self.tally.ranked(ranked.graph.measured(), made.took.0);
             made.ranked = Some(Instant::now());
         }
         let is_new = !Arc::ptr_eq(&ranked, &offer.ranked);

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, thread, time::Duration};
 use thalweg_measure::{Bound, Metric, Subject, Table};
 use thalweg_plan::{
     Graph,
+    graph::MAX_AGE,
     ranking::{ROBUST_MOST_GAIN, Ranking},
 };
-use thalweg_units::Time;
+use thalweg_units::{Rate, Time};
 
 /// What is ranked, taken out of the table under its lock.
 #[derive(Debug)]
@@ -25,7 +26,8 @@ impl Picture {
         // Two passes over the table, which is locked meanwhile: beside each other.
         let (graph, ages) = thread::scope(|scope| {
             let ages = scope.spawn(|| ages(known.table(), now));
-            let graph = Graph::from_table(known.table(), now);
+            let mut graph = Graph::from_table(known.table(), now);
+            complete(&mut graph, known, now);
             (graph, ages.join().unwrap_or_default())
         });
         Self { graph, sole: known.sole().clone(), ages, at: now, changes: known.changes() }
@@ -40,6 +42,17 @@ impl Picture {
         let trusted = (!self.sole.is_empty()).then(|| without(&self.graph, &self.sole));
         let Self { graph, ages, at, changes, .. } = self;
         Ranked { graph, trusted, ranking, ages, at, changes }
+    }
+}
+
+/// Adds the legs of which nothing but a measured lower bound is known.
+fn complete(graph: &mut Graph, known: &Known, now: Time) {
+    let fresh = known.capped().filter(|(_, _, at)| now.since(*at) <= MAX_AGE);
+    for ((from, to), bps, _) in fresh {
+        let (from, to) = (from as usize, to as usize);
+        if graph.rate(from, to).is_none() {
+            graph.set(from, to, Some(Rate::from_bps(bps.round() as u64)));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     planner::End,
     settings::MeasureConfig,
     state::{Now, State},
+    tally::Count,
     verdict::sane,
 };
 use crate::Oracle;
@@ -51,10 +52,11 @@ impl Desk<'_> {
 
     fn reply(&mut self, taken: Vec<Taken>) -> ReportsReply {
         let mut reply = ReportsReply::default();
-        let mut more = 0;
+        let mut more: u64 = 0;
         for entry in taken {
             match entry {
-                Ok(news) => reply.accepted += u64::from(news),
+                Ok(true) => reply.accepted += 1,
+                Ok(false) => self.state.tally.count(Count::Repeated),
                 Err(why) if reply.refused.len() < REASONS => reply.refused.push(why),
                 Err(_) => more += 1,
             }
@@ -63,6 +65,7 @@ impl Desk<'_> {
             let node = self.state.nodes.name(self.who);
             self.state.events.push(MeasureEvent::Refused { node, why });
         }
+        self.state.tally.add(Count::Refused, reply.refused.len() as u64 + more);
         if more > 0 {
             reply.refused.push(format!("and {more} more"));
         }
@@ -85,7 +88,7 @@ impl Desk<'_> {
     fn done(&mut self, Done { id, outcome }: Done) -> Taken {
         let Some(leg) = self.order(id, |leg| leg.0)? else { return Ok(false) };
         match outcome {
-            Outcome::Measured { bps, spread_bps, bytes, age, .. } => {
+            Outcome::Measured { bps, spread_bps, bytes, at_least, age, .. } => {
                 let spread = spread_bps.map_or(Ok(()), |spread| sane("a spread", spread));
                 let claim = self.claim(id, leg, bps, bytes, age);
                 let Some(claim) = claim
@@ -94,7 +97,7 @@ impl Desk<'_> {
                 else {
                     return Ok(false);
                 };
-                self.measured(id, leg, Claim { spread: spread_bps, ..claim })
+                self.measured(id, leg, Claim { spread: spread_bps, at_least, ..claim })
             }
             Outcome::Failed { is_down, bytes, .. } => Ok(self.failed(id, leg, is_down, bytes)),
         }
@@ -122,7 +125,7 @@ impl Desk<'_> {
             return Err(format!("{bytes} bytes in one measurement are more than was ordered"));
         }
         let at = order_date(self.state, id, age, now);
-        Ok(Some(Claim { bps, spread: None, bytes, at }))
+        Ok(Some(Claim { bps, spread: None, bytes, at_least: false, at }))
     }
 
     /// An order of which nothing sensible comes ends as failed.
@@ -147,6 +150,8 @@ impl Desk<'_> {
     /// many say so.
     fn failed(&mut self, id: u64, leg: Leg, is_down: bool, bytes: u64) -> bool {
         let now = self.now.time;
+        self.state.tally.count(Count::Failed);
+        self.state.tally.add(Count::Bytes, bytes.min(self.config.test_bytes.as_bytes()));
         if is_down {
             self.state.presence.reached(leg.1, leg.0, false);
         }
@@ -160,7 +165,7 @@ impl Desk<'_> {
     }
 
     fn received(&mut self, received: &Received) -> Taken {
-        let Received { id, from, bps, bytes, age } = received;
+        let Received { id, from, bps, bytes, at_least, age } = received;
         let Some(leg) = self.order(*id, |leg| leg.1)? else { return Ok(false) };
         if self.slot(from)? != leg.0 {
             let sender = self.state.nodes.name(leg.0);
@@ -168,7 +173,7 @@ impl Desk<'_> {
         }
         let Some(claim) = self.claim(*id, leg, *bps, *bytes, *age)? else { return Ok(false) };
         if let Some(order) = self.state.orders.get(*id) {
-            order.receiver = Some(claim);
+            order.receiver = Some(Claim { at_least: *at_least, ..claim });
         }
         Ok(true)
     }
@@ -179,7 +184,7 @@ impl Desk<'_> {
     }
 
     fn watched(&mut self, watched: &Watched) -> Taken {
-        let Watched { from, to, bps, at_least, bytes, age } = watched;
+        let Watched { id, from, to, bps, at_least, bytes, age } = watched;
         let leg = (self.slot(from)?, self.slot(to)?);
         if leg.0 == leg.1 || (leg.0 != self.who && leg.1 != self.who) {
             return Err(format!(
@@ -191,6 +196,10 @@ impl Desk<'_> {
         if *age > MAX_AGE {
             return Err(format!("what was seen of {from} → {to} is older than two weeks"));
         }
+        if !self.state.repeats.is_new(self.who, *id) {
+            return Ok(false);
+        }
+        self.state.tally.count(Count::Passive);
         let claim = (*bps, *at_least || *bytes < LEAST_PASSIVE, self.now.time - *age);
         let entry = self.state.known.watched(leg, self.who, claim, self.now.time);
         self.state.enter(&entry, self.now.time);

@@ -1,5 +1,6 @@
 //! What the service holds, and what changes it.
 
+use super::verdict::Verdict;
 use super::{
     event::MeasureEvent,
     known::{Dispute, Entry, Known},
@@ -8,7 +9,9 @@ use super::{
     orders::{Orders, Under},
     planner::{End, Planner},
     presence::Presence,
+    repeats::Repeats,
     settings::MeasureConfig,
+    tally::{Count, Tally},
 };
 use crate::store::{Batch, Change, Disagreement, Sample, State as UpOrDown, Topic};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -54,6 +57,8 @@ pub(super) struct State {
     pub orders: Orders,
     pub presence: Presence,
     pub loads: Loads,
+    pub repeats: Repeats,
+    pub tally: Arc<Tally>,
     /// Under which number this oracle schedules; none: it does not.
     pub term: Option<u64>,
     /// Since when members could have been heard.
@@ -75,6 +80,8 @@ impl State {
             orders: Orders::default(),
             presence: Presence::default(),
             loads: Loads::default(),
+            repeats: Repeats::default(),
+            tally: Arc::default(),
             term: None,
             start: Time::ZERO,
             batch: Batch::default(),
@@ -121,9 +128,10 @@ impl State {
 
     /// Gives orders to whom can take them.
     pub fn schedule(&mut self, now: Time, silent: Duration) {
-        let Self { planner, presence, known, .. } = self;
+        let Self { planner, presence, known, tally, .. } = self;
         let is_there = |slot| presence.is_there(slot, now, silent) && !presence.is_down(slot);
         for ordered in planner.orders(known.table(), now, is_there) {
+            tally.count(Count::Ordered);
             self.orders.give(ordered.id, ordered.leg, now, ordered.until);
         }
     }
@@ -131,6 +139,7 @@ impl State {
     /// Ends what has had its time, and takes in what came of measurements.
     pub fn settle(&mut self, now: Now, settle: Duration) {
         for expired in self.planner.expire(now.time) {
+            self.tally.count(Count::Expired);
             self.orders.close(expired.id, now.time);
         }
         for order in self.orders.settled(now.time, settle) {
@@ -146,12 +155,16 @@ impl State {
         let Some(claim) = sender.or(*receiver) else { return };
         let judged = self.known.judge(*leg, rates.0, rates.1, claim.at);
         let Some((verdict, reporter, dispute)) = judged else { return };
+        // Whichever end was held back: the other saw no more than what it let through.
+        let held = [sender, receiver].into_iter().flatten().any(|claim| claim.at_least);
+        let bound = if held { Bound::AtLeast } else { verdict.bound };
+        self.tally(&verdict, bound, claim.bytes);
         let entry = Entry {
             leg: *leg,
             bps: verdict.bps,
             spread: claim.spread,
             method: Method::Transfer,
-            bound: verdict.bound,
+            bound,
             reporter,
             is_sole: verdict.is_sole,
             at: claim.at,
@@ -161,9 +174,21 @@ impl State {
         dispute.iter().for_each(|dispute| self.tell(dispute, now));
     }
 
+    fn tally(&self, verdict: &Verdict, bound: Bound, bytes: u64) {
+        self.tally.count(match (verdict.is_sole, verdict.is_disputed) {
+            (true, _) => Count::Sole,
+            (false, true) => Count::Disputed,
+            (false, false) => Count::Agreed,
+        });
+        if bound == Bound::AtLeast {
+            self.tally.count(Count::AtLeast);
+        }
+        self.tally.add(Count::Bytes, bytes);
+    }
+
     /// Takes an entry into the table and into the plan.
     pub fn enter(&mut self, entry: &Entry, now: Time) {
-        if self.known.enter(entry, now) && entry.bound == Bound::Exact {
+        if self.known.enter(entry, now) && entry.is_planned() {
             self.planner.set(entry.leg, Rate::from_bps(entry.bps.round() as u64));
             self.changes += 1;
         }

@@ -25,7 +25,8 @@ pub(crate) use write::Write;
 pub(crate) use {
     lease::{Ballot, Lease},
     ledger::{
-        Batch, Change, Compacted, Disagreement, Past, Recent, Recorded, Sample, State, Topic,
+        Batch, Change, Compacted, Disagreement, MOST_SAMPLES, Past, Recent, Recorded, Sample,
+        State, Topic,
     },
 };
 

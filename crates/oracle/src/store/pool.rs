@@ -6,7 +6,10 @@ use sqlx::{
     any::{AnyConnectOptions, AnyPoolOptions, install_default_drivers},
 };
 use std::{path::Path, time::Duration};
-use tokio::{sync::OnceCell, time::timeout};
+use tokio::{
+    sync::OnceCell,
+    time::{sleep, timeout},
+};
 
 /// Connections: writers of rosters and of measurements come one at a time each, and a few
 /// readers beside.
@@ -14,6 +17,10 @@ const CONNECTIONS: u32 = 5;
 
 /// Beyond the patience with locks, how long the way to a server and its work may take.
 const WAY: Duration = Duration::from_secs(8);
+
+/// At the end, how long connections that were given up are waited for, and how often is looked.
+const LAST: Duration = Duration::from_secs(3);
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// A transaction in which an oracle is silent for so long (its host froze, or is cut off) is
 /// undone by the server, so that its lock does not stop the others.
@@ -121,6 +128,27 @@ impl Pool {
     pub async fn close(&self) {
         // A server that is silent does not say goodbye either.
         let _ = timeout(WAY, self.pool.close()).await;
+        if let Place::File(file) = &self.place {
+            let _ = timeout(LAST, self.leave_whole(file)).await;
+        }
+    }
+
+    /// Waits until no `-wal` is beside the file: SQLite's last connection takes it away. Those
+    /// that were given up in the middle of a statement or of their beginning end on threads of
+    /// their own, which nobody else awaits.
+    async fn leave_whole(&self, file: &Path) {
+        let mut wal = file.as_os_str().to_owned();
+        wal.push("-wal");
+        while Path::new(&wal).exists() {
+            let Ok(mut last) = self.settings.options.connect().await else { return };
+            let done = last.execute("PRAGMA wal_checkpoint(TRUNCATE)").await;
+            let closed = last.close().await;
+            if done.is_err() || closed.is_err() {
+                // Damaged or full: what is there stays for the next start.
+                return;
+            }
+            sleep(AGAIN).await;
+        }
     }
 }
 

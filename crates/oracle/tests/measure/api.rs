@@ -14,7 +14,7 @@ use thalweg_wire::{
 fn watched(from: &str, to: &str, bps: f64) -> Reports {
     let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
     let age = Duration::from_secs(1);
-    let watched = Watched { from, to, bps, at_least: false, bytes: 5_000_000, age };
+    let watched = Watched { id: 0, from, to, bps, at_least: false, bytes: 5_000_000, age };
     Reports { passive: vec![watched], ..Reports::default() }
 }
 
@@ -64,6 +64,52 @@ async fn a_passive_claim_is_a_lower_bound_until_the_other_end_says_the_same() {
     mesh.report(1, &watched("n0", "n1", 7e6)).await;
     let paths = mesh.paths(0).await;
     assert_eq!((paths.legs[0].at_least, paths.legs[0].bps), (false, 7e6));
+    mesh.stop().await;
+}
+
+#[tokio::test]
+async fn a_passive_report_that_is_told_again_counts_once() {
+    let mesh = Fake::start(2, settings()).await;
+    let mut reports = watched("n0", "n1", 8e6);
+    reports.passive[0].id = 77;
+    assert_eq!(mesh.report(0, &reports).await.accepted, 1);
+    let again = mesh.report(0, &reports).await;
+    assert_eq!((again.accepted, again.refused), (0, vec![]), "told again, it is no mistake");
+    let mut other = watched("n0", "n1", 7e6);
+    other.passive[0].id = 77;
+    assert_eq!(mesh.report(1, &other).await.accepted, 1, "another member's number");
+    let counts = mesh.oracle.measured();
+    assert_eq!((counts.passive, counts.repeated), (2, 1));
+    mesh.stop().await;
+}
+
+#[tokio::test]
+async fn a_measurement_that_its_bytes_ended_is_a_lower_bound_and_planned_with_all_the_same() {
+    let mesh = Fake::start(2, settings()).await;
+    let (from, order) = tokio::select! {
+        order = mesh.order(0) => (0, order),
+        order = mesh.order(1) => (1, order),
+    };
+    let (mut sent, mut seen) = (done(order.id, 9e8), received(order.id, &format!("n{from}"), 8e8));
+    // One end's word is enough: the other saw what was let through.
+    seen.received[0].at_least = true;
+    mesh.report(from, &sent).await;
+    mesh.report(1 - from, &seen).await;
+    let paths = mesh.until("it enters", |p| !p.legs.is_empty()).await;
+    let leg = &paths.legs[0];
+    assert_eq!((leg.at_least, leg.bps, leg.method.as_str()), (true, 8e8, "transfer"));
+    while mesh.candidates(0, "").await.measured != 1 {
+        tokio::task::yield_now().await;
+    }
+    // The other way, and nobody was held back.
+    let order = mesh.order(1 - from).await;
+    sent.done[0].id = order.id;
+    mesh.report(1 - from, &sent).await;
+    mesh.report(from, &received(order.id, &format!("n{}", 1 - from), 9e8)).await;
+    let paths = mesh.until("both", |p| p.legs.len() == 2).await;
+    assert_eq!(paths.legs.iter().filter(|leg| leg.at_least).count(), 1);
+    let counts = mesh.oracle.measured();
+    assert_eq!((counts.agreed, counts.at_least, counts.ordered), (2, 1, 2), "{counts:?}");
     mesh.stop().await;
 }
 

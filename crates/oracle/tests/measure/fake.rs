@@ -34,7 +34,8 @@ pub fn settings() -> MeasureConfig {
 
 /// A mesh of hosts `n0`, `n1` and so on.
 pub struct Fake {
-    _dir: TempDir,
+    pub dir: TempDir,
+    pub hand: Hand,
     pub hosts: Vec<Host>,
     pub oracle: Oracle,
     pub events: Arc<Mutex<Vec<Event>>>,
@@ -47,12 +48,23 @@ pub struct Fake {
 impl Fake {
     pub async fn start(nodes: usize, measure: MeasureConfig) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        Self::start_in(dir, nodes, measure, Duration::from_secs(60)).await
+    }
+
+    /// In this directory; the database may be locked for so long.
+    pub async fn start_in(
+        dir: TempDir,
+        nodes: usize,
+        measure: MeasureConfig,
+        patience: Duration,
+    ) -> Self {
         let (founder, hand) = (Host::new("n0"), Hand::at_system_time());
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let sink = events.clone();
         let config = Config {
             measure,
-            patience: Duration::from_secs(60),
+            patience,
+            clock: hand.clock(),
             events: Arc::new(move |event| sink.lock().unwrap().push(event.clone())),
             ..Config::default()
         };
@@ -66,7 +78,7 @@ impl Fake {
         let running = oracle.clone();
         let runs = tokio::spawn(async move { running.run(async { _ = stopped.await }).await });
         let busy = Arc::default();
-        Self { _dir: dir, hosts, oracle, events, stop: Some(stop), runs, busy }
+        Self { dir, hand, hosts, oracle, events, stop: Some(stop), runs, busy }
     }
 
     pub fn caller(&self, n: usize) -> Caller {
@@ -143,10 +155,18 @@ impl Fake {
     }
 
     /// Ends the oracle as a daemon does.
-    pub async fn stop(mut self) -> Vec<Event> {
+    pub async fn stop(self) -> Vec<Event> {
+        let events = self.events.clone();
+        drop(self.end().await);
+        let events = events.lock().unwrap();
+        events.clone()
+    }
+
+    /// Ends the oracle as a daemon does; its directory.
+    pub async fn end(mut self) -> TempDir {
         _ = self.stop.take().unwrap().send(());
         self.runs.await.unwrap();
-        self.events.lock().unwrap().clone()
+        self.dir
     }
 }
 
@@ -199,6 +219,7 @@ pub fn done(id: u64, bps: f64) -> Reports {
         bytes: BYTES,
         took: Duration::from_secs(1),
         steady: true,
+        at_least: false,
         rtt_s: Some(0.05),
         age: Duration::ZERO,
     };
@@ -208,7 +229,7 @@ pub fn done(id: u64, bps: f64) -> Reports {
 /// A report of what was received.
 pub fn received(id: u64, from: &str, bps: f64) -> Reports {
     let (from, age) = (from.parse().unwrap(), Duration::ZERO);
-    let received = Received { id, from, bps, bytes: BYTES, age };
+    let received = Received { id, from, bps, bytes: BYTES, at_least: false, age };
     Reports { received: vec![received], ..Reports::default() }
 }
 

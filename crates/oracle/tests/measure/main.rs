@@ -8,6 +8,8 @@ mod fake;
 #[path = "../mesh/harness.rs"]
 mod harness;
 mod mesh;
+mod small;
+mod storage;
 
 /// Where a test's mesh keeps its state: in a file of its directory.
 async fn place() -> Option<String> {

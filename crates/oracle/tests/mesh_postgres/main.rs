@@ -6,10 +6,14 @@
 mod api;
 #[path = "../mesh/connections.rs"]
 mod connections;
+#[allow(dead_code, reason = "the tests of measuring need more of it")]
+#[path = "../measure/fake.rs"]
+mod fake;
 #[path = "../mesh/harness.rs"]
 mod harness;
 #[path = "../mesh/join.rs"]
 mod join;
+mod measuring;
 #[path = "../mesh/postgres.rs"]
 mod postgres;
 #[path = "../mesh/processes.rs"]

@@ -13,6 +13,7 @@ pub mod lab;
 pub mod load;
 pub mod node;
 pub mod oracle_inside;
+mod oracle_metrics;
 pub mod paths;
 pub mod proxy;
 pub mod relay;

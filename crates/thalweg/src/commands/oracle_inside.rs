@@ -1,5 +1,7 @@
 //! The oracle, plugged into the daemon: the rooms `node` and `oracle` do not know each other.
 
+use super::oracle_metrics::OracleMetrics;
+use prometheus_client::registry::Registry;
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_node::{
@@ -50,6 +52,11 @@ impl OracleInside {
     /// [`OracleError`].
     pub async fn rule(&self, settings: &OracleSection) -> Result<(), OracleError> {
         self.0.set_rules(settings.rules()).await
+    }
+
+    /// Makes known to `registry` what it measures, as `thalweg_oracle_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register_collector(Box::new(OracleMetrics(self.0.clone())));
     }
 
     /// The newest signed roster.

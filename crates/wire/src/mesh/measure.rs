@@ -84,6 +84,9 @@ pub enum Outcome {
         took: Duration,
         /// Whether it had become steady, or ended at a limit.
         steady: bool,
+        /// Whether the leg may be faster: bytes, slow start or an operator's rate ended it.
+        #[serde(default)]
+        at_least: bool,
         /// The round-trip time seen, s.
         rtt_s: Option<f64>,
         /// How long ago it ended.
@@ -112,6 +115,9 @@ pub struct Received {
     pub bps: f64,
     /// Bytes received.
     pub bytes: u64,
+    /// As of [`Outcome::Measured`].
+    #[serde(default)]
+    pub at_least: bool,
     /// How long ago it ended.
     #[serde(with = "serde_duration")]
     pub age: Duration,
@@ -120,6 +126,10 @@ pub struct Received {
 /// The goodput of somebody's own transfer over one leg.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
+    /// Names it among its reporter's: a second one with this number is the first once more, told
+    /// again since the answer was lost. 0: not named.
+    #[serde(default)]
+    pub id: u64,
     /// Where the bytes came from.
     pub from: Name,
     /// Where they went.
@@ -140,7 +150,7 @@ pub struct Watched {
 pub struct Load {
     /// What it relays, bit/s, over the last while.
     pub bps: f64,
-    /// What it may or can relay, bit/s; none: it does not know.
+    /// What its operator says that it may or can relay, bit/s; none: that is not known.
     pub limit_bps: Option<f64>,
     /// Sessions now.
     pub sessions: u64,

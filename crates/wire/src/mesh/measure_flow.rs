@@ -99,6 +99,8 @@ pub struct Verdict {
     pub spread_bps: Option<f64>,
     /// Whether it had become steady; else a limit ended it.
     pub steady: bool,
+    /// Whether the leg may be faster.
+    pub at_least: bool,
 }
 
 /// The bytes are no message of a measurement.
@@ -186,14 +188,15 @@ mod tests {
         #[test]
         fn all_messages_go_both_ways(
             order: u64, bytes: u64, millis: u32, micros: u64,
-            bps in 0.0..1e15, spread_bps in proptest::option::of(0.0..1e15), steady: bool,
+            bps in 0.0..1e15, spread_bps in proptest::option::of(0.0..1e15),
+            steady: bool, at_least: bool,
         ) {
             let limits = Limits { bytes, millis };
             round(&Hello { order, limits });
             round(&Answer::Accepted(limits));
             round(&Answer::Refused(Refusal::Busy));
             round(&Said::Count { bytes, micros });
-            round(&Said::Verdict(Verdict { bytes, micros, bps, spread_bps, steady }));
+            round(&Said::Verdict(Verdict { bytes, micros, bps, spread_bps, steady, at_least }));
         }
 
         #[test]

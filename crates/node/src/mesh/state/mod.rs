@@ -4,6 +4,7 @@
 //! node.key client.key   private keys, mode 0600
 //! mesh.json             the mesh's key, the own name, the oracles
 //! roster                the newest signed roster
+//! measured              the day, and its bytes for measurements so far
 //! lock                  held by the daemon, by `init` and by `join`; holds their process id
 //! node.sock             the daemon's local API
 //! oracle/               the oracle's own, where there is one
@@ -77,6 +78,11 @@ impl State {
     /// Whether this host is in a mesh.
     pub fn has_mesh(&self) -> bool {
         self.mesh_file().exists()
+    }
+
+    /// Where the day's bytes for measurements are counted.
+    pub fn measured_file(&self) -> PathBuf {
+        self.dir.join("measured")
     }
 
     /// What this host knows of its mesh.

@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `get-faults`, `oracle-scale`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
+//! `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -12,6 +12,7 @@
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
+//! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
 
 mod bulk;
@@ -27,6 +28,7 @@ mod report;
 mod server;
 mod soak;
 mod strangers;
+mod takeover;
 mod tls;
 mod watched;
 mod way;
@@ -63,6 +65,8 @@ enum Work {
     GetFaults(get_faults::Args),
     /// Rank a mesh that nobody has, and ask its oracle; how large may it be?
     Oracle(oracle::Args),
+    /// Kill the elected one of several oracles; when does another schedule?
+    Takeover(takeover::Args),
     /// Come to a mesh as those who are not let in; what does its port say?
     Strangers(strangers::Args),
 }
@@ -90,6 +94,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             // Processes and threads of its own: nothing else runs in this runtime.
             Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
             Work::Oracle(args) => oracle::run(&args).await,
+            Work::Takeover(args) => takeover::run(&args).await,
             Work::Strangers(args) => strangers::run(&args).await,
         }
     })?;

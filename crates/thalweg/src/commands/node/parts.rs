@@ -124,12 +124,14 @@ impl Parts {
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let tasks = Tasks::new();
         tasks.spawn(self.sync(client.clone(), state).run());
-        let prober = self.prober(config, budget)?;
+        let prober = self.prober(config, budget, state)?;
         if let Some(prober) = prober.clone() {
+            prober.register(&mut registry);
             tasks.spawn(prober.run(self.measured_for(settings, &client)?, view));
         }
         let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MeasureService>);
         if let Seat::Taken(oracle) = &self.seat {
+            oracle.register(&mut registry);
             let stop = tasks.stop.clone();
             // To its end: it closes its database.
             tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
@@ -182,13 +184,21 @@ impl Parts {
     }
 
     /// Who measures; none if the settings say so.
-    fn prober(&self, config: &Config, budget: Arc<Budget>) -> anyhow::Result<Option<Prober>> {
+    fn prober(
+        &self,
+        config: &Config,
+        budget: Arc<Budget>,
+        state: &State,
+    ) -> anyhow::Result<Option<Prober>> {
         let settings = &config.measure;
         if !settings.enabled {
             return Ok(None);
         }
         let who = (self.mesh.name.clone(), &self.key);
-        let purse = Purse::new(budget, settings.max_bytes_per_day);
+        let log = self.log.clone();
+        let unkept = move |e| log.put(Event::new("measured_not_kept").with("why", e));
+        let purse =
+            Purse::kept(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }

@@ -1,0 +1,249 @@
+//! What is planned with: the table as a graph, kept in step with it leg by leg.
+
+use super::{known::Leg, nodes::Slot};
+use std::{collections::BTreeMap, thread, time::Duration};
+use thalweg_measure::{Bound, Estimate, Metric, Subject, Table};
+use thalweg_plan::{
+    Graph,
+    graph::{MAX_AGE, Sparse},
+};
+use thalweg_units::{Rate, Time};
+
+/// With more changes than this all is ranked anew: by then most relays are touched.
+const MOST_CHANGED: usize = 4096;
+
+/// All is taken from the table anew after this time: legs become too old, and the oldest leave
+/// a full table.
+const OLD: Duration = Duration::from_secs(3600);
+
+/// When a leg was measured, s on the service's own clock; negative: before it began.
+pub(super) type Born = i32;
+
+/// What is planned with where both ends measured a lower bound alone: bit/s, and since when.
+pub(super) type Capped = BTreeMap<Leg, (f64, Time)>;
+
+/// Which legs are others than at the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    All,
+    Legs(Vec<Leg>),
+}
+
+/// Rates, dates and round-trip times of legs. A copy shares what stays the same.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    pub rates: Graph,
+    pub born: Sparse<Born>,
+    /// What senders saw, s.
+    pub rtt_s: Sparse<f32>,
+}
+
+/// They, and what happened to them since the last look.
+#[derive(Debug)]
+pub(super) struct Live {
+    shown: Shown,
+    changed: Changed,
+    /// When all was taken from the table; none: it has to be.
+    whole: Option<Time>,
+}
+
+/// s since the service began.
+pub(super) fn seconds(now: Time) -> Born {
+    Born::try_from(now.as_nanos() / 1_000_000_000).unwrap_or(Born::MAX)
+}
+
+fn born(age: Duration, now: Time) -> Born {
+    seconds(now) - Born::try_from(age.as_secs()).unwrap_or(Born::MAX)
+}
+
+impl Live {
+    /// Nothing, of nobody.
+    pub fn new() -> Self {
+        let shown = Shown { rates: Graph::new(0), born: Sparse::new(0), rtt_s: Sparse::new(0) };
+        Self { shown, changed: Changed::All, whole: None }
+    }
+
+    /// Makes room, and forgets the RTTs of those who are gone; the rest is taken from the table.
+    pub fn resize(&mut self, slots: u32, gone: &[Slot]) {
+        let nodes = slots as usize;
+        self.shown.rates.grow(nodes);
+        self.shown.born.grow(nodes);
+        self.shown.rtt_s.grow(nodes);
+        self.changed = Changed::All;
+        if gone.is_empty() {
+            return;
+        }
+        self.whole = None;
+        for slot in gone.iter().map(|slot| *slot as usize) {
+            let outs: Vec<usize> = self.shown.rtt_s.outs(slot).map(|(to, _)| to).collect();
+            let ins: Vec<usize> = self.shown.rtt_s.ins(slot).map(|(from, _)| from).collect();
+            outs.into_iter().for_each(|to| _ = self.shown.rtt_s.set(slot, to, None));
+            ins.into_iter().for_each(|from| _ = self.shown.rtt_s.set(from, slot, None));
+        }
+    }
+
+    /// All has to be taken from the table.
+    pub fn forget(&mut self) {
+        self.whole = None;
+    }
+
+    /// Something of this leg entered the table.
+    pub fn follow(&mut self, leg: Leg, table: &Table, capped: &Capped, now: Time) {
+        let (from, to) = (leg.0 as usize, leg.1 as usize);
+        let planned = planned(leg, table, capped, now);
+        self.shown.rates.set(from, to, planned.map(|(rate, _)| rate));
+        self.shown.born.set(from, to, planned.map(|(_, born)| born));
+        match &mut self.changed {
+            Changed::Legs(legs) if legs.len() < MOST_CHANGED => legs.push(leg),
+            changed => *changed = Changed::All,
+        }
+    }
+
+    /// A leg's sender saw this round-trip time, s; nonsense is passed over.
+    pub fn far(&mut self, leg: Leg, rtt_s: f64) {
+        if rtt_s.is_finite() && rtt_s > 0.0 {
+            self.shown.rtt_s.set(leg.0 as usize, leg.1 as usize, Some(rtt_s as f32));
+        }
+    }
+
+    /// All as it is.
+    pub const fn shown(&self) -> &Shown {
+        &self.shown
+    }
+
+    /// All as it is, and what of it is new since the last look.
+    pub fn look(&mut self, table: &Table, capped: &Capped, now: Time) -> (Shown, Changed) {
+        if self.whole.is_none_or(|at| now.since(at) >= OLD) {
+            (self.shown.rates, self.shown.born) = whole(table, capped, now);
+            self.whole = Some(now);
+            self.changed = Changed::All;
+        }
+        let changed = std::mem::replace(&mut self.changed, Changed::Legs(vec![]));
+        (self.shown.clone(), changed)
+    }
+}
+
+/// What is planned with for one leg: as [`Graph::from_table`], and [`Capped`] else.
+fn planned(leg: Leg, table: &Table, capped: &Capped, now: Time) -> Option<(Rate, Born)> {
+    let subject = Subject::leg(leg.0, leg.1);
+    let latest = |bound| {
+        let found = table.latest(subject, Metric::Throughput, bound, now);
+        found.filter(|e| e.age <= MAX_AGE)
+    };
+    if let Some(exact) = latest(Bound::Exact) {
+        let raised = latest(Bound::AtLeast).filter(|e| e.age < exact.age);
+        let rate = exact.rate().max(raised.as_ref().and_then(Estimate::rate))?;
+        return Some((rate, born(exact.age, now)));
+    }
+    let (bps, at) = capped.get(&leg)?;
+    let age = now.since(*at);
+    (age <= MAX_AGE).then(|| (Rate::from_bps(bps.round() as u64), born(age, now)))
+}
+
+/// All rates and dates. O(entries), on two threads: the table is locked meanwhile.
+fn whole(table: &Table, capped: &Capped, now: Time) -> (Graph, Sparse<Born>) {
+    let (mut rates, mut dates) = thread::scope(|scope| {
+        let dates = scope.spawn(|| dates(table, now));
+        let rates = Graph::from_table(table, now);
+        (rates, dates.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    for (leg, (bps, at)) in capped.iter().filter(|(_, (_, at))| now.since(*at) <= MAX_AGE) {
+        let (from, to) = (leg.0 as usize, leg.1 as usize);
+        if rates.rate(from, to).is_none() {
+            rates.set(from, to, Some(Rate::from_bps(bps.round() as u64)));
+            dates.set(from, to, Some(born(now.since(*at), now)));
+        }
+    }
+    (rates, dates)
+}
+
+/// The youngest exact value's date of each leg.
+fn dates(table: &Table, now: Time) -> Sparse<Born> {
+    let mut dates = Sparse::new(table.nodes() as usize);
+    let is_planned = |e: &Estimate| {
+        e.metric == Metric::Throughput && e.bound == Bound::Exact && e.age <= MAX_AGE
+    };
+    for e in table.iter(now).filter(is_planned) {
+        if let Subject::Leg { from, to } = e.subject {
+            let (from, to) = (from.node.0 as usize, to.0 as usize);
+            let youngest = dates.get(from, to).unwrap_or(Born::MIN).max(born(e.age, now));
+            dates.set(from, to, Some(youngest));
+        }
+    }
+    dates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_measure::{Method, NodeIndex};
+
+    fn at(s: u64) -> Time {
+        Time::from_nanos(s * 1_000_000_000)
+    }
+
+    fn enter(table: &mut Table, leg: Leg, mbps: f64, bound: Bound, s: u64, now: Time) {
+        let estimate = Estimate {
+            subject: Subject::leg(leg.0, leg.1),
+            metric: Metric::Throughput,
+            value: mbps * 1e6,
+            spread: None,
+            method: Method::Transfer,
+            age: Duration::from_secs(s),
+            reporter: NodeIndex(leg.0),
+            bound,
+        };
+        assert!(table.insert(estimate, now).unwrap());
+    }
+
+    #[test]
+    fn leg_by_leg_it_becomes_what_the_whole_table_says() {
+        let (mut table, mut capped) = (Table::new(5, 100), Capped::new());
+        let (mut live, now) = (Live::new(), at(100));
+        live.resize(5, &[]);
+        assert_eq!(live.look(&table, &capped, now).1, Changed::All);
+        let values = [(0, 1, 5.0, 900), (1, 2, 7.0, 60), (4, 0, 9.0, 2_000_000), (2, 3, 1.0, 50)];
+        for (from, to, mbps, age) in values {
+            enter(&mut table, (from, to), mbps, Bound::Exact, age, now);
+            live.follow((from, to), &table, &capped, now);
+        }
+        enter(&mut table, (0, 1), 6.0, Bound::AtLeast, 10, now);
+        enter(&mut table, (3, 4), 6.0, Bound::AtLeast, 10, now);
+        capped.insert((4, 3), (8e6, at(40)));
+        for leg in [(0, 1), (3, 4), (4, 3)] {
+            live.follow(leg, &table, &capped, now);
+        }
+        let (shown, changed) = live.look(&table, &capped, now);
+        assert_eq!((&shown.rates, &shown.born), (&whole(&table, &capped, now).0, &live.shown.born));
+        assert_eq!(shown.born, whole(&table, &capped, now).1);
+        assert_eq!(shown.rates.rate(0, 1), Some(Rate::from_bps(6_000_000)), "raised");
+        assert_eq!((shown.rates.measured(), shown.born.get(0, 1)), (4, Some(-800)));
+        assert_eq!(changed, Changed::Legs(vec![(0, 1), (1, 2), (4, 0), (2, 3), (0, 1), (3, 4), (4, 3)]));
+        assert_eq!(live.look(&table, &capped, now).1, Changed::Legs(vec![]));
+    }
+
+    #[test]
+    fn what_became_too_old_is_gone_within_the_hour() {
+        let (mut table, capped) = (Table::new(3, 100), Capped::new());
+        let mut live = Live::new();
+        live.resize(3, &[]);
+        let old = MAX_AGE.as_secs() - 60;
+        enter(&mut table, (0, 1), 5.0, Bound::Exact, old, at(100));
+        live.follow((0, 1), &table, &capped, at(100));
+        assert_eq!(live.look(&table, &capped, at(100)).0.rates.measured(), 1);
+        let (shown, changed) = live.look(&table, &capped, at(100) + OLD);
+        assert_eq!((shown.rates.measured(), changed), (0, Changed::All));
+    }
+
+    #[test]
+    fn nonsense_and_those_who_are_gone_have_no_round_trip_time() {
+        let mut live = Live::new();
+        live.resize(3, &[]);
+        for (leg, rtt_s) in [((0, 1), 0.02), ((1, 2), f64::NAN), ((2, 0), -1.0), ((2, 1), 0.5)] {
+            live.far(leg, rtt_s);
+        }
+        assert_eq!(live.shown().rtt_s.pairs(), 2);
+        live.resize(3, &[0]);
+        assert_eq!((live.shown().rtt_s.get(0, 1), live.shown().rtt_s.get(2, 1)), (None, Some(0.5)));
+    }
+}

@@ -1,0 +1,147 @@
+//! A database that fails while the mesh is measured: nobody waits for it.
+
+use crate::{
+    fake::{Fake, rate, settings},
+    harness::{IMPATIENT, get},
+};
+use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use std::{fs, os::unix::fs::FileExt as _, time::Duration};
+use tempfile::TempDir;
+use thalweg_oracle::{Event, MeasureEvent};
+
+/// Three that are there; the fourth comes when the database has failed.
+async fn measured(dir: TempDir) -> Fake {
+    let mesh = Fake::start_in(dir, 4, settings(), IMPATIENT).await;
+    mesh.work(0..3, u64::MAX, rate);
+    mesh.until("three", |p| p.legs.len() == 6).await;
+    mesh
+}
+
+async fn another_program(mesh: &Fake) -> SqliteConnection {
+    let file = mesh.dir.path().join("oracle/oracle.db");
+    SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(file)).await.unwrap()
+}
+
+fn told(mesh: &Fake, which: impl Fn(&MeasureEvent) -> bool) -> Option<String> {
+    let events = mesh.events.lock().unwrap();
+    let found = events.iter().find(|e| matches!(e, Event::Measuring(m) if which(m)));
+    found.map(ToString::to_string)
+}
+
+async fn until_told(mesh: &Fake, which: impl Fn(&MeasureEvent) -> bool) -> String {
+    let wait = async {
+        loop {
+            if let Some(text) = told(mesh, &which) {
+                return text;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(120), wait).await;
+    waited.unwrap_or_else(|_| panic!("never told; {:?}", mesh.events.lock().unwrap()))
+}
+
+/// Orders, reports, candidates, paths and the roster go on; the reason is told with `says`.
+async fn goes_on(mesh: &Fake, says: &str) {
+    mesh.work(3..4, u64::MAX, rate);
+    mesh.until("the fourth as well", |p| p.legs.len() == 12).await;
+    let why = until_told(mesh, |e| matches!(e, MeasureEvent::Unkept(_))).await;
+    assert!(why.contains(says) && why.contains("measuring goes on"), "{why}");
+    while mesh.candidates(1, "strategy=oblivious&m=9").await.measured != 12 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(mesh.candidates(1, "strategy=oblivious&m=9").await.candidates.len(), 3);
+    let roster = get(&mesh.oracle, mesh.caller(2), "/v1/roster?after=0").await;
+    assert_eq!(roster.status, 200, "what downloads go by");
+}
+
+/// Kept measurements, by another program.
+async fn rows(mesh: &Fake) -> i64 {
+    let mut other = another_program(mesh).await;
+    let count = sqlx::query_scalar("SELECT COUNT(*) FROM measurements").fetch_one(&mut other).await;
+    other.close().await.unwrap();
+    count.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_locked_database_holds_up_nothing_and_gets_all_of_it_later() {
+    let mesh = measured(tempfile::tempdir().unwrap()).await;
+    let mut other = another_program(&mesh).await;
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    goes_on(&mesh, "locked by another program").await;
+    assert!(until_told(&mesh, |e| matches!(e, MeasureEvent::Unkept(_))).await.contains("end that"));
+    other.execute("COMMIT").await.unwrap();
+    other.close().await.unwrap();
+    let kept = until_told(&mesh, |e| matches!(e, MeasureEvent::Kept { .. })).await;
+    assert!(kept.contains("none was lost"), "{kept}");
+    while rows(&mesh).await < 12 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    mesh.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_holds_up_nothing_and_the_error_says_what_to_do() {
+    let Some(disk) = SmallDisk::mount() else {
+        println!("skipped: no file system can be mounted here (needs root)");
+        return;
+    };
+    let mesh = measured(tempfile::tempdir_in(disk.0.path()).unwrap()).await;
+    let filler = disk.0.path().join("filler");
+    let full = fs::File::create(&filler).unwrap();
+    let mut at = 0;
+    while full.write_at(&[1; 4096], at).is_ok_and(|n| n > 0) {
+        at += 4096;
+    }
+    goes_on(&mesh, "make room").await;
+    drop(full);
+    fs::remove_file(&filler).unwrap();
+    let kept = until_told(&mesh, |e| matches!(e, MeasureEvent::Kept { .. })).await;
+    assert!(kept.contains("none was lost"), "{kept}");
+    mesh.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_breaks_holds_up_nothing_and_the_error_says_what_to_do() {
+    let mesh = measured(tempfile::tempdir().unwrap()).await;
+    for name in ["oracle.db", "oracle.db-wal"] {
+        let file = mesh.dir.path().join("oracle").join(name);
+        let opened = fs::OpenOptions::new().write(true).open(file).unwrap();
+        let length = opened.metadata().unwrap().len();
+        opened.write_all_at(&vec![0x5a; length as usize], 0).unwrap();
+    }
+    goes_on(&mesh, "Restore it from a backup").await;
+    mesh.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_oracle_that_ends_leaves_one_whole_file() {
+    for _ in 0..5 {
+        let mesh = measured(tempfile::tempdir().unwrap()).await;
+        // In the middle of whatever it is doing.
+        mesh.work(3..4, u64::MAX, rate);
+        let dir = mesh.dir.path().to_owned();
+        let beside = |name: &str| dir.join("oracle").join(name).exists();
+        let kept = mesh.end().await;
+        assert!(beside("oracle.db") && !beside("oracle.db-wal") && !beside("oracle.db-shm"));
+        drop(kept);
+    }
+}
+
+/// A file system of 4 MiB in memory.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(dir.path());
+        mount.status().ok()?.success().then(|| Self(dir))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}

@@ -1,0 +1,219 @@
+//! Three oracles on one database measure a mesh: one schedules, all answer, and the one that
+//! schedules is killed.
+
+use crate::{
+    fake::{done, number, rate, received},
+    harness::{Host, Mesh, get, post, token_request},
+};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use thalweg_oracle::{Caller, Config, MeasureConfig, Oracle, Pace};
+use thalweg_units::ByteSize;
+use thalweg_wire::{
+    Signer as _,
+    mesh::{
+        Role, Token, TokenRequest,
+        measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Watched},
+    },
+};
+use tokio::task::JoinHandle;
+
+const LEASE: Duration = Duration::from_millis(1500);
+
+fn settings() -> MeasureConfig {
+    let pace = Pace { rank: Duration::ZERO, follow: Duration::from_millis(50), ..Pace::default() };
+    let test_bytes = ByteSize::from_bytes(1_000_000);
+    MeasureConfig { p: 1.0, test_bytes, pace, ..MeasureConfig::default() }
+}
+
+/// An oracle that runs, until it is killed.
+struct Running {
+    oracle: Oracle,
+    runs: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.runs.abort();
+    }
+}
+
+/// The oracles that nodes can reach: whoever is killed is not among them.
+type Reached = Arc<Mutex<Vec<Oracle>>>;
+
+struct World {
+    mesh: Mesh,
+    hosts: Vec<Host>,
+    running: Vec<Running>,
+    reached: Reached,
+}
+
+async fn run(mesh: &Mesh, host: &Host, dir: PathBuf) -> Running {
+    let config = Config { lease: Some(LEASE), measure: settings(), ..mesh.config() };
+    let oracle = Oracle::open(&dir, host.node.id(), config).await.unwrap();
+    let running = oracle.clone();
+    let runs = tokio::spawn(async move { running.run(std::future::pending()).await });
+    Running { oracle, runs }
+}
+
+/// Oracles `fra`, `n1` and `n2`, which relay as well. None where there is no PostgreSQL; that
+/// was said.
+async fn world() -> Option<World> {
+    let mesh = Mesh::found().await;
+    mesh.url.as_ref()?;
+    let mut hosts = vec![mesh.founder.again("fra")];
+    let mut running = vec![run(&mesh, &hosts[0], mesh.path()).await];
+    for n in 1..=2 {
+        let roles = [Role::Oracle, Role::Relay].into();
+        let token = mesh.token_with(TokenRequest { roles, ..token_request() }).await;
+        let host = Host::new(&format!("n{n}"));
+        mesh.join(&host, &token).await.unwrap();
+        let dir = mesh.dir.path().join(&host.name);
+        fs::create_dir(&dir).unwrap();
+        fs::copy(mesh.path().join("mesh.key"), dir.join("mesh.key")).unwrap();
+        running.push(run(&mesh, &host, dir).await);
+        hosts.push(host);
+    }
+    let reached = Arc::new(Mutex::new(running.iter().map(|r| r.oracle.clone()).collect()));
+    Some(World { mesh, hosts, running, reached })
+}
+
+/// Its number: `fra` is the first.
+fn at(name: &str) -> usize {
+    if name == "fra" { 0 } else { number(name) }
+}
+
+fn reached(oracles: &Reached) -> Vec<Oracle> {
+    oracles.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Tells whichever oracle takes it, as a node does; false if none does for now.
+async fn tell(oracles: &Reached, caller: Caller, reports: &Reports) -> bool {
+    for oracle in reached(oracles) {
+        let answer = post(&oracle, caller, "/v1/measure/reports", reports).await;
+        if answer.status.is_success() {
+            let reply: ReportsReply = answer.result().unwrap();
+            // An order of the killed one may not be known to the next.
+            assert!(reply.refused.iter().all(|why| why.contains("not known here")), "{reply:?}");
+            return true;
+        }
+        assert_eq!(answer.refusal(), (421, "not_elected".into()));
+    }
+    false
+}
+
+async fn work(oracles: Reached, n: usize, callers: Vec<Caller>, names: Vec<String>) {
+    loop {
+        for oracle in reached(&oracles) {
+            let path = "/v1/measure/orders?wait_s=1";
+            let answer = get(&oracle, callers[n], path).await;
+            let Ok(orders) = answer.result::<Orders>() else { continue };
+            for order in orders.orders {
+                let to = at(order.to.as_str());
+                let bps = rate(n, to);
+                let seen = received(order.id, &names[n], bps);
+                let _ = tell(&oracles, callers[to], &seen).await;
+                let _ = tell(&oracles, callers[n], &done(order.id, bps)).await;
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+impl World {
+    /// The hosts carry orders out, until the handles are aborted.
+    fn work(&self, from: usize) -> Vec<JoinHandle<()>> {
+        let callers: Vec<_> = self.hosts.iter().map(Host::caller).collect();
+        let names: Vec<_> = self.hosts.iter().map(|host| host.name.clone()).collect();
+        let one = |n| tokio::spawn(work(self.reached.clone(), n, callers.clone(), names.clone()));
+        (from..self.hosts.len()).map(one).collect()
+    }
+
+    async fn paths(&self, oracle: &Oracle) -> PathsReply {
+        get(oracle, self.hosts[0].caller(), "/v1/paths").await.result().unwrap()
+    }
+
+    /// Until each oracle that is reached knows so many legs and has ranked them.
+    async fn until_all_know(&self, legs: usize) {
+        for oracle in reached(&self.reached) {
+            let wait = async {
+                loop {
+                    let paths = self.paths(&oracle).await;
+                    let path = "/v1/candidates?strategy=oblivious&m=9";
+                    let told = get(&oracle, self.hosts[0].caller(), path).await;
+                    let told: CandidatesReply = told.result().unwrap();
+                    if paths.legs.len() >= legs && told.measured as usize >= legs {
+                        assert_eq!(told.candidates.len(), self.hosts.len() - 1);
+                        return;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            let waited = tokio::time::timeout(Duration::from_secs(120), wait).await;
+            let events = &self.mesh.events;
+            waited.unwrap_or_else(|_| panic!("never {legs}: {:?}", events.lock().unwrap()));
+        }
+    }
+
+    async fn elected(&self) -> usize {
+        let wait = async {
+            loop {
+                let is_elected = |r: &Running| !r.runs.is_finished() && r.oracle.is_elected();
+                if let Some(found) = self.running.iter().position(is_elected) {
+                    return found;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(120), wait).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_schedules_all_answer_and_when_it_is_killed_another_goes_on_with_all_that_is_known() {
+    let Some(mut world) = world().await else { return };
+    let workers = world.work(0);
+    world.until_all_know(6).await;
+    let first = world.elected().await;
+    let scheduled = |world: &World| -> Vec<u64> {
+        world.running.iter().map(|r| r.oracle.measured().ordered).collect()
+    };
+    let others = scheduled(&world).into_iter().enumerate().filter(|(n, _)| *n != first);
+    assert_eq!(others.map(|(_, orders)| orders).sum::<u64>(), 0, "one alone schedules");
+    // Killed: it gives nothing back and is not reached any more.
+    world.running[first].runs.abort();
+    let left = world.running.iter().enumerate().filter(|(n, _)| *n != first);
+    *world.reached.lock().unwrap() = left.map(|(_, r)| r.oracle.clone()).collect();
+    // Reads go on at once, by those who are left, with all that was measured.
+    for oracle in reached(&world.reached) {
+        assert_eq!(world.paths(&oracle).await.legs.len(), 6);
+        let path = "/v1/candidates?strategy=load_aware&m=2";
+        let told = get(&oracle, world.hosts[0].caller(), path).await;
+        assert_eq!(told.result::<CandidatesReply>().unwrap().candidates.len(), 2);
+    }
+    let second = world.elected().await;
+    assert_ne!(second, first);
+    // A new host comes by one that is left; its legs are measured on the new one's order.
+    let token = world.running[second].oracle.create_token(&Caller::Local, token_request()).await;
+    let token: Token = token.unwrap().token.parse().unwrap();
+    let host = Host::new("n3");
+    let request = host.request(&token, world.mesh.hand.now());
+    let joined = post(&world.running[second].oracle, host.caller(), "/v1/join", &request).await;
+    assert!(joined.status.is_success(), "{joined:?}");
+    world.hosts.push(host);
+    workers.iter().for_each(JoinHandle::abort);
+    let workers = world.work(0);
+    world.until_all_know(12).await;
+    assert!(scheduled(&world)[second] >= 6);
+    // What a user's transfer showed is told to whoever is elected, however it is found.
+    let (from, to) = ("n3".parse().unwrap(), "fra".parse().unwrap());
+    let age = Duration::ZERO;
+    let watched = Watched { id: 1, from, to, bps: 1e6, at_least: true, bytes: 9_000_000, age };
+    let reports = Reports { passive: vec![watched], ..Reports::default() };
+    assert!(tell(&world.reached, world.hosts[3].caller(), &reports).await);
+    workers.iter().for_each(JoinHandle::abort);
+}
