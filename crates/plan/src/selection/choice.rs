@@ -51,6 +51,14 @@ pub enum Reason {
     Drift,
     /// The path became slow, and yet no other was better in a new sampling.
     StillBest,
+    /// The paths took from each other in sampling, so their rates tell little of what each gives
+    /// alone: the direct path, on a new connection.
+    Shared,
+    /// Alone the path before stayed well below all together, which had shared something. This
+    /// one is tried alone.
+    Trial,
+    /// The path tried alone was slower than this one alone.
+    BestAlone,
     /// The server asked for fewer requests: one path at a time from now on.
     Busy,
 }
@@ -59,12 +67,10 @@ impl Reason {
     /// Rates that were measured side by side led to this choice.
     pub const fn sampled(self) -> bool {
         use Reason::{
-            Clear, DirectNotBeaten, Drift, Fastest, SlowStartOver, StillBest, Sum, Window,
+            Clear, DirectNotBeaten, Drift, Fastest, Shared, SlowStartOver, StillBest, Sum, Window,
         };
-        matches!(
-            self,
-            Fastest | Clear | SlowStartOver | Window | DirectNotBeaten | Sum | Drift | StillBest
-        )
+        let first = matches!(self, Fastest | Clear | SlowStartOver | Window | DirectNotBeaten);
+        first || matches!(self, Shared | Sum | Drift | StillBest)
     }
 }
 
@@ -87,6 +93,9 @@ impl fmt::Display for Reason {
             Self::Stalled => "the path before fell silent",
             Self::Drift => "the path before became slow",
             Self::StillBest => "slower than before, and still the fastest",
+            Self::Shared => "all share one access, so that none can be faster alone than direct",
+            Self::Trial => "the paths shared one access: tried alone",
+            Self::BestAlone => "the fastest of those tried alone",
             Self::Busy => "the server asks for fewer requests",
         })
     }

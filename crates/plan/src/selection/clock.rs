@@ -56,6 +56,7 @@ impl Selection {
         self.looked += d;
         self.lanes_since += d;
         self.drift.paused(d);
+        self.alone.iter_mut().for_each(|a| a.paused(d));
         self.paths.iter_mut().for_each(|p| p.paused(d));
     }
 }

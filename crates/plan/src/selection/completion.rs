@@ -16,6 +16,9 @@ impl Selection {
     /// Leaves sampling, or replaces a winner: the best usable path takes all that is left.
     pub(super) fn choose(&mut self, now: Time, why: Option<Reason>) {
         let sampled = self.phase == Phase::Sampling;
+        let first = sampled && !self.begun;
+        let running: Vec<bool> = self.paths.iter().map(|p| p.sampled).collect();
+        let shared = if first { self.shared(now) } else { None };
         self.close_samples(now);
         let best = choice::best(&self.config, &self.paths, now);
         let pick = best.map(|(path, reason)| {
@@ -30,12 +33,21 @@ impl Selection {
                 };
             (path, self.after_drift(path, reason))
         });
+        if self.choose_shared(pick, shared, now) {
+            return;
+        }
         self.settle_on(pick, now);
+        if first {
+            let together = (0..).map(PathId).zip(running);
+            let together = together.filter(|r| r.1).map(|(p, _)| self.speed(p)).sum();
+            let steady = |p: PathId| self.paths[p.0 as usize].gauge.bounds().is_some();
+            self.begin_alone(pick.is_some_and(|(p, _)| steady(p)), together);
+        }
     }
 
     /// This path takes the rest, with others if lanes are wanted; everything else stops.
     pub(super) fn settle_on(&mut self, pick: Option<(PathId, Reason)>, now: Time) {
-        self.hedge = None;
+        (self.hedge, self.alone) = (None, None);
         self.lanes = pick.map(|(path, _)| self.lanes_beside(path, now)).unwrap_or_default();
         for (i, state) in (0u32..).zip(&mut self.paths) {
             let path = PathId(i);

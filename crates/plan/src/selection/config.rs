@@ -50,6 +50,11 @@ pub struct Config {
     /// The most paths that carry the rest at the same time (`--paths K`), at least 1.
     /// Further ones are only used where the sum of rates is better.
     pub lanes: u32,
+    /// After sampling, at most this many further paths are tried alone where the rates in
+    /// company were no measure: see [`Reason::Shared`]. 0: such are not looked for.
+    ///
+    /// [`Reason::Shared`]: super::Reason::Shared
+    pub trials: u32,
 }
 
 impl Default for Config {
@@ -62,6 +67,7 @@ impl Default for Config {
             strikes: 3,
             forgive: 1 << 20,
             lanes: 1,
+            trials: 1,
         }
     }
 }

@@ -44,7 +44,8 @@ impl Selection {
         };
         // Two owe the same bytes: a new sampling would give some of them to a third.
         let hedged = self.hedge.is_some();
-        if self.single || hedged || self.lanes.len() > 1 || self.drift.times >= MOST {
+        let several = self.lanes.len() > 1;
+        if self.single || hedged || several || self.is_trying() || self.drift.times >= MOST {
             return;
         }
         if !self.is_slow(current, now) {

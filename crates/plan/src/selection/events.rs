@@ -60,6 +60,7 @@ impl Selection {
         self.end_sampling_if_due(now);
         self.mark_tail(path, now);
         self.weigh_sum(new, now);
+        self.try_alone(now);
         self.watch(now);
         new
     }
@@ -71,6 +72,7 @@ impl Selection {
         let Some(state) = self.paths.get_mut(path.0 as usize) else { return };
         state.come(n, now);
         self.end_sampling_if_due(now);
+        self.try_alone(now);
         self.watch(now);
     }
 

@@ -31,11 +31,14 @@
 //! - The rest may come over several paths ([`Config::lanes`]), if asked for.
 //! - A winner that becomes slow is compared anew with the best others (`drift`): 5 s tell
 //!   little about the next 5 min.
+//! - Where paths took from each other in sampling, the rest goes directly, on a new connection
+//!   (`alone`): rates in company tell little then, and its connections recover slowly.
 //! - What is late is asked of a second path, too (`hedge`), long before a stall counts.
 //! - After a 429 or 503 one path at a time is asked.
 //! - Small objects skip sampling: see [`Config::small`] and `small`.
 
 mod action;
+mod alone;
 mod choice;
 mod clock;
 mod completion;
@@ -54,6 +57,7 @@ mod simulation;
 mod small;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 pub use action::{Action, Phase};
 pub use choice::Reason;
@@ -96,6 +100,7 @@ pub struct Selection {
     /// New bytes since then.
     lanes_bytes: u64,
     drift: drift::Drift,
+    alone: Option<alone::Alone>,
     hedge: Option<hedge::Hedge>,
     /// Bytes asked for by hedges so far.
     hedged: u64,
@@ -117,7 +122,8 @@ impl Selection {
             (_, false) => (Phase::Completing(None), 0),
         };
         let mut shares = shares::split(&missing, count).into_iter();
-        let paths = (0..paths).map(|_| PathState::new(shares.next().unwrap_or_default())).collect();
+        let path = |_| PathState::new(shares.next().unwrap_or_default(), now);
+        let paths = (0..paths).map(path).collect();
         Self {
             config,
             paths,
@@ -135,6 +141,7 @@ impl Selection {
             lanes_since: now,
             lanes_bytes: 0,
             drift: drift::Drift::default(),
+            alone: None,
             hedge: None,
             hedged: 0,
             actions: VecDeque::new(),

@@ -1,6 +1,6 @@
 //! What a selection knows of one path.
 
-use super::{Prior, gauge::Gauge, ranges, recent::Recent};
+use super::{Prior, gauge::Gauge, ranges, recent::Recent, timeline::Timeline};
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_units::Time;
 
@@ -66,6 +66,7 @@ pub(super) struct PathState {
     pub(super) owed: Option<Owed>,
     pub(super) gauge: Gauge,
     pub(super) recent: Recent,
+    pub(super) timeline: Timeline,
     /// The rate (bytes per second) of its last sample, and when that ended.
     pub(super) judged: Option<(f64, Time)>,
     pub(super) prior: Option<Prior>,
@@ -77,8 +78,9 @@ pub(super) struct PathState {
 }
 
 impl PathState {
-    pub(super) fn new(share: Vec<Range<u64>>) -> Self {
-        Self { sampled: !share.is_empty(), share, ..Self::default() }
+    pub(super) fn new(share: Vec<Range<u64>>, now: Time) -> Self {
+        let timeline = Timeline::new(now);
+        Self { sampled: !share.is_empty(), share, timeline, ..Self::default() }
     }
 
     /// True if the path was awaited.
@@ -164,6 +166,7 @@ impl PathState {
         let fresh = n - owed.early.min(n);
         owed.early -= n - fresh;
         self.gauge.add(fresh, now);
+        self.timeline.add(fresh, now);
         self.recent.add(fresh, now);
         if over {
             self.owed = None;
@@ -184,6 +187,7 @@ impl PathState {
         owed.early += n;
         owed.heard = Some(now);
         self.gauge.add(n, now);
+        self.timeline.add(n, now);
         self.recent.add(n, now);
     }
 
@@ -268,6 +272,7 @@ impl PathState {
     pub(super) fn paused(&mut self, d: Duration) {
         self.gauge.paused(d);
         self.recent.paused(d);
+        self.timeline.paused(d);
         if let Some(owed) = &mut self.owed {
             owed.heard.iter_mut().for_each(|t| *t += d);
             owed.tail.iter_mut().for_each(|(t, _)| *t += d);

@@ -113,6 +113,7 @@ impl Selection {
     /// and `others`, which get equal parts from the end.
     pub(super) fn sample_again(&mut self, current: PathId, others: &[PathId], now: Time) {
         (self.phase, self.since, self.looked) = (Phase::Sampling, now, now);
+        self.alone = None;
         let part = self.left / (others.len() as u64 + 1);
         for path in others {
             let mut free = self.unowned();

@@ -1,0 +1,50 @@
+//! What a path brought when, in the first sampling.
+
+use std::time::Duration;
+use thalweg_units::Time;
+
+/// Bursts of deliveries and the holes of lost packets fill each other in four of these.
+pub(super) const SLOT: Duration = Duration::from_millis(50);
+/// 6.4 s: more than the window of a sampling.
+const MOST: usize = 128;
+
+/// Bytes in slots from a moment that is the same for all paths.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Timeline {
+    since: Time,
+    slots: Vec<u64>,
+}
+
+impl Timeline {
+    pub(super) fn new(since: Time) -> Self {
+        Self { since, slots: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, n: u64, now: Time) {
+        let at = self.slot(now);
+        if at < MOST && n > 0 {
+            self.slots.resize(self.slots.len().max(at + 1), 0);
+            self.slots[at] += n;
+        }
+    }
+
+    /// The slot that `now` lies in; those before are over.
+    pub(super) fn slot(&self, now: Time) -> usize {
+        (now.since(self.since).as_nanos() / SLOT.as_nanos()) as usize
+    }
+
+    /// The slot of the first byte.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.slots.iter().position(|n| *n > 0)
+    }
+
+    /// Bytes per second in the `count` slots from `from` on.
+    pub(super) fn rate(&self, from: usize, count: usize) -> f64 {
+        let sum: u64 = self.slots.iter().skip(from).take(count).sum();
+        sum as f64 / (SLOT.as_secs_f64() * count.max(1) as f64)
+    }
+
+    pub(super) fn paused(&mut self, d: Duration) {
+        self.since += d;
+    }
+}
