@@ -5,6 +5,7 @@ use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thalweg_plan::adaptive::{Adaptive, Draw, Known};
+use thalweg_units::WallTime;
 
 /// Relays that were tried and that a newer list of the oracle no longer has stay known, the
 /// best so many: a load-aware oracle draws each list anew, and what was learnt would be lost.
@@ -20,6 +21,8 @@ pub(super) enum Change {
     Draw { s: usize, draw: Draw, barred: BTreeSet<String>, seed: u64 },
     /// A download saw gains of relays.
     Learn { gains: Vec<(String, f64)>, seed: u64 },
+    /// The oracle was asked at this time and said nothing.
+    Unanswered(WallTime),
     /// All is forgotten.
     Clear,
 }
@@ -30,6 +33,9 @@ pub(super) struct Memory {
     pub(super) listed: Option<Listed>,
     #[serde(default)]
     pub(super) adaptive: Adaptive,
+    /// When the oracle was last asked in vain, since it gave the list.
+    #[serde(default)]
+    pub(super) unanswered: Option<WallTime>,
 }
 
 impl Memory {
@@ -41,6 +47,7 @@ impl Memory {
                 self.draw(*s, *draw, barred, *seed);
             }
             Change::Learn { gains, seed } => self.adaptive.learn(gains, &mut generator(*seed)),
+            Change::Unanswered(at) => self.unanswered = Some(*at),
             Change::Clear => *self = Self::default(),
         }
     }
@@ -69,6 +76,7 @@ impl Memory {
         ranked.extend(learnt);
         self.adaptive.follow(&ranked);
         self.listed = Some(listed.clone());
+        self.unanswered = None;
     }
 }
 

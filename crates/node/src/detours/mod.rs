@@ -63,6 +63,9 @@ const MAX_BYTES: usize = 1 << 20;
 /// The most changes that wait to be saved, the oldest out first: one or two a download.
 const MAX_CHANGES: usize = 2_000;
 
+/// Where the oracle was asked in vain nobody waits for it again so long: it is away.
+pub const AWAY: Duration = Duration::from_secs(60);
+
 /// The oracle's list and when it was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Listed {
@@ -166,6 +169,16 @@ impl Detours {
         reply.candidates.retain(|c| Some(&c.relay) != me);
         reply.candidates.truncate(thalweg_plan::adaptive::MOST_KNOWN);
         self.change(Change::Follow(Listed { asked: now, reply }));
+    }
+
+    /// Takes note that the oracle was asked at `now` and gave no list.
+    pub fn note_unanswered(&mut self, now: WallTime) {
+        self.change(Change::Unanswered(now));
+    }
+
+    /// Whether the oracle was asked in vain not longer than [`AWAY`] ago, and gave no list since.
+    pub fn is_away(&self, now: WallTime) -> bool {
+        self.memory.unanswered.is_some_and(|at| at <= now && age(at, now) <= AWAY)
     }
 
     /// How all relays stand, the best first.
@@ -301,6 +314,28 @@ impl Detours {
         self.memory = memory;
         self.changes.clear();
         Ok(())
+    }
+
+    /// What was learnt and is not saved yet, apart: a thread that may block saves it while this
+    /// one is used on. `None` if there is nothing. Its changes count as saved here until
+    /// [`Detours::take_back`].
+    pub fn unsaved(&mut self) -> Option<Self> {
+        if self.changes.is_empty() {
+            return None;
+        }
+        let (file, memory) = (self.file.clone(), self.memory.clone());
+        let changes = std::mem::take(&mut self.changes);
+        Some(Self { file, memory, changes, problem: None })
+    }
+
+    /// Takes back what [`Detours::unsaved`] gave: what the file holds by now, and if it could not
+    /// be saved the changes, for the next attempt.
+    pub fn take_back(&mut self, other: Self) {
+        let later = std::mem::take(&mut self.changes);
+        self.memory = other.memory;
+        self.changes = other.changes;
+        self.problem = other.problem.or(self.problem.take());
+        later.into_iter().for_each(|change| self.change(change));
     }
 
     fn replayed(&self, mut theirs: Memory) -> Memory {

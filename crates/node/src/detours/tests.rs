@@ -81,6 +81,20 @@ fn a_list_is_asked_for_again_when_it_is_old_or_from_the_future() {
 }
 
 #[test]
+fn an_oracle_that_said_nothing_counts_as_away_until_it_gives_a_list_or_a_minute_is_over() {
+    let (_directory, file) = file();
+    let mut detours = Detours::open(&file);
+    assert!(!detours.is_away(at(0)));
+    detours.note_unanswered(at(100));
+    detours.save().unwrap();
+    let mut next = Detours::open(&file);
+    assert!(next.is_away(at(100)) && next.is_away(at(160)));
+    assert!(!next.is_away(at(161)) && !next.is_away(at(99)), "long ago, and the clock put right");
+    next.follow(ten(), None, at(120));
+    assert!(!next.is_away(at(121)));
+}
+
+#[test]
 fn five_are_drawn_and_one_is_tested_until_it_loses() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);

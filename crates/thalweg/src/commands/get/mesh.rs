@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use std::{collections::BTreeSet, sync::Arc};
-use thalweg_net::{Route, channel::Connector};
+use thalweg_net::{Hop, Route, channel::Connector};
 use thalweg_node::mesh::{Names, RouteNameError, State, StateError};
 use thalweg_units::likeness;
 use thalweg_wire::mesh::{Name, Roster, Tag, Terms};
@@ -83,17 +83,33 @@ impl Mesh {
             Err(_) if tags.is_empty() => return Ok(()),
             Err(why) => bail!("--avoid has no relays to choose among: {why}"),
         };
-        let known: BTreeSet<&Tag> = roster.members.iter().flat_map(|m| &m.tags).collect();
-        match tags.iter().find(|tag| !known.contains(tag)) {
-            None => Ok(()),
-            Some(strange) => bail!("{}", strange_tag(strange, &known, &self.place)),
-        }
+        check_tags(roster, tags, &self.place)
+    }
+
+    /// Whether every relay of the route that is a node of the mesh still is. Without a roster
+    /// that holds nothing is known against them.
+    pub fn still_has(&self, route: &Route) -> bool {
+        let Ok(roster) = &self.roster else { return true };
+        let mut keys = route.hops().iter().filter_map(Hop::key);
+        keys.all(|key| roster.by_key(&key).is_some())
     }
 
     /// All relays that may be tried; none without a roster that holds.
     pub fn relays(&self, terms: &Terms) -> Vec<(String, Route)> {
         let found = self.names().candidates(terms, usize::MAX).into_iter();
         found.map(|(name, route)| (name.to_string(), route)).collect()
+    }
+}
+
+/// That each of these tags is in this roster; `place` is what commands need to be about it.
+///
+/// # Errors
+/// The first that no member carries.
+pub fn check_tags(roster: &Roster, tags: &[Tag], place: &str) -> anyhow::Result<()> {
+    let known: BTreeSet<&Tag> = roster.members.iter().flat_map(|m| &m.tags).collect();
+    match tags.iter().find(|tag| !known.contains(tag)) {
+        None => Ok(()),
+        Some(strange) => bail!("{}", strange_tag(strange, &known, place)),
     }
 }
 

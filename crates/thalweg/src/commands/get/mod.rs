@@ -16,7 +16,7 @@ mod renewal;
 mod sources;
 mod streams;
 
-pub use args::Args;
+pub use args::{Args, Drawing};
 
 use super::{
     here::quoted,
@@ -24,6 +24,7 @@ use super::{
     signals::{INTERRUPTED, Signals},
     text::rough,
 };
+use asking::Asking;
 use calls::Calls;
 use display::{Display, Note};
 use exit::Code;
@@ -60,7 +61,7 @@ use tokio::{
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let display = Display::start(args.style())?;
     let renewal = renew(&args);
-    ask(&args);
+    let asking = ask(&args);
     let runtime = runtime()?;
     let code = match runtime.block_on(downloads(&args, &display)) {
         Ok(code) => code,
@@ -70,6 +71,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     display.finish();
     renewal.finish();
+    if code.is_none() {
+        asking.finish();
+    }
     Ok(code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code as u8)))
 }
 
@@ -97,12 +101,13 @@ fn renew(args: &Args) -> Renewal {
 }
 
 /// The oracle's candidates, if relays of the mesh are tried.
-fn ask(args: &Args) {
+fn ask(args: &Args) -> Asking {
     let paths = &args.paths;
-    if paths.tries_mesh() {
-        let file = remembered::file(paths.history.as_deref(), &paths.place);
-        asking::start(paths.place.open(), file.as_deref());
+    if !paths.tries_mesh() {
+        return Asking::none();
     }
+    let file = remembered::file(paths.history.as_deref(), &paths.place);
+    Asking::start(paths.place.open(), file.as_deref())
 }
 
 /// All of it. The error is a mistake in the arguments.

@@ -17,7 +17,7 @@ use thalweg_node::{
     proxy::{ByHistory, Content, PathChooser as _, Way},
 };
 use thalweg_units::Rate;
-use thalweg_wire::mesh::{LegKind, Terms};
+use thalweg_wire::mesh::{self, LegKind, Tag};
 
 /// A destination as the user gave it.
 #[derive(Debug)]
@@ -39,18 +39,27 @@ impl Wanted {
     }
 }
 
+/// How `thalweg get` would be called.
+#[derive(Clone, Debug, Default)]
+pub struct Terms<'a> {
+    /// Its `--avoid`.
+    pub avoid: &'a [Tag],
+    /// Its `--draw`.
+    pub draw: Draw,
+}
+
 /// What is known and what would be done, for people and for programs.
-pub fn shown(found: &mut Found, wanted: &Wanted, draw: Draw) -> (String, Value) {
+pub fn shown(found: &mut Found, wanted: &Wanted, terms: &Terms<'_>) -> (String, Value) {
     let origin = wanted.0.origin();
     let known = known(found, &origin);
-    let relays = relays(found, wanted);
+    let relays = relays(found, wanted, terms.avoid);
     let names: Vec<String> = relays.iter().map(|(name, _)| name.clone()).collect();
     let rate = |path: &str| {
         let own = known.iter().find(|k| k.path == path && k.is_valid);
         own.map(|k| k.rate).filter(|rate| *rate > Rate::ZERO)
     };
     // What is drawn here is only looked at: nothing of it is saved.
-    let picked = found.detours.pick(&names, rate, draw);
+    let picked = found.detours.pick(&names, rate, terms.draw);
     let ways = ways(found, wanted, relays);
     let mut text = table(&known, &origin);
     text += &download(&picked, names.len());
@@ -79,10 +88,10 @@ fn known(found: &Found, origin: &str) -> Vec<Remembered> {
     history.entries(found.now).into_iter().filter(|e| e.origin == origin).collect()
 }
 
-/// The mesh's relays that are not in quarantine for it.
-fn relays(found: &Found, wanted: &Wanted) -> Vec<(String, Route)> {
+/// The mesh's relays that are neither to be avoided nor in quarantine for it.
+fn relays(found: &Found, wanted: &Wanted, avoid: &[Tag]) -> Vec<(String, Route)> {
     let leg = if wanted.0.is_https() { LegKind::Open } else { LegKind::Sealed };
-    let terms = Terms { leg, ..Terms::default() };
+    let terms = mesh::Terms { leg, avoid: avoid.iter().cloned().collect() };
     let Some(roster) = &found.roster else { return Vec::new() };
     let names = Names { roster: Ok(roster), me: Some(&found.me) };
     let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);

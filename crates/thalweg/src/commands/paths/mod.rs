@@ -11,14 +11,16 @@ mod rates;
 mod tests;
 
 use super::{
+    get::{Drawing, mesh::check_tags},
     here::{self, Place},
     text::say,
 };
 use anyhow::bail;
+use destination::Wanted;
 use found::Found;
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};
-use thalweg_node::detours::Draw;
+use thalweg_wire::mesh::Tag;
 
 const HELP: &str = "\
 Shows what the mesh's oracle knows of the paths between members, and which relays this host
@@ -29,6 +31,7 @@ its age while it is away.
   thalweg paths --full                       # all legs, however many members there are
   thalweg paths --to nyc                     # all that leads to nyc, and by which detours
   thalweg paths https://example.org/big.iso  # what would be used for it now, and why
+  thalweg paths example.org --avoid country=xx
   thalweg paths --advise                     # where one more relay would help most
   thalweg paths --json | jq .candidates
 
@@ -57,6 +60,13 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// With DEST: through no relay with this tag, as `thalweg get --avoid`
+    #[arg(long, value_name = "TAG", value_delimiter = ',', requires = "destination")]
+    avoid: Vec<Tag>,
+    /// With DEST: how a download's relays are taken from the list, as `thalweg get --draw`
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Drawing::Proportional)]
+    #[arg(requires = "destination")]
+    draw: Drawing,
     /// The history, as `thalweg get --history` names it
     /// [default: history.json in the state directory, else in ~/.cache/thalweg]
     #[arg(long, value_name = "FILE|none")]
@@ -71,11 +81,11 @@ pub struct Args {
 /// When it cannot be done; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
-    let wanted = args.destination.as_deref().map(destination::Wanted::parse).transpose()?;
+    let wanted = args.destination.as_deref().map(Wanted::parse).transpose()?;
     let mut found = here::block_on(Found::ask(&state, args.history.as_deref(), &args.place))?;
     found.notes.iter().for_each(|note| eprintln!("thalweg paths: {note}"));
     let (text, value) = match (&wanted, &args.to) {
-        (Some(wanted), _) => destination::shown(&mut found, wanted, Draw::default()),
+        (Some(wanted), _) => args.destination(&mut found, wanted)?,
         (None, Some(name)) => node::shown(&found, name)?,
         (None, None) if args.advise => advise::shown(&found, args.full)?,
         (None, None) => overview(&found, args.full)?,
@@ -85,6 +95,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         false => say(&text)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn destination(&self, found: &mut Found, to: &Wanted) -> anyhow::Result<(String, Value)> {
+        match &found.roster {
+            Some(roster) => check_tags(roster, &self.avoid, &self.place.argument())?,
+            None if self.avoid.is_empty() => {}
+            None => bail!("--avoid has no relays to choose among: this host has no roster yet"),
+        }
+        let terms = destination::Terms { avoid: &self.avoid, draw: self.draw.into() };
+        Ok(destination::shown(found, to, &terms))
+    }
 }
 
 fn overview(found: &Found, full: bool) -> anyhow::Result<(String, Value)> {

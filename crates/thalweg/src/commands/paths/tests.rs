@@ -1,9 +1,9 @@
 //! What is shown of a mesh that is made up here: its numbers are not measured.
 
-use super::{advise, candidates, destination, found::Found, matrix, node};
+use super::{advise, candidates, destination, destination::Terms, found::Found, matrix, node};
 use std::{sync::Arc, time::Duration};
 use thalweg_node::{
-    detours::{Draw, KnownPaths},
+    detours::KnownPaths,
     history::{Bound, Observed},
 };
 use thalweg_units::{NodeId, Rate, WallTime};
@@ -196,7 +196,7 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     let before = WallTime::from_unix_nanos(now().as_unix_nanos() - 3_600_000_000_000);
     found.history.lock().unwrap().learn(ORIGIN, &own, before);
     let wanted = destination::Wanted::parse(URL).unwrap();
-    let (text, value) = destination::shown(&mut found, &wanted, Draw::Proportional);
+    let (text, value) = destination::shown(&mut found, &wanted, &Terms::default());
     insta::assert_snapshot!(text);
     assert_eq!(value["destination"], ORIGIN);
     // The proxy goes by the system's clock, by which all of this is long past.
@@ -206,4 +206,17 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     let (text, _) = destination::shown(&mut found, &other, Draw::Proportional);
     assert!(text.contains("nothing is known of https://other.example:443 yet"), "{text}");
     assert!(text.contains("begins directly, with mid after 500 ms"), "{text}");
+}
+
+#[test]
+fn what_is_to_be_avoided_is_not_tried() {
+    let mut found = found();
+    let wanted = destination::Wanted::parse(URL).unwrap();
+    let avoid = ["region=eu".parse().unwrap()];
+    let terms = Terms { avoid: &avoid, ..Terms::default() };
+    let (text, value) = destination::shown(&mut found, &wanted, &terms);
+    assert_eq!(value["usable_relays"], 1, "nyc alone is elsewhere: {text}");
+    assert_eq!(value["download_tries"][0]["relay"], "nyc");
+    let ways = value["connection_goes"].as_array().unwrap();
+    assert!(ways.iter().all(|way| way["path"] != "mid"), "{text}");
 }

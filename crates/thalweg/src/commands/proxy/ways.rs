@@ -1,6 +1,9 @@
 //! Which ways the proxy has: relays, and how legs to them are carried.
 
-use crate::commands::{get::mesh::Mesh, here::Place};
+use crate::commands::{
+    get::{Drawing, mesh::Mesh},
+    here::Place,
+};
 use anyhow::bail;
 use std::path::PathBuf;
 use thalweg_net::Route;
@@ -23,6 +26,10 @@ pub struct PathArgs {
     /// Go through no relay with this tag, e.g. country=xx
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     pub avoid: Vec<Tag>,
+
+    /// How a large object's relays are taken from the list of them: see `thalweg paths`
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Drawing::Proportional)]
+    pub draw: Drawing,
 
     /// Where to remember what paths were like, or `none`
     /// [default: history.json in the state directory, else in ~/.cache/thalweg]

@@ -10,7 +10,7 @@ mod web;
 
 pub use effort::Effort;
 pub use naming::{Naming, Output};
-pub use paths::{Interfaces, PathArgs};
+pub use paths::{Drawing, Interfaces, PathArgs};
 pub use proof::Proof;
 pub use sources::{Sources, is_metalink};
 pub use web::WebArgs;

@@ -56,8 +56,8 @@ pub struct PathArgs {
     #[arg(long, value_name = "FILE|none")]
     pub history: Option<PathBuf>,
 
-    /// How the relays to try are taken from those that are known: for experiments
-    #[arg(long, value_enum, default_value_t = Drawing::Proportional, hide = true)]
+    /// How a download's relays are taken from the list of them: see `thalweg paths`
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Drawing::Proportional)]
     pub draw: Drawing,
 
     #[command(flatten)]
@@ -65,11 +65,11 @@ pub struct PathArgs {
 }
 
 /// UKAIRO §3.2.2 says both; see `thalweg_plan::adaptive::Draw`.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Drawing {
-    /// With a probability in proportion to their scores, as the text has it
+    /// Drawn in proportion to their scores, so that each gets its turn (UKAIRO's text)
     Proportional,
-    /// The best, as line 6 of Algorithm 2 has it
+    /// Those with the best scores (UKAIRO's Algorithm 2, line 6)
     Top,
 }
 
