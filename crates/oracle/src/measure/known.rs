@@ -1,6 +1,7 @@
 //! The table, and who vouches for what in it.
 
 use super::{
+    live::{Capped, Changed, Live, Shown},
     nodes::Slot,
     verdict::{self, Verdict},
 };
@@ -119,7 +120,9 @@ pub(super) struct Known {
     sole: BTreeMap<Leg, Slot>,
     /// Legs of which both ends measured a lower bound, bit/s, and no value since; see
     /// [`Entry::is_planned`].
-    capped: BTreeMap<Leg, (f64, Time)>,
+    capped: Capped,
+    /// The table as it is planned with.
+    live: Live,
     records: Vec<Record>,
     disputes: VecDeque<Dispute>,
     passive: BTreeMap<Leg, [Option<Claim>; 2]>,
@@ -134,7 +137,8 @@ impl Known {
         Self {
             table: Table::new(0, 0),
             sole: BTreeMap::new(),
-            capped: BTreeMap::new(),
+            capped: Capped::new(),
+            live: Live::new(),
             records: vec![],
             disputes: VecDeque::new(),
             passive: BTreeMap::new(),
@@ -149,6 +153,7 @@ impl Known {
         let capacity = usize::try_from(4 * pairs).unwrap_or(MOST).clamp(1024, MOST);
         self.table.grow(slots, capacity);
         self.records.resize(slots as usize, Record::default());
+        self.live.resize(slots, gone);
         self.changes += 1;
         if gone.is_empty() {
             return;
@@ -189,9 +194,24 @@ impl Known {
         &self.sole
     }
 
-    /// Legs that have a lower bound alone to plan with, bit/s, and since when.
-    pub fn capped(&self) -> impl Iterator<Item = (Leg, f64, Time)> {
-        self.capped.iter().map(|(leg, (bps, at))| (*leg, *bps, *at))
+    /// What is planned with.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// What is planned with, and what of it changed since the last look.
+    pub fn look(&mut self, now: Time) -> (Shown, Changed) {
+        self.live.look(&self.table, &self.capped, now)
+    }
+
+    /// The next look takes all from the table anew. For experiments.
+    pub fn forget_look(&mut self) {
+        self.live.forget();
+    }
+
+    /// A leg's sender saw this round-trip time, s.
+    pub fn far(&mut self, leg: Leg, rtt_s: f64) {
+        self.live.far(leg, rtt_s);
     }
 
     /// The newest last.
@@ -231,6 +251,7 @@ impl Known {
         if is_news {
             self.changes += 1;
             self.vouch(entry);
+            self.live.follow(entry.leg, &self.table, &self.capped, now);
         }
         is_news
     }
@@ -409,17 +430,18 @@ mod tests {
     #[test]
     fn a_measured_lower_bound_is_planned_with_until_there_is_a_value() {
         let mut known = known(3);
-        let mut enter = |known: &mut Known, bound, bps, is_sole, s| {
+        let enter = |known: &mut Known, bound, bps, is_sole, s| {
             let (leg, method, reporter, at) = ((0, 1), Method::Transfer, 0, at(s));
             let entry = Entry { leg, bps, spread: None, method, bound, reporter, is_sole, at };
             assert!(known.enter(&entry, at));
         };
         enter(&mut known, Bound::AtLeast, 9e9, true, 10);
-        assert_eq!(known.capped().count(), 0, "one end alone");
+        let planned = |known: &Known| known.live().shown().rates.rate(0, 1).map(|r| r.as_bps());
+        assert_eq!(planned(&known), None, "one end alone");
         enter(&mut known, Bound::AtLeast, 7e8, false, 20);
-        assert_eq!(known.capped().collect::<Vec<_>>(), [((0, 1), 7e8, at(20))]);
+        assert_eq!((planned(&known), known.capped.len()), (Some(700_000_000), 1));
         enter(&mut known, Bound::Exact, 9e8, false, 30);
-        assert_eq!(known.capped().count(), 0);
+        assert_eq!((planned(&known), known.capped.len()), (Some(900_000_000), 0));
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! What is planned with: the table as a graph, kept in step with it leg by leg.
 
 use super::{known::Leg, nodes::Slot};
-use std::{collections::BTreeMap, thread, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+    time::Duration,
+};
 use thalweg_measure::{Bound, Estimate, Metric, Subject, Table};
 use thalweg_plan::{
     Graph,
@@ -63,7 +67,8 @@ impl Live {
         Self { shown, changed: Changed::All, whole: None }
     }
 
-    /// Makes room, and forgets the RTTs of those who are gone; the rest is taken from the table.
+    /// Makes room, and forgets those who are gone at once, what they alone reported at the next
+    /// look.
     pub fn resize(&mut self, slots: u32, gone: &[Slot]) {
         let nodes = slots as usize;
         self.shown.rates.grow(nodes);
@@ -74,11 +79,24 @@ impl Live {
             return;
         }
         self.whole = None;
+        let Shown { rates, born, rtt_s } = &mut self.shown;
         for slot in gone.iter().map(|slot| *slot as usize) {
-            let outs: Vec<usize> = self.shown.rtt_s.outs(slot).map(|(to, _)| to).collect();
-            let ins: Vec<usize> = self.shown.rtt_s.ins(slot).map(|(from, _)| from).collect();
-            outs.into_iter().for_each(|to| _ = self.shown.rtt_s.set(slot, to, None));
-            ins.into_iter().for_each(|from| _ = self.shown.rtt_s.set(from, slot, None));
+            let outs: BTreeSet<usize> = rates
+                .outs(slot)
+                .map(|(to, _)| to)
+                .chain(rtt_s.outs(slot).map(|(to, _)| to))
+                .collect();
+            let ins: BTreeSet<usize> = rates
+                .ins(slot)
+                .map(|(of, _)| of)
+                .chain(rtt_s.ins(slot).map(|(of, _)| of))
+                .collect();
+            let legs = outs.into_iter().map(|to| (slot, to));
+            for (from, to) in legs.chain(ins.into_iter().map(|from| (from, slot))) {
+                rates.set(from, to, None);
+                born.set(from, to, None);
+                rtt_s.set(from, to, None);
+            }
         }
     }
 
@@ -218,7 +236,10 @@ mod tests {
         assert_eq!(shown.born, whole(&table, &capped, now).1);
         assert_eq!(shown.rates.rate(0, 1), Some(Rate::from_bps(6_000_000)), "raised");
         assert_eq!((shown.rates.measured(), shown.born.get(0, 1)), (4, Some(-800)));
-        assert_eq!(changed, Changed::Legs(vec![(0, 1), (1, 2), (4, 0), (2, 3), (0, 1), (3, 4), (4, 3)]));
+        assert_eq!(
+            changed,
+            Changed::Legs(vec![(0, 1), (1, 2), (4, 0), (2, 3), (0, 1), (3, 4), (4, 3)])
+        );
         assert_eq!(live.look(&table, &capped, now).1, Changed::Legs(vec![]));
     }
 

@@ -25,6 +25,7 @@ mod keeping;
 mod known;
 #[cfg(test)]
 mod liars;
+mod live;
 mod loads;
 mod nodes;
 mod offer;
@@ -53,6 +54,7 @@ use assigning::Assigning;
 use history::History;
 use offer::Offer;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
+use ranked::Ranked;
 use state::{Now, State};
 use std::{
     io,
@@ -65,6 +67,10 @@ use thalweg_units::{NodeId, Time};
 use thalweg_wire::mesh::Roster;
 use tokio::sync::{Mutex, Notify, Semaphore};
 
+/// When the service's clock begins: what was measured before the process began, and is read
+/// from the database, has a date on it as well.
+const BEGIN: Time = Time::from_nanos(2 * thalweg_plan::graph::MAX_AGE.as_nanos() as u64);
+
 /// The measuring service of one oracle.
 #[derive(Debug)]
 pub(crate) struct Measuring {
@@ -74,6 +80,8 @@ pub(crate) struct Measuring {
     /// Waited for, not spun on: at the largest meshes it is held for some 100 ms.
     state: Mutex<State>,
     offer: RwLock<Arc<Offer>>,
+    /// The last ranking, from which the next follows.
+    ranked: Lock<Arc<Ranked>>,
     assigning: Assigning,
     history: History,
     tally: Arc<Tally>,
@@ -106,6 +114,7 @@ impl Measuring {
             assigning: Assigning::start(config.pace.candidates, another())?,
             random: Lock::new(another()),
             offer: RwLock::new(Arc::new(Offer::nothing())),
+            ranked: Lock::new(Arc::new(Ranked::nothing())),
             history: History::default(),
             news: Notify::new(),
             waiting: Semaphore::new(limits::WAITING),
@@ -118,8 +127,7 @@ impl Measuring {
 
     /// Now: ages are counted on this process's steady clock; only the history has dates.
     fn now(&self) -> Now {
-        let since = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        Now { time: Time::from_nanos(since), wall: self.clock.now() }
+        Now { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
     }
 
     /// What it has come to so far.
@@ -153,5 +161,19 @@ impl Measuring {
         }
         scores.truncate(m);
         scores
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_units::WallTime;
+
+    #[test]
+    fn what_was_measured_before_the_process_began_keeps_its_age() {
+        let now = Measuring::new(MeasureConfig::default(), crate::Clock::system()).unwrap().now();
+        let days = std::time::Duration::from_secs(10 * 24 * 3600);
+        let date = now.wall.as_unix_nanos() - days.as_nanos() as u64;
+        assert_eq!(now.time.since(now.time_of(WallTime::from_unix_nanos(date))), days);
     }
 }

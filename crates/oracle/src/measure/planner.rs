@@ -4,17 +4,20 @@
 //! their own; all others call a relay by its slot.
 
 use super::{
-    known::Leg,
+    known::{self, Leg},
+    live::{self, Changed},
     nodes::{Nodes, Slot},
     settings::{MeasureConfig, Order},
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeSet, HashMap};
-use thalweg_measure::{Bound, Metric, Subject, Table};
 use thalweg_plan::{
     Graph,
     dispatch::{Dispatch, Ended, Given},
-    schedule::{AgeOf, Biased, Known, Plan, Random, Schedule, Thrifty, Upkeep},
+    ranking::{Ranking, Score},
+    schedule::{
+        AgeOf, Biased, Excluded, Known, Pair, Plan, Random, RttOf, Schedule, Thrifty, Upkeep,
+    },
 };
 use thalweg_units::{Rate, Time};
 
@@ -34,6 +37,8 @@ pub(super) struct Planner {
     gone: BTreeSet<Position>,
     graph: Graph,
     schedule: Box<dyn Schedule>,
+    /// Of the positions; the newest.
+    ranking: Option<Ranking>,
     dispatch: Dispatch,
     /// The greatest number that an order has had.
     last_id: u64,
@@ -74,6 +79,7 @@ impl Planner {
             gone: BTreeSet::new(),
             graph: Graph::new(0),
             schedule: schedule(config),
+            ranking: None,
             dispatch: Dispatch::new(config.limits(), 1),
             last_id: 0,
             random,
@@ -84,11 +90,12 @@ impl Planner {
     pub fn elected(&mut self, first_id: u64) {
         self.dispatch = Dispatch::new(self.config.limits(), first_id);
         self.schedule = schedule(&self.config);
+        self.ranking.iter().for_each(|ranking| self.schedule.ranked(ranking));
     }
 
     /// Takes the roster's relays over. Positions stay; the slots that `gone` names are other
     /// nodes' from now on.
-    pub fn follow(&mut self, nodes: &Nodes, gone: &[Slot], table: &Table, now: Time) {
+    pub fn follow(&mut self, nodes: &Nodes, gone: &[Slot], known: &known::Known) {
         for slot in gone {
             self.gone.extend(self.positions.remove(slot));
         }
@@ -100,7 +107,7 @@ impl Planner {
         }
         let begins_anew = self.gone.len() >= GONE && self.gone.len() * 4 >= self.slots.len();
         if begins_anew {
-            (self.slots, self.positions, self.gone) = Default::default();
+            (self.slots, self.positions, self.gone, self.ranking) = Default::default();
             self.elected(self.last_id + 1);
         }
         for (slot, _) in nodes.iter().filter(|(_, node)| node.is_relay) {
@@ -110,7 +117,7 @@ impl Planner {
             });
         }
         match begins_anew {
-            true => self.renew(&Graph::from_table(table, now)),
+            true => self.renew(&known.live().shown().rates, &Changed::All),
             false => self.widen(),
         }
     }
@@ -126,16 +133,44 @@ impl Planner {
         self.graph = graph;
     }
 
-    /// Takes over what is known of all legs: that which is too old is gone.
-    pub fn renew(&mut self, all: &Graph) {
+    /// Takes over what is known of all legs, of which these changed: that which is too old is
+    /// gone.
+    pub fn renew(&mut self, all: &Graph, changed: &Changed) {
         if self.gone.is_empty() && all.nodes() == self.slots.len() && self.is_plain() {
             self.graph = all.clone();
             return;
         }
-        self.graph = Graph::new(self.slots.len());
-        for ((from, to), rate) in all.legs() {
-            self.set((from as Slot, to as Slot), rate);
+        let set = |planner: &mut Self, leg: Leg, rate: Option<Rate>| {
+            let at = |slot: Slot| planner.positions.get(&slot).copied();
+            if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
+                planner.graph.set(from, to, rate);
+            }
+        };
+        match changed {
+            Changed::Legs(legs) => {
+                for leg in legs {
+                    set(self, *leg, all.rate(leg.0 as usize, leg.1 as usize));
+                }
+            }
+            Changed::All => {
+                self.graph = Graph::new(self.slots.len());
+                for ((from, to), rate) in all.legs() {
+                    set(self, (from as Slot, to as Slot), Some(rate));
+                }
+            }
         }
+    }
+
+    /// Takes a ranking of the slots over.
+    pub fn ranked(&mut self, ranking: &Ranking) {
+        let score = |score: &Score| {
+            let relay = *self.positions.get(&(score.relay as Slot))?;
+            Some(Score { relay, ..*score })
+        };
+        let scores = ranking.scores().iter().filter_map(score).collect();
+        let ranking = Ranking::from_scores(scores);
+        self.schedule.ranked(&ranking);
+        self.ranking = Some(ranking);
     }
 
     /// All members relay, each with its slot as its position.
@@ -159,19 +194,23 @@ impl Planner {
     /// Gives all orders that can be given now. Relays that are not there are asked for nothing.
     pub fn orders(
         &mut self,
-        table: &Table,
+        known: &known::Known,
         now: Time,
         is_there: impl Fn(Slot) -> bool,
     ) -> Vec<Ordered> {
+        let absent = |(_, slot): &(Position, &Slot)| !is_there(**slot);
+        let absent = self.slots.iter().enumerate().filter(absent).map(|(position, _)| position);
+        let mut absent: BTreeSet<Position> = absent.collect();
+        absent.extend(&self.gone);
         let mut all = vec![];
         // Each turn either gives an order or ends.
         loop {
-            self.feed(table, now, &is_there);
+            self.feed(known, now, &absent);
             let Some(given) = self.dispatch.next(now) else { return all };
             self.last_id = self.last_id.max(given.id);
             let ordered = self.ordered(given);
-            let absent = [ordered.leg.0, ordered.leg.1].into_iter().find(|slot| !is_there(*slot));
-            match absent {
+            let away = [ordered.leg.0, ordered.leg.1].into_iter().find(|slot| !is_there(*slot));
+            match away {
                 Some(slot) => _ = self.ended(given.id, End::Down(slot), now),
                 None => all.push(ordered),
             }
@@ -179,17 +218,16 @@ impl Planner {
     }
 
     /// Asks the schedule, if the dispatcher has less to do than it could.
-    fn feed(&mut self, table: &Table, now: Time, is_there: impl Fn(Slot) -> bool) {
+    fn feed(&mut self, known: &known::Known, now: Time, absent: &BTreeSet<Position>) {
         if !self.dispatch.is_hungry() || self.slots.len() < 2 {
             return;
         }
-        let mut excluded = self.dispatch.excluded(now);
-        excluded.nodes.extend(&self.gone);
-        let positions = self.slots.iter().enumerate();
-        excluded.nodes.extend(positions.filter(|(_, slot)| !is_there(**slot)).map(|(p, _)| p));
-        let ages = Ages { table, slots: &self.slots, now };
+        let Excluded { nodes, pairs } = self.dispatch.excluded(now);
+        let mut excluded = Excluded { nodes: absent.clone(), pairs };
+        excluded.nodes.extend(nodes);
+        let facts = Facts { shown: known.live().shown(), slots: &self.slots, now };
         let (graph, excluded) = (&self.graph, &excluded);
-        let known = Known { graph, excluded, age_s: Some(&ages), rtt_s: None };
+        let known = Known { graph, excluded, age_s: Some(&facts), rtt_s: Some(&facts) };
         let wanted = self.schedule.next(&known, &mut self.random);
         self.dispatch.want(wanted);
     }
@@ -220,20 +258,33 @@ impl Planner {
     }
 }
 
-/// How old measured legs are.
+/// How old measured legs are, and what their senders saw of round-trip times.
 #[derive(Debug)]
-struct Ages<'a> {
-    table: &'a Table,
+struct Facts<'a> {
+    shown: &'a live::Shown,
     slots: &'a [Slot],
     now: Time,
 }
 
-impl AgeOf for Ages<'_> {
-    fn age_s(&self, pair: (usize, usize)) -> Option<f64> {
-        let subject = Subject::leg(*self.slots.get(pair.0)?, *self.slots.get(pair.1)?);
-        let of = |bound| self.table.latest(subject, Metric::Throughput, bound, self.now);
-        // A leg that is planned with a lower bound has no value.
-        let found = of(Bound::Exact).or_else(|| of(Bound::AtLeast))?;
-        Some(found.age.as_secs_f64())
+impl Facts<'_> {
+    fn leg(&self, pair: Pair) -> Option<(usize, usize)> {
+        Some((*self.slots.get(pair.0)? as usize, *self.slots.get(pair.1)? as usize))
+    }
+}
+
+impl AgeOf for Facts<'_> {
+    fn age_s(&self, pair: Pair) -> Option<f64> {
+        let (from, to) = self.leg(pair)?;
+        let born = self.shown.born.get(from, to)?;
+        Some(f64::from(live::seconds(self.now).saturating_sub(born).max(0)))
+    }
+}
+
+impl RttOf for Facts<'_> {
+    /// Either end's word: a plan may err.
+    fn rtt_s(&self, pair: Pair) -> Option<f64> {
+        let (from, to) = self.leg(pair)?;
+        let rtt_s = &self.shown.rtt_s;
+        rtt_s.get(from, to).or_else(|| rtt_s.get(to, from)).map(f64::from)
     }
 }

@@ -1,6 +1,12 @@
 //! What the service does by itself.
 
-use super::{Measuring, offer::Offer, ranked::Picture};
+use super::{
+    Measuring,
+    offer::Offer,
+    ranked::{By, Picture, Ranked},
+    settings::Order,
+    state::State,
+};
 use crate::{Event, Oracle, election::Standing};
 use std::{
     sync::Arc,
@@ -106,24 +112,39 @@ impl Measuring {
         }
     }
 
-    async fn rank(self: &Arc<Self>) -> Option<Arc<super::ranked::Ranked>> {
+    async fn rank(self: &Arc<Self>) -> Option<Arc<Ranked>> {
         let this = Arc::clone(self);
-        let work = spawn_blocking(move || Arc::new(this.rank_now()));
+        let work = spawn_blocking(move || this.rank_now());
         work.await.ok()
     }
 
-    /// Ranks what is known. The table is locked while it is read, not while it is ranked.
-    pub(super) fn rank_now(&self) -> super::ranked::Ranked {
+    /// Ranks what is known. The table is locked while it is looked at, not while it is ranked.
+    pub(super) fn rank_now(&self) -> Arc<Ranked> {
+        let mut last = self.ranked.lock().unwrap_or_else(|broken| {
+            // What changed before it broke is lost: all is ranked again.
+            self.ranked.clear_poison();
+            let mut last = broken.into_inner();
+            *last = Arc::new(Ranked::nothing());
+            last
+        });
         let picture = {
             let mut state = self.state.blocking_lock();
-            let picture = Picture::of(&state.known, self.now().time);
-            state.planner.renew(&picture.graph);
+            let State { known, planner, .. } = &mut *state;
+            let picture = Picture::next(known, self.now().time);
+            planner.renew(picture.graph(), &picture.changed);
             picture
         };
-        picture.rank()
+        let by = match self.config.schedule {
+            Order::Thrifty => By::Completed,
+            Order::Algorithm1 | Order::Random => By::Measured,
+        };
+        let ranked = Arc::new(picture.after(&last, by));
+        self.state.blocking_lock().planner.ranked(&ranked.ranking);
+        *last = Arc::clone(&ranked);
+        ranked
     }
 
-    async fn renew_offer(self: &Arc<Self>, ranked: Arc<super::ranked::Ranked>) {
+    async fn renew_offer(self: &Arc<Self>, ranked: Arc<Ranked>) {
         let this = Arc::clone(self);
         let work = spawn_blocking(move || {
             let offer = {

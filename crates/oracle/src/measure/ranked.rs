@@ -1,58 +1,144 @@
-//! The table as a graph and a ranking: made beside, shared by all who ask.
+//! What is known as a ranking: made beside, shared by all who ask.
+//!
+//! A ranking follows from the one before: of relays of which no triple changed the score stays.
 
-use super::{known::Known, nodes::Slot};
-use std::{collections::BTreeMap, thread, time::Duration};
-use thalweg_measure::{Bound, Metric, Subject, Table};
+use super::{
+    known::Known,
+    live::{self, Born, Changed, Shown},
+    nodes::Slot,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic, thread,
+    time::Duration,
+};
 use thalweg_plan::{
     Graph,
-    graph::MAX_AGE,
-    ranking::{ROBUST_MOST_GAIN, Ranking},
+    completion::{self, RttOf},
+    graph::Sparse,
+    ranking::{ROBUST_MOST_GAIN, Ranking, Score, robust_scores, touched},
 };
-use thalweg_units::{Rate, Time};
+use thalweg_units::Time;
+
+/// Fewer relays than this are not worth another thread.
+const EACH: usize = 64;
 
 /// What is ranked, taken out of the table under its lock.
 #[derive(Debug)]
 pub(super) struct Picture {
-    pub graph: Graph,
+    shown: Shown,
+    pub changed: Changed,
     sole: BTreeMap<(Slot, Slot), Slot>,
-    ages: Vec<Duration>,
     at: Time,
     changes: u64,
 }
 
+/// By which ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// What is measured: [`Ranking::robust`].
+    Measured,
+    /// What is measured and what is predicted from it: [`completion::bounded`].
+    Completed,
+}
+
 impl Picture {
-    /// O(entries).
+    /// All of it, with nothing before it.
+    #[cfg(test)]
     pub fn of(known: &Known, now: Time) -> Self {
-        // Two passes over the table, which is locked meanwhile: beside each other.
-        let (graph, ages) = thread::scope(|scope| {
-            let ages = scope.spawn(|| ages(known.table(), now));
-            let mut graph = Graph::from_table(known.table(), now);
-            complete(&mut graph, known, now);
-            (graph, ages.join().unwrap_or_default())
-        });
-        Self { graph, sole: known.sole().clone(), ages, at: now, changes: known.changes() }
+        Self::made(known, (known.live().shown().clone(), Changed::All), now)
     }
 
-    /// The ranking that liars cannot decide: see [`Ranking::robust`]. O(n·d²).
+    /// What changed since the last one. O(n), and O(entries) once in an hour.
+    pub fn next(known: &mut Known, now: Time) -> Self {
+        let looked = known.look(now);
+        Self::made(known, looked, now)
+    }
+
+    fn made(known: &Known, (shown, changed): (Shown, Changed), now: Time) -> Self {
+        let (sole, changes) = (known.sole().clone(), known.changes());
+        Self { shown, changed, sole, at: now, changes }
+    }
+
+    pub const fn graph(&self) -> &Graph {
+        &self.shown.rates
+    }
+
+    /// The ranking that liars cannot decide, with nothing before it.
+    #[cfg(test)]
     pub fn rank(self) -> Ranked {
+        self.after(&Ranked::nothing(), By::Measured)
+    }
+
+    /// The ranking that liars cannot decide. `last` is of the picture before this one.
+    ///
+    /// O(d²) for each relay that a changed leg touches, O(n·d²) for all; completed O(legs).
+    pub fn after(self, last: &Ranked, by: By) -> Ranked {
+        let touched = self.touched(last);
+        let trusted = (!self.sole.is_empty()).then(|| without(self.graph(), &self.sole));
+        let ranking = match by {
+            By::Measured => self.measured(&last.ranking, &touched),
+            By::Completed => {
+                let rtt_s = RoundTrips(&self.shown.rtt_s);
+                completion::bounded(trusted.as_ref().unwrap_or(self.graph()), Some(&rtt_s))
+            }
+        };
+        let mut born = last.born.clone();
+        born.resize(self.graph().nodes(), None);
+        touched.iter().for_each(|slot| born[*slot] = middle(&self.shown.born, *slot));
+        let Self { shown, at, changes, .. } = self;
+        Ranked { graph: shown.rates, trusted, ranking, born, at, changes }
+    }
+
+    /// The relays whose scores may be others than before.
+    fn touched(&self, last: &Ranked) -> Vec<usize> {
+        let nodes = self.graph().nodes();
+        let all = || (0..nodes).collect();
+        let Changed::Legs(legs) = &self.changed else { return all() };
+        if last.graph.nodes() != nodes {
+            return all();
+        }
+        let mut found = BTreeSet::new();
+        for (from, to) in legs {
+            let leg = (*from as usize, *to as usize);
+            found.extend(touched(&last.graph, leg).chain(touched(self.graph(), leg)));
+        }
+        found.into_iter().collect()
+    }
+
+    fn measured(&self, last: &Ranking, touched: &[usize]) -> Ranking {
+        let none = |relay| Score { relay, score: 0.0, evidence: 0 };
+        let nodes = self.graph().nodes();
+        let mut scores: Vec<Score> = (0..nodes).map(none).collect();
+        for score in last.scores().iter().filter(|s| s.relay < nodes) {
+            scores[score.relay] = *score;
+        }
+        self.scored(touched).into_iter().for_each(|score| scores[score.relay] = score);
+        Ranking::from_scores(scores)
+    }
+
+    /// The scores of these relays, made on all processors.
+    fn scored(&self, relays: &[usize]) -> Vec<Score> {
         let sole = |from: usize, to: usize| {
             self.sole.get(&(from as Slot, to as Slot)).map(|slot| *slot as usize)
         };
-        let ranking = Ranking::robust(&self.graph, ROBUST_MOST_GAIN, sole);
-        let trusted = (!self.sole.is_empty()).then(|| without(&self.graph, &self.sole));
-        let Self { graph, ages, at, changes, .. } = self;
-        Ranked { graph, trusted, ranking, ages, at, changes }
-    }
-}
-
-/// Adds the legs of which nothing but a measured lower bound is known.
-fn complete(graph: &mut Graph, known: &Known, now: Time) {
-    let fresh = known.capped().filter(|(_, _, at)| now.since(*at) <= MAX_AGE);
-    for ((from, to), bps, _) in fresh {
-        let (from, to) = (from as usize, to as usize);
-        if graph.rate(from, to).is_none() {
-            graph.set(from, to, Some(Rate::from_bps(bps.round() as u64)));
-        }
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.min(relays.len().div_ceil(EACH)).max(1);
+        thread::scope(|scope| {
+            let part = |at: usize| relays.iter().copied().skip(at).step_by(threads).collect();
+            let scores = move |relays: Vec<usize>| {
+                robust_scores(self.graph(), &relays, ROBUST_MOST_GAIN, sole)
+            };
+            let parts: Vec<_> = (1..threads)
+                .map(|at| (part(at), scores))
+                .map(|(relays, scores)| scope.spawn(move || scores(relays)))
+                .collect();
+            let mut all = scores(part(0));
+            for part in parts {
+                all.extend(part.join().unwrap_or_else(|death| panic::resume_unwind(death)));
+            }
+            all
+        })
     }
 }
 
@@ -65,24 +151,21 @@ fn without(graph: &Graph, sole: &BTreeMap<(Slot, Slot), Slot>) -> Graph {
     trusted
 }
 
-/// The middle age of the exact legs of each node.
-fn ages(table: &Table, now: Time) -> Vec<Duration> {
-    let mut all: Vec<Vec<u32>> = vec![vec![]; table.nodes() as usize];
-    let exact =
-        |e: &thalweg_measure::Estimate| e.metric == Metric::Throughput && e.bound == Bound::Exact;
-    for estimate in table.iter(now).filter(exact) {
-        if let Subject::Leg { from, to } = estimate.subject {
-            let age = u32::try_from(estimate.age.as_secs()).unwrap_or(u32::MAX);
-            all[from.node.0 as usize].push(age);
-            all[to.0 as usize].push(age);
-        }
+/// The middle date of a node's legs.
+fn middle(born: &Sparse<Born>, slot: usize) -> Option<Born> {
+    let mut all: Vec<Born> = born.outs(slot).chain(born.ins(slot)).map(|(_, born)| born).collect();
+    let half = all.len() / 2;
+    (half < all.len()).then(|| *all.select_nth_unstable(half).1)
+}
+
+/// By slot.
+#[derive(Debug)]
+struct RoundTrips<'a>(&'a Sparse<f32>);
+
+impl RttOf for RoundTrips<'_> {
+    fn rtt_s(&self, (from, to): (usize, usize)) -> Option<f64> {
+        self.0.get(from, to).map(f64::from)
     }
-    let middle = |mut ages: Vec<u32>| {
-        let half = ages.len() / 2;
-        let middle = (half < ages.len()).then(|| *ages.select_nth_unstable(half).1);
-        Duration::from_secs(middle.unwrap_or(0).into())
-    };
-    all.into_iter().map(middle).collect()
 }
 
 /// One look at the table.
@@ -92,7 +175,8 @@ pub(super) struct Ranked {
     /// Without what one end alone vouches for, if there is such.
     trusted: Option<Graph>,
     pub ranking: Ranking,
-    ages: Vec<Duration>,
+    /// The middle date of each node's legs.
+    born: Vec<Option<Born>>,
     at: Time,
     /// [`Known::changes`] that it shows.
     pub changes: u64,
@@ -102,7 +186,7 @@ impl Ranked {
     /// Nothing is known.
     pub fn nothing() -> Self {
         let (graph, ranking) = (Graph::new(0), Ranking::default());
-        Self { graph, trusted: None, ranking, ages: vec![], at: Time::ZERO, changes: 0 }
+        Self { graph, trusted: None, ranking, born: vec![], at: Time::ZERO, changes: 0 }
     }
 
     /// The legs that a client's own ranking is made of: for it the bounds of the robust
@@ -111,8 +195,78 @@ impl Ranked {
         self.trusted.as_ref().unwrap_or(&self.graph)
     }
 
-    /// The middle age of a relay's legs.
+    /// The middle age of a relay's legs; of one without, that of the ranking.
     pub fn age(&self, slot: Slot, now: Time) -> Duration {
-        self.ages.get(slot as usize).copied().unwrap_or_default() + now.since(self.at)
+        let born = self.born.get(slot as usize).copied().flatten();
+        let age = |born| u64::try_from(live::seconds(now) - born).unwrap_or(0);
+        born.map_or(now.since(self.at), |born| Duration::from_secs(age(born)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::known::Entry;
+    use rand_xoshiro::{
+        Xoshiro256PlusPlus,
+        rand_core::{Rng as _, SeedableRng as _},
+    };
+    use thalweg_measure::{Bound, Method};
+
+    fn at(s: u64) -> Time {
+        Time::from_nanos(s * 1_000_000_000)
+    }
+
+    /// Enters a leg; every eighth is one end's word.
+    fn enter(known: &mut Known, random: &mut Xoshiro256PlusPlus, nodes: u64, s: u64) {
+        let mut below = |n: u64| random.next_u64() % n;
+        let from = below(nodes);
+        let to = (from + 1 + below(nodes - 1)) % nodes;
+        let entry = Entry {
+            leg: (from as Slot, to as Slot),
+            bps: 1e6 * (1 + below(300)) as f64,
+            spread: None,
+            method: Method::Transfer,
+            bound: Bound::Exact,
+            reporter: from as Slot,
+            is_sole: below(8) == 0,
+            at: at(s),
+        };
+        known.enter(&entry, at(s));
+    }
+
+    #[test]
+    fn rankings_that_follow_from_each_other_are_those_of_the_whole() {
+        let (mut known, mut random) = (Known::new(), Xoshiro256PlusPlus::seed_from_u64(5));
+        known.resize(30, &[], at(0));
+        let mut last = Ranked::nothing();
+        for round in 1..=30_u64 {
+            if round == 20 {
+                known.resize(33, &[4], at(round));
+            }
+            let nodes = if round < 20 { 30 } else { 33 };
+            (0..round).for_each(|_| enter(&mut known, &mut random, nodes, round));
+            last = Picture::next(&mut known, at(round)).after(&last, By::Measured);
+            let whole = Picture::of(&known, at(round)).rank();
+            assert_eq!(last.ranking, whole.ranking, "round {round}");
+            assert_eq!((&last.graph, &last.born), (&whole.graph, &whole.born), "round {round}");
+            assert_eq!(last.trusted(), whole.trusted(), "round {round}");
+        }
+        assert!(last.ranking.scores()[0].score > 0.0);
+    }
+
+    #[test]
+    fn completed_rankings_take_what_senders_saw_and_no_one_ends_word() {
+        let (mut known, mut random) = (Known::new(), Xoshiro256PlusPlus::seed_from_u64(6));
+        known.resize(30, &[], at(0));
+        (0..150).for_each(|_| enter(&mut known, &mut random, 30, 10));
+        known.far((0, 1), 0.05);
+        let picture = Picture::next(&mut known, at(10));
+        let (trusted, rtt_s) =
+            (without(picture.graph(), &picture.sole), picture.shown.rtt_s.clone());
+        let expected = completion::bounded(&trusted, Some(&RoundTrips(&rtt_s)));
+        let ranked = picture.after(&Ranked::nothing(), By::Completed);
+        assert_eq!(ranked.ranking, expected);
+        assert!(ranked.ranking.scores().iter().all(|s| s.score > 0.0), "nobody is unknown");
     }
 }

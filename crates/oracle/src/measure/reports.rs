@@ -88,7 +88,7 @@ impl Desk<'_> {
     fn done(&mut self, Done { id, outcome }: Done) -> Taken {
         let Some(leg) = self.order(id, |leg| leg.0)? else { return Ok(false) };
         match outcome {
-            Outcome::Measured { bps, spread_bps, bytes, at_least, age, .. } => {
+            Outcome::Measured { bps, spread_bps, bytes, at_least, rtt_s, age, .. } => {
                 let spread = spread_bps.map_or(Ok(()), |spread| sane("a spread", spread));
                 let claim = self.claim(id, leg, bps, bytes, age);
                 let Some(claim) = claim
@@ -97,6 +97,7 @@ impl Desk<'_> {
                 else {
                     return Ok(false);
                 };
+                rtt_s.iter().for_each(|rtt_s| self.state.known.far(leg, *rtt_s));
                 self.measured(id, leg, Claim { spread: spread_bps, at_least, ..claim })
             }
             Outcome::Failed { is_down, bytes, .. } => Ok(self.failed(id, leg, is_down, bytes)),

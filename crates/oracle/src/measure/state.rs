@@ -83,7 +83,7 @@ impl State {
             repeats: Repeats::default(),
             tally: Arc::default(),
             term: None,
-            start: Time::ZERO,
+            start: super::BEGIN,
             batch: Batch::default(),
             events: vec![],
             changes: 0,
@@ -107,7 +107,7 @@ impl State {
         self.known.is_at(self.nodes.by_key(own).unwrap_or(0));
         self.presence.resize(slots, &gone);
         self.loads.forget(&gone);
-        self.planner.follow(&self.nodes, &gone, self.known.table(), now);
+        self.planner.follow(&self.nodes, &gone, &self.known);
         self.changes += 1;
     }
 
@@ -130,7 +130,7 @@ impl State {
     pub fn schedule(&mut self, now: Time, silent: Duration) {
         let Self { planner, presence, known, tally, .. } = self;
         let is_there = |slot| presence.is_there(slot, now, silent) && !presence.is_down(slot);
-        for ordered in planner.orders(known.table(), now, is_there) {
+        for ordered in planner.orders(known, now, is_there) {
             tally.count(Count::Ordered);
             self.orders.give(ordered.id, ordered.leg, now, ordered.until);
         }

@@ -7,6 +7,11 @@ use crate::Graph;
 const PASSES: usize = 48;
 const EACH: usize = 4;
 
+/// With more legs than this there are fewer passes: in a mesh that large each node has so many
+/// that they settle soon.
+const MANY: usize = 200_000;
+const PASSES_OF_MANY: usize = 12;
+
 /// It ends early when no factor and no weight moves by more than this.
 const CLOSE: f64 = 1e-3;
 
@@ -32,13 +37,13 @@ pub(super) struct Fit {
 
 /// One measured leg.
 #[derive(Clone, Copy, Debug)]
-struct Leg {
-    i: usize,
-    j: usize,
+pub(super) struct Leg {
+    pub(super) i: usize,
+    pub(super) j: usize,
     /// ln rate, less its mean.
-    y: f64,
+    pub(super) y: f64,
     /// ln RTT, less its mean; 0 if unknown.
-    x: f64,
+    pub(super) x: f64,
     /// What of x is not explained by the ends.
     own_x: f64,
 }
@@ -50,31 +55,43 @@ pub(super) fn ln_rtt(rtt_s: f64) -> Option<f64> {
 }
 
 pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Fit {
+    within(graph, rtt_s, f64::INFINITY).0
+}
+
+/// The fit, its legs, and the ridge's weight; a leg that is further than `odd` from the model
+/// counts as that far (Huber 1964).
+pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn RttOf>, odd: f64) -> (Fit, Vec<Leg>, f64) {
     let n = graph.nodes();
     let (mut legs, mean, middle) = legs(graph, rtt_s);
     let mut fit = Fit { mean, middle, slope: 0.0, out: vec![0.0; n], into: vec![0.0; n] };
+    let mut ridge = 1.0;
     if legs.is_empty() {
-        return fit;
+        return (fit, legs, ridge);
     }
     own_x(&mut legs, n);
-    let mut ridge = 1.0;
-    for pass in 1..=PASSES {
-        let (slope, into) = (fit.slope, &fit.into);
-        let out = factors(n, ridge, &legs, |leg| (leg.i, leg.y - into[leg.j] - slope * leg.x));
-        fit.into = factors(n, ridge, &legs, |leg| (leg.j, leg.y - out[leg.i] - slope * leg.x));
+    let passes = if legs.len() > MANY { PASSES_OF_MANY } else { PASSES };
+    for pass in 1..=passes {
+        let (slope, into, old) = (fit.slope, &fit.into, &fit.out);
+        let says = |value: f64, of: f64| value.clamp(of - odd, of + odd);
+        let out = factors(n, ridge, &legs, |leg| {
+            (leg.i, says(leg.y - into[leg.j] - slope * leg.x, old[leg.i]))
+        });
+        fit.into = factors(n, ridge, &legs, |leg| {
+            (leg.j, says(leg.y - out[leg.i] - slope * leg.x, into[leg.j]))
+        });
         let moves = out.iter().zip(&fit.out).map(|(new, old)| (new - old).abs());
         let most = moves.fold(0.0, f64::max);
         fit.out = out;
-        let steeper = steeper(&fit, &legs);
+        let steeper = steeper(&fit, &legs, odd);
         fit.slope = (fit.slope + steeper).clamp(-2.0, 0.0);
         if pass % EACH == 0 {
-            let last = std::mem::replace(&mut ridge, weight(&fit, &legs));
+            let last = std::mem::replace(&mut ridge, weight(&fit, &legs, odd));
             if most.max((ridge - last).abs()) < CLOSE {
                 break;
             }
         }
     }
-    fit
+    (fit, legs, ridge)
 }
 
 /// The measured legs, the mean of ln rate and that of ln RTT.
@@ -127,19 +144,19 @@ fn residual(fit: &Fit, leg: &Leg) -> f64 {
 }
 
 /// What is to be added to the slope.
-fn steeper(fit: &Fit, legs: &[Leg]) -> f64 {
+fn steeper(fit: &Fit, legs: &[Leg], odd: f64) -> f64 {
     let (mut across, mut square) = (0.0, SLOPE_RIDGE);
     for leg in legs {
-        across += leg.own_x * residual(fit, leg);
+        across += leg.own_x * residual(fit, leg).clamp(-odd, odd);
         square += leg.own_x * leg.own_x;
     }
     across / square
 }
 
 /// The variance that is left over that of the factors.
-fn weight(fit: &Fit, legs: &[Leg]) -> f64 {
+fn weight(fit: &Fit, legs: &[Leg], odd: f64) -> f64 {
     let (n, count) = (fit.out.len() as f64, legs.len() as f64);
-    let squares: f64 = legs.iter().map(|leg| residual(fit, leg).powi(2)).sum();
+    let squares: f64 = legs.iter().map(|leg| residual(fit, leg).clamp(-odd, odd).powi(2)).sum();
     // Factors use up freedom; with few legs no more than most of it.
     let left = (squares / (count - n).max(0.3 * count).max(1.0)).max(1e-4);
     let of = |factors: &[f64]| factors.iter().map(|f| f * f).sum::<f64>();

@@ -5,7 +5,10 @@
 //! the RTT (Mathis et al. 1997). Factors are ridge estimates whose weight follows from the
 //! data (empirical Bayes), so that a node with one odd leg is not believed too much.
 
+mod bounded;
 mod fit;
+
+pub use bounded::bounded;
 
 use crate::{
     Graph,
@@ -14,9 +17,12 @@ use crate::{
 };
 use thalweg_units::Rate;
 
-/// A ranking looks at this many sources and destinations at most, evenly spread: for n nodes
-/// it takes O(n · `SAMPLE`²), 0.2 s or so for 10,000.
+/// A ranking looks at this many sources and destinations at most, evenly spread.
 const SAMPLE: usize = 128;
+
+/// And at so many gains in all, n for each pair: in meshes of more than 2,048 nodes at fewer
+/// pairs, 57² of 10,000 nodes.
+const GAINS: usize = 1 << 25;
 
 /// A pair's gain counts as this at most: four times the direct rate.
 ///
@@ -61,16 +67,12 @@ impl<'a> Completion<'a> {
     /// Rates more than a factor of 100 from the median count as that far: dead legs and
     /// absurd claims move a factor by little.
     pub fn new(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>) -> Self {
-        let fitted = fit::fit(graph, rtt_s);
-        Self {
-            graph,
-            rtt_s,
-            mean: fitted.mean,
-            out: fitted.out,
-            into: fitted.into,
-            slope: fitted.slope,
-            middle: fitted.middle,
-        }
+        Self::of(graph, rtt_s, fit::fit(graph, rtt_s))
+    }
+
+    fn of(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>, fitted: fit::Fit) -> Self {
+        let fit::Fit { mean, out, into, slope, middle } = fitted;
+        Self { graph, rtt_s, mean, out, into, slope, middle }
     }
 
     /// By how much ln rate changes with ln RTT, from −2 to 0; 0 if no RTT is known.
@@ -102,15 +104,17 @@ impl<'a> Completion<'a> {
     fn bps(&self, i: usize, j: usize) -> f64 {
         match self.graph.rate(i, j) {
             Some(rate) => rate.as_bps() as f64,
-            None => {
-                let far = self.rtt_s.and_then(|rtt| rtt.rtt_s((i, j))).and_then(fit::ln_rtt);
-                let far = far.map_or(0.0, |far| self.slope * (far - self.middle));
-                (self.mean + self.out[i] + self.into[j] + far).exp()
-            }
+            None => (self.mean + self.out[i] + self.into[j] + self.far((i, j))).exp(),
         }
     }
 
-    /// UKAIRO Eq. (3) on all legs, gains clipped at [`MOST_GAIN`]. O(n · `SAMPLE`²).
+    /// What the RTT does to ln rate; 0 if it is not known.
+    fn far(&self, pair: Pair) -> f64 {
+        let far = self.rtt_s.and_then(|rtt| rtt.rtt_s(pair)).and_then(fit::ln_rtt);
+        far.map_or(0.0, |far| self.slope * (far - self.middle))
+    }
+
+    /// UKAIRO Eq. (3) on all legs, gains clipped at [`MOST_GAIN`]. O(n · sample²).
     pub fn ranking(&self) -> Ranking {
         let n = self.graph.nodes();
         let mut scores: Vec<Score> =
@@ -118,10 +122,7 @@ impl<'a> Completion<'a> {
         if self.graph.measured() == 0 {
             return Ranking::from_scores(scores);
         }
-        let count = n.min(SAMPLE);
-        let sources: Vec<usize> = (0..count).map(|at| at * n / count).collect();
-        // Others than the sources, if there are others.
-        let sinks: Vec<usize> = (0..count).map(|at| (at * n + n / 2) / count % n).collect();
+        let (sources, sinks) = sample(n);
         let ins: Vec<Legs> = sinks.iter().map(|j| self.legs(|l| (l, *j))).collect();
         let mut pairs = vec![0_u64; n];
         for i in &sources {
@@ -151,6 +152,15 @@ impl<'a> Completion<'a> {
             bps: all.map(bps).collect(),
         }
     }
+}
+
+/// The sources and the destinations that are looked at.
+fn sample(n: usize) -> (Vec<usize>, Vec<usize>) {
+    let count = n.min(SAMPLE).min((GAINS / n.max(1)).isqrt()).max(1).min(n);
+    let sources = (0..count).map(|at| at * n / count).collect();
+    // Others than the sources, if there are others.
+    let sinks = (0..count).map(|at| (at * n + n / 2) / count % n).collect();
+    (sources, sinks)
 }
 
 /// One node's legs in one direction, by the other end.

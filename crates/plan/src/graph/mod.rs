@@ -1,7 +1,10 @@
 //! The overlay graph that plans are made on, and UKAIRO's detours on it.
 
 mod row;
+mod sparse;
 mod table;
+
+pub use sparse::Sparse;
 
 use row::Row;
 use std::time::Duration;
@@ -19,11 +22,10 @@ pub const MAX_AGE: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Kept are the measured legs alone, by sender and by receiver, so that 10,000 nodes
 /// with one leg in a hundred measured take some 50 MB. Rows that are well filled have a
 /// cell for each node as well: in a small or well-measured mesh a look-up is one access.
+/// A copy costs O(n): see [`Sparse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    outs: Vec<Row>,
-    ins: Vec<Row>,
-    legs: usize,
+    rates: Sparse<Rate>,
 }
 
 /// The best relay for a pair of nodes.
@@ -38,7 +40,12 @@ pub struct Detour {
 impl Graph {
     /// A graph of `nodes` nodes, nothing measured.
     pub fn new(nodes: usize) -> Self {
-        Self { outs: vec![Row::default(); nodes], ins: vec![Row::default(); nodes], legs: 0 }
+        Self { rates: Sparse::new(nodes) }
+    }
+
+    /// Is for so many nodes from now on, if it was for fewer.
+    pub fn grow(&mut self, nodes: usize) {
+        self.rates.grow(nodes);
     }
 
     /// The graph of a table's throughput estimates: the only way from estimates to plans.
@@ -71,56 +78,48 @@ impl Graph {
     ///
     /// Ends that are equal or out of range are passed over. O(d), d the legs at these ends.
     pub fn set(&mut self, i: usize, j: usize, rate: Option<Rate>) -> Option<Rate> {
-        let nodes = self.nodes();
-        let (Ok(from), Ok(to)) = (u32::try_from(i), u32::try_from(j)) else { return None };
-        if i == j || i >= nodes || j >= nodes {
-            return None;
-        }
-        let before = self.outs[i].set(to, rate, nodes);
-        self.ins[j].set(from, rate, usize::MAX);
-        self.legs = self.legs + usize::from(rate.is_some()) - usize::from(before.is_some());
-        before
+        self.rates.set(i, j, rate)
     }
 
     /// The number of nodes, n.
     pub fn nodes(&self) -> usize {
-        self.outs.len()
+        self.rates.nodes()
     }
 
     /// The number of measured legs, 0 to n·(n−1).
     pub fn measured(&self) -> usize {
-        self.legs
+        self.rates.pairs()
     }
 
     /// The rate from `i` to `j`; `None` if unmeasured, equal or out of range.
     pub fn rate(&self, i: usize, j: usize) -> Option<Rate> {
-        self.outs.get(i)?.get(j)
+        self.rates.get(i, j)
     }
 
     /// The measured legs from `i`: to where, and the rate; ascending.
     pub fn outs(&self, i: usize) -> impl Iterator<Item = (usize, Rate)> {
-        self.outs.get(i).into_iter().flat_map(Row::iter)
+        self.rates.outs(i)
     }
 
     /// The measured legs to `j`: from where, and the rate; ascending.
     pub fn ins(&self, j: usize) -> impl Iterator<Item = (usize, Rate)> {
-        self.ins.get(j).into_iter().flat_map(Row::iter)
+        self.rates.ins(j)
     }
 
     /// All measured legs, by sender, then by receiver.
     pub fn legs(&self) -> impl Iterator<Item = ((usize, usize), Rate)> {
-        let of = |(i, row)| Row::iter(row).map(move |(j, rate)| ((i, j), rate));
-        self.outs.iter().enumerate().flat_map(of)
+        let of = |i| self.outs(i).map(move |(j, rate)| ((i, j), rate));
+        (0..self.nodes()).flat_map(of)
     }
 
     /// How many legs from `i` are measured.
     pub fn out_degree(&self, i: usize) -> usize {
-        self.outs.get(i).map_or(0, Row::len)
+        self.rates.row_out(i).map_or(0, Row::len)
     }
 
     /// How many legs to `j` are measured.
     pub fn in_degree(&self, j: usize) -> usize {
-        self.ins.get(j).map_or(0, Row::len)
+        self.rates.row_in(j).map_or(0, Row::len)
     }
 
     /// The rate from `i` to `j` by way of `l`: the slower leg's.
@@ -133,7 +132,7 @@ impl Graph {
     /// The relays with both legs from `i` to `j` measured, each with its
     /// [`Graph::detour_rate`]; ascending. O(d).
     pub fn detours(&self, i: usize, j: usize) -> impl Iterator<Item = (usize, Rate)> {
-        let rows = self.outs.get(i).zip(self.ins.get(j));
+        let rows = self.rates.row_out(i).zip(self.rates.row_in(j));
         rows.into_iter().flat_map(|(a, b)| a.shared(b)).map(|(l, a, b)| (l, a.min(b)))
     }
 
@@ -144,7 +143,7 @@ impl Graph {
         i: usize,
         l: usize,
     ) -> impl Iterator<Item = (usize, Rate, Rate)> {
-        let rows = self.outs.get(i).zip(self.outs.get(l));
+        let rows = self.rates.row_out(i).zip(self.rates.row_out(l));
         rows.into_iter().flat_map(|(a, b)| a.shared(b))
     }
 
@@ -155,18 +154,23 @@ impl Graph {
         j: usize,
         l: usize,
     ) -> impl Iterator<Item = (usize, Rate, Rate)> {
-        let rows = self.ins.get(j).zip(self.ins.get(l));
+        let rows = self.rates.row_in(j).zip(self.rates.row_in(l));
         rows.into_iter().flat_map(|(a, b)| a.shared(b))
     }
 
     /// The receivers of `i`'s measured legs, ascending, for loops that must be quick.
     pub(crate) fn out_ends(&self, i: usize) -> &[u32] {
-        self.outs[i].ends()
+        self.rates.row_out(i).map_or(&[], Row::ends)
     }
 
-    /// The rate of `i`'s leg at this position of [`Graph::out_ends`].
-    pub(crate) fn out_rate_at(&self, i: usize, position: usize) -> Rate {
-        self.outs[i].rate_at(position)
+    /// The rates of `i`'s legs, in the order of [`Graph::out_ends`].
+    pub(crate) fn out_rates(&self, i: usize) -> &[Rate] {
+        self.rates.row_out(i).map_or(&[], Row::values)
+    }
+
+    /// Whether `i` has the same legs out in both: see [`Sparse`] for what that costs.
+    pub(crate) fn has_same_outs(&self, other: &Self, i: usize) -> bool {
+        self.rates.has_same_outs(&other.rates, i)
     }
 
     /// How much faster than the direct path the detour by `l` is, as a fraction of it.

@@ -1,73 +1,77 @@
 //! One node's measured legs in one direction.
 
-use thalweg_units::Rate;
-
 /// A row with at least `1/WIDE` of all nodes in it also has a cell for each of them, so that
 /// looking up is one access; it costs at most `16 · WIDE` bytes for each leg. Shorter rows
 /// are searched, in few steps.
 const WIDE: usize = 8;
 
 /// Legs by their other end, ascending.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Row {
+#[derive(Clone, Debug)]
+pub(super) struct Row<T> {
     ends: Vec<u32>,
-    rates: Vec<Rate>,
+    values: Vec<T>,
     /// Empty, or a cell for each node.
-    cells: Vec<Option<Rate>>,
+    cells: Vec<Option<T>>,
 }
 
-/// The cells are an index alone.
-impl PartialEq for Row {
-    fn eq(&self, other: &Self) -> bool {
-        self.ends == other.ends && self.rates == other.rates
+impl<T> Default for Row<T> {
+    fn default() -> Self {
+        Self { ends: vec![], values: vec![], cells: vec![] }
     }
 }
 
-impl Eq for Row {}
+/// The cells are an index alone.
+impl<T: PartialEq> PartialEq for Row<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.ends == other.ends && self.values == other.values
+    }
+}
 
-impl Row {
-    /// The leg's rate.
-    pub(super) fn get(&self, end: usize) -> Option<Rate> {
+impl<T: Eq> Eq for Row<T> {}
+
+impl<T: Copy> Row<T> {
+    /// The leg's value.
+    pub(super) fn get(&self, end: usize) -> Option<T> {
         if !self.cells.is_empty() {
             return self.cells.get(end).copied().flatten();
         }
         let at = self.ends.binary_search(&u32::try_from(end).ok()?).ok()?;
-        self.rates.get(at).copied()
+        self.values.get(at).copied()
     }
 
     /// Sets or forgets the leg to `end`, one of `nodes`; what was there before.
     /// O(length), O(1) amortised at its end.
-    pub(super) fn set(&mut self, end: u32, rate: Option<Rate>, nodes: usize) -> Option<Rate> {
+    pub(super) fn set(&mut self, end: u32, value: Option<T>, nodes: usize) -> Option<T> {
         let at = self.ends.partition_point(|e| *e < end);
         let there = self.ends.get(at) == Some(&end);
-        let before = if there { self.rates.get(at).copied() } else { None };
-        match (rate, there) {
-            (Some(rate), true) => self.rates[at] = rate,
-            (Some(rate), false) => {
+        let before = if there { self.values.get(at).copied() } else { None };
+        match (value, there) {
+            (Some(value), true) => self.values[at] = value,
+            (Some(value), false) => {
                 self.ends.insert(at, end);
-                self.rates.insert(at, rate);
+                self.values.insert(at, value);
             }
             (None, true) => {
                 self.ends.remove(at);
-                self.rates.remove(at);
+                self.values.remove(at);
             }
             (None, false) => {}
         }
-        self.index(end, rate, nodes);
+        self.index(end, value, nodes);
         before
     }
 
     /// Keeps the cells in step; with hysteresis, lest they be made anew each time.
-    fn index(&mut self, end: u32, rate: Option<Rate>, nodes: usize) {
+    fn index(&mut self, end: u32, value: Option<T>, nodes: usize) {
         if let Some(cell) = self.cells.get_mut(end as usize) {
-            *cell = rate;
+            *cell = value;
             if self.ends.len() * WIDE * 2 < nodes {
                 self.cells = Vec::new();
             }
         } else if self.ends.len() * WIDE >= nodes {
             self.cells = vec![None; nodes];
-            for (end, rate) in self.ends.iter().zip(&self.rates) {
-                self.cells[*end as usize] = Some(*rate);
+            for (end, value) in self.ends.iter().zip(&self.values) {
+                self.cells[*end as usize] = Some(*value);
             }
         }
     }
@@ -81,19 +85,19 @@ impl Row {
         &self.ends
     }
 
-    /// The rate of the leg at this position of [`Row::ends`].
-    pub(super) fn rate_at(&self, position: usize) -> Rate {
-        self.rates[position]
+    /// Their values.
+    pub(super) fn values(&self) -> &[T] {
+        &self.values
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, Rate)> {
-        self.ends.iter().map(|e| *e as usize).zip(self.rates.iter().copied())
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, T)> {
+        self.ends.iter().map(|e| *e as usize).zip(self.values.iter().copied())
     }
 
-    /// What two rows have in common: end, own rate, other's rate; ascending.
+    /// What two rows have in common: end, own value, other's; ascending.
     ///
     /// O(sum of lengths), or the shorter one's look-ups in the other if that is less.
-    pub(super) fn shared(&self, other: &Self) -> impl Iterator<Item = (usize, Rate, Rate)> {
+    pub(super) fn shared(&self, other: &Self) -> impl Iterator<Item = (usize, T, T)> {
         let (mut a, mut b) = (0, 0);
         std::iter::from_fn(move || {
             loop {
@@ -102,7 +106,7 @@ impl Row {
                     std::cmp::Ordering::Less => a = gallop(&self.ends, a, right),
                     std::cmp::Ordering::Greater => b = gallop(&other.ends, b, left),
                     std::cmp::Ordering::Equal => {
-                        let found = (left as usize, self.rates[a], other.rates[b]);
+                        let found = (left as usize, self.values[a], other.values[b]);
                         (a, b) = (a + 1, b + 1);
                         return Some(found);
                     }

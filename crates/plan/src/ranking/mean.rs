@@ -36,6 +36,11 @@ impl Gains {
         Self { sum: self.sum - some.sum, pairs: self.pairs - some.pairs }
     }
 
+    /// By how much its sum exceeds that of as many pairs of this mean.
+    pub(crate) fn surplus(self, mean: f64) -> f64 {
+        self.sum as f64 / UNITS - mean * self.pairs as f64
+    }
+
     pub(crate) const fn pairs(self) -> u64 {
         self.pairs
     }

@@ -1,12 +1,13 @@
 //! Which relays promise most: UKAIRO's rankings (§2.2.3, §3.1.2).
 
+mod ends;
 mod incremental;
 mod mean;
 mod robust;
 mod triples;
 
 pub use incremental::Incremental;
-pub use robust::ROBUST_MOST_GAIN;
+pub use robust::{ROBUST_MOST_GAIN, robust_scores, touched};
 
 use crate::{Graph, draw};
 use mean::Gains;

@@ -53,12 +53,13 @@ impl<'g> Triples<'g> {
     }
 
     fn read(&self, l: usize, i: usize, first: Rate, tell: &mut impl FnMut(Triple)) {
-        for (at, j) in self.graph.out_ends(i).iter().enumerate() {
+        let seconds = self.graph.out_rates(l);
+        let legs = self.graph.out_ends(i).iter().zip(self.graph.out_rates(i));
+        for (j, direct) in legs {
             let position = self.position[*j as usize];
             if position > 0 {
-                let second = self.graph.out_rate_at(l, position as usize - 1);
-                let direct = self.graph.out_rate_at(i, at);
-                tell(Triple { i, j: *j as usize, direct, detour: first.min(second) });
+                let detour = first.min(seconds[position as usize - 1]);
+                tell(Triple { i, j: *j as usize, direct: *direct, detour });
             }
         }
     }

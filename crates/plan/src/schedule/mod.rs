@@ -30,7 +30,7 @@ pub use upkeep::Upkeep;
 
 pub use crate::completion::RttOf;
 
-use crate::Graph;
+use crate::{Graph, ranking::Ranking};
 use rand_core::Rng;
 
 /// An ordered pair of nodes: the leg from the first to the second.
@@ -59,4 +59,8 @@ pub trait AgeOf: std::fmt::Debug {
 pub trait Schedule: std::fmt::Debug + Send {
     /// The pairs to measure next, together; empty: nothing is left to do for now.
     fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair>;
+
+    /// Somebody has ranked what is known: schedules that need a ranking now and then take
+    /// this one from now on, and make none themselves, which takes long in a large mesh.
+    fn ranked(&mut self, _ranking: &Ranking) {}
 }

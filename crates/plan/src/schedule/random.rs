@@ -25,6 +25,8 @@ impl Random {
 
     /// A path of the first of these nodes, in random order, that has one left.
     fn extend(&self, known: &Known<'_>, nodes: Vec<usize>, random: &mut dyn Rng) -> Option<Pair> {
+        let is_up = |node: &usize| !known.excluded.nodes.contains(node);
+        let nodes: Vec<usize> = nodes.into_iter().filter(is_up).collect();
         let count = nodes.len();
         draw::distinct(nodes, count, random).into_iter().find_map(|i| {
             let all = (0..known.graph.nodes()).map(|j| (i, j));

@@ -1,7 +1,7 @@
 //! Ours: few legs of every node, then more of those that promise most.
 
 use super::{Known, Pair, Schedule, ledger::Ledger};
-use crate::{completion, draw};
+use crate::{completion, draw, ranking::Ranking};
 use rand_core::Rng;
 
 /// How [`Thrifty`] goes on when each node has its first legs.
@@ -36,6 +36,8 @@ pub struct Thrifty {
     ledger: Ledger,
     promising: Vec<usize>,
     ranked_at: usize,
+    /// Somebody else ranks.
+    is_told: bool,
 }
 
 /// Legs out of and into each node before any is preferred.
@@ -61,14 +63,16 @@ impl Thrifty {
 
     /// With another design.
     pub fn designed(p: f64, design: Design) -> Self {
-        Self { p, design, ledger: Ledger::default(), promising: vec![], ranked_at: 0 }
+        let ledger = Ledger::default();
+        Self { p, design, ledger, promising: vec![], ranked_at: 0, is_told: false }
     }
 
     /// The relays whose legs are measured next.
     fn refocus(&mut self, known: &Known<'_>, random: &mut dyn Rng) {
         let (n, measured) = (known.graph.nodes(), known.graph.measured());
         let is_fresh = self.promising.iter().all(|l| *l < n)
-            && (self.ranked_at..self.ranked_at + 8 + self.ranked_at / 16).contains(&measured);
+            && (self.is_told
+                || (self.ranked_at..self.ranked_at + 8 + self.ranked_at / 16).contains(&measured));
         if is_fresh && !self.promising.is_empty() {
             return;
         }
@@ -85,8 +89,8 @@ impl Thrifty {
             scores.sort_by(|a, b| b.0.total_cmp(&a.0));
         }
         let up = |(_, l): &(f64, usize)| !known.excluded.nodes.contains(l);
-        let count = ((PROMISING * n as f64).ceil() as usize).max(LEAST_PROMISING);
-        self.promising = scores.into_iter().filter(up).take(count).map(|(_, l)| l).collect();
+        let first = scores.into_iter().filter(up).take(promising(n));
+        self.promising = first.map(|(_, l)| l).collect();
     }
 
     /// The least measured leg, in either direction, of the least measured of these nodes that
@@ -99,14 +103,17 @@ impl Thrifty {
             outs[*i] += 1;
             ins[*j] += 1;
         }
+        let is_up = |node: &usize| !known.excluded.nodes.contains(node);
+        let up: Vec<usize> = (0..graph.nodes()).filter(is_up).collect();
+        let of = of.iter().filter(|node| is_up(node));
         let mut ends: Vec<(usize, bool)> =
-            of.iter().flat_map(|node| [(*node, true), (*node, false)]).collect();
+            of.flat_map(|node| [(*node, true), (*node, false)]).collect();
         let count = ends.len();
         ends = draw::distinct(ends, count, random);
         ends.sort_by_key(|(node, is_out)| if *is_out { outs[*node] } else { ins[*node] });
-        let start = draw::below(graph.nodes().max(1), random);
+        let start = draw::below(up.len().max(1), random);
         ends.into_iter().find_map(|(node, is_out)| {
-            let others = (0..graph.nodes()).map(|at| (start + at) % graph.nodes());
+            let others = (0..up.len()).map(|at| up[(start + at) % up.len()]);
             let pair = |other| if is_out { (node, other) } else { (other, node) };
             let free = others.filter(|other| self.ledger.is_free(known, pair(*other)));
             // The other direction of a measured leg tells less of two nodes than a new pair.
@@ -117,6 +124,11 @@ impl Thrifty {
             free.min_by_key(least).map(pair)
         })
     }
+}
+
+/// How many of so many nodes are preferred.
+fn promising(nodes: usize) -> usize {
+    ((PROMISING * nodes as f64).ceil() as usize).max(LEAST_PROMISING)
 }
 
 const fn pair_back((i, j): Pair) -> Pair {
@@ -145,5 +157,13 @@ impl Schedule for Thrifty {
         let all = || (0..n).collect::<Vec<_>>();
         let next = next.or_else(|| self.least(known, &all(), random));
         self.ledger.ask(next.into_iter().collect())
+    }
+
+    fn ranked(&mut self, ranking: &Ranking) {
+        if self.design == Design::Thompson {
+            return;
+        }
+        self.promising = ranking.top(promising(ranking.scores().len()));
+        self.is_told = true;
     }
 }

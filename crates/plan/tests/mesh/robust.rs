@@ -4,7 +4,7 @@ use super::meshes::{cell, cells, mesh, seeded};
 use proptest::prelude::*;
 use thalweg_plan::{
     Graph,
-    ranking::{ROBUST_MOST_GAIN, Ranking},
+    ranking::{ROBUST_MOST_GAIN, Ranking, robust_scores, touched},
 };
 use thalweg_units::Rate;
 
@@ -34,6 +34,22 @@ fn claims() -> impl Strategy<Value = Vec<Option<Rate>>> {
 }
 
 proptest! {
+    #[test]
+    fn what_a_changed_leg_touches_is_all_that_it_moves(
+        m in cells(9), at in (0_usize..9, 0_usize..9), rate in cell(),
+    ) {
+        let before = Graph::from_matrix(&m);
+        let mut after = before.clone();
+        after.set(at.0, at.1, rate);
+        let score = |g: &Graph, l: usize| robust_scores(g, &[l], MOST, both)[0];
+        let moved: Vec<usize> = touched(&before, at).chain(touched(&after, at)).collect();
+        for l in (0..m.len()).filter(|l| !moved.contains(l)) {
+            prop_assert_eq!(score(&before, l), score(&after, l));
+        }
+        let all = (0..m.len()).map(|l| score(&after, l)).collect();
+        prop_assert_eq!(Ranking::from_scores(all), Ranking::robust(&after, MOST, both));
+    }
+
     #[test]
     fn what_a_relay_alone_says_of_its_legs_does_not_move_its_score(
         m in cells(9), lies in claims(),

@@ -5,6 +5,7 @@
 mod biased;
 mod completion;
 mod dispatch;
+mod liars;
 mod random;
 mod thrifty;
 mod upkeep;

@@ -3,8 +3,9 @@
 mod value;
 
 use super::{Known, Pair, Schedule};
+use crate::ranking::Ranking;
 use rand_core::Rng;
-use std::{collections::BTreeMap, time::Duration};
+use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
 use value::Values;
 
 /// No leg becomes older than this share of the period before it is asked for again: the rest
@@ -40,6 +41,8 @@ pub struct Upkeep {
     asked: BTreeMap<Pair, f64>,
     /// Nothing is due until this leg is so old, or was measured again.
     quiet: Option<(Pair, f64, f64)>,
+    /// What was told last.
+    ranking: Option<Ranking>,
 }
 
 impl Upkeep {
@@ -47,7 +50,7 @@ impl Upkeep {
     /// [`MAX_AGE`](crate::graph::MAX_AGE) as well), those that may change much sooner.
     pub const fn new(period: Duration) -> Self {
         let period_s = period.as_secs_f64();
-        Self { period_s, due: vec![], asked: BTreeMap::new(), quiet: None }
+        Self { period_s, due: vec![], asked: BTreeMap::new(), quiet: None, ranking: None }
     }
 
     /// Forgets what was measured again, is gone, or is excluded.
@@ -64,25 +67,32 @@ impl Upkeep {
         now.is_some_and(|now| now >= from && now < until)
     }
 
-    /// Finds what is due. O(legs · log legs), and O(d) for each leg that is judged.
+    /// Finds what is due. O(legs), and O(d) for each leg that is judged; without a ranking
+    /// from elsewhere O(n·d²).
     fn refill(&mut self, known: &Known<'_>) {
         let Some(ages) = known.age_s else { return };
         let aged = known.graph.legs().filter_map(|(pair, _)| Some((ages.age_s(pair)?, pair)));
-        let mut all: Vec<(f64, Pair)> = aged.collect();
-        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        let free = |(_, pair): &&(f64, Pair)| {
-            !self.asked.contains_key(pair) && !known.excluded.contains(*pair)
+        let all: Vec<(f64, Pair)> = aged.collect();
+        let oldest = all.iter().copied().min_by(older);
+        let ready = |(age, pair): &(f64, Pair)| {
+            *age >= SOONEST * self.period_s
+                && !self.asked.contains_key(pair)
+                && !known.excluded.contains(*pair)
         };
-        let ready = |(age, _): &&(f64, Pair)| *age >= SOONEST * self.period_s;
-        let judged: Vec<(f64, Pair)> =
-            all.iter().filter(ready).filter(free).take(JUDGED).copied().collect();
+        let count = all.len();
+        let mut judged: Vec<(f64, Pair)> = all.into_iter().filter(ready).collect();
+        if judged.len() > JUDGED {
+            judged.select_nth_unstable_by(JUDGED, older);
+            judged.truncate(JUDGED);
+        }
+        judged.sort_by(older);
         let mut urgent = self.urgent(known, &judged);
-        urgent.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        urgent.truncate((all.len() / QUEUED).max(LEAST_QUEUED));
+        urgent.sort_by(older);
+        urgent.truncate((count / QUEUED).max(LEAST_QUEUED));
         self.due = urgent.into_iter().rev().map(|(_, pair)| pair).collect();
         // Ages are looked at again when the oldest leg has aged by a hundredth of the period.
-        let oldest = all.first().filter(|_| self.due.is_empty());
-        self.quiet = oldest.map(|(age, pair)| (*pair, *age, age + self.period_s / 100.0));
+        let oldest = oldest.filter(|_| self.due.is_empty());
+        self.quiet = oldest.map(|(age, pair)| (pair, age, age + self.period_s / 100.0));
     }
 
     /// The legs that are due, and how urgent they are.
@@ -90,7 +100,7 @@ impl Upkeep {
         if judged.is_empty() {
             return vec![];
         }
-        let values = Values::new(known.graph);
+        let values = Values::new(known.graph, self.ranking.as_ref());
         let values: Vec<f64> = judged.iter().map(|(_, pair)| values.of(*pair)).collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let told = |share: f64| 1.0 - (-2.0 * share).exp();
@@ -106,6 +116,11 @@ impl Upkeep {
         };
         judged.iter().zip(&values).filter_map(urgency).collect()
     }
+}
+
+/// The greater number first, then by pair.
+fn older(a: &(f64, Pair), b: &(f64, Pair)) -> Ordering {
+    b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
 
 impl Schedule for Upkeep {
@@ -124,5 +139,9 @@ impl Schedule for Upkeep {
             }
         }
         vec![]
+    }
+
+    fn ranked(&mut self, ranking: &Ranking) {
+        self.ranking = Some(ranking.clone());
     }
 }

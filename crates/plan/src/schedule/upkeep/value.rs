@@ -15,16 +15,16 @@ pub(super) struct Values<'g> {
 }
 
 impl<'g> Values<'g> {
-    /// O(n·d²).
-    pub(super) fn new(graph: &'g Graph) -> Self {
-        let ranking = Ranking::oblivious(graph);
-        let scores = ranking.scores();
+    /// By this ranking, O(n), or by UKAIRO's, which is made, O(n·d²).
+    pub(super) fn new(graph: &'g Graph, ranking: Option<&Ranking>) -> Self {
+        let made = ranking.is_none().then(|| Ranking::oblivious(graph));
+        let scores = ranking.or(made.as_ref()).map_or(&[][..], Ranking::scores);
         let at = |place: usize| scores.get(place).or(scores.last()).map_or(0.0, |s| s.score);
         let border = f64::midpoint(at(CANDIDATES - 1), at(CANDIDATES));
         let far = scores.iter().map(|s| (s.score - border).abs()).sum::<f64>();
         let far = (far / scores.len().max(1) as f64).max(1e-9);
         let mut relevance = vec![0.0; graph.nodes()];
-        for s in scores {
+        for s in scores.iter().filter(|s| s.relay < graph.nodes()) {
             let near = (-(s.score - border).abs() / far).exp();
             relevance[s.relay] = near / s.evidence.max(1) as f64;
         }

@@ -5,26 +5,32 @@
 //! and its API on loopback channels; the legs are put into its table as if they were
 //! measured. Clients have keys of their own and connections that stay open.
 //!
-//! - [`world`]: keys, the roster, the legs; [`port`]: channels to the API; [`client`]: requests.
+//! - [`world`]: keys, the roster, the legs; [`port`]: channels to the API; [`client`]: requests;
+//!   [`ranking`]: rankings and orders; [`widest`]: how many more nodes and clients there could be.
 
 mod client;
 mod port;
+mod ranking;
+mod widest;
 mod world;
 
 use super::report::Report;
 use anyhow::Context as _;
 use client::{Load, Strategy};
 use std::{fs, time::Duration};
-use thalweg_oracle::Oracle;
+use thalweg_oracle::{MeasureConfig, Order, Pace};
 use tokio::{
     sync::oneshot,
-    task::{block_in_place, spawn_blocking},
+    task::block_in_place,
     time::{Instant, sleep},
 };
 use world::World;
 
 /// By then the first ranking is out, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The most clients when limits are sought: two descriptors each, in this process alone.
+const MOST_CLIENTS: usize = 4096;
 
 /// The bound for the time of one ranking, s.
 const SECOND: f64 = 1.0;
@@ -50,9 +56,51 @@ pub struct Args {
     /// Rankings to time
     #[arg(long, default_value_t = 5)]
     rankings: usize,
-    /// Add legs until a ranking takes a second
+    /// Which legs are measured first, and how relays are ranked
+    #[arg(long, value_enum, default_value = "algorithm-1")]
+    schedule: Schedule,
+    /// The share of all pairs that is measured before old ones are measured again
+    #[arg(long, default_value_t = 0.4)]
+    wanted: f64,
+    /// Looks for the next order to time
+    #[arg(long, default_value_t = 200)]
+    orders: usize,
+    /// How long candidates may be used, in ms: the oracle remembers them for a fourth of it
+    #[arg(long, default_value_t = 60_000)]
+    valid_ms: u64,
+    /// Add clients until they get too few answers, legs until a ranking takes a second or the
+    /// table is full, and nodes, in a graph alone, until a ranking takes a second
     #[arg(long)]
     limit: bool,
+}
+
+/// `schedule` of the oracle's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Schedule {
+    #[value(name = "algorithm-1")]
+    Algorithm1,
+    Thrifty,
+    Random,
+}
+
+impl Args {
+    /// Who may ask.
+    fn all_clients(&self) -> usize {
+        let most = if self.limit { MOST_CLIENTS.min(self.nodes.saturating_sub(1)) } else { 0 };
+        most.max(self.clients)
+    }
+
+    fn measure(&self) -> MeasureConfig {
+        let schedule = match self.schedule {
+            Schedule::Algorithm1 => Order::Algorithm1,
+            Schedule::Thrifty => Order::Thrifty,
+            Schedule::Random => Order::Random,
+        };
+        let candidates = Duration::from_millis(self.valid_ms.max(1));
+        let pace = Pace { candidates, ..Pace::default() };
+        // Nobody carries orders out.
+        MeasureConfig { enabled: false, schedule, p: self.wanted, pace, ..MeasureConfig::default() }
+    }
 }
 
 /// Builds the mesh, asks, and prints the report.
@@ -61,8 +109,8 @@ pub struct Args {
 /// When the oracle cannot be started, or does not answer as it should.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
-    let mut world = World::new(args.nodes, args.clients, args.seed)?;
-    let oracle = world.oracle().await?;
+    let mut world = World::new(args.nodes, args.all_clients(), args.seed)?;
+    let oracle = world.oracle(args.measure()).await?;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = oracle.clone();
     let runs = tokio::spawn(async move { running.run(async { _ = stopped.await }).await });
@@ -71,70 +119,29 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     eprintln!("{} members, {wanted} measured legs", args.nodes);
     oracle.assume(world.legs(wanted)).await;
     report.add("nodes", "1", args.nodes as f64);
-    rank(&oracle, args.rankings, &mut report).await?;
+    ranking::time(&oracle, &mut world, args.rankings, &mut report).await?;
     let port = port::Port::open(&oracle, &world).await?;
     client::until_ranked(&world, &port, PATIENCE).await?;
     for strategy in Strategy::ALL {
         oracle.assume_present().await;
         let load = Load { strategy, time: Duration::from_secs(args.seconds) };
-        let asked = client::ask(&world, &port, load).await?;
+        let asked = client::ask(&world, &port, load, args.clients).await?;
         eprintln!("{}: {:.0} requests/s", strategy.name(), asked.per_second());
         report.add(format!("requests_{}", strategy.name()), "1/s", asked.per_second());
         report.add_times(&format!("answer_{}", strategy.name()), asked.times);
     }
     report.add("memory", "MiB", peak_memory()?);
+    ranking::orders(&oracle, args.orders, &mut report).await?;
     if args.limit {
-        limit(&oracle, &mut world, wanted, &mut report).await?;
+        oracle.assume_present().await;
+        widest::clients(&world, &port, &mut report).await?;
+        ranking::limit(&oracle, &mut world, wanted, &mut report).await?;
+        block_in_place(|| widest::nodes(args.nodes, args.share, args.seed, &mut report));
     }
     drop(port);
     _ = stop.send(());
     runs.await.context("the oracle ended badly")?;
     report.print().context("cannot print the report")
-}
-
-/// Times some rankings: table to graph to ranking.
-async fn rank(oracle: &Oracle, times: usize, report: &mut Report) -> anyhow::Result<()> {
-    let (mut all, mut legs) = (vec![], 0);
-    for _ in 0..times.max(1) {
-        let (measured, took) = one_ranking(oracle).await?;
-        all.push(took.as_secs_f64());
-        legs = measured;
-    }
-    all.sort_by(f64::total_cmp);
-    eprintln!("ranked {legs} legs in {:.3} s", all[all.len() / 2]);
-    report.add("legs", "1", legs as f64);
-    report.add("rank", "s", all[all.len() / 2]);
-    report.add("rank_worst", "s", all[all.len() - 1]);
-    Ok(())
-}
-
-async fn one_ranking(oracle: &Oracle) -> anyhow::Result<(usize, Duration)> {
-    let oracle = oracle.clone();
-    Ok(spawn_blocking(move || oracle.rank_timed()).await?)
-}
-
-/// Adds a tenth of the first legs again and again, until a ranking takes a second or the table
-/// holds no more.
-async fn limit(
-    oracle: &Oracle,
-    world: &mut World,
-    step: usize,
-    report: &mut Report,
-) -> anyhow::Result<()> {
-    let (mut within, mut took_last) = (0, 0.0);
-    loop {
-        let (legs, took) = one_ranking(oracle).await?;
-        let is_full = legs <= within;
-        if took.as_secs_f64() > SECOND || is_full {
-            eprintln!("{legs} legs in {:.3} s; {within} before", took.as_secs_f64());
-            report.add("legs_within_a_second", "1", within as f64);
-            report.add("rank_at_limit", "s", took_last);
-            report.add("table_full", "1", f64::from(u8::from(is_full)));
-            return Ok(());
-        }
-        (within, took_last) = (legs, took.as_secs_f64());
-        oracle.assume(block_in_place(|| world.legs(step.div_ceil(10)))).await;
-    }
 }
 
 /// The most that this process, clients and all, has held, MiB.

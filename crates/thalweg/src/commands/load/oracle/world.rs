@@ -72,7 +72,7 @@ impl World {
     ///
     /// # Errors
     /// The oracle's.
-    pub async fn oracle(&self) -> anyhow::Result<Oracle> {
+    pub async fn oracle(&self, measure: MeasureConfig) -> anyhow::Result<Oracle> {
         let dir = self.dir.path().join("oracle");
         fs::create_dir(&dir)?;
         let mesh = PrivateKey::generate()?;
@@ -89,8 +89,6 @@ impl World {
         fs::write(dir.join("roster"), Signed::sign(roster, &mesh).encode())?;
         let events = Arc::new(|event: &thalweg_oracle::Event| eprintln!("{event}"));
         let patience = Duration::from_secs(30);
-        // Nobody carries orders out.
-        let measure = MeasureConfig { enabled: false, ..MeasureConfig::default() };
         let config = Config { events, patience, measure, ..Config::default() };
         Ok(Oracle::open(&dir, self.node.id(), config).await?)
     }
@@ -133,15 +131,15 @@ fn member(
 }
 
 /// Uniform in `0..n`.
-fn below(n: usize, random: &mut Xoshiro256PlusPlus) -> usize {
+pub fn below(n: usize, random: &mut Xoshiro256PlusPlus) -> usize {
     ((u128::from(random.next_u64()) * n as u128) >> 64) as usize
 }
 
-fn unit(random: &mut Xoshiro256PlusPlus) -> f64 {
+pub fn unit(random: &mut Xoshiro256PlusPlus) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// From 1 Mbit/s to 1 Gbit/s, by orders of magnitude.
-fn rate(random: &mut Xoshiro256PlusPlus) -> f64 {
+pub fn rate(random: &mut Xoshiro256PlusPlus) -> f64 {
     1e6 * 1000_f64.powf(unit(random))
 }

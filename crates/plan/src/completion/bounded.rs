@@ -1,0 +1,211 @@
+//! The completed ranking that liars cannot take over.
+
+use super::{
+    Completion, MOST_GAIN, RttOf,
+    fit::{self, Fit, Leg},
+    sample,
+};
+use crate::{
+    Graph,
+    ranking::{Ranking, Score},
+};
+
+/// A leg of which ln rate is further from the model's than this counts as that far: a factor
+/// of 4. Honest paths of the real grids are rarely further off.
+const ODD: f64 = 1.386_294_361_119_890_6;
+
+/// A relay's factor counts as if it had this many legs at least; those that it lacks count
+/// as bad ones: few legs say little, and may all be accomplices'.
+const LEAST_LEGS: f64 = 8.0;
+
+/// As bad as a factor that this share of the nodes does not reach.
+const BAD: f64 = 0.1;
+
+/// [`super::ranking`] with bounds on what those who report can do:
+///
+/// 1. Each leg moves the model by a factor of 4 at most (Huber's M-estimator).
+/// 2. As a relay a node counts for what stays when the leg that speaks best of it is left out,
+///    in either direction: one accomplice lifts nobody. k in league, who measure with each
+///    other alone, lift what is predicted of each by 100^((k−2)/8) at most.
+/// 3. What a relay says of RTTs is no evidence for it: RTTs are those that a leg's sender
+///    saw, and for a predicted leg the reverse one's sender speaks. So they count for legs from a
+///    relay, not for those to one.
+/// 4. The score is the least of the means that stay when one node's pairs are left out, as a
+///    source or as a sink. Pairs that begin or end at k liars are k parts of the
+///    sample in either direction, and count [`MOST_GAIN`] each at most.
+///
+/// `rtt_s((i, j))` is what the sender of (i,j) saw, `graph` has no leg that one end alone
+/// vouches for: that is for their keeper to see to. What is measured is believed as it is.
+///
+/// Looks at as many pairs as [`super::ranking`]: O(legs + n · sample²).
+pub fn bounded(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
+    let (fitted, legs, ridge) = fit::within(graph, rtt_s, ODD);
+    let none = |relay| Score { relay, score: 0.0, evidence: 0 };
+    if legs.is_empty() {
+        return Ranking::from_scores((0..graph.nodes()).map(none).collect());
+    }
+    let relays = as_relays(&fitted, &legs, ridge);
+    let seen_back = rtt_s.map(Back);
+    let far = seen_back.as_ref().map(|back| back as &dyn RttOf);
+    let model = Completion::of(graph, far, fitted);
+    Ranking::from_scores(Sums::of(&model, &relays).scores(graph))
+}
+
+/// The RTT that the reverse leg's sender saw.
+#[derive(Debug)]
+struct Back<'a>(&'a dyn RttOf);
+
+impl RttOf for Back<'_> {
+    fn rtt_s(&self, (i, j): (usize, usize)) -> Option<f64> {
+        self.0.rtt_s((j, i))
+    }
+}
+
+/// What each node counts for as a relay: its factors out and in.
+fn as_relays(fitted: &Fit, legs: &[Leg], ridge: f64) -> [Vec<f64>; 2] {
+    let n = fitted.out.len();
+    let mut told = [vec![Told::default(); n], vec![Told::default(); n]];
+    for leg in legs {
+        let rest = leg.y - fitted.slope * leg.x;
+        told[0][leg.i].hear(near(rest - fitted.into[leg.j], fitted.out[leg.i]));
+        told[1][leg.j].hear(near(rest - fitted.out[leg.i], fitted.into[leg.j]));
+    }
+    let [out, into] = told;
+    [(out, &fitted.out), (into, &fitted.into)].map(|(told, factors)| {
+        let bad = bad(factors);
+        told.into_iter().map(|told| told.least(ridge, bad)).collect()
+    })
+}
+
+/// A bad factor, 0 at most: the mean's.
+fn bad(factors: &[f64]) -> f64 {
+    let mut sorted = factors.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = (BAD * sorted.len() as f64) as usize;
+    sorted.get(at).copied().unwrap_or(0.0).min(0.0)
+}
+
+fn near(says: f64, of: f64) -> f64 {
+    says.clamp(of - ODD, of + ODD)
+}
+
+/// What a node's legs say of its factor.
+#[derive(Clone, Copy, Default)]
+struct Told {
+    sum: f64,
+    count: f64,
+    best: f64,
+}
+
+impl Told {
+    fn hear(&mut self, says: f64) {
+        self.best = if self.count > 0.0 { self.best.max(says) } else { says };
+        self.sum += says;
+        self.count += 1.0;
+    }
+
+    /// Without the one that says most, and with bad ones for those that it lacks.
+    fn least(&self, ridge: f64, bad: f64) -> f64 {
+        let (sum, count) = (self.sum - self.best, (self.count - 1.0).max(0.0));
+        let lacks = (LEAST_LEGS - count).max(0.0);
+        let filled = (sum + lacks * bad) / (count + lacks + ridge);
+        // Filling up must lift nobody.
+        filled.min(sum / (count + ridge))
+    }
+}
+
+/// Gains by relay over the sampled pairs.
+struct Sums {
+    all: Vec<f64>,
+    pairs: Vec<f64>,
+    /// The greatest of one source's.
+    source: Vec<f64>,
+    /// By sink, then by relay.
+    sinks: Vec<Vec<f64>>,
+    each: f64,
+    evidence: Vec<u64>,
+}
+
+impl Sums {
+    fn of(model: &Completion<'_>, [out, into]: &[Vec<f64>; 2]) -> Self {
+        let n = model.graph.nodes();
+        let (sources, ends) = sample(n);
+        let ins: Vec<Vec<f64>> = ends.iter().map(|j| model.from_relays(*j, out)).collect();
+        let mut sums = Self {
+            all: vec![0.0; n],
+            pairs: vec![0.0; n],
+            source: vec![0.0; n],
+            sinks: vec![vec![0.0; n]; ends.len()],
+            each: ends.len() as f64,
+            evidence: vec![0; n],
+        };
+        let pairs = sources.iter().flat_map(|i| ends.iter().map(move |j| (*i, *j)));
+        pairs.filter(|(i, j)| i != j).for_each(|(i, j)| sums.count(model.graph, i, j));
+        let mut own = vec![0.0; n];
+        for i in sources {
+            let outs = model.to_relays(i, into);
+            own.fill(0.0);
+            for ((j, ins), sink) in ends.iter().zip(&ins).zip(&mut sums.sinks) {
+                if *j == i {
+                    continue;
+                }
+                // A dead leg is a bad one, not an infinitely bad one.
+                let direct = model.bps(i, *j).max(1.0);
+                for (((a, b), own), sink) in outs.iter().zip(ins).zip(&mut own).zip(sink) {
+                    let gain = (a.min(*b) / direct - 1.0).clamp(0.0, MOST_GAIN);
+                    *own += gain;
+                    *sink += gain;
+                }
+            }
+            for ((all, source), own) in sums.all.iter_mut().zip(&mut sums.source).zip(&own) {
+                *all += own;
+                *source = source.max(*own);
+            }
+        }
+        sums
+    }
+
+    fn count(&mut self, graph: &Graph, i: usize, j: usize) {
+        self.pairs[i] -= 1.0;
+        self.pairs[j] -= 1.0;
+        if graph.rate(i, j).is_some() {
+            graph.detours(i, j).for_each(|(l, _)| self.evidence[l] += 1);
+        }
+    }
+
+    fn scores(&self, graph: &Graph) -> Vec<Score> {
+        let (sources, ends) = sample(graph.nodes());
+        let same = sources.iter().filter(|i| ends.contains(i)).count();
+        let all = (sources.len() * ends.len() - same) as f64;
+        let score = |relay: usize| {
+            let sink = self.sinks.iter().map(|sink| sink[relay]).fold(0.0, f64::max);
+            let most = self.source[relay].max(sink);
+            let pairs = (all + self.pairs[relay] - self.each).max(1.0);
+            let score = (self.all[relay] - most) / pairs;
+            Score { relay, score, evidence: self.evidence[relay] }
+        };
+        (0..graph.nodes()).map(score).collect()
+    }
+}
+
+impl Completion<'_> {
+    /// What node `i` sends to each relay, bit/s.
+    fn to_relays(&self, i: usize, into: &[f64]) -> Vec<f64> {
+        // No RTT: it would be the relay's own word.
+        let mut all: Vec<f64> =
+            into.iter().map(|into| (self.mean + self.out[i] + into).exp()).collect();
+        self.graph.outs(i).for_each(|(l, rate)| all[l] = rate.as_bps() as f64);
+        all[i] = 0.0;
+        all
+    }
+
+    /// What each relay sends to node `j`, bit/s.
+    fn from_relays(&self, j: usize, out: &[f64]) -> Vec<f64> {
+        let far = |l| self.far((l, j));
+        let of = |(l, out): (usize, &f64)| (self.mean + out + self.into[j] + far(l)).exp();
+        let mut all: Vec<f64> = out.iter().enumerate().map(of).collect();
+        self.graph.ins(j).for_each(|(l, rate)| all[l] = rate.as_bps() as f64);
+        all[j] = 0.0;
+        all
+    }
+}
