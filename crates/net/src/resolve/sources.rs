@@ -41,8 +41,8 @@ impl Default for NameSources {
 }
 
 impl NameSources {
-    /// The addresses that the file of hosts gives a name.
-    pub(super) async fn host(&self, name: &str) -> Vec<IpAddr> {
+    /// The addresses that the file of hosts gives a name; none if it has none.
+    pub async fn host(&self, name: &str) -> Vec<IpAddr> {
         addresses_of(name, &text(&self.hosts).await)
     }
 

@@ -213,6 +213,28 @@ impl History {
         Ok(())
     }
 
+    /// What was learnt and is not saved yet, apart: a thread that may block saves it while this
+    /// one is used on. `None` if there is nothing. Its changes count as saved here until
+    /// [`History::take_back`].
+    pub fn unsaved(&mut self) -> Option<Self> {
+        if self.changes.is_empty() {
+            return None;
+        }
+        let (file, memory) = (self.file.clone(), self.memory.clone());
+        let changes = std::mem::take(&mut self.changes);
+        Some(Self { file, memory, changes, now: self.now, problem: None })
+    }
+
+    /// Takes back what [`History::unsaved`] gave: what the file holds by now, and if it could not
+    /// be saved the changes, for the next attempt.
+    pub fn take_back(&mut self, other: Self) {
+        let (later, now) = (std::mem::take(&mut self.changes), self.now.max(other.now));
+        self.memory = other.memory;
+        self.changes = other.changes;
+        self.problem = other.problem.or(self.problem.take());
+        self.change(later, now);
+    }
+
     fn merged(&self, mut theirs: Memory) -> Memory {
         theirs.settle(self.now);
         self.changes.iter().for_each(|change| theirs.apply(change, self.now));

@@ -76,8 +76,10 @@ impl No {
 }
 
 fn no_way(no: &NoWay) -> (StatusCode, &'static str) {
-    let NoWay::Dial(DialError { cause, .. }) = no else {
-        return (StatusCode::LOOP_DETECTED, "proxy_loop_detected");
+    let cause = match no {
+        NoWay::Own => return (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
+        NoWay::Rebound => return (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
+        NoWay::Dial(DialError { cause, .. }) => cause,
     };
     match cause {
         Cause::Resolve(_) | Cause::NoAddress => (StatusCode::BAD_GATEWAY, "dns_error"),

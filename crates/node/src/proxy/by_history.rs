@@ -20,6 +20,9 @@ use thalweg_wire::{Destination, address_class::classify};
 /// The relays that may be used at this moment, by name.
 pub type Relays = Box<dyn Fn(Content) -> Vec<(String, Route)> + Send + Sync>;
 
+/// Whether all relays of a route are still what they were when it was dialled.
+pub type Standing = Box<dyn Fn(&Route) -> bool + Send + Sync>;
+
 /// A detour begins at once if it is known to be so much faster: the gain that UKAIRO calls
 /// one (§2.1: 20 % and 1 Mbit/s).
 const GAIN: f64 = 1.2;
@@ -39,6 +42,7 @@ const MAX_FAILED: usize = 1024;
 /// that are fetched in ranges, and from `thalweg get`.
 pub struct ByHistory {
     relays: Relays,
+    standing: Standing,
     history: Option<Arc<Mutex<History>>>,
     failed: Mutex<BTreeMap<(Destination, String), Instant>>,
 }
@@ -46,7 +50,14 @@ pub struct ByHistory {
 impl ByHistory {
     /// Over these relays; without a history nothing is known and nothing kept.
     pub fn new(relays: Relays, history: Option<Arc<Mutex<History>>>) -> Self {
-        Self { relays, history, failed: Mutex::default() }
+        Self { relays, standing: Box::new(|_| true), history, failed: Mutex::default() }
+    }
+
+    /// Lets go of connections by routes of which `standing` says so; without it of none.
+    #[must_use]
+    pub fn while_standing(mut self, standing: Standing) -> Self {
+        self.standing = standing;
+        self
     }
 
     /// The relays for `to`, without those that failed there or altered bytes of late.
@@ -130,6 +141,10 @@ impl PathChooser for ByHistory {
         self.candidates_among(url, |_, _| ())
     }
 
+    fn may_go_on(&self, route: &Route) -> bool {
+        (self.standing)(route)
+    }
+
     fn learn(&self, to: &Destination, content: Content, seen: Seen<'_>) {
         match seen {
             Seen::Failed(path) if path != DIRECT => self.remember_failure(to, path),
@@ -161,12 +176,12 @@ fn origin(to: &Destination, content: Content) -> String {
 }
 
 /// Whether no relay could mean the same host: this host, its networks, bare names.
-fn is_near(host: &Host) -> bool {
+pub(super) fn is_near(host: &Host) -> bool {
     match host {
         Host::Ip(ip) => classify(unmapped(*ip)).is_some(),
         Host::Name(name) => {
             let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-            let local = [".localhost", ".local", ".internal", ".home.arpa"];
+            let local = [".localhost", ".local", ".internal", ".home.arpa", ".test"];
             !name.contains('.') || local.iter().any(|end| name.ends_with(end))
         }
     }

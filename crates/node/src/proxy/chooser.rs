@@ -109,6 +109,11 @@ pub trait PathChooser: Send + Sync {
 
     /// Takes in what a transfer to `to` saw.
     fn learn(&self, to: &Destination, content: Content, seen: Seen<'_>);
+
+    /// Whether connections by this route may live on: no relay of it has been revoked.
+    fn may_go_on(&self, _: &Route) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -30,11 +30,15 @@ pub fn answer(request: &Parts, at: SocketAddr) -> Response<Reply> {
     }
 }
 
-/// Whether `Host` names this port: other names lead here by mistake.
+/// Whether each `Host` is this address or `localhost`: another's name leads here by mistake,
+/// or so that a web page may read what is answered (DNS rebinding).
 fn is_for_us(request: &Parts, at: SocketAddr) -> bool {
-    let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let own = [at.to_string(), format!("localhost:{}", at.port())];
+    let is_own = |host: &HeaderValue| {
+        own.iter().any(|own| host.as_bytes().eq_ignore_ascii_case(own.as_bytes()))
+    };
     // Clients of HTTP/1.0 name none.
-    host.is_none_or(|host| host.ends_with(&format!(":{}", at.port())))
+    request.headers.get_all(header::HOST).iter().all(is_own)
 }
 
 fn pac_answer(at: SocketAddr) -> Response<Reply> {

@@ -6,7 +6,9 @@ use super::{
     event::ProxySink,
     http,
     pool::Pool,
+    rebinding::is_rebound,
     record::{Books, Tally},
+    review::Reviewer,
     socks,
 };
 use crate::{accept, history::Observed};
@@ -114,6 +116,12 @@ pub enum NoWay {
     /// It leads back here.
     #[error("that is this proxy itself")]
     Own,
+    /// See `rebinding`.
+    #[error(
+        "its name leads to this host's own loopback, which may be a trick to reach what runs \
+         here; if it is meant, name it in /etc/hosts, or go there without the proxy (no_proxy)"
+    )]
+    Rebound,
     /// No way led there; the direct one's failure.
     #[error(transparent)]
     Dial(#[from] DialError),
@@ -137,6 +145,8 @@ pub struct Shared {
     /// The end of all.
     pub(super) cut: CancellationToken,
     pub(super) splits: Arc<Semaphore>,
+    /// When connections by relays are looked at.
+    pub(super) reviewer: Reviewer,
 }
 
 impl Shared {
@@ -150,17 +160,23 @@ impl Shared {
             self.chooser.learn(to, content, Seen::Failed(path));
         }
         let dialled = raced.won?;
-        if self.leads_here(&dialled.stream) { Err(NoWay::Own) } else { Ok(dialled) }
-    }
-
-    fn leads_here(&self, stream: &Stream) -> bool {
-        stream.route().is_direct() && stream.tcp().peer_addr().is_ok_and(|peer| peer == self.own)
+        match direct_peer(&dialled.stream) {
+            Some(peer) if peer == self.own => Err(NoWay::Own),
+            Some(peer) if is_rebound(to, peer).await => Err(NoWay::Rebound),
+            _ => Ok(dialled),
+        }
     }
 
     /// Tells who knows of paths what was seen.
     pub(super) fn carried(&self, to: &Destination, content: Content, observed: &Observed) {
         self.chooser.learn(to, content, Seen::Carried(observed));
     }
+}
+
+/// Whom a direct connection reached; `::ffff:127.0.0.1` is 127.0.0.1.
+fn direct_peer(stream: &Stream) -> Option<SocketAddr> {
+    let peer = stream.route().is_direct().then(|| stream.tcp().peer_addr().ok())??;
+    Some(SocketAddr::new(peer.ip().to_canonical(), peer.port()))
 }
 
 /// A proxy that is bound to its address.
@@ -205,6 +221,7 @@ impl Proxy {
             stop: CancellationToken::new(),
             cut: CancellationToken::new(),
             splits: Arc::new(Semaphore::new(SPLITS)),
+            reviewer: Reviewer::default(),
         });
         Ok(Self { listener, shared })
     }
@@ -212,6 +229,11 @@ impl Proxy {
     /// Where it listens, with the port that was chosen.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.own
+    }
+
+    /// For whoever hears of revocations while it runs.
+    pub fn reviewer(&self) -> Reviewer {
+        self.shared.reviewer.clone()
     }
 
     /// Serves until `stop` ends, then drains and returns.

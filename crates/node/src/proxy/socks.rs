@@ -97,7 +97,7 @@ fn decode_connect(bytes: &[u8]) -> Result<Decoded<Request>, Socks5Error> {
 async fn tell(shared: &Shared, mut tcp: TcpStream, client: SocketAddr, to: Destination, no: NoWay) {
     let why = no.to_string();
     let reply = match no {
-        NoWay::Own => Reply::NotAllowed,
+        NoWay::Own | NoWay::Rebound => Reply::NotAllowed,
         NoWay::Dial(DialError { cause: Cause::Refused(reply), .. }) => reply,
         NoWay::Dial(DialError { cause, .. }) => {
             return refuse(shared, tcp, client, to.to_string(), &Refusal::NoLeg(cause)).await;

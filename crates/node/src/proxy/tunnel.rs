@@ -5,6 +5,7 @@ use super::{
     dial::Dialled,
     event::Kind,
     record::Ended,
+    review::REVOKED,
     server::Shared,
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
 use bytes::Bytes;
 use std::{
     net::SocketAddr,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use thalweg_units::{ByteSize, Rate};
@@ -72,16 +73,24 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
     let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
     let (began, moved, peak) = (Instant::now(), Moved::default(), AtomicU64::new(0));
     let Dialled { stream, path, setup } = dialled;
-    let limits = limits(stream.route().is_direct());
-    let terms = pump::Terms::new(limits, &moved);
+    let route = stream.route().clone();
+    let terms = pump::Terms::new(limits(route.is_direct()), &moved);
+    let revoked = AtomicBool::new(false);
     let cut = Box::pin(async {
-        tokio::select! { () = shared.cut.cancelled() => {}, () = watch(&moved, &peak) => {} }
+        tokio::select! {
+            () = shared.cut.cancelled() => {}
+            () = shared.let_go(&route) => revoked.store(true, Relaxed),
+            () = watch(&moved, &peak) => {}
+        }
     });
     let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
     let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
     let seen = Observation { path: &path, setup, peak: peak.load(Relaxed), counts, began };
     seen.tell(shared, &to, content);
-    let broken = done.err().map(|stopped| stopped.to_string());
+    let broken = done.err().map(|stopped| match revoked.load(Relaxed) {
+        true => REVOKED.to_owned(),
+        false => stopped.to_string(),
+    });
     let (to, path) = (to.to_string(), path.as_str());
     shared.books.tunnel(Ended { client, kind, to, path, moved: counts, began, broken });
 }

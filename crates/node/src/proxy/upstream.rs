@@ -117,6 +117,7 @@ fn told(error: &hyper::Error) -> String {
 async fn open(shared: &Arc<Shared>, to: &Destination) -> Result<Link, NoAnswer> {
     let dialled = shared.reach(to, Content::Clear).await?;
     let (path, setup) = (dialled.path, dialled.setup);
+    let route = dialled.stream.route().clone();
     let handshake = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_FIELDS)
@@ -128,10 +129,14 @@ async fn open(shared: &Arc<Shared>, to: &Destination) -> Result<Link, NoAnswer> 
         path: path.clone(),
         why: told(&error),
     })?;
-    let cut = shared.cut.clone();
+    let lives = Arc::clone(shared);
     let work = tokio::spawn(async move {
         // Its failures come out of the answers that they spoil.
-        tokio::select! { () = cut.cancelled() => {}, _ = connection.with_upgrades() => {} }
+        tokio::select! {
+            () = lives.cut.cancelled() => {}
+            () = lives.let_go(&route) => {}
+            _ = connection.with_upgrades() => {}
+        }
     });
     Ok(Link { send, path, setup, used: false, task: work.abort_handle() })
 }

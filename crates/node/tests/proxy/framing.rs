@@ -240,6 +240,36 @@ async fn an_answer_that_ends_with_its_connection_arrives() {
 const BETWEEN: usize = 24 << 20;
 
 #[tokio::test]
+async fn a_slow_origin_slows_the_program() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut program = scene.program().await;
+    let length = 4 * BETWEEN;
+    program.send(origin.ask("PUT", "/", &format!("Content-Length: {length}\r\n"))).await;
+    let mut at = origin.accept().await;
+    at.head().await;
+    let piece = vec![7; 1 << 20];
+    let mut sent = 0;
+    let second = std::time::Duration::from_secs(1);
+    while let Ok(n) = tokio::time::timeout(second, program.tcp.write(&piece)).await {
+        sent += n.unwrap();
+        assert!(sent < BETWEEN, "{sent} bytes wait for an origin that reads nothing");
+    }
+    let rest = tokio::spawn(async move {
+        while sent < length {
+            let n = piece.len().min(length - sent);
+            program.send(&piece[..n]).await;
+            sent += n;
+        }
+        program
+    });
+    for _ in 0..length >> 20 {
+        assert!(at.take(1 << 20).await.iter().all(|b| *b == 7));
+    }
+    at.send(ok("all")).await;
+    assert_eq!(text(rest.await.unwrap().answer().await.1), "all");
+}
+
+#[tokio::test]
 async fn a_slow_reader_slows_the_origin() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
     let mut program = scene.program().await;

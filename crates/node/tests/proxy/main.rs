@@ -8,10 +8,12 @@ mod fields;
 mod framing;
 mod own;
 mod refusals;
+mod revoked;
 mod scene;
 #[allow(dead_code, reason = "shared with the tests of `get`")]
 #[path = "../get/server.rs"]
 mod server;
+mod smuggling;
 mod socks;
 mod split;
 mod tunnels;

@@ -1,10 +1,12 @@
 //! Requests to the proxy itself.
 
-use crate::scene::{Scene, field, status, text};
+use crate::scene::{Origin, Scene, field, ok, status, text};
 
 async fn ask(scene: &Scene, request: &str) -> (String, String) {
     let mut program = scene.program().await;
-    program.send(request.replace("{at}", &scene.at.to_string())).await;
+    let port = scene.at.port().to_string();
+    let request = request.replace("{at}", &scene.at.to_string()).replace("{port}", &port);
+    program.send(&request).await;
     let head = program.head().await;
     if request.starts_with("HEAD") {
         return (head, String::new());
@@ -30,6 +32,24 @@ async fn the_pac_file_names_this_proxy() {
 }
 
 #[tokio::test]
+async fn it_listens_and_forwards_by_ipv6() {
+    let config = thalweg_node::proxy::ProxyConfig::new("[::1]:0".parse().unwrap());
+    let chooser = thalweg_node::proxy::ByHistory::new(Box::new(|_| Vec::new()), None);
+    let scene = Scene::with(config, std::sync::Arc::new(chooser)).await;
+    let (_, pac) = ask(&scene, "GET /proxy.pac HTTP/1.1\r\nHost: {at}\r\n\r\n").await;
+    assert!(pac.contains(&format!("PROXY [::1]:{}; ", scene.at.port())), "{pac}");
+    let origin = Origin::at("[::1]:0").await;
+    let mut program = scene.program().await;
+    program.send(origin.get("/six", "")).await;
+    let mut at = origin.accept().await;
+    let head = at.head().await;
+    assert!(head.starts_with("GET /six HTTP/1.1\r\n"), "{head}");
+    assert_eq!(field(&head, "host"), Some(&*origin.at.to_string()));
+    at.send(ok("6")).await;
+    assert_eq!(text(program.answer().await.1), "6");
+}
+
+#[tokio::test]
 async fn other_pages_and_methods_are_named() {
     let scene = Scene::new().await;
     for (request, code) in [
@@ -37,6 +57,10 @@ async fn other_pages_and_methods_are_named() {
         ("GET /x HTTP/1.1\r\nHost: {at}\r\n\r\n", 404),
         ("POST / HTTP/1.1\r\nHost: {at}\r\nContent-Length: 0\r\n\r\n", 405),
         ("GET / HTTP/1.1\r\nHost: www.example\r\n\r\n", 421),
+        ("GET / HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n", 200),
+        // A name of somebody else's that leads here, as a web page would have it.
+        ("GET /proxy.pac HTTP/1.1\r\nHost: rebound.example:{port}\r\n\r\n", 421),
+        ("GET / HTTP/1.1\r\nHost: {at}\r\nHost: rebound.example:{port}\r\n\r\n", 421),
     ] {
         assert_eq!(status(&ask(&scene, request).await.0), code, "{request}");
     }

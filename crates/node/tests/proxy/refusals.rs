@@ -83,6 +83,28 @@ async fn nothing_goes_in_circles() {
     program.head().await;
 }
 
+/// A name that is not near and leads to this host without a line in /etc/hosts: the old ways of
+/// writing 127.0.0.1, which the system's resolver reads.
+#[tokio::test]
+async fn names_of_others_do_not_lead_to_this_host() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    for host in ["127.1", "0x7f.0.0.1"] {
+        let at = format!("{host}:{}", origin.at.port());
+        let get = format!("GET http://{at}/ HTTP/1.1\r\nHost: {at}\r\n\r\n");
+        let connect = format!("CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n");
+        for request in [get, connect] {
+            let told = answer(&scene, &request).await;
+            assert_eq!(told, (403, "thalweg; error=destination_ip_prohibited".into()), "{request}");
+        }
+    }
+    for host in ["localhost", "127.0.0.1"] {
+        let at = format!("{host}:{}", origin.at.port());
+        let mut program = scene.program().await;
+        program.send(format!("CONNECT {at} HTTP/1.1\r\nHost: {at}\r\n\r\n")).await;
+        assert_eq!(status(&program.head().await), 200, "{host}");
+    }
+}
+
 #[tokio::test]
 async fn max_forwards_is_counted_down_and_obeyed() {
     let (scene, origin) = (Scene::new().await, Origin::new().await);

@@ -7,7 +7,7 @@ use std::{
 };
 use thalweg_net::{DialOptions, Dialer, SocketOptions};
 use thalweg_node::proxy::{
-    ByHistory, PathChooser, Proxy, ProxyConfig, ProxyEvent, ProxySink, Summary,
+    ByHistory, PathChooser, Proxy, ProxyConfig, ProxyEvent, ProxySink, Reviewer, Summary,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -38,6 +38,7 @@ impl ProxySink for Events {
 pub struct Scene {
     pub at: SocketAddr,
     pub events: Arc<Events>,
+    pub reviewer: Reviewer,
     stop: oneshot::Sender<()>,
     running: JoinHandle<Summary>,
 }
@@ -57,10 +58,10 @@ impl Scene {
         let dialer = Dialer::new(DialOptions { socket, ..DialOptions::default() });
         let events = Arc::new(Events::default());
         let proxy = Proxy::bind(config, dialer, chooser, events.clone()).await.unwrap();
-        let at = proxy.local_addr();
+        let (at, reviewer) = (proxy.local_addr(), proxy.reviewer());
         let (stop, asked) = oneshot::channel::<()>();
         let running = tokio::spawn(proxy.run(async { _ = asked.await }));
-        Self { at, events, stop, running }
+        Self { at, events, reviewer, stop, running }
     }
 
     /// A program's connection.

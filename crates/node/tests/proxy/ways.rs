@@ -3,7 +3,10 @@
 use crate::scene::{Origin, Scene, status};
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 use thalweg_net::Route;
@@ -20,11 +23,22 @@ use tokio::{net::TcpListener, task::JoinSet};
 pub struct Fixed {
     pub ways: Vec<Way>,
     pub told: Mutex<Vec<String>>,
+    /// Connections by relays must be let go.
+    pub revoked: AtomicBool,
+    /// Relays are not chosen any more.
+    pub only_directly: AtomicBool,
 }
 
 impl PathChooser for Fixed {
     fn choose(&self, _: &Destination, _: Content) -> Choice {
+        if self.only_directly.load(Relaxed) {
+            return Choice::direct();
+        }
         Choice::of(self.ways.clone())
+    }
+
+    fn may_go_on(&self, _: &Route) -> bool {
+        !self.revoked.load(Relaxed)
     }
 
     fn candidates(&self, _: &HttpUrl) -> Candidates {

@@ -1,0 +1,40 @@
+//! Names of others that lead to this host.
+//!
+//! Whoever owns a name can have it lead to 127.0.0.1 (DNS rebinding). Services here often let in
+//! all that comes from this host, and a browser that goes by a proxy can no longer see which
+//! address a page is from: its own guard does not work. So such a name is refused, as Squid
+//! does by default (`to_localhost`). What is meant stays possible: addresses, `localhost`, names
+//! without a dot or of local domains, and those that the file of hosts gives this host.
+
+use super::by_history::is_near;
+use std::net::SocketAddr;
+use thalweg_net::NameSources;
+use thalweg_wire::{Destination, Host};
+
+/// Whether `to` is another's name, but `peer`, which it led to, this host's loopback.
+pub async fn is_rebound(to: &Destination, peer: SocketAddr) -> bool {
+    if !peer.ip().to_canonical().is_loopback() || is_near(&to.host) {
+        return false;
+    }
+    let Host::Name(name) = &to.host else { return false };
+    NameSources::default().host(name).await.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn others_names_for_this_host_are_known_from_its_own() {
+        let rebound = async |to: &str, peer: &str| {
+            is_rebound(&to.parse().unwrap(), peer.parse().unwrap()).await
+        };
+        for peer in ["127.0.0.1:80", "127.0.1.1:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+            assert!(rebound("www.example.org:80", peer).await, "{peer}");
+        }
+        assert!(!rebound("www.example.org:80", "192.0.2.1:80").await);
+        for own in ["localhost:80", "127.0.0.1:80", "[::1]:80", "a.localhost:80", "box:80"] {
+            assert!(!rebound(own, "127.0.0.1:80").await, "{own}");
+        }
+    }
+}
