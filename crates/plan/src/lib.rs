@@ -3,10 +3,12 @@
 pub mod adaptive;
 pub mod advice;
 pub mod assignment;
+pub mod collection;
 pub mod completion;
 pub mod dispatch;
 mod draw;
 pub mod graph;
+pub mod maxflow;
 pub mod mincost;
 pub mod ranking;
 pub mod schedule;

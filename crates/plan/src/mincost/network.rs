@@ -1,5 +1,6 @@
 //! The problem: nodes with supplies, arcs with capacities and costs.
 
+use crate::maxflow::MaxFlow;
 use thiserror::Error;
 
 /// The largest capacity, supply or sum of supplies: 2⁶⁰ units, 10⁶ times 10 TB in bytes / 8.
@@ -77,5 +78,18 @@ impl Network {
     /// The arcs, in the order they were given.
     pub fn arcs(&self) -> &[Arc] {
         &self.arcs
+    }
+
+    /// How many of the supplied units can reach a demand at all.
+    pub fn movable(&self) -> u64 {
+        let (source, sink) = (self.supply.len() as u32, self.supply.len() as u32 + 1);
+        let end = |(node, supply): (u32, &i64)| {
+            let (from, to) = if *supply > 0 { (source, node) } else { (node, sink) };
+            (from, to, supply.unsigned_abs())
+        };
+        let inner = self.arcs.iter().map(|arc| (arc.from, arc.to, arc.capacity));
+        let ends = (0..source).zip(&self.supply).filter(|(_, supply)| **supply != 0).map(end);
+        let arcs: Vec<_> = inner.chain(ends).collect();
+        MaxFlow::new(self.supply.len() + 2, &arcs).run(source, sink)
     }
 }

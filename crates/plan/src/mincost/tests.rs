@@ -96,7 +96,7 @@ fn ten_terabytes_in_bytes_do_not_overflow() {
     let network = Network::new(supply, arcs).unwrap();
     let flow = network.cheapest().unwrap();
     assert!(flow.is_optimal_for(&network));
-    assert_eq!(flow.cost(&network), i128::from(bytes) * 100 << 50);
+    assert_eq!(flow.cost(&network), (i128::from(bytes) * 100) << 50);
 }
 
 #[test]

@@ -1,0 +1,240 @@
+//! The time-expanded graph G_T (§III).
+//!
+//! Host u has vertices u(0) … u(T), and D′ stands behind all destinations. Edges:
+//!
+//! - u(i) → v(i+1) for each leg, t·c′(u,v) units, cost C₁ − C₂·c′(u,v);
+//! - holdover u(0) → u(i) where u has data, cost i; there are none from u(i), i > 0, so that
+//!   what is under way goes on at once and is not stored;
+//! - D(i) → D′, cost 0.
+//!
+//! Differs, where a problem asks for what the paper only names: data that gets ready in slot
+//! r has a vertex of its own with edges to u(i), i ≥ r; a host with limits has a vertex before (ingress,
+//! storage) or behind (egress) u(i); several destinations have edges of their own to D′(d).
+
+use super::Problem;
+use crate::mincost::{Arc, Flow, Network, NetworkError};
+
+/// What the plan is cheapest in, among those that end in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Objective<'a> {
+    /// The paper's: few transfers, over legs of high capacity, early.
+    Paper,
+    /// The mean time at which a unit arrives; ties go to fewer transfers.
+    MeanCompletion,
+    /// The price: of a unit on each leg, in the problem's order of [`Problem::legs`].
+    Price(&'a [u32]),
+}
+
+/// The time-expanded network for a horizon, and which arc is what.
+pub struct Expanded {
+    pub slots: u32,
+    pub network: Network,
+    /// The arcs of the legs come first, slot by slot: so many each.
+    legs: usize,
+    /// Then the holdover arcs: which supply, until when.
+    held: Vec<(usize, u32)>,
+    /// Last the arcs to D′, from here on: destination by destination.
+    ends: usize,
+}
+
+/// Numbers the vertices and collects the arcs.
+struct Builder<'a> {
+    problem: &'a Problem,
+    slots: u32,
+    vertices: u32,
+    arcs: Vec<Arc>,
+    costs: Costs<'a>,
+}
+
+/// C₁ ≫ C₂ ≫ 1 so that the order is strict: a transfer more outweighs any capacities, a unit
+/// of capacity any holding.
+struct Costs<'a> {
+    objective: Objective<'a>,
+    c1: i64,
+    c2: i64,
+}
+
+impl Costs<'_> {
+    fn new<'a>(problem: &Problem, slots: u32, objective: Objective<'a>) -> Costs<'a> {
+        let c2 = i64::from(slots) + 1;
+        let widest = problem.legs.iter().map(|leg| leg.per_slot).max().unwrap_or(1);
+        // Saturating: what is out of range is refused by the network.
+        let widest = i64::try_from(widest).unwrap_or(i64::MAX).saturating_add(1);
+        let c1 = c2.saturating_mul(widest).saturating_mul(i64::from(problem.hosts) + 1);
+        Costs { objective, c1, c2 }
+    }
+
+    fn transfer(&self, leg: usize, per_slot: u64) -> i64 {
+        match self.objective {
+            Objective::Paper => {
+                let prefer = i64::try_from(per_slot).unwrap_or(i64::MAX);
+                self.c1.saturating_sub(self.c2.saturating_mul(prefer))
+            }
+            Objective::MeanCompletion => 1,
+            Objective::Price(of) => i64::from(of.get(leg).copied().unwrap_or(0)),
+        }
+    }
+
+    fn held(&self, slots: u32) -> i64 {
+        if self.objective == Objective::Paper { i64::from(slots) } else { 0 }
+    }
+
+    /// An arrival at the end of a slot.
+    fn arrived(&self, slot: u32, hosts: u32) -> i64 {
+        let late = i64::from(slot) * (i64::from(hosts) + 1);
+        if self.objective == Objective::MeanCompletion { late } else { 0 }
+    }
+}
+
+impl Expanded {
+    /// G_T for `slots` = T.
+    ///
+    /// # Errors
+    ///
+    /// [`NetworkError::OutOfRange`] if the units are so fine that costs overflow.
+    pub fn new(problem: &Problem, slots: u32, objective: Objective) -> Result<Self, NetworkError> {
+        let costs = Costs::new(problem, slots, objective);
+        let vertices = problem.hosts * (slots + 1);
+        let mut builder = Builder { problem, slots, vertices, arcs: Vec::new(), costs };
+        let doors = builder.doors();
+        builder.transfers(&doors);
+        let (held, mut supplies) = builder.holdovers();
+        builder.limited(&doors);
+        let ends = builder.arcs.len();
+        supplies.extend(builder.deliveries());
+        let mut supply = vec![0; builder.vertices as usize];
+        supplies.iter().for_each(|(vertex, units)| supply[*vertex as usize] += units);
+        let network = Network::new(supply, builder.arcs)?;
+        Ok(Self { slots, network, legs: problem.legs.len(), held, ends })
+    }
+
+    /// What each of the problem's legs carries in a slot: (slot, leg, units), units above 0.
+    pub fn sent<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (u32, usize, u64)> + 'a {
+        let (legs, transfers) = (self.legs.max(1), self.legs * self.slots as usize);
+        let of = move |arc| ((arc / legs) as u32, arc % legs, flow.on[arc]);
+        (0..transfers).map(of).filter(|sent| sent.2 > 0)
+    }
+
+    /// What each supply holds back until a slot: (supply, slot, units), units above 0.
+    pub fn held<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
+        let first = self.legs * self.slots as usize;
+        let of = move |(at, (supply, slot)): (usize, &(usize, u32))| {
+            (*supply, *slot, flow.on[first + at])
+        };
+        self.held.iter().enumerate().map(of).filter(|held| held.2 > 0)
+    }
+
+    /// What stays at a destination: (demand, slot, units), units above 0.
+    pub fn delivered<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
+        let vertices = self.slots as usize + 1;
+        let of = move |at: usize| (at / vertices, (at % vertices) as u32, flow.on[self.ends + at]);
+        (0..flow.on.len() - self.ends).map(of).filter(|delivered| delivered.2 > 0)
+    }
+}
+
+/// A vertex and its supply; negative: its demand.
+type Endowed = (u32, i64);
+
+/// The vertices at which a limited host is entered and left.
+struct Doors {
+    ingress: Vec<Option<u32>>,
+    egress: Vec<Option<u32>>,
+}
+
+impl Builder<'_> {
+    fn at(&self, host: u32, slot: u32) -> u32 {
+        host * (self.slots + 1) + slot
+    }
+
+    /// A row of T+1 vertices.
+    fn row(&mut self) -> u32 {
+        let first = self.vertices;
+        self.vertices += self.slots + 1;
+        first
+    }
+
+    fn doors(&mut self) -> Doors {
+        let mut doors = Doors { ingress: Vec::new(), egress: Vec::new() };
+        for host in 0..self.problem.hosts {
+            let limits = self.problem.limits[host as usize];
+            let ingress = self.entering(host).is_some().then(|| self.row());
+            let egress = limits.egress.is_some().then(|| self.row());
+            doors.ingress.push(ingress);
+            doors.egress.push(egress);
+        }
+        doors
+    }
+
+    /// What may enter a host in a slot.
+    fn entering(&self, host: u32) -> Option<u64> {
+        let limits = self.problem.limits[host as usize];
+        let storage = limits.storage.filter(|_| !self.problem.is_destination(host));
+        limits.ingress.into_iter().chain(storage).min()
+    }
+
+    fn transfers(&mut self, doors: &Doors) {
+        for slot in 0..self.slots {
+            for (index, leg) in self.problem.legs.iter().enumerate() {
+                let out = doors.egress[leg.from as usize];
+                let into = doors.ingress[leg.to as usize];
+                let from = out.map_or_else(|| self.at(leg.from, slot), |row| row + slot);
+                let to = into.map_or_else(|| self.at(leg.to, slot + 1), |row| row + slot + 1);
+                let cost = self.costs.transfer(index, leg.per_slot);
+                self.arcs.push(Arc { from, to, capacity: leg.per_slot, cost });
+            }
+        }
+    }
+
+    /// Holdover arcs, and the vertices with supplies.
+    fn holdovers(&mut self) -> (Vec<(usize, u32)>, Vec<Endowed>) {
+        let (mut held, mut supplies) = (Vec::new(), Vec::new());
+        for (index, supply) in self.problem.supplies.iter().enumerate() {
+            // From u(0) where the data is ready, else from a vertex of its own.
+            let own = supply.ready > 0;
+            let home = if own { self.vertices } else { self.at(supply.host, 0) };
+            self.vertices += u32::from(own);
+            supplies.push((home, supply.units as i64));
+            for slot in supply.ready.max(1)..self.slots {
+                let (to, cost) = (self.at(supply.host, slot), self.costs.held(slot));
+                self.arcs.push(Arc { from: home, to, capacity: supply.units, cost });
+                held.push((index, slot));
+            }
+        }
+        (held, supplies)
+    }
+
+    fn limited(&mut self, doors: &Doors) {
+        for host in 0..self.problem.hosts {
+            let limits = self.problem.limits[host as usize];
+            let gates = [
+                (doors.ingress[host as usize], self.entering(host), true),
+                (doors.egress[host as usize], limits.egress, false),
+            ];
+            for (row, capacity, enters) in gates {
+                let Some((row, capacity)) = row.zip(capacity) else { continue };
+                for slot in 0..=self.slots {
+                    let (door, inside) = (row + slot, self.at(host, slot));
+                    let (from, to) = if enters { (door, inside) } else { (inside, door) };
+                    let capacity = capacity.min(self.problem.units());
+                    self.arcs.push(Arc { from, to, capacity, cost: 0 });
+                }
+            }
+        }
+    }
+
+    /// Arcs to D′, one for each destination, and its demand.
+    fn deliveries(&mut self) -> Vec<Endowed> {
+        let mut demands = Vec::new();
+        for (host, units) in &self.problem.demands {
+            let end = self.vertices;
+            self.vertices += 1;
+            demands.push((end, -(*units as i64)));
+            for slot in 0..=self.slots {
+                let cost = self.costs.arrived(slot, self.problem.hosts);
+                let from = self.at(*host, slot);
+                self.arcs.push(Arc { from, to: end, capacity: *units, cost });
+            }
+        }
+        demands
+    }
+}

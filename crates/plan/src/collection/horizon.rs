@@ -1,0 +1,38 @@
+//! The smallest T (§III): doubling, then binary search.
+
+use super::{Objective, PlanError, Problem, expanded::Expanded};
+
+/// A plan with more slots than this has too small a slot: 16 million vertices at 250 hosts.
+const MOST_SLOTS: u32 = 1 << 16;
+
+/// The fewest slots in which everything arrives.
+///
+/// "we test sequentially if a feasible flow exists in G_1, G_2, G_4 … until we find a minimum
+/// T* …; then … a binary search in the range T*/2 + 1 and T*". O(log T) largest flows.
+pub fn smallest(problem: &Problem) -> Result<u32, PlanError> {
+    if problem.units() == 0 {
+        return Ok(0);
+    }
+    let mut high = 1;
+    while !feasible(problem, high)? {
+        high *= 2;
+        if high > MOST_SLOTS {
+            return Err(PlanError::TooLong { most: MOST_SLOTS });
+        }
+    }
+    let mut low = high / 2;
+    while low + 1 < high {
+        let middle = low.midpoint(high);
+        if feasible(problem, middle)? {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Ok(high)
+}
+
+fn feasible(problem: &Problem, slots: u32) -> Result<bool, PlanError> {
+    let expanded = Expanded::new(problem, slots, Objective::MeanCompletion)?;
+    Ok(expanded.network.movable() == problem.units())
+}

@@ -1,0 +1,30 @@
+//! Coordinated data collection: many hosts' data to one, as a flow over time.
+//!
+//! Source: Cheng, Chou, Golubchik, Khuller, Wan, *Large-scale Data Collection: a Coordinated
+//! Approach* (INFOCOM 2004), §III and §IV.
+//!
+//! ```text
+//! Problem (G_H, amounts) ─ horizon ─► T ─ expanded (G_T) ─ mincost ─► f_T ─ decompose ─► Timetable
+//! ```
+//!
+//! [`Problem`] is in *data units* and *slots*; a [`Grid`] makes it from rates and bytes.
+//! [`Problem::timetable`] is the paper's plan, [`Problem::best_paths`] its non-coordinated
+//! rival, and [`Problem::fluid`] the plan without slots, for meshes too large for them.
+
+mod decompose;
+mod expanded;
+mod fluid;
+mod grid;
+mod horizon;
+mod problem;
+mod rival;
+#[cfg(test)]
+mod tests;
+mod timetable;
+
+pub use expanded::Objective;
+pub use fluid::{Fluid, RatedPath};
+pub use grid::Grid;
+pub use problem::{Leg, Limits, Problem, ProblemError, Supply};
+pub use rival::BestPath;
+pub use timetable::{PlanError, TimedPath, Timetable};

@@ -1,0 +1,84 @@
+//! The non-coordinated method: each host by its own best path (§III, "Remark").
+
+use super::{PlanError, Problem};
+
+/// One host's data and the path all of it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BestPath {
+    /// The host that has the data.
+    pub source: u32,
+    /// The hosts it is sent to, in turn; the last is the destination.
+    pub via: Vec<u32>,
+    /// The slowest leg's data units a slot.
+    pub per_slot: u64,
+}
+
+impl Problem {
+    /// For each host with data the path whose slowest leg is fastest, "determined
+    /// independently for each source host"; of equals the shortest.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for the first host with none.
+    pub fn best_paths(&self) -> Result<Vec<BestPath>, PlanError> {
+        let widest = Widest::to(self);
+        let path =
+            |supply: &super::Supply| widest.path(supply.host).ok_or(PlanError::NoPath(supply.host));
+        self.supplies.iter().map(path).collect()
+    }
+}
+
+/// Each host's best rate to a destination, and its next host.
+struct Widest {
+    best: Vec<Option<Step>>,
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    per_slot: u64,
+    hops: u32,
+    next: u32,
+}
+
+impl Widest {
+    /// By rounds over all legs (Bellman–Ford): a way has at most one leg per host.
+    fn to(problem: &Problem) -> Self {
+        let end = |host| {
+            let here = Step { per_slot: u64::MAX, hops: 0, next: host };
+            problem.is_destination(host).then_some(here)
+        };
+        let mut widest = Self { best: (0..problem.hosts).map(end).collect() };
+        for _ in 0..problem.hosts {
+            if !widest.improve(problem) {
+                break;
+            }
+        }
+        widest
+    }
+
+    fn improve(&mut self, problem: &Problem) -> bool {
+        let mut improved = false;
+        for leg in &problem.legs {
+            let Some(on) = self.best[leg.to as usize] else { continue };
+            let per_slot = on.per_slot.min(leg.per_slot);
+            let by = Step { per_slot, hops: on.hops + 1, next: leg.to };
+            let rank = |step: &Step| (step.per_slot, std::cmp::Reverse(step.hops));
+            let better = self.best[leg.from as usize].is_none_or(|now| rank(&by) > rank(&now));
+            if better {
+                self.best[leg.from as usize] = Some(by);
+                improved = true;
+            }
+        }
+        improved
+    }
+
+    fn path(&self, source: u32) -> Option<BestPath> {
+        let first = self.best[source as usize]?;
+        let (mut via, mut at) = (Vec::new(), first);
+        while at.hops > 0 {
+            via.push(at.next);
+            at = self.best[at.next as usize]?;
+        }
+        Some(BestPath { source, via, per_slot: first.per_slot })
+    }
+}
