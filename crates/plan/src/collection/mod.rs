@@ -5,26 +5,34 @@
 //!
 //! ```text
 //! Problem (G_H, amounts) ─ horizon ─► T ─ expanded (G_T) ─ mincost ─► f_T ─ decompose ─► Timetable
+//! Timetable ─ Release (PathSync, PathDelay) ─► which transfer may begin now
 //! ```
 //!
 //! [`Problem`] is in *data units* and *slots*; a [`Grid`] makes it from rates and bytes.
-//! [`Problem::timetable`] is the paper's plan, [`Problem::best_paths`] its non-coordinated
+//! [`Problem::timetable`] is the paper's plan, [`Release`] how it is carried out, [`Direct`] the
+//! methods it is compared with, [`Problem::best_paths`] its non-coordinated
 //! rival, and [`Problem::fluid`] the plan without slots, for meshes too large for them.
 
 mod decompose;
+mod direct;
 mod expanded;
 mod fluid;
 mod grid;
 mod horizon;
 mod problem;
+mod release;
+#[cfg(test)]
+mod release_tests;
 mod rival;
 #[cfg(test)]
 mod tests;
 mod timetable;
 
+pub use direct::{Direct, DirectRelease};
 pub use expanded::Objective;
 pub use fluid::{Fluid, RatedPath};
 pub use grid::Grid;
 pub use problem::{Leg, Limits, Problem, ProblemError, Supply};
+pub use release::{Release, Rule, Transfer};
 pub use rival::BestPath;
 pub use timetable::{PlanError, TimedPath, Timetable};
