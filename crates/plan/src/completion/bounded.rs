@@ -130,7 +130,7 @@ impl Sums {
     fn of(model: &Completion<'_>, [out, into]: &[Vec<f64>; 2]) -> Self {
         let n = model.graph.nodes();
         let (sources, ends) = sample(n);
-        let ins: Vec<Vec<f64>> = ends.iter().map(|j| model.from_relays(*j, out)).collect();
+        let ins: Vec<Vec<f64>> = ends.iter().map(|j| model.sent_by_relays(*j, out)).collect();
         let mut sums = Self {
             all: vec![0.0; n],
             pairs: vec![0.0; n],
@@ -143,7 +143,7 @@ impl Sums {
         pairs.filter(|(i, j)| i != j).for_each(|(i, j)| sums.count(model.graph, i, j));
         let mut own = vec![0.0; n];
         for i in sources {
-            let outs = model.to_relays(i, into);
+            let outs = model.sent_to_relays(i, into);
             own.fill(0.0);
             for ((j, ins), sink) in ends.iter().zip(&ins).zip(&mut sums.sinks) {
                 if *j == i {
@@ -190,7 +190,7 @@ impl Sums {
 
 impl Completion<'_> {
     /// What node `i` sends to each relay, bit/s.
-    fn to_relays(&self, i: usize, into: &[f64]) -> Vec<f64> {
+    fn sent_to_relays(&self, i: usize, into: &[f64]) -> Vec<f64> {
         // No RTT: it would be the relay's own word.
         let mut all: Vec<f64> =
             into.iter().map(|into| (self.mean + self.out[i] + into).exp()).collect();
@@ -200,7 +200,7 @@ impl Completion<'_> {
     }
 
     /// What each relay sends to node `j`, bit/s.
-    fn from_relays(&self, j: usize, out: &[f64]) -> Vec<f64> {
+    fn sent_by_relays(&self, j: usize, out: &[f64]) -> Vec<f64> {
         let far = |l| self.far((l, j));
         let of = |(l, out): (usize, &f64)| (self.mean + out + self.into[j] + far(l)).exp();
         let mut all: Vec<f64> = out.iter().enumerate().map(of).collect();
