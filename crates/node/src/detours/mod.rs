@@ -50,6 +50,10 @@ pub const CANDIDATES: usize = 5;
 /// detour, and two that were fast to the same server before.
 pub const MOST: usize = CANDIDATES + 3;
 
+/// A relay of a lower score gains nothing worth a connection where others gain more: it is the
+/// test detour's place to find out whether that is still so.
+pub const LEAST_SCORE: f64 = 0.01;
+
 /// How many relays the oracle is asked for: four times what is drawn, so that there is
 /// something to learn, and few enough that a load-aware oracle can still keep clients apart.
 pub const LIST: usize = 20;
@@ -240,11 +244,13 @@ impl Detours {
         }
         let reason =
             |n: &String| if Some(n) == test.as_ref() { Reason::Test } else { Reason::Drawn };
+        let is_short = names.len() <= CANDIDATES;
         let mut picked: Vec<_> = names.iter().map(|n| (n.clone(), reason(n))).collect();
+        self.leave_out_the_worthless(&mut picked);
         let taken = |picked: &[(String, Reason)], n: &String| picked.iter().any(|(p, _)| p == n);
         // The list is short, or much of it cannot be used.
         for name in usable {
-            if picked.len() <= CANDIDATES && !taken(&picked, name) {
+            if is_short && picked.len() <= CANDIDATES && !taken(&picked, name) {
                 picked.push((name.clone(), Reason::Unranked));
             }
         }
@@ -254,6 +260,16 @@ impl Detours {
         picked.extend(here.into_iter().map(|(_, n)| (n.clone(), Reason::Here)));
         picked.truncate(MOST);
         picked
+    }
+
+    /// Where some are known to gain, those that gain nothing only take sampling's bandwidth from
+    /// them, and from other clients. Differs: the paper draws s whatever their scores; ours
+    /// of 0 would never be among them.
+    fn leave_out_the_worthless(&self, picked: &mut Vec<(String, Reason)>) {
+        let gains = |n: &String| self.score(n).is_some_and(|score| score >= LEAST_SCORE);
+        if picked.iter().any(|(n, _)| gains(n)) {
+            picked.retain(|(n, reason)| *reason == Reason::Test || gains(n));
+        }
     }
 
     fn explained(

@@ -114,6 +114,25 @@ fn five_are_drawn_and_one_is_tested_until_it_loses() {
 }
 
 #[test]
+fn where_some_gain_the_others_are_only_tested() {
+    let (_directory, file) = file();
+    let mut detours = Detours::open(&file);
+    let ranked: Vec<String> = (0..10).map(|i| format!("r{i}")).collect();
+    let scores = |good: f64| -> Vec<(&str, f64)> {
+        ranked.iter().map(|n| (n.as_str(), if n.as_str() < "r3" { good } else { 0.0 })).collect()
+    };
+    detours.follow(reply(&scores(0.5)), None, at(0));
+    for draw in [Draw::Proportional, Draw::Top] {
+        let picked = detours.pick(&names(10), nothing, draw);
+        let poor = picked.iter().filter(|p| p.score == Some(0.0));
+        assert!(poor.clone().all(|p| p.reason == Reason::Test), "{picked:?}");
+        assert!(picked.len() <= 4 && reasons(&picked, Reason::Test).len() == 1, "{picked:?}");
+    }
+    detours.follow(reply(&scores(0.0)), None, at(0));
+    assert_eq!(detours.pick(&names(10), nothing, Draw::Top).len(), 6, "nothing is known");
+}
+
+#[test]
 fn the_top_five_are_taken_where_that_is_wished() {
     let (_directory, file) = file();
     let mut detours = Detours::open(&file);
