@@ -198,7 +198,15 @@ async fn take(
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let reports: Reports = serde_json::from_slice(&body).unwrap();
     let accepted = (reports.done.len() + reports.received.len()) as u64;
-    script.reports.send(reports).await.unwrap();
+    // One by one: a busy node tells of several at once.
+    for done in reports.done {
+        let one = Reports { done: vec![done], ..Reports::default() };
+        script.reports.send(one).await.unwrap();
+    }
+    for received in reports.received {
+        let one = Reports { received: vec![received], ..Reports::default() };
+        script.reports.send(one).await.unwrap();
+    }
     Ok(reply(&ReportsReply { accepted, refused: Vec::new() }))
 }
 

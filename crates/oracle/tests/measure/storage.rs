@@ -7,7 +7,8 @@ use crate::{
 use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use std::{fs, os::unix::fs::FileExt as _, time::Duration};
 use tempfile::TempDir;
-use thalweg_oracle::{Event, MeasureEvent};
+use thalweg_oracle::{Config, Event, MeasureEvent, Oracle};
+use thalweg_wire::Signer as _;
 
 /// Three that are there; the fourth comes when the database has failed.
 async fn measured(dir: TempDir) -> Fake {
@@ -126,6 +127,34 @@ async fn an_oracle_that_ends_leaves_one_whole_file() {
         assert!(beside("oracle.db") && !beside("oracle.db-wal") && !beside("oracle.db-shm"));
         drop(kept);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_old_is_made_shorter_as_soon_as_an_oracle_starts() {
+    let mesh = measured(tempfile::tempdir().unwrap()).await;
+    while rows(&mesh).await < 6 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (node, hand) = (mesh.hosts[0].node.id(), mesh.hand.clone());
+    let dir = mesh.end().await;
+    hand.forward(Duration::from_secs(4 * 24 * 3600));
+    let config = Config { clock: hand.clock(), measure: settings(), ..Config::default() };
+    let oracle = Oracle::open(&dir.path().join("oracle"), node, config).await.unwrap();
+    let runs = tokio::spawn(async move { oracle.run(std::future::pending()).await });
+    let file = SqliteConnectOptions::new().filename(dir.path().join("oracle/oracle.db"));
+    let mut other = SqliteConnection::connect_with(&file).await.unwrap();
+    let wait = async {
+        loop {
+            let asked = "SELECT (SELECT COUNT(*) FROM measurements), COUNT(*) FROM summaries";
+            let now: (i64, i64) = sqlx::query_as(asked).fetch_one(&mut other).await.unwrap();
+            if now == (0, 6) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), wait).await.unwrap();
+    runs.abort();
 }
 
 /// A file system of 4 MiB in memory.
