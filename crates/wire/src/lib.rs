@@ -15,6 +15,7 @@ pub mod file_name;
 pub mod manifest;
 pub mod mesh;
 pub mod metalink;
+pub mod object;
 pub mod repr_digest;
 pub mod retry_after;
 pub mod signed;

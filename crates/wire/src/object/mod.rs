@@ -1,0 +1,22 @@
+//! What passes on a channel `thalweg/object/1`: files between nodes.
+//!
+//! ```text
+//! client →  request                    one at a time on a channel; several channels for more
+//! client ←  reply …                    [`Request`] says which replies come, and in which order
+//! client ←  bytes                      after `Reply::Bytes`, exactly as many as it says
+//! ```
+//!
+//! All messages are `length:u32 ‖ postcard`, big-endian; bytes of files are not framed. The one who
+//! serves answers what it cannot do with [`Reply::Failed`] and goes on; only a message that is
+//! not readable ends the channel.
+
+mod entry;
+mod path;
+mod request;
+
+pub use entry::{Entry, Kind, Snapshot};
+pub use path::{FilePath, PathError};
+pub use request::{
+    Check, Failure, FileRef, ListRequest, MAX_REPLY, MAX_REQUEST, MessageError, ReadRequest, Reply,
+    Request, SpoolId, decode, encode, length,
+};

@@ -1,0 +1,245 @@
+//! Requests and replies, and their framing.
+
+use super::{Entry, FilePath, Snapshot};
+use crate::mesh::Name;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+/// The longest request: a list of 1,000 small files with long names, and room.
+pub const MAX_REQUEST: usize = 1 << 20;
+
+/// The longest reply: a part of a listing.
+pub const MAX_REPLY: usize = 1 << 20;
+
+/// Names data that an intermediate holds for a transfer; drawn by who asks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SpoolId(pub [u8; 16]);
+
+/// The BLAKE3 hash of bytes that were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check(pub [u8; 32]);
+
+/// A file as it was listed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileRef {
+    /// The path asked for, absolute on the serving host.
+    pub root: Vec<u8>,
+    /// Below that.
+    pub path: FilePath,
+    /// The content that is meant.
+    pub snapshot: Snapshot,
+}
+
+/// Asks what is there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListRequest {
+    /// Absolute paths on the serving host; each may hold `*`, `?`, `[…]` and `**`.
+    pub roots: Vec<Vec<u8>>,
+    /// Patterns that are left out, with what is below them; matched as `rsync --exclude` does.
+    pub exclude: Vec<Vec<u8>>,
+}
+
+/// Asks for bytes of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadRequest {
+    /// Which.
+    pub file: FileRef,
+    /// From which byte.
+    pub from: u64,
+    /// How many; at least 1 but for empty files.
+    pub bytes: u64,
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request {
+    /// Replies: `Entries` …, then `Listed`.
+    List(ListRequest),
+    /// Replies: `Bytes` and the bytes, then `Sent`; or `Failed` before or instead of `Sent`.
+    Read(ReadRequest),
+    /// Whole small files one behind the other: for each what `Read` has.
+    ReadAll(Vec<FileRef>),
+    /// A secret with which another member may read this once, for an hour. Reply: `Ticket`.
+    Ticket(ReadRequest, Name),
+    /// Fetches from another node into the spool, with its ticket. Reply: `Fetched`.
+    Fetch {
+        /// What it is called here from now on.
+        id: SpoolId,
+        /// Who has it.
+        from: Name,
+        /// Its ticket: of a file, or of data in its spool.
+        ticket: Vec<u8>,
+        /// How many bytes that is.
+        bytes: u64,
+    },
+    /// Reads what a ticket is for. Replies as `Read`.
+    Redeem(Vec<u8>),
+    /// Reads what was fetched, all of it. Replies as `Read`.
+    Spooled(SpoolId),
+    /// A ticket for data in the spool. Reply: `Ticket`.
+    TicketSpooled(SpoolId, Name),
+    /// Forgets what was fetched; nothing there is no error. Reply: `Dropped`.
+    Drop(Vec<SpoolId>),
+    /// Writes a file: `bytes` follow the request. Reply: `Stored`, or `Failed`.
+    Store {
+        /// The directory, absolute on the serving host, and the file below it.
+        into: Vec<u8>,
+        /// The file below it.
+        entry: Entry,
+        /// From which byte on.
+        from: u64,
+        /// How many bytes follow.
+        bytes: u64,
+        /// Their hash.
+        check: Check,
+    },
+}
+
+/// Why something is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum Failure {
+    /// The settings of that node do not allow it.
+    #[error("this node does not offer `{0}` to you; its `[files] offer` says what it does")]
+    NotOffered(String),
+    /// The operating system says no.
+    #[error("{0}")]
+    System(String),
+    /// It is not what was listed any more.
+    #[error("the file changed since it was listed")]
+    Changed,
+    /// The ticket is spent, too old, or for somebody else.
+    #[error("the ticket is not valid (any more)")]
+    Ticket,
+    /// The spool is full.
+    #[error("the spool has no room for {0} bytes more")]
+    Full(u64),
+    /// Nothing of this name is in the spool.
+    #[error("nothing of this name is in the spool")]
+    NoSpool,
+    /// The node that it was to fetch from.
+    #[error("{node}: {why}")]
+    Upstream {
+        /// That node.
+        node: Name,
+        /// What it said, or why it was not reached.
+        why: String,
+    },
+    /// Too many at a time.
+    #[error("this node serves as many transfers as it may")]
+    Busy,
+}
+
+/// What the serving node says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// A part of a listing, parents before what is in them.
+    Entries(Vec<Entry>),
+    /// The end of a listing; paths that could not be read, and why.
+    Listed(Vec<(Vec<u8>, Failure)>),
+    /// So many bytes follow.
+    Bytes(u64),
+    /// All of them were sent; the file had not changed before nor after.
+    Sent(Check),
+    /// A ticket.
+    Ticket(Vec<u8>),
+    /// It is in the spool.
+    Fetched {
+        /// The hash of the bytes.
+        check: Check,
+        /// How long it took, µs.
+        micros: u64,
+    },
+    /// It is gone.
+    Dropped,
+    /// It is on the disk, under its name if it is complete.
+    Stored,
+    /// Not done. After `Bytes`: the bytes that were promised came all the same, filled up with zeros.
+    Failed(Failure),
+}
+
+/// The bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MessageError {
+    /// Longer than allowed.
+    #[error("a message of {0} bytes is longer than the {1} allowed")]
+    TooLong(usize, usize),
+    /// Not readable, or there is more behind it.
+    #[error("a message is not readable")]
+    Invalid,
+}
+
+/// `length:u32 ‖ postcard`.
+pub fn encode(message: &impl Serialize) -> Vec<u8> {
+    // Writing to a vector fails for no value of these types.
+    let body = postcard::to_stdvec(message).unwrap_or_default();
+    let mut out = Vec::with_capacity(4 + body.len());
+    out.extend((body.len() as u32).to_be_bytes());
+    out.extend(body);
+    out
+}
+
+/// How long the body is, from the first four bytes.
+///
+/// # Errors
+///
+/// [`MessageError::TooLong`].
+pub fn length(head: [u8; 4], most: usize) -> Result<usize, MessageError> {
+    let length = u32::from_be_bytes(head) as usize;
+    if length > most { Err(MessageError::TooLong(length, most)) } else { Ok(length) }
+}
+
+/// Reads a body, all of it.
+///
+/// # Errors
+///
+/// [`MessageError::Invalid`].
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, MessageError> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(MessageError::Invalid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(bytes: Vec<u8>) {
+            if let Ok(request) = decode::<Request>(&bytes) {
+                prop_assert_eq!(decode::<Request>(&encode(&request)[4..]), Ok(request));
+            }
+            _ = decode::<Reply>(&bytes);
+        }
+
+        #[test]
+        fn no_path_leaves_its_directory(bytes: Vec<u8>) {
+            if let Ok(path) = FilePath::new(bytes) {
+                let parts = path.as_bytes().split(|b| *b == b'/');
+                prop_assert!(!path.as_bytes().starts_with(b"/"));
+                prop_assert!(parts.clone().all(|part| part != b".."), "{path:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn paths_that_leave_are_refused() {
+        for bad in ["/etc/passwd", "../x", "a/../b", "a//b", "a/", "./a", "a/."] {
+            assert_eq!(FilePath::new(bad.into()), Err(crate::object::PathError::Escapes), "{bad}");
+        }
+        assert!(FilePath::new(b"a/..b/c.".to_vec()).is_ok());
+        let body = encode(&"../x".as_bytes().to_vec());
+        assert_eq!(decode::<FilePath>(&body[4..]), Err(MessageError::Invalid));
+    }
+
+    #[test]
+    fn what_is_too_long_is_seen_before_it_is_read() {
+        assert_eq!(
+            length([0, 16, 0, 1], MAX_REQUEST),
+            Err(MessageError::TooLong(1_048_577, MAX_REQUEST))
+        );
+        assert_eq!(length([0, 0, 0, 7], MAX_REQUEST), Ok(7));
+    }
+}
