@@ -1,6 +1,7 @@
 //! How long rankings take.
 
-use super::{super::report::Report, world::World};
+use super::world::World;
+use crate::commands::load::report::Report;
 use std::time::Duration;
 use thalweg_oracle::Oracle;
 use tokio::task::{block_in_place, spawn_blocking};

@@ -1,11 +1,11 @@
 //! How many more clients and nodes there could be.
 
 use super::{
-    super::report::Report,
     client::{self, Load, Strategy},
     port::Port,
     world::{World, below, rate, unit},
 };
+use crate::commands::load::report::Report;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
     thread,
