@@ -1,10 +1,14 @@
 //! Members that wait for orders.
 
 use super::{Measuring, nodes::Slot, orders::Under};
-use crate::{Oracle, Refusal, limits};
+use crate::{Oracle, Refusal, limits, publish::later};
 use std::{sync::Arc, time::Duration};
+use thalweg_net::PrivateKey;
 use thalweg_units::NodeId;
-use thalweg_wire::mesh::measure::{Order, Orders};
+use thalweg_wire::mesh::{
+    measure::{Order, Orders},
+    measure_ticket::Ticket,
+};
 use tokio::{
     sync::{Notify, SemaphorePermit},
     time::timeout,
@@ -44,19 +48,25 @@ impl Measuring {
         Some((slot, wake))
     }
 
-    /// What there is for it now.
-    async fn fetch(&self, slot: Slot) -> Orders {
+    /// What there is for it now, signed with the mesh's key.
+    async fn fetch(&self, slot: Slot, mesh: &PrivateKey) -> Orders {
         let mut state = self.state.lock().await;
-        let now = self.now().time;
-        let fetched = state.orders.fetch(slot, now);
+        let now = self.now();
+        let fetched = state.orders.fetch(slot, now.time);
         let order = |order: Under| {
+            let (from, to) = (state.nodes.get(order.leg.0)?, state.nodes.get(order.leg.1)?);
+            let (valid_for, bytes) =
+                (order.until.since(now.time), self.config.test_bytes.as_bytes());
+            let expiry = later(now.wall, valid_for);
+            let ticket = Ticket { order: order.id, from: from.key, to: to.key, bytes, expiry };
             Some(Order {
                 id: order.id,
-                to: state.nodes.get(order.leg.1)?.name.clone(),
-                max_bytes: self.config.test_bytes.as_bytes(),
+                to: to.name.clone(),
+                max_bytes: bytes,
                 max_time: self.config.test_time,
                 congestion_control: self.config.congestion_control.clone(),
-                valid_for: order.until.since(now),
+                valid_for,
+                ticket: ticket.sign(mesh),
             })
         };
         Orders { orders: fetched.into_iter().filter_map(order).collect() }
@@ -77,7 +87,7 @@ impl Oracle {
         let mut stop = self.inner.stopping.subscribe();
         let ordered = async {
             loop {
-                let orders = measuring.fetch(slot).await;
+                let orders = measuring.fetch(slot, &self.inner.key).await;
                 if !orders.orders.is_empty() {
                     return orders;
                 }

@@ -100,6 +100,8 @@ impl Desk<'_> {
                 rtt_s.iter().for_each(|rtt_s| self.state.known.far(leg, *rtt_s));
                 self.measured(id, leg, Claim { spread: spread_bps, at_least, ..claim })
             }
+            // Tried again like one that failed.
+            Outcome::Busy => Ok(self.failed(id, leg, false, 0)),
             Outcome::Failed { is_down, bytes, .. } => Ok(self.failed(id, leg, is_down, bytes)),
         }
     }
