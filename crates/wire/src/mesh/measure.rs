@@ -14,6 +14,15 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use thalweg_units::serde_duration;
 
+/// The most entries of one [`Reports`]; whoever has more sends several.
+pub const MOST_ENTRIES: usize = 200;
+
+/// The most bytes of one [`Reports`] as JSON; an oracle takes 64 KiB.
+pub const MOST_BYTES: usize = 60_000;
+
+/// No leg moves more, bit/s: a claim above it is a lie or a mistake.
+pub const MOST_BPS: f64 = 100e9;
+
 /// Measure one leg now: the node that is asked sends, `to` receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
@@ -32,6 +41,8 @@ pub struct Order {
     /// The order is void after this.
     #[serde(with = "serde_duration")]
     pub valid_for: Duration,
+    /// What the sender shows to `to`: [`super::measure_ticket::Ticket::sign`].
+    pub ticket: String,
 }
 
 /// Orders to carry out, one after the other.
@@ -41,7 +52,7 @@ pub struct Orders {
     pub orders: Vec<Order>,
 }
 
-/// What a member has to say.
+/// What a member has to say: [`MOST_ENTRIES`] and [`MOST_BYTES`] of JSON at a time, at most.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reports {
     /// Ends of ordered measurements.
@@ -73,13 +84,14 @@ pub struct Done {
 pub enum Outcome {
     /// A rate.
     Measured {
-        /// What TCP moved, bit/s, judged at the receiver.
+        /// What the receiver's TCP acknowledged, bit/s, as the sender itself counted it. What
+        /// the receiver says of the same time is in its own [`Received`].
         bps: f64,
         /// Half the width of the middle half of the samples, bit/s.
         spread_bps: Option<f64>,
         /// Bytes sent.
         bytes: u64,
-        /// How long it took.
+        /// How long it took at the sender.
         #[serde(with = "serde_duration")]
         took: Duration,
         /// Whether it had become steady, or ended at a limit.
@@ -93,6 +105,9 @@ pub enum Outcome {
         #[serde(with = "serde_duration")]
         age: Duration,
     },
+    /// One of the two was in another measurement, so that there was none; the leg is as good
+    /// as before, and may be tried again.
+    Busy,
     /// Nothing was measured.
     Failed {
         /// For people.

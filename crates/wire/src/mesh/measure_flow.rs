@@ -1,7 +1,7 @@
 //! What passes on a channel `thalweg/measure/1`: one bulk flow, judged by who receives it.
 //!
 //! ```text
-//! in TLS   sender →   hello: order, limits
+//! in TLS   sender →   hello: the oracle's ticket, limits
 //! in TLS ← receiver   answer: accepted with its own limits, then GO; or refused
 //! in TLS   sender →   GO-ACK
 //! clear    sender →   bytes that mean nothing, until the verdict, a limit, or FIN
@@ -14,18 +14,22 @@
 //!
 //! All messages are `length:u16 ‖ postcard`, big-endian, as [`super::Ask`].
 
+use super::{measure::MOST_BPS, measure_ticket::Void};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 use thiserror::Error;
 
-/// The longest message: far above any of these.
-pub const MAX_MESSAGE: usize = 64;
+/// The longest message: a hello with the longest ticket has 211 bytes.
+pub const MAX_MESSAGE: usize = 256;
+
+/// No flow takes longer, µs: ten times what any node allows.
+pub const MOST_MICROS: u64 = 60_000_000;
 
 /// What the sender begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The oracle's order, [`super::measure::Order::id`].
-    pub order: u64,
+    /// The signed [`super::measure_ticket::Ticket`].
+    pub ticket: Vec<u8>,
     /// What is to be sent.
     pub limits: Limits,
 }
@@ -70,6 +74,9 @@ pub enum Refusal {
     /// Its bytes for the day are used up.
     #[error("its bytes for measurements are used up for today")]
     Budget,
+    /// The oracle has not ordered this.
+    #[error("{0}")]
+    Void(Void),
 }
 
 /// What the receiver says on the clear leg.
@@ -86,14 +93,15 @@ pub enum Said {
     Verdict(Verdict),
 }
 
-/// What the receiver found; its own report to the oracle says the same.
+/// What the receiver found; its own report to the oracle says the same. The sender reports
+/// what it counted itself.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// All bytes that came.
     pub bytes: u64,
-    /// From the first to the last of them, µs.
+    /// From the first to the last of them, µs; [`MOST_MICROS`] at most.
     pub micros: u64,
-    /// bit/s after slow start; finite, from 0 up.
+    /// bit/s after slow start; 0 to [`MOST_BPS`].
     pub bps: f64,
     /// Half the width of the middle half of its samples, bit/s.
     pub spread_bps: Option<f64>,
@@ -158,11 +166,12 @@ impl Message for Answer {}
 
 impl Message for Said {
     fn is_sound(&self) -> bool {
-        let sound = |v: f64| v.is_finite() && v >= 0.0;
-        match self {
-            Self::Count { .. } => true,
-            Self::Verdict(v) => sound(v.bps) && v.spread_bps.is_none_or(sound),
-        }
+        let sound = |v: f64| (0.0..=MOST_BPS).contains(&v);
+        let (micros, rates) = match self {
+            Self::Count { micros, .. } => (*micros, true),
+            Self::Verdict(v) => (v.micros, sound(v.bps) && v.spread_bps.is_none_or(sound)),
+        };
+        rates && micros <= MOST_MICROS
     }
 }
 
@@ -187,14 +196,16 @@ mod tests {
     proptest! {
         #[test]
         fn all_messages_go_both_ways(
-            order: u64, bytes: u64, millis: u32, micros: u64,
-            bps in 0.0..1e15, spread_bps in proptest::option::of(0.0..1e15),
+            ticket in proptest::collection::vec(any::<u8>(), 0..=194),
+            bytes: u64, millis: u32, micros in 0..=MOST_MICROS,
+            bps in 0.0..=MOST_BPS, spread_bps in proptest::option::of(0.0..=MOST_BPS),
             steady: bool, at_least: bool,
         ) {
             let limits = Limits { bytes, millis };
-            round(&Hello { order, limits });
+            round(&Hello { ticket, limits });
             round(&Answer::Accepted(limits));
             round(&Answer::Refused(Refusal::Busy));
+            round(&Answer::Refused(Refusal::Void(Void::Used)));
             round(&Said::Count { bytes, micros });
             round(&Said::Verdict(Verdict { bytes, micros, bps, spread_bps, steady, at_least }));
         }
@@ -216,12 +227,25 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_are_no_numbers_are_refused() {
-        for bps in [f64::NAN, f64::INFINITY, -1.0] {
-            let verdict = Verdict { bytes: 1, micros: 1, bps, spread_bps: None, steady: true };
-            let bytes = Said::Verdict(verdict).encode();
-            assert_eq!(Said::decode(&bytes[2..]), Err(FlowError::Invalid));
+    fn rates_and_times_that_no_flow_has_are_refused() {
+        let verdict = Verdict {
+            bytes: 1,
+            micros: MOST_MICROS,
+            bps: MOST_BPS,
+            spread_bps: None,
+            steady: true,
+            at_least: false,
+        };
+        let read = |v: Verdict| Said::decode(&Said::Verdict(v).encode()[2..]);
+        assert_eq!(read(verdict), Ok(Said::Verdict(verdict)));
+        for bps in [f64::NAN, f64::INFINITY, -1.0, MOST_BPS * 1.001] {
+            assert_eq!(read(Verdict { bps, ..verdict }), Err(FlowError::Invalid), "{bps}");
+            let spread_bps = Some(bps);
+            assert_eq!(read(Verdict { spread_bps, ..verdict }), Err(FlowError::Invalid), "{bps}");
         }
-        assert_eq!(Said::length([1, 0]), Err(FlowError::TooLong(256)));
+        assert_eq!(read(Verdict { micros: u64::MAX, ..verdict }), Err(FlowError::Invalid));
+        let count = Said::Count { bytes: 1, micros: MOST_MICROS + 1 };
+        assert_eq!(Said::decode(&count.encode()[2..]), Err(FlowError::Invalid));
+        assert_eq!(Said::length([1, 1]), Err(FlowError::TooLong(257)));
     }
 }

@@ -7,6 +7,7 @@
 mod api;
 pub mod measure;
 pub mod measure_flow;
+pub mod measure_ticket;
 mod member;
 mod roster;
 mod rule;

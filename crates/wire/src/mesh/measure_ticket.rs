@@ -1,0 +1,207 @@
+//! The oracle's word that one member may measure its way to another, once.
+//!
+//! The sender of a flow shows it in its [`super::measure_flow::Hello`]. Without one a member
+//! could keep another busy, or use up its bytes of the day, as often as it likes. It is signed
+//! with the mesh's key, as the roster is, so that each member can check it by itself, and
+//! whichever of several oracles gave it.
+
+use crate::{DecodeError, Signable, Signed, SignedError, Signer, Verifier};
+use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use thalweg_units::{NodeId, WallTime};
+use thiserror::Error;
+
+/// How far two hosts' clocks may be apart. A ticket is good for one flow however long it is
+/// valid, so this costs nothing but room for the numbers of used ones.
+pub const CLOCKS_APART: Duration = Duration::from_secs(600);
+
+/// The longest time that an oracle may give.
+pub const LONGEST: Duration = Duration::from_secs(600);
+
+/// One order, as its receiver needs to know it. See [`Signed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticket {
+    /// [`super::measure::Order::id`].
+    pub order: u64,
+    /// The sender's key, which it proves on the channel.
+    pub from: NodeId,
+    /// The receiver's key.
+    pub to: NodeId,
+    /// The most bytes.
+    pub bytes: u64,
+    /// Not valid from this date on, by the oracle's clock.
+    pub expiry: WallTime,
+}
+
+/// Why a node takes no flow with this ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum Void {
+    /// There is none, it was altered, or another key than the mesh's signed it.
+    #[error("the order is not signed by the mesh's key")]
+    Unsigned,
+    /// The oracle gave it to another sender, or for another receiver.
+    #[error("the order is for another pair of members")]
+    AnotherPair,
+    /// Its time is over.
+    #[error("the order has expired by the receiver's clock: check the clocks of both hosts")]
+    Expired,
+    /// It is valid for longer than any oracle says.
+    #[error("the order is from the future by the receiver's clock: check the clocks")]
+    Future,
+    /// There was a flow with it.
+    #[error("the order was carried out before")]
+    Used,
+}
+
+impl Ticket {
+    /// Signs it, as text for [`super::measure::Order::ticket`].
+    pub fn sign(self, mesh: &impl Signer) -> String {
+        BASE64URL_NOPAD.encode(&Signed::sign(self, mesh).encode())
+    }
+
+    /// The bytes of that text, as they are shown to the receiver; `None` if it is none.
+    pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
+        BASE64URL_NOPAD.decode(text.as_bytes()).ok()
+    }
+
+    /// Reads what a sender shows: signed by this mesh, for this pair, valid now.
+    ///
+    /// Whether it was used before is the caller's to know.
+    ///
+    /// # Errors
+    /// [`Void`].
+    pub fn admit(
+        shown: &[u8],
+        (mesh, verifier): (&NodeId, &impl Verifier),
+        (from, to): (&NodeId, &NodeId),
+        now: WallTime,
+    ) -> Result<Self, Void> {
+        let read: Result<Signed<Self>, SignedError> = Signed::open(shown, verifier);
+        let signed = read.ok().filter(|s| s.signer() == *mesh).ok_or(Void::Unsigned)?;
+        let ticket = signed.into_value();
+        let (now, expiry) = (now.as_unix_nanos(), ticket.expiry.as_unix_nanos());
+        let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+        match () {
+            () if ticket.from != *from || ticket.to != *to => Err(Void::AnotherPair),
+            () if now >= expiry.saturating_add(nanos(CLOCKS_APART)) => Err(Void::Expired),
+            () if expiry > now.saturating_add(nanos(LONGEST + CLOCKS_APART)) => Err(Void::Future),
+            () => Ok(ticket),
+        }
+    }
+}
+
+impl Signable for Ticket {
+    const DOMAIN: &'static str = "measure 1";
+    /// Two keys and three numbers of ten bytes at most.
+    const MAX_BYTES: usize = 94;
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        // Writing to a vector fails for no value of this type.
+        if let Ok(bytes) = postcard::to_stdvec(self) {
+            out.extend(bytes);
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        match postcard::take_from_bytes::<Self>(bytes) {
+            Ok((ticket, [])) => Ok(ticket),
+            Ok((_, rest)) => Err(DecodeError::TooLong(rest.len())),
+            Err(_) => Err(DecodeError::Invalid("a field of the order is not readable")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Signature;
+    use proptest::prelude::*;
+
+    /// Stands in for Ed25519, whose crate is beyond this one: a hash that names the key.
+    struct Hashed(NodeId);
+
+    fn hashed(key: &NodeId, message: &[u8]) -> Signature {
+        let hash = blake3::keyed_hash(key.as_bytes(), message);
+        Signature::from_bytes([*hash.as_bytes(); 2].concat().try_into().unwrap())
+    }
+
+    impl Signer for Hashed {
+        fn id(&self) -> NodeId {
+            self.0
+        }
+        fn sign(&self, message: &[u8]) -> Signature {
+            hashed(&self.0, message)
+        }
+    }
+
+    impl Verifier for Hashed {
+        fn verify(&self, signer: &NodeId, message: &[u8], signature: &Signature) -> bool {
+            hashed(signer, message) == *signature
+        }
+    }
+
+    fn id(n: u8) -> NodeId {
+        NodeId::from_bytes([n; 32])
+    }
+
+    fn at(seconds: u64) -> WallTime {
+        WallTime::from_unix_nanos(seconds * 1_000_000_000)
+    }
+
+    fn ticket() -> Ticket {
+        Ticket { order: u64::MAX, from: id(1), to: id(2), bytes: u64::MAX, expiry: at(10_000) }
+    }
+
+    fn admit(shown: &[u8], pair: (u8, u8), now: u64) -> Result<Ticket, Void> {
+        let mesh = id(9);
+        Ticket::admit(shown, (&mesh, &Hashed(mesh)), (&id(pair.0), &id(pair.1)), at(now))
+    }
+
+    #[test]
+    fn it_is_good_for_its_pair_and_time_and_by_the_meshs_key_alone() {
+        let text = ticket().sign(&Hashed(id(9)));
+        let shown = Ticket::bytes_of(&text).unwrap();
+        assert_eq!(admit(&shown, (1, 2), 9_990), Ok(ticket()));
+        for pair in [(2, 1), (1, 3), (3, 2)] {
+            assert_eq!(admit(&shown, pair, 9_990), Err(Void::AnotherPair), "{pair:?}");
+        }
+        // Clocks that are a little apart do no harm, others are told of.
+        assert!(admit(&shown, (1, 2), 10_599).is_ok() && admit(&shown, (1, 2), 8_800).is_ok());
+        assert_eq!(admit(&shown, (1, 2), 10_600), Err(Void::Expired));
+        assert_eq!(admit(&shown, (1, 2), 8_799), Err(Void::Future));
+        let own = Ticket::bytes_of(&ticket().sign(&Hashed(id(1)))).unwrap();
+        assert_eq!(admit(&own, (1, 2), 9_990), Err(Void::Unsigned), "a member's own word");
+        assert_eq!(admit(&[], (1, 2), 9_990), Err(Void::Unsigned));
+        assert_eq!(Ticket::bytes_of("not one"), None);
+    }
+
+    #[test]
+    fn the_greatest_numbers_fit() {
+        let widest = Ticket { expiry: WallTime::from_unix_nanos(u64::MAX), ..ticket() };
+        let mut bytes = Vec::new();
+        widest.encode(&mut bytes);
+        assert_eq!((bytes.len(), Ticket::decode(&bytes)), (Ticket::MAX_BYTES, Ok(widest)));
+    }
+
+    proptest! {
+        #[test]
+        fn none_that_was_altered_is_good(place in 0_usize..1000, to: u8) {
+            let mut shown = Ticket::bytes_of(&ticket().sign(&Hashed(id(9)))).unwrap();
+            let place = place % shown.len();
+            prop_assume!(shown[place] != to);
+            shown[place] = to;
+            prop_assert_eq!(admit(&shown, (1, 2), 9_990), Err(Void::Unsigned));
+        }
+
+        #[test]
+        fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+            if let Ok(ticket) = Ticket::decode(&bytes) {
+                let mut again = Vec::new();
+                ticket.encode(&mut again);
+                prop_assert_eq!(Ticket::decode(&again), Ok(ticket));
+            }
+            prop_assert_eq!(admit(&bytes, (1, 2), 0), Err(Void::Unsigned));
+        }
+    }
+}
