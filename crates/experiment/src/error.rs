@@ -64,6 +64,9 @@ pub enum ExperimentError {
         /// As found, with its `-dirty` or `-foreign`, or `unknown`.
         commit: String,
     },
+    /// Standard output takes no more.
+    #[error("{0}")]
+    Unprinted(io::Error),
     /// Anything else, in full words.
     #[error("{0}")]
     Other(String),

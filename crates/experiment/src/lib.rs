@@ -10,6 +10,8 @@
 //!
 //! docs/experiments.md is the reference of plans and results.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
+
 pub mod error;
 pub mod evaluate;
 pub mod journal;

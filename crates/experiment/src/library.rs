@@ -14,6 +14,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
 };
+use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
 pub const BUILT_IN: [(&str, &str); 19] = [
@@ -135,7 +136,8 @@ pub fn find(name: &str) -> Result<Found> {
 /// When it cannot be run; finished rounds are kept and the next run goes on from them.
 pub fn run_printed(found: &Found, request: &Request, json: bool) -> Result<Finished> {
     let finished = run::run(&found.plan, &found.text, &found.directory, request)?;
-    println!("{}", printed(&found.plan, &finished, json)?);
+    let text = printed(&found.plan, &finished, json)?;
+    say_line(text).map_err(ExperimentError::Unprinted)?;
     explain(&finished);
     Ok(finished)
 }
@@ -171,13 +173,13 @@ fn printed(plan: &Plan, finished: &Finished, json: bool) -> Result<String> {
 /// What goes to standard error at the end: why a run does not count or falls short.
 fn explain(finished: &Finished) {
     for fault in &finished.faults {
-        eprintln!("invalid: {fault}");
+        note!("invalid: {fault}");
     }
     let open = finished.report.checks.iter().filter(|c| c.pass.is_none());
     for check in open {
-        eprintln!("not evaluated: {}", check.name);
+        note!("not evaluated: {}", check.name);
     }
-    eprintln!("{}", conclusion(&finished.report.checks, finished.verdict));
+    note!("{}", conclusion(&finished.report.checks, finished.verdict));
 }
 
 fn conclusion(checks: &[CheckResult], verdict: Verdict) -> &'static str {

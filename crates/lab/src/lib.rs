@@ -5,6 +5,8 @@
 //! `thalweg-lab` that gives it real namespaces, TUN devices and a clock, and
 //! [`client`], the API that tests and experiments use over [`protocol`].
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
+
 pub mod client;
 pub mod discover;
 pub mod emu;

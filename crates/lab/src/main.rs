@@ -4,6 +4,8 @@
 //! `commands/`. `shell/` holds what talks to the kernel; the emulation itself
 //! is the library's `emu`.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
+
 mod commands;
 mod probe;
 mod shell;
@@ -11,6 +13,7 @@ mod tool;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use thalweg_console::note;
 
 /// An emulated Internet for real processes on one machine.
 #[derive(Parser)]
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("thalweg lab: {error:#}");
+        note!("thalweg lab: {error:#}");
         ExitCode::FAILURE
     })
 }

@@ -40,6 +40,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use stop::Stop;
+use thalweg_console::note;
 use thalweg_lab::topology::Topology;
 
 /// What a run is to be.
@@ -168,15 +169,15 @@ impl<'a> Runner<'a> {
         match opened {
             Opened::New => {}
             Opened::Resumed(n) => {
-                eprintln!("going on after {n} finished round(s) in {}", file.display())
+                note!("going on after {n} finished round(s) in {}", file.display())
             }
-            Opened::Cut(n) => eprintln!(
+            Opened::Cut(n) => note!(
                 "going on after {n} finished round(s) in {}: what follows them there is torn or \
                  was altered, those rounds run again",
                 file.display()
             ),
             Opened::PutAside(why) => {
-                eprintln!("starting fresh, because {why}; the old rounds are kept beside")
+                note!("starting fresh, because {why}; the old rounds are kept beside")
             }
         }
         Ok(journal)
@@ -265,7 +266,7 @@ impl<'a> Runner<'a> {
             record.attempts = attempt;
             match validity::out_of_bounds(self.plan, &record).filter(|_| attempt < most) {
                 None => return Ok(record),
-                Some(why) => eprintln!("  {}: again, because {why}", arm.name),
+                Some(why) => note!("  {}: again, because {why}", arm.name),
             }
             attempt += 1;
         }

@@ -11,6 +11,7 @@ use crate::{
     table,
 };
 use std::time::{Duration, Instant};
+use thalweg_console::note;
 
 /// What will be run, and how long it will take.
 ///
@@ -20,8 +21,8 @@ pub fn announce(plan: &Plan, options: &Options, arms: &[&Arm], rounds: &[Round])
     let estimate = schedule::estimate(plan, options, rounds)?;
     let (arms, seconds) = (arms.len(), estimate.as_secs());
     let rounds = rounds.len();
-    eprintln!("{}: {}", plan.name, plan.claim);
-    eprintln!("{rounds} round(s) of {arms} arm(s), about {} min {} s", seconds / 60, seconds % 60);
+    note!("{}: {}", plan.name, plan.claim);
+    note!("{rounds} round(s) of {arms} arm(s), about {} min {} s", seconds / 60, seconds % 60);
     Ok(())
 }
 
@@ -47,7 +48,7 @@ pub fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
     };
     let cell =
         if round.cell.label.is_empty() { String::new() } else { format!("{}, ", round.cell.label) };
-    eprintln!("[{}/{of}] {cell}seed {}: {}: {what}", round.index + 1, round.seed, record.name);
+    note!("[{}/{of}] {cell}seed {}: {}: {what}", round.index + 1, round.seed, record.name);
 }
 
 /// How long something took, for a last line of progress.

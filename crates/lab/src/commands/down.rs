@@ -6,6 +6,7 @@ use std::{
     process::ExitCode,
     time::{Duration, Instant},
 };
+use thalweg_console::say_line;
 use thalweg_lab::{client::Lab, discover};
 
 /// The kernel takes about 30 ms a device to end a network of many hosts.
@@ -28,7 +29,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         gone(&socket),
         "{name} was told to end, but is still ending after {PATIENCE:?}; `thalweg lab list` shows when it is gone"
     );
-    println!("{name} is down");
+    say_line(format_args!("{name} is down"))?;
     Ok(ExitCode::SUCCESS)
 }
 

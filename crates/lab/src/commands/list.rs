@@ -1,7 +1,8 @@
 //! `thalweg lab list`: what runs.
 
 use anyhow::Result;
-use std::process::ExitCode;
+use std::{fmt::Write as _, process::ExitCode};
+use thalweg_console::{note, say, say_line};
 use thalweg_lab::{client, discover};
 
 /// Arguments of `thalweg lab list`.
@@ -28,20 +29,23 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 (discover::name_of(&socket), lab)
             })
             .collect();
-        println!("{}", serde_json::json!({"labs": labs}));
+        say_line(serde_json::json!({"labs": labs}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if labs.is_empty() {
-        eprintln!("no lab is running; start one with `thalweg lab up TOPO.toml`");
+        note!("no lab is running; start one with `thalweg lab up TOPO.toml`");
     }
+    let mut text = String::new();
     for (socket, lab) in labs {
         let owner = if discover::is_private(&socket) { "  (belongs to a program)" } else { "" };
-        println!("{}{owner}", discover::name_of(&socket));
+        // Writing to a string cannot fail.
+        _ = writeln!(text, "{}{owner}", discover::name_of(&socket));
         for (host, addresses) in &lab.hosts {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-            println!("  host {host:<16} {}", addresses.join(" "));
+            _ = writeln!(text, "  host {host:<16} {}", addresses.join(" "));
         }
-        println!("  links {}", lab.links.join(" "));
+        _ = writeln!(text, "  links {}", lab.links.join(" "));
     }
+    say(&text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use std::{
     path::PathBuf,
     process::ExitCode,
 };
+use thalweg_console::note;
 
 /// Arguments of `thalweg lab pcap`.
 #[derive(clap::Args)]
@@ -53,12 +54,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         None => io::stdout().as_fd().try_clone_to_owned()?.into(),
     };
     let capture = lab.pcap(&args.link, &file)?;
-    eprintln!("capturing {}; Ctrl-C ends it", args.link);
+    note!("capturing {}; Ctrl-C ends it", args.link);
     drop(file);
     until_interrupted(capture)?;
     let missed = lab.stats(false).map_or(0, |stats| stats.capture_missed);
     if missed > 0 {
-        eprintln!("this lab's captures missed {missed} packets: the file took them too slowly");
+        note!("this lab's captures missed {missed} packets: the file took them too slowly");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use std::{
     path::PathBuf,
     process::{Command, ExitCode},
 };
+use thalweg_console::note;
 use thalweg_lab::discover::LAB_VARIABLE;
 
 /// Arguments of `thalweg lab run`.
@@ -36,7 +37,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
             lab.warn_if_late();
             Ok(code)
         },
-        |error| eprintln!("thalweg lab: {error:#}"),
+        |error| note!("thalweg lab: {error:#}"),
     )
 }
 

@@ -1,7 +1,8 @@
 //! `thalweg lab show`: a topology file, checked and expanded.
 
 use anyhow::Result;
-use std::{path::PathBuf, process::ExitCode};
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
+use thalweg_console::say;
 use thalweg_lab::topology::{Resolved, Topology};
 
 /// Arguments of `thalweg lab show`.
@@ -15,30 +16,34 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let text = super::read_topology(&args.topology)?;
     let network = Topology::from_toml(&text)?.resolve()?;
+    // Writing to a string cannot fail.
+    let mut text = String::new();
     for host in &network.hosts {
         let addresses: Vec<_> =
             host.interfaces.iter().map(|i| network.interfaces[*i].v4.to_string()).collect();
-        println!("host {:<16} {}", host.name, addresses.join(" "));
+        _ = writeln!(text, "host {:<16} {}", host.name, addresses.join(" "));
     }
     for link in &network.links {
         let config = &link.config;
         let rate = config.rate.map_or("no limit".to_owned(), |rate| rate.to_string());
         let queue = config.rate.map(|rate| format!(" queue {} B", config.queue.bytes(rate)));
         let delay = thalweg_units::format_duration(config.delay);
-        println!("link {:<16} {rate}{} delay {delay}", link.name, queue.unwrap_or_default());
+        let queue = queue.unwrap_or_default();
+        _ = writeln!(text, "link {:<16} {rate}{queue} delay {delay}", link.name);
     }
     for from in 0..network.interfaces.len() {
         for to in 0..network.interfaces.len() {
-            print_path(&network, from, to);
+            text += &path(&network, from, to).unwrap_or_default();
         }
     }
+    say(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_path(network: &Resolved, from: usize, to: usize) {
-    let Some(links) = network.path_links(from, to) else { return };
+fn path(network: &Resolved, from: usize, to: usize) -> Option<String> {
+    let links = network.path_links(from, to)?;
     if links.is_empty() || from == to {
-        return;
+        return None;
     }
     let names: Vec<_> = links.iter().map(|l| network.links[*l].name.as_str()).collect();
     let limit = network.physical_limit(from, to).map_or("no limit".to_owned(), |r| r.to_string());
@@ -46,7 +51,7 @@ fn print_path(network: &Resolved, from: usize, to: usize) {
         format!("round trip {}", thalweg_units::format_duration(rtt))
     });
     let (from, to) = (label(network, from), label(network, to));
-    println!("path {from} -> {to}  {}  ({limit}, {rtt})", names.join(" "));
+    Some(format!("path {from} -> {to}  {}  ({limit}, {rtt})\n", names.join(" ")))
 }
 
 fn label(network: &Resolved, interface: usize) -> String {

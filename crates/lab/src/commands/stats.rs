@@ -2,7 +2,8 @@
 
 use super::Which;
 use anyhow::Result;
-use std::process::ExitCode;
+use std::{fmt::Write as _, process::ExitCode};
+use thalweg_console::{say, say_line};
 use thalweg_lab::stats::Stats;
 
 /// Arguments of `thalweg lab stats`.
@@ -29,25 +30,29 @@ pub fn run(args: Args) -> Result<ExitCode> {
         lab.reset_stats()?;
     }
     if args.json {
-        println!("{}", serde_json::to_string(&stats)?);
+        say_line(serde_json::to_string(&stats)?)?;
     } else {
-        print(&stats);
+        say(&text(&stats))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(stats: &Stats) {
+fn text(stats: &Stats) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
     let l = &stats.lateness;
     let mode = if stats.realtime { "real-time priority" } else { "ordinary priority" };
-    println!("{} hosts for {:.1} s, emulator at {mode}", stats.hosts, stats.elapsed_s);
-    println!(
+    _ = writeln!(text, "{} hosts for {:.1} s, emulator at {mode}", stats.hosts, stats.elapsed_s);
+    _ = writeln!(
+        text,
         "lateness  median {} µs, 99 % {} µs, 99.9 % {} µs, largest {} µs, of {} packets",
         l.p50_us, l.p99_us, l.p999_us, l.max_us, l.n
     );
     if let Some(percent) = stats.cpu_pressure_percent {
-        println!("processor pressure  {percent:.1} %");
+        _ = writeln!(text, "processor pressure  {percent:.1} %");
     }
-    println!(
+    _ = writeln!(
+        text,
         "{:<20} {:>13} {:>5} {:>12} {:>14} {:>11} {:>9} {:>9} {:>9} {:>11}",
         "link",
         "rate",
@@ -61,7 +66,8 @@ fn print(stats: &Stats) {
         "max queue B"
     );
     for link in &stats.links {
-        println!(
+        _ = writeln!(
+            text,
             "{:<20} {:>13} {:>5} {:>12} {:>14} {:>11} {:>9} {:>9} {:>9} {:>11}",
             link.name,
             link.rate.map_or("no limit".to_owned(), |rate| rate.to_string()),
@@ -75,4 +81,5 @@ fn print(stats: &Stats) {
             link.queue_max_bytes
         );
     }
+    text
 }

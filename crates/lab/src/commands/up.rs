@@ -7,6 +7,7 @@ use std::{
     path::PathBuf,
     process::{Command, ExitCode, Stdio},
 };
+use thalweg_console::say_line;
 use thalweg_lab::{client::Started, discover};
 
 /// Arguments of `thalweg lab up`.
@@ -47,11 +48,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
             if args.json {
                 let object =
                     serde_json::json!({"name": name, "socket": socket, "setup_s": setup_s});
-                println!("{object}");
+                say_line(object)?;
             } else {
-                println!(
+                say_line(format_args!(
                     "{name} stands after {setup_s:.3} s; end it with `thalweg lab down {name}`"
-                );
+                ))?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -6,6 +6,7 @@ use super::{
 };
 use anyhow::Context;
 use std::time::Duration;
+use thalweg_console::note;
 use thalweg_units::{format_duration, parse_duration};
 
 /// What `probe rtt` prints.
@@ -63,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
 /// The same with the distribution's `ping`, unless it is not installed.
 fn icmp(scene: &Scene, args: &Args, theory_ms: f64, metrics: &mut Metrics) -> anyhow::Result<()> {
     if !is_installed("ping") {
-        eprintln!("rtt: no ICMP, because the program `ping` is not installed");
+        note!("rtt: no ICMP, because the program `ping` is not installed");
         return Ok(());
     }
     let to = scene.lab.address("b").to_string();

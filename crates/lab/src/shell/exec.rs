@@ -21,6 +21,7 @@ use std::{
     path::Path,
     process::{Command, ExitCode},
 };
+use thalweg_console::note;
 use thalweg_lab::client::Lab;
 
 /// Signals that a client passes on.
@@ -37,7 +38,7 @@ pub fn run(socket: &Path, host: &str, program: &[OsString]) -> Result<ExitCode> 
     match sys::fork()? {
         Fork::Child => {
             let code = monitor(host, program).unwrap_or_else(|e| {
-                eprintln!("thalweg-lab: {e:#}");
+                note!("thalweg-lab: {e:#}");
                 CANNOT_RUN
             });
             std::process::exit(code.into())

@@ -5,6 +5,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind, mount_change, unmount,
 };
 use std::{fmt::Write, fs, net::IpAddr, path::Path};
+use thalweg_console::note;
 use thalweg_lab::topology::Resolved;
 
 /// Where every host's resolver listens, inside the host.
@@ -56,7 +57,7 @@ pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> 
     // Some containers forbid a fresh /proc: `ps` then shows the machine's processes; nothing else hangs on it.
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     if let Err(e) = mount("proc", "/proc", "proc", quiet, None) {
-        eprintln!("thalweg-lab: note: /proc stays the machine's own ({e})");
+        note!("thalweg-lab: note: /proc stays the machine's own ({e})");
     }
     Ok(())
 }
@@ -77,9 +78,7 @@ fn mount_names(directory: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> 
 
 fn mount_over(directory: &Path, target: &str, text: &str) -> Result<()> {
     if !Path::new(target).exists() {
-        eprintln!(
-            "thalweg-lab: note: {target} is absent here: programs that read it see no lab names"
-        );
+        note!("thalweg-lab: note: {target} is absent here: programs that read it see no lab names");
         return Ok(());
     }
     let file = directory.join(target.rsplit('/').next().unwrap_or_default());

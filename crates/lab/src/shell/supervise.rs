@@ -22,6 +22,7 @@ use std::{
     sync::atomic::{AtomicI32, Ordering},
     time::Instant,
 };
+use thalweg_console::note;
 use thalweg_lab::{
     discover,
     stats::Lateness,
@@ -88,7 +89,7 @@ impl Standing {
         if let Some(l) = self.lateness()
             && l.p99_us > SUSPECT_LATENESS_US
         {
-            eprintln!(
+            note!(
                 "thalweg-lab: warning: packets were late by {:.1} ms at the 99th percentile: this \
                  machine was too busy for this network, do not trust its timing",
                 l.p99_us as f64 / 1e3

@@ -14,6 +14,7 @@ use std::{
     net::{SocketAddr, TcpListener, UdpSocket},
     time::{Duration, Instant},
 };
+use thalweg_console::note;
 
 /// Datagrams of one measurement; 32 bytes are kept of each, 128 MB in all.
 const PACKETS_MAX: u64 = 4_000_000;
@@ -43,7 +44,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let served = Control::new(stream, PATIENCE).and_then(|c| serve(c, &socket));
         match served {
             Ok(report) => output::line(&report)?,
-            Err(e) => eprintln!("train-sink: {e:#}"),
+            Err(e) => note!("train-sink: {e:#}"),
         }
         sessions += 1;
         if sessions == args.sessions {

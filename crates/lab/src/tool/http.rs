@@ -16,6 +16,7 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{convert::Infallible, net::TcpListener, path::PathBuf, sync::Arc, time::Duration};
+use thalweg_console::note;
 use tokio::sync::Semaphore;
 use tower_http::services::{ServeDir, fs::ServeFileSystemResponseBody};
 
@@ -63,7 +64,7 @@ async fn serve_all(listener: TcpListener, files: ServeDir) -> anyhow::Result<()>
         let (stream, _) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(e) => {
-                eprintln!("http: cannot accept a connection: {e}");
+                note!("http: cannot accept a connection: {e}");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -95,7 +96,7 @@ async fn answer(mut files: ServeDir, mut request: Request<Incoming>) -> Result<A
 
 /// The answer to a request whose file could not be read.
 fn failed(e: std::io::Error) -> Answer {
-    eprintln!("http: cannot read a file: {e}");
+    note!("http: cannot read a file: {e}");
     let mut response = Answer::default();
     *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
     response

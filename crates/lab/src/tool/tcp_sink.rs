@@ -17,6 +17,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use thalweg_console::note;
 
 /// Threads at once; a lab of 50 hosts with 10 flows each needs 500.
 const CONNECTIONS_MAX: usize = 1024;
@@ -49,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     {
         match ended {
             Ok(count) => output::line(&count)?,
-            Err(e) => eprintln!("tcp-sink: {e:#}"),
+            Err(e) => note!("tcp-sink: {e:#}"),
         }
         sessions += 1;
         if sessions == args.sessions {
@@ -106,10 +107,10 @@ impl Sink {
             }
             Ok(Greeting::Flow { session, flow }) => match self.session(session) {
                 Some(session) => discard(&stream, |n| session.count(flow, n, &stream)),
-                None => eprintln!("tcp-sink: a flow of an unknown measurement was refused"),
+                None => note!("tcp-sink: a flow of an unknown measurement was refused"),
             },
             Ok(Greeting::Discard) => discard(&stream, |_| {}),
-            Err(e) => eprintln!("tcp-sink: {e:#}"),
+            Err(e) => note!("tcp-sink: {e:#}"),
         }
     }
 

@@ -7,6 +7,7 @@ use std::process::Command;
 /// on its own floor only what [`SIDEWAYS`] names. Cargo itself refuses cycles.
 const FLOORS: &[(&str, u8)] = &[
     ("units", 0),
+    ("console", 0),
     ("measure", 1),
     ("plan", 1),
     ("wire", 2),
@@ -22,8 +23,8 @@ const SIDEWAYS: &[(&str, &str)] = &[("plan", "measure")];
 /// The rooms beside the product and all that they may import. Below floor 5
 /// the product imports them in its tests alone.
 const BESIDE: &[(&str, &[&str])] = &[
-    ("lab", &["units"]),
-    ("experiment", &["units", "measure", "plan", "lab"]),
+    ("lab", &["units", "console"]),
+    ("experiment", &["units", "console", "measure", "plan", "lab"]),
     ("sim", &["units", "measure", "plan"]),
 ];
 

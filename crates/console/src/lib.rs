@@ -1,0 +1,94 @@
+//! How commands write: results to standard output by [`say`], all else to standard error by
+//! [`note!`]. `println!` and `eprintln!` panic where the disk is full or nobody reads; these do
+//! not, and clippy's `print_stdout` and `print_stderr` keep the programs' crates to them.
+//!
+//! - Nobody reads standard output any more (`EPIPE`, as after `head`): the reader has what it
+//!   wants. That is the end of the printing and no failure; the command goes on and its exit
+//!   code says how it went.
+//! - Standard output takes no more for another reason (a full disk): the result is lost, so that
+//!   is an error, and the exit code is not 0.
+//! - Standard error fails: what it says is for people, and nobody is left to be told. No failure.
+
+use std::{
+    fmt,
+    io::{self, ErrorKind, Write},
+};
+
+/// Writes a command's data to standard output, whole and at once.
+///
+/// # Errors
+/// The system's, e.g. of a full disk, with words of what failed; none if nobody reads any more.
+pub fn say(text: &str) -> io::Result<()> {
+    put(&mut io::stdout().lock(), text)
+}
+
+/// [`say`] with a line end.
+///
+/// # Errors
+/// As [`say`].
+pub fn say_line(line: impl fmt::Display) -> io::Result<()> {
+    say(&format!("{line}\n"))
+}
+
+/// Writes a line for people to standard error, as [`note!`] does.
+pub fn note(line: fmt::Arguments<'_>) {
+    // In one piece: other threads and processes write there, too.
+    let line = format!("{line}\n");
+    // There is no other place to tell it, and the work itself went as it went.
+    _ = io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// Writes a line for people to standard error; takes what `eprintln!` takes.
+#[macro_export]
+macro_rules! note {
+    ($($said:tt)*) => { $crate::note(::core::format_args!($($said)*)) };
+}
+
+fn put(out: &mut impl Write, text: &str) -> io::Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(e) => Err(io::Error::new(e.kind(), format!("cannot write to standard output: {e}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Broken(ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_reads_no_further_has_what_it_wants_and_a_full_disk_is_an_error() {
+        let mut memory = Vec::new();
+        put(&mut memory, "a\n").unwrap();
+        assert_eq!(memory, b"a\n");
+        put(&mut Broken(ErrorKind::BrokenPipe), "a").unwrap();
+        let error = put(&mut Broken(ErrorKind::StorageFull), "a").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+        assert!(error.to_string().starts_with("cannot write to standard output: "));
+    }
+
+    #[test]
+    fn what_is_buffered_is_flushed() {
+        struct Late;
+        impl Write for Late {
+            fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+                Ok(data.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Err(ErrorKind::StorageFull.into())
+            }
+        }
+        assert!(put(&mut Late, "a").is_err());
+    }
+}
