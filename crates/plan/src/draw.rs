@@ -1,20 +1,20 @@
-//! Random draws, from the generator that the caller gives.
+//! Random draws, from the generator that the caller gives: for all who plan or simulate.
 
 use rand_core::Rng;
 
 /// Uniform in `0..n`, n > 0; biased by less than n/2⁶⁴.
-pub(crate) fn below(n: usize, random: &mut (impl Rng + ?Sized)) -> usize {
+pub fn below(n: usize, random: &mut (impl Rng + ?Sized)) -> usize {
     let wide = u128::from(random.next_u64()) * n as u128;
     usize::try_from(wide >> 64).unwrap_or(0)
 }
 
 /// Uniform in [0, 1).
-pub(crate) fn unit(random: &mut (impl Rng + ?Sized)) -> f64 {
+pub fn unit(random: &mut (impl Rng + ?Sized)) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// A position, with probability in proportion to its weight (finite, ≥ 0); `None` if all are 0.
-pub(crate) fn weighted(weights: &[f64], random: &mut (impl Rng + ?Sized)) -> Option<usize> {
+pub fn weighted(weights: &[f64], random: &mut (impl Rng + ?Sized)) -> Option<usize> {
     let mut left = unit(random) * weights.iter().sum::<f64>();
     let positive = || weights.iter().enumerate().filter(|(_, w)| **w > 0.0);
     for (at, weight) in positive() {
@@ -27,8 +27,9 @@ pub(crate) fn weighted(weights: &[f64], random: &mut (impl Rng + ?Sized)) -> Opt
     positive().next_back().map(|(at, _)| at)
 }
 
-/// The first `m` of the items in a uniformly random order: a partial Fisher–Yates shuffle.
-pub(crate) fn distinct<T>(mut items: Vec<T>, m: usize, random: &mut (impl Rng + ?Sized)) -> Vec<T> {
+/// The first `m` of the items in a uniformly random order (all, if there are no more): a
+/// partial Fisher–Yates shuffle.
+pub fn distinct<T>(mut items: Vec<T>, m: usize, random: &mut (impl Rng + ?Sized)) -> Vec<T> {
     for at in 0..m.min(items.len()) {
         let other = at + below(items.len() - at, random);
         items.swap(at, other);

@@ -6,7 +6,7 @@ pub mod assignment;
 pub mod collection;
 pub mod completion;
 pub mod dispatch;
-mod draw;
+pub mod draw;
 pub mod graph;
 pub mod maxflow;
 pub mod mincost;

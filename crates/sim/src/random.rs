@@ -5,6 +5,8 @@
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use thalweg_plan::draw;
+pub use thalweg_plan::draw::unit;
 
 /// The generator of all streams.
 pub type Stream = Xoshiro256PlusPlus;
@@ -25,14 +27,9 @@ const fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Uniform in [0, 1).
-pub fn unit(random: &mut (impl Rng + ?Sized)) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-}
-
 /// Uniform among `0..below`; `below` ≥ 1.
 pub fn index(random: &mut (impl Rng + ?Sized), below: usize) -> usize {
-    ((unit(random) * below as f64) as usize).min(below.saturating_sub(1))
+    draw::below(below, random)
 }
 
 /// Of the normal distribution with mean 0 and deviation 1 (Box and Muller).
@@ -48,13 +45,7 @@ pub fn exponential(random: &mut (impl Rng + ?Sized), mean: f64) -> f64 {
 
 /// `count` distinct numbers below `of`, in random order (all, if `count` is more).
 pub fn sample(random: &mut (impl Rng + ?Sized), of: usize, count: usize) -> Vec<usize> {
-    let mut all: Vec<usize> = (0..of).collect();
-    for at in 0..count.min(of) {
-        let other = at + index(random, of - at);
-        all.swap(at, other);
-    }
-    all.truncate(count);
-    all
+    draw::distinct((0..of).collect(), count, random)
 }
 
 #[cfg(test)]

@@ -37,9 +37,32 @@ pub fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
         .collect()
 }
 
+/// The rising values that are closest to these by squares: neighbours that fall are pooled
+/// into their mean (isotonic regression).
+pub fn rising(values: &[f64]) -> Vec<f64> {
+    let mut pools: Vec<(f64, usize)> = Vec::new();
+    for &value in values {
+        let mut last = (value, 1);
+        while let Some((mean, count)) = pools.pop_if(|(mean, _)| *mean > last.0) {
+            let all = count + last.1;
+            last = ((mean * count as f64 + last.0 * last.1 as f64) / all as f64, all);
+        }
+        pools.push(last);
+    }
+    pools.into_iter().flat_map(|(mean, count)| std::iter::repeat_n(mean, count)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_falls_is_pooled() {
+        assert_eq!(rising(&[1.0, 2.0, 3.0]), [1.0, 2.0, 3.0]);
+        assert_eq!(rising(&[1.0, 5.0, 3.0, 1.0, 9.0]), [1.0, 3.0, 3.0, 3.0, 9.0]);
+        assert_eq!(rising(&[4.0, 3.0, 2.0]), [3.0; 3]);
+        assert!(rising(&[]).is_empty());
+    }
 
     #[test]
     fn quantiles_lie_between_neighbours() {

@@ -18,6 +18,26 @@ use strategy::Oracle;
 pub use strategy::{Strategy, UnknownStrategy};
 
 use crate::matrix::Matrix;
+use thalweg_plan::{
+    Graph,
+    ranking::{ROBUST_MOST_GAIN, Ranking},
+    schedule::{Pair, RttOf},
+};
+
+/// The ranking that the oracle uses by default; here both ends of each leg vouch for it.
+fn shipped(graph: &Graph) -> Ranking {
+    Ranking::robust(graph, ROBUST_MOST_GAIN, |_, _| None)
+}
+
+/// What pings between some nodes gave, ms.
+#[derive(Clone, Debug)]
+struct RoundTrips(Matrix);
+
+impl RttOf for RoundTrips {
+    fn rtt_s(&self, (from, to): Pair) -> Option<f64> {
+        self.0.get(from, to).map(|ms| ms / 1000.0)
+    }
+}
 
 /// `d_l(i,j)` on these rates (UKAIRO Eq. 1), 0 for the ends; NaN where one is unknown.
 fn gain(rates: &Matrix, i: usize, l: usize, j: usize) -> f64 {

@@ -31,6 +31,7 @@ pub fn compute(input: &Input, seed: u64) -> Report {
         (Strategy::Balanced, 5),
         (Strategy::Oblivious, 1),
         (Strategy::Balanced, 1),
+        (Strategy::Robust, 5),
     ] {
         let mut oracle = Oracle::new(input, &cast, strategy, m, seed);
         let rates = alone(input, 1, &programmes, &mut oracle);

@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use thalweg_plan::{
     Graph,
+    adaptive::{Adaptive, Draw},
     assignment::{Assigner, Client, RelayLoad, Seen},
     ranking::Ranking,
 };
@@ -26,14 +27,26 @@ pub enum Strategy {
     LoadAware,
     /// Ours without what the client saw: what either part does.
     LoadOnly,
+    /// The same best relays for all, by the oracle's ranking, which no single liar decides.
+    Robust,
+    /// What is in the product: a list by [`Strategy::LoadOnly`] on the oracle's ranking, of which
+    /// the client draws by Algorithm 2.
+    Shipped,
     /// Any.
     Random,
 }
 
 impl Strategy {
     /// All.
-    pub const ALL: [Self; 5] =
-        [Self::Oblivious, Self::Balanced, Self::LoadAware, Self::LoadOnly, Self::Random];
+    pub const ALL: [Self; 7] = [
+        Self::Oblivious,
+        Self::Balanced,
+        Self::LoadAware,
+        Self::LoadOnly,
+        Self::Robust,
+        Self::Shipped,
+        Self::Random,
+    ];
 
     /// As metrics and the command line name it.
     pub const fn name(self) -> &'static str {
@@ -42,6 +55,8 @@ impl Strategy {
             Self::Balanced => "balanced",
             Self::LoadAware => "load_aware",
             Self::LoadOnly => "load_only",
+            Self::Robust => "robust",
+            Self::Shipped => "shipped",
             Self::Random => "random",
         }
     }
@@ -50,15 +65,18 @@ impl Strategy {
 /// There is no such strategy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no strategy is called \"{0}\"; there are oblivious, balanced, load_aware, load_only and random"
+    "no strategy is called \"{name}\"; there are {}",
+    Strategy::ALL.map(Strategy::name).join(", ")
 )]
-pub struct UnknownStrategy(String);
+pub struct UnknownStrategy {
+    name: String,
+}
 
 impl FromStr for Strategy {
     type Err = UnknownStrategy;
     fn from_str(text: &str) -> Result<Self, UnknownStrategy> {
         let named = Self::ALL.into_iter().find(|strategy| strategy.name() == text);
-        named.ok_or_else(|| UnknownStrategy(text.to_owned()))
+        named.ok_or_else(|| UnknownStrategy { name: text.to_owned() })
     }
 }
 
@@ -84,10 +102,15 @@ pub(super) struct Oracle<'a> {
     given: BTreeMap<(usize, usize), Vec<usize>>,
     /// What each client's own downloads said of relays.
     seen: BTreeMap<usize, Vec<Seen>>,
+    /// Algorithm 2's lists of the clients.
+    learners: BTreeMap<usize, Adaptive>,
     /// When relays reported last, s, and what they forwarded then.
     reported: Option<(f64, Vec<f64>)>,
     random: Stream,
 }
+
+/// Relays on the list that a client is given (`thalweg_node::detours::LIST`).
+const LIST: usize = 20;
 
 /// Relays report their load this often, s.
 const REPORTS: f64 = 1.0;
@@ -101,17 +124,22 @@ impl<'a> Oracle<'a> {
         seed: u64,
     ) -> Self {
         let graph = input.planned.among(&cast.detours).graph();
+        let ranking = match strategy {
+            Strategy::Robust | Strategy::Shipped => super::shipped(&graph),
+            _ => Ranking::oblivious(&graph),
+        };
         Self {
             strategy,
             m,
             cast,
-            ranking: Ranking::oblivious(&graph),
+            ranking,
             graph,
             limits: cast.detours.iter().map(|&l| input.world.forward[l]).collect(),
             lists: BTreeMap::new(),
             assigned: vec![0; cast.detours.len()],
             given: BTreeMap::new(),
             seen: BTreeMap::new(),
+            learners: BTreeMap::new(),
             reported: None,
             random: random::stream(seed, "oracle", 0),
         }
@@ -120,7 +148,7 @@ impl<'a> Oracle<'a> {
     fn positions(&mut self, ask: &Ask<'_>) -> Vec<usize> {
         let (m, random) = (self.m, &mut self.random);
         match self.strategy {
-            Strategy::Oblivious => self.ranking.top(m),
+            Strategy::Oblivious | Strategy::Robust => self.ranking.top(m),
             Strategy::Balanced => {
                 let draw = || self.ranking.balanced(m, random);
                 self.lists.entry(ask.client).or_insert_with(draw).clone()
@@ -129,11 +157,29 @@ impl<'a> Oracle<'a> {
                 let draw = || random::sample(random, self.cast.detours.len(), m);
                 self.lists.entry(ask.client).or_insert_with(draw).clone()
             }
-            Strategy::LoadAware | Strategy::LoadOnly => self.load_aware(ask),
+            Strategy::LoadAware | Strategy::LoadOnly => self.load_aware(ask, m),
+            Strategy::Shipped => self.drawn(ask),
         }
     }
 
-    fn load_aware(&mut self, ask: &Ask<'_>) -> Vec<usize> {
+    /// The client's draw of a list that the oracle gave it for this download.
+    fn drawn(&mut self, ask: &Ask<'_>) -> Vec<usize> {
+        let listed = self.load_aware(ask, LIST);
+        let score = |at: usize| self.ranking.scores().iter().find(|s| s.relay == at);
+        let scored = listed.iter().map(|&at| (at.to_string(), score(at).map_or(0.0, |s| s.score)));
+        let mut list: Vec<(String, f64)> = scored.collect();
+        let learner = self.learners.entry(ask.client).or_default();
+        // What was learnt of others stays.
+        let learnt = learner.known().iter().filter(|k| k.tried > 0);
+        let others = learnt.filter(|k| !list.iter().any(|(name, _)| *name == k.relay));
+        let others: Vec<(String, f64)> = others.map(|k| (k.relay.clone(), k.score)).collect();
+        list.extend(others);
+        learner.follow(&list);
+        let drawn = learner.candidates(self.m, Draw::default(), &mut self.random);
+        drawn.iter().filter_map(|name| name.parse().ok()).collect()
+    }
+
+    fn load_aware(&mut self, ask: &Ask<'_>, m: usize) -> Vec<usize> {
         let used = self.used(ask);
         let load = |at: usize| RelayLoad {
             used: Rate::from_mbps(used[at]),
@@ -145,7 +191,7 @@ impl<'a> Oracle<'a> {
         // Clients are not among the measured nodes.
         let client = Client { node: None, seen: seen.map_or(&[], Vec::as_slice) };
         let assigner = Assigner::new(&self.graph, &self.ranking);
-        assigner.assign(&client, &loads, self.m, &mut self.random)
+        assigner.assign(&client, &loads, m, &mut self.random)
     }
 
     /// A client tells what its download's sampling said: a running mean for each relay.
@@ -161,6 +207,15 @@ impl<'a> Oracle<'a> {
                 None => seen.push(Seen { relay, gain, tries: 1 }),
             }
         }
+    }
+
+    /// Algorithm 2, lines 5 to 8, of a client that has a list.
+    fn teach(&mut self, outcome: &Outcome) {
+        let Some(learner) = self.learners.get_mut(&outcome.client) else { return };
+        let position = |node| self.cast.detours.iter().position(|&l| l == node);
+        let gain = |(node, gain)| Some((position(node)?.to_string(), gain));
+        let gains: Vec<(String, f64)> = outcome.gains().into_iter().filter_map(gain).collect();
+        learner.learn(&gains, &mut self.random);
     }
 
     /// What relays said last, Mbit/s.
@@ -184,6 +239,7 @@ impl Choice for Oracle<'_> {
 
     fn ended(&mut self, outcome: &Outcome) {
         self.learn(outcome);
+        self.teach(outcome);
         let given = self.given.remove(&(outcome.client, outcome.server)).unwrap_or_default();
         given.into_iter().for_each(|at| self.assigned[at] -= 1);
     }

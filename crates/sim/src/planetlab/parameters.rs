@@ -61,7 +61,7 @@ impl Default for Parameters {
         Self {
             nodes: 201,
             outside: 0,
-            outside_quality: -0.55,
+            outside_quality: -0.46,
             outside_access: 1000.0,
             inflation: (2.0, 0.03),
             last_mile_ms: 0.5,
@@ -69,7 +69,7 @@ impl Default for Parameters {
             rtt_power: 0.95,
             node_sigma: 0.05,
             node_symmetry: 1.0,
-            hubs: (6, 0.5),
+            hubs: (9, 0.42),
             pair_sigma: 0.05,
             congested: (0.05, 1.0, 4.0),
             pair_drift: (0.2, 3.0),
@@ -77,11 +77,11 @@ impl Default for Parameters {
             noise_sigma: 0.3,
             access: (89.0, 0.635),
             ceiling_mbps: 94.0,
-            forward: (7.2, 0.7),
-            hub_forward: 2.5,
-            relayed: 0.9,
+            forward: (6.7, 0.5),
+            hub_forward: 2.6,
+            relayed: 0.94,
             ramp: 17.0,
-            download_sigma: 0.3,
+            download_sigma: 0.2,
             phase_sigma: 0.15,
         }
     }

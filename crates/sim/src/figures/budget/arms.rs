@@ -1,0 +1,132 @@
+//! The schedules that are compared, each with its ranking.
+
+use super::{
+    super::{RoundTrips, shipped},
+    by_path::ByPath,
+};
+use thalweg_plan::{
+    completion,
+    ranking::{Incremental, Ranking, Score},
+    schedule::{Biased, Random, Schedule, Thrifty},
+};
+
+/// A schedule, and how the measured graph becomes a ranking.
+#[derive(Clone, Copy, Debug)]
+pub struct Arm {
+    /// As metrics name it.
+    pub name: &'static str,
+    /// A fresh schedule that measures all, in its own order.
+    pub schedule: fn() -> Box<dyn Schedule>,
+    /// The ranking of what is measured; round trips are known.
+    pub(super) ranking: fn(&Incremental, &RoundTrips) -> Ranking,
+    /// Whether the members' own downloads are samples as well.
+    pub is_passive: bool,
+}
+
+const fn arm(
+    name: &'static str,
+    schedule: fn() -> Box<dyn Schedule>,
+    ranking: fn(&Incremental, &RoundTrips) -> Ranking,
+) -> Arm {
+    Arm { name, schedule, ranking, is_passive: false }
+}
+
+fn biased() -> Box<dyn Schedule> {
+    Box::new(Biased::new(Biased::T, 1.0))
+}
+
+fn thrifty() -> Box<dyn Schedule> {
+    Box::new(Thrifty::new(1.0))
+}
+
+fn plain(known: &Incremental, _: &RoundTrips) -> Ranking {
+    known.ranking()
+}
+
+/// Eq. 3 as it is printed, divided by |P|: of a detour that is not measured the gain counts as 0,
+/// so that what is measured more often ranks higher.
+fn printed(known: &Incremental, _: &RoundTrips) -> Ranking {
+    let ranking = known.ranking();
+    let all = known.graph().measured() as f64;
+    let over_all = |s: &Score| Score { score: s.score * s.evidence as f64 / all, ..*s };
+    Ranking::from_scores(ranking.scores().iter().map(over_all).collect())
+}
+
+/// Eq. 3 with the bound on a pair's gain that the completed ranking has: what clipping does by
+/// itself.
+fn clipped(known: &Incremental, _: &RoundTrips) -> Ranking {
+    let graph = known.graph();
+    let mut sums = vec![(0.0, 0_u64); graph.nodes()];
+    for ((i, j), direct) in graph.legs() {
+        for (l, detour) in graph.detours(i, j) {
+            let gain = detour.as_bps() as f64 / direct.as_bps() as f64 - 1.0;
+            sums[l].0 += gain.clamp(0.0, completion::MOST_GAIN);
+            sums[l].1 += 1;
+        }
+    }
+    let score = |(relay, (sum, evidence)): (usize, (f64, u64))| Score {
+        relay,
+        score: sum / evidence.max(1) as f64,
+        evidence,
+    };
+    Ranking::from_scores(sums.into_iter().enumerate().map(score).collect())
+}
+
+fn completed(known: &Incremental, rtt: &RoundTrips) -> Ranking {
+    completion::ranking(known.graph(), Some(rtt))
+}
+
+/// As the oracle ranks by default, where each leg's two ends vouch for it.
+fn robust(known: &Incremental, _: &RoundTrips) -> Ranking {
+    shipped(known.graph())
+}
+
+/// As the oracle ranks when its schedule is ours.
+fn bounded(known: &Incremental, rtt: &RoundTrips) -> Ranking {
+    completion::bounded(known.graph(), Some(rtt))
+}
+
+fn random() -> Box<dyn Schedule> {
+    Box::new(Random::new(1.0))
+}
+
+fn by_path() -> Box<dyn Schedule> {
+    Box::new(ByPath)
+}
+
+/// The paper's two by both readings of Eq. 3, the random one by both readings of its end-points
+/// as well, Algorithm 1 with our bound on gains; ours with each half of what it does, both with the rankings that the oracle uses, and
+/// beside the members' own downloads.
+pub const ARMS: [Arm; 11] = [
+    arm("algorithm_1", biased, plain),
+    arm("random", random, plain),
+    arm("algorithm_1_printed", biased, printed),
+    arm("random_printed", random, printed),
+    arm("random_by_path_printed", by_path, printed),
+    arm("algorithm_1_clipped", biased, clipped),
+    arm("thrifty", thrifty, completed),
+    arm("algorithm_1_completed", biased, completed),
+    arm("algorithm_1_robust", biased, robust),
+    arm("thrifty_bounded", thrifty, bounded),
+    Arm { is_passive: true, ..arm("thrifty_passive", thrifty, completed) },
+];
+
+/// No arm has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no schedule is called \"{name}\"; there are {}", ARMS.map(|arm| arm.name).join(", "))]
+pub struct UnknownArm {
+    name: String,
+}
+
+/// The arms of these names, with commas between, or all.
+///
+/// # Errors
+/// When none has a name.
+pub fn named(only: Option<&str>) -> Result<Vec<Arm>, UnknownArm> {
+    let Some(names) = only else { return Ok(ARMS.to_vec()) };
+    let named = |name: &str| {
+        let arm = ARMS.into_iter().find(|arm| arm.name == name);
+        arm.ok_or_else(|| UnknownArm { name: name.to_owned() })
+    };
+    names.split(',').map(named).collect()
+}

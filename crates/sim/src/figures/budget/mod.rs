@@ -1,0 +1,126 @@
+//! Fig. 9: what rankings are worth after so many measurements.
+
+mod arms;
+mod by_path;
+mod run;
+mod workload;
+
+pub use arms::{ARMS, Arm, UnknownArm, named};
+
+use super::{Report, best, pairs};
+use crate::{
+    input::{Cast, Input},
+    random::{self, Stream},
+    stats,
+};
+use run::Curve;
+use thalweg_plan::{Graph, ranking::Ranking};
+
+/// Candidates per client (UKAIRO §4.3).
+const M: usize = 5;
+/// The gain is looked at after each of so many equal parts of all measurements.
+const PARTS: usize = 50;
+/// Parts of what measuring everything adds to knowing nothing, at which schedules are compared.
+const NEARLY: [(&str, f64); 3] = [("half", 0.5), ("three_quarters", 0.75), ("nearly_all", 0.9)];
+/// The paper's mark: a 50 % increase.
+const MARK: f64 = 50.0;
+
+/// The median gain of five candidates against the measurements made, for each schedule, over
+/// `draws` sets of detours.
+pub fn compute(input: &Input, seed: u64, draws: u64, arms: &[Arm]) -> Report {
+    let casts: Vec<Cast> =
+        (0..draws).map(|draw| input.cast(seed, draw, input.of_201(50))).collect();
+    let ends = ends(input, &casts, seed);
+    let one = |arm: &Arm| (arm.name, one(input, &casts, arm, ends, seed));
+    let mut report = Report::merged(arms.iter().map(one).collect());
+    report.add("unmeasured", "%", ends.0);
+    report.add("measured", "%", ends.1);
+    report
+}
+
+fn one(input: &Input, casts: &[Cast], arm: &Arm, ends: (f64, f64), seed: u64) -> Report {
+    let curve = |(draw, cast): (u64, &Cast)| {
+        let random = &mut random::stream(seed, "order", draw);
+        run::curve(input, cast, arm, seed.wrapping_add(draw << 32), random)
+    };
+    report(&Curve::mean(&(0..).zip(casts).map(curve).collect::<Vec<_>>()), ends)
+}
+
+/// The gain before any measurement and after all, the same for every schedule.
+fn ends(input: &Input, casts: &[Cast], seed: u64) -> (f64, f64) {
+    let mut random = random::stream(seed, "unmeasured", 0);
+    let mut of = |ranking: &dyn Fn(&Cast) -> Ranking, repeats: usize| {
+        let each = casts.iter().flat_map(|cast| std::iter::repeat_n(cast, repeats));
+        let gains = each.map(|cast| gain(input, cast, &ranking(cast), &mut random));
+        stats::mean(&gains.collect::<Vec<_>>())
+    };
+    // Five at random differ from draw to draw: several.
+    let before = of(&|cast| Ranking::oblivious(&Graph::new(cast.detours.len())), 10);
+    let after = of(&|cast| Ranking::oblivious(&input.planned.among(&cast.detours).graph()), 1);
+    (before, after)
+}
+
+fn report(curve: &Curve, (before, after): (f64, f64)) -> Report {
+    let mut report = Report::default();
+    let gain = &curve.gain;
+    // The curve of a few sets is noisy: it touches a level earlier than it stays there.
+    let rising = stats::rising(gain);
+    report.add("at_40", "%", gain[PARTS * 2 / 5]);
+    report.add("best", "%", gain.iter().copied().fold(0.0, f64::max));
+    // A network that never gets there counts as one that needs all: left out, it would lower
+    // the median.
+    report.add("paths_for_50", "%", reached(&rising, MARK).map_or(100.0, percent));
+    for (share, part) in NEARLY {
+        if let Some(at) = reached(&rising, before + part * (after - before)) {
+            report.add(format!("paths_for_{share}_of_gain"), "%", percent(at));
+            report.add(format!("tests_for_{share}_of_gain"), "%", between(&curve.tests, at));
+            report.add(format!("traffic_for_{share}_of_gain"), "GB", between(&curve.gigabytes, at));
+        }
+    }
+    let points = gain.iter().enumerate().map(|(at, gain)| (percent(at as f64), *gain));
+    report.curve("gain", points.collect());
+    report
+}
+
+/// The value at a place between two points.
+fn between(values: &[f64], at: f64) -> f64 {
+    let (low, high) = (values[at.floor() as usize], values[at.ceil() as usize]);
+    low + (high - low) * at.fract()
+}
+
+fn percent(at: f64) -> f64 {
+    100.0 * at / PARTS as f64
+}
+
+/// How many parts are measured when a rising curve reaches this gain, between two parts by a
+/// straight line; none: it does not.
+fn reached(rising: &[f64], gain: f64) -> Option<f64> {
+    let at = rising.iter().position(|&there| there >= gain)?;
+    if at == 0 {
+        return Some(0.0);
+    }
+    let (before, after) = (rising[at - 1], rising[at]);
+    Some((at - 1) as f64 + (gain - before) / (after - before))
+}
+
+/// The median gain of clients that download from each other by the first five relays, %.
+fn gain(input: &Input, cast: &Cast, ranking: &Ranking, random: &mut Stream) -> f64 {
+    let relays = ranking.top_of_ties(M, random);
+    let relays: Vec<usize> = relays.into_iter().map(|at| cast.detours[at]).collect();
+    let known = pairs(&cast.others).filter(|&(i, j)| input.judged.get(i, j).is_some());
+    let gains = known.map(|(i, j)| best(&input.judged, &relays, i, j).map_or(0.0, |b| b.1));
+    100.0 * stats::median(&gains.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_reached_between_two_points() {
+        let mut curve = vec![60.0; PARTS + 1];
+        (curve[0], curve[1], curve[2]) = (20.0, 40.0, 50.0);
+        assert_eq!(reached(&curve, 30.0), Some(0.5));
+        assert_eq!((reached(&curve, 10.0), reached(&curve, 61.0)), (Some(0.0), None));
+    }
+}

@@ -1,0 +1,151 @@
+//! One schedule on one set of detours, from nothing to all.
+
+use super::{
+    super::RoundTrips,
+    Arm, PARTS,
+    workload::{self, Workload},
+};
+use crate::{
+    input::{Cast, Input},
+    matrix::Matrix,
+    random::Stream,
+};
+use thalweg_plan::{
+    Graph,
+    ranking::Incremental,
+    schedule::{Excluded, Known, Pair},
+};
+use thalweg_units::Rate;
+
+/// The gain after each part of all measurements, and what they took until then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Curve {
+    /// The median gain, %.
+    pub(super) gain: Vec<f64>,
+    /// Tests that the schedule asked for, % of all paths.
+    pub(super) tests: Vec<f64>,
+    /// What tests and passive samples moved, GB.
+    pub(super) gigabytes: Vec<f64>,
+}
+
+impl Curve {
+    /// The mean of several.
+    pub(super) fn mean(curves: &[Self]) -> Self {
+        let mean = |of: fn(&Self) -> &Vec<f64>| {
+            let at = |at: usize| curves.iter().map(|c| of(c)[at]).sum::<f64>();
+            (0..=PARTS).map(|part| at(part) / curves.len() as f64).collect()
+        };
+        Self {
+            gain: mean(|c| &c.gain),
+            tests: mean(|c| &c.tests),
+            gigabytes: mean(|c| &c.gigabytes),
+        }
+    }
+}
+
+/// The gain after each part of the measurements; a schedule that ends early keeps its last.
+pub(super) fn curve(
+    input: &Input,
+    cast: &Cast,
+    arm: &Arm,
+    seed: u64,
+    random: &mut Stream,
+) -> Curve {
+    let mut run = Run::new(input, cast, arm);
+    let mut schedule = (arm.schedule)();
+    let mut workload = arm.is_passive.then(|| Workload::new(cast.detours.len(), seed));
+    let excluded = run.unreachable();
+    run.note(random);
+    while run.curve.gain.len() <= PARTS {
+        let graph = run.known.graph();
+        let now = Known { graph, excluded: &excluded, age_s: None, rtt_s: Some(&run.rtt) };
+        let wanted = schedule.next(&now, random);
+        if wanted.is_empty() {
+            break;
+        }
+        for pair in wanted {
+            run.test(pair, random);
+            for _ in 0..workload::DOWNLOADS {
+                let taken = workload.as_mut().and_then(Workload::next);
+                taken.into_iter().for_each(|pair| run.overhear(pair, random));
+            }
+        }
+    }
+    while run.curve.gain.len() <= PARTS {
+        run.note(random);
+    }
+    run.curve
+}
+
+struct Run<'a> {
+    input: &'a Input,
+    cast: &'a Cast,
+    arm: &'a Arm,
+    rates: Matrix,
+    rtt: RoundTrips,
+    known: Incremental,
+    tests: usize,
+    megabytes: f64,
+    curve: Curve,
+}
+
+impl<'a> Run<'a> {
+    fn new(input: &'a Input, cast: &'a Cast, arm: &'a Arm) -> Self {
+        Self {
+            input,
+            cast,
+            arm,
+            rates: input.planned.among(&cast.detours),
+            rtt: RoundTrips(input.world.rtt.among(&cast.detours)),
+            known: Incremental::new(Graph::new(cast.detours.len())),
+            tests: 0,
+            megabytes: 0.0,
+            curve: Curve::default(),
+        }
+    }
+
+    /// What nobody ever measured.
+    fn unreachable(&self) -> Excluded {
+        let nodes: Vec<usize> = (0..self.cast.detours.len()).collect();
+        let unknown = |&(i, j): &Pair| self.rates.get(i, j).is_none();
+        Excluded { pairs: super::pairs(&nodes).filter(unknown).collect(), ..Excluded::default() }
+    }
+
+    /// The schedule's test of a path.
+    fn test(&mut self, pair: Pair, random: &mut Stream) {
+        self.tests += 1;
+        let mbps = self.rates.get(pair.0, pair.1).unwrap_or(0.0);
+        // A download may have been faster with its sample.
+        self.megabytes += workload::test_megabytes(mbps);
+        self.enter(pair, random);
+    }
+
+    /// A download's sample of a path that nobody measured yet.
+    fn overhear(&mut self, pair: Pair, random: &mut Stream) {
+        let Some(mbps) = self.rates.get(pair.0, pair.1) else { return };
+        if self.known.graph().rate(pair.0, pair.1).is_none() {
+            self.megabytes += workload::sample_megabytes(mbps, &self.input.settings);
+            self.enter(pair, random);
+        }
+    }
+
+    fn enter(&mut self, (i, j): Pair, random: &mut Stream) {
+        self.known.set(i, j, self.rates.get(i, j).map(Rate::from_mbps));
+        let all = self.rates.known().count();
+        let reached = |parts: usize, measured: usize| parts * all <= measured * PARTS;
+        while self.curve.gain.len() <= PARTS
+            && reached(self.curve.gain.len(), self.known.graph().measured())
+        {
+            self.note(random);
+        }
+    }
+
+    /// Enters what is known by now as the next point.
+    fn note(&mut self, random: &mut Stream) {
+        let ranking = (self.arm.ranking)(&self.known, &self.rtt);
+        self.curve.gain.push(super::gain(self.input, self.cast, &ranking, random));
+        let all = self.rates.known().count();
+        self.curve.tests.push(100.0 * self.tests as f64 / all as f64);
+        self.curve.gigabytes.push(self.megabytes / 1000.0);
+    }
+}
