@@ -133,82 +133,151 @@ impl Sender {
 
 /// What the receiver's program has got after each millisecond, in bytes.
 pub fn received(path: &Path, ms: usize) -> Vec<u64> {
-    let rtt = path.rtt_ms as f64 / 1000.0;
-    let mut sender = Sender::new(path.control);
-    let capacity = path.mbps * 1e6 / 8.0;
-    let room = (path.queue * capacity * rtt).max(4.0 * MSS);
-    let (mut queue, mut flying, mut passed, mut in_trip) = (0.0_f64, 0.0, 0.0, 0.0);
-    let (mut losses, mut acks) = (VecDeque::new(), VecDeque::from(vec![0.0; path.rtt_ms]));
-    let (mut arrived, mut holes) = (0.0_f64, VecDeque::new());
-    let mut tokens = match path.weather {
-        Weather::Policed { bucket, .. } => bucket,
-        _ => 0.0,
-    };
+    let mut flow = Flow::new(path);
     let mut got = Vec::with_capacity(ms);
     for now in 0..ms {
-        let seconds = now as f64 / 1000.0;
-        let here = match path.weather {
-            Weather::OnOff { share, period } if now as u64 % period < period / 2 => {
-                capacity * (1.0 - share)
-            }
-            _ => capacity,
-        };
-        let (delay, step) = (queue / here, here / 1000.0);
-        // Acknowledgements come, losses are noticed.
-        let acked: f64 = acks.pop_front().unwrap_or(0.0);
-        flying -= acked;
-        sender.acked(acked, seconds, rtt, delay);
-        while losses.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, bytes): (usize, f64) = losses.pop_front().unwrap();
-            flying -= bytes;
-            if losses.is_empty() {
-                sender.lost(seconds);
-            }
-        }
-        in_trip += acked;
-        if now % path.rtt_ms == 0 && path.control == Control::Bbr && now > 0 {
-            sender.round(in_trip, rtt, now / path.rtt_ms);
-            in_trip = 0.0;
-        }
-        // What the window allows goes to the queue, at no more than twice its rate.
-        let mut sent = (sender.cwnd - flying).clamp(0.0, step * 2.5);
-        if let Weather::Policed { share, bucket } = path.weather {
-            tokens = (tokens + step * share).min(bucket);
-            let through = sent.min(tokens);
-            tokens -= through;
-            if sent > through {
-                note(&mut losses, now, sent - through, path.rtt_ms);
-                flying += sent - through;
-                holes.push_back((arrived + queue, now + path.rtt_ms));
-            }
-            sent = through;
-        }
-        let fits = sent.min(room - queue).max(0.0);
-        flying += sent;
-        if sent > fits {
-            let wait = path.rtt_ms + (delay * 1000.0) as usize;
-            note(&mut losses, now, sent - fits, wait);
-            // The hole arrives behind the queue; its repetition a round trip later.
-            holes.push_back((arrived + queue, now + wait + (delay * 1000.0) as usize));
-        }
-        queue += fits;
-        let out = queue.min(step);
-        queue -= out;
-        passed += out;
-        acks.push_back(out);
-        arrived += out;
-        // The program gets nothing that is behind a hole.
-        while holes.front().is_some_and(|(_, mended)| *mended <= now) {
-            holes.pop_front();
-        }
-        let given = holes.front().map_or(arrived, |(at, _): &(f64, usize)| arrived.min(*at));
-        got.push((given as u64).max(got.last().copied().unwrap_or(0)));
+        let here = path.here(now);
+        let delay = flow.queue / here;
+        flow.hear(now, delay);
+        flow.send(now, here / 1000.0, delay);
+        let given = flow.deliver(now, here / 1000.0) as u64;
+        got.push(given.max(got.last().copied().unwrap_or(0)));
     }
-    assert!(passed > 0.0);
+    assert!(flow.arrived > 0.0);
     got
 }
 
-fn note(losses: &mut VecDeque<(usize, f64)>, now: usize, bytes: f64, wait: usize) {
+impl Path {
+    fn rtt(&self) -> f64 {
+        self.rtt_ms as f64 / 1000.0
+    }
+
+    /// Bytes a second.
+    fn capacity(&self) -> f64 {
+        self.mbps * 1e6 / 8.0
+    }
+
+    /// What of it is there in this millisecond.
+    fn here(&self, now: usize) -> f64 {
+        match self.weather {
+            Weather::OnOff { share, period } if now as u64 % period < period / 2 => {
+                self.capacity() * (1.0 - share)
+            }
+            _ => self.capacity(),
+        }
+    }
+}
+
+/// Bytes on their way, by what happens to them when (ms).
+type Later = VecDeque<(usize, f64)>;
+
+/// One flow over the path. Bytes but for times.
+struct Flow<'a> {
+    path: &'a Path,
+    sender: Sender,
+    room: f64,
+    queue: f64,
+    flying: f64,
+    in_trip: f64,
+    tokens: f64,
+    /// Noticed then.
+    losses: Later,
+    /// Come then, the first one now.
+    acks: VecDeque<f64>,
+    arrived: f64,
+    /// Mended then; behind so many bytes.
+    holes: Later,
+}
+
+impl<'a> Flow<'a> {
+    fn new(path: &'a Path) -> Self {
+        let tokens = match path.weather {
+            Weather::Policed { bucket, .. } => bucket,
+            _ => 0.0,
+        };
+        Self {
+            path,
+            sender: Sender::new(path.control),
+            room: (path.queue * path.capacity() * path.rtt()).max(4.0 * MSS),
+            queue: 0.0,
+            flying: 0.0,
+            in_trip: 0.0,
+            tokens,
+            losses: VecDeque::new(),
+            acks: VecDeque::from(vec![0.0; path.rtt_ms]),
+            arrived: 0.0,
+            holes: VecDeque::new(),
+        }
+    }
+
+    /// Acknowledgements come, losses are noticed, a round trip ends.
+    fn hear(&mut self, now: usize, delay: f64) {
+        let (seconds, rtt) = (now as f64 / 1000.0, self.path.rtt());
+        let acked = self.acks.pop_front().unwrap_or(0.0);
+        self.flying -= acked;
+        self.sender.acked(acked, seconds, rtt, delay);
+        while let Some((_, bytes)) = due(&mut self.losses, now) {
+            self.flying -= bytes;
+            if self.losses.is_empty() {
+                self.sender.lost(seconds);
+            }
+        }
+        self.in_trip += acked;
+        let is_bbr = self.path.control == Control::Bbr;
+        if is_bbr && now > 0 && now.is_multiple_of(self.path.rtt_ms) {
+            self.sender.round(self.in_trip, rtt, now / self.path.rtt_ms);
+            self.in_trip = 0.0;
+        }
+    }
+
+    /// What the window allows goes to the queue, at no more than twice its rate.
+    fn send(&mut self, now: usize, step: f64, delay: f64) {
+        let allowed = (self.sender.cwnd - self.flying).clamp(0.0, step * 2.5);
+        let sent = self.police(now, step, allowed);
+        let fits = sent.min(self.room - self.queue).max(0.0);
+        self.flying += sent;
+        if sent > fits {
+            let queued = (delay * 1000.0) as usize;
+            let wait = self.path.rtt_ms + queued;
+            note(&mut self.losses, now, sent - fits, wait);
+            // The hole arrives behind the queue; its repetition a round trip later.
+            self.holes.push_back((now + wait + queued, self.arrived + self.queue));
+        }
+        self.queue += fits;
+    }
+
+    /// What a token bucket lets through, if there is one.
+    fn police(&mut self, now: usize, step: f64, sent: f64) -> f64 {
+        let Weather::Policed { share, bucket } = self.path.weather else { return sent };
+        self.tokens = (self.tokens + step * share).min(bucket);
+        let through = sent.min(self.tokens);
+        self.tokens -= through;
+        if sent > through {
+            note(&mut self.losses, now, sent - through, self.path.rtt_ms);
+            self.flying += sent - through;
+            self.holes.push_back((now + self.path.rtt_ms, self.arrived + self.queue));
+        }
+        through
+    }
+
+    /// What leaves the queue arrives. The program gets nothing that is behind a hole.
+    fn deliver(&mut self, now: usize, step: f64) -> f64 {
+        let out = self.queue.min(step);
+        self.queue -= out;
+        self.acks.push_back(out);
+        self.arrived += out;
+        while due(&mut self.holes, now).is_some() {}
+        self.holes.front().map_or(self.arrived, |(_, at)| self.arrived.min(*at))
+    }
+}
+
+/// The first that is due by now.
+fn due(all: &mut Later, now: usize) -> Option<(usize, f64)> {
+    let is_due = all.front().is_some_and(|(at, _)| *at <= now);
+    if is_due { all.pop_front() } else { None }
+}
+
+fn note(losses: &mut Later, now: usize, bytes: f64, wait: usize) {
     // Losses of one round trip are one event.
     match losses.back_mut() {
         Some((at, sum)) if *at > now => *sum += bytes,

@@ -5,6 +5,7 @@
 mod adaptive;
 mod assignment;
 mod converge;
+mod draws;
 mod graph;
 mod incremental;
 mod meshes;

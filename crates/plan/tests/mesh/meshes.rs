@@ -1,8 +1,10 @@
 //! Meshes to test on.
 
+pub use super::draws::seeded;
+
+use super::draws::normal;
 use proptest::prelude::*;
-use rand_core::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_core::Rng;
 use thalweg_plan::Graph;
 use thalweg_units::Rate;
 
@@ -12,21 +14,9 @@ pub fn matrix(mbps: &[&[u32]]) -> Graph {
     Graph::from_matrix(&mbps.iter().map(|row| row.iter().map(cell).collect()).collect::<Vec<_>>())
 }
 
-/// A generator whose seed is printed, for tests whose failures are seen with it.
-pub fn seeded(seed: u64) -> Xoshiro256PlusPlus {
-    println!("seed {seed}");
-    Xoshiro256PlusPlus::seed_from_u64(seed)
-}
-
-/// Uniform in [0, 1).
-pub fn unit(random: &mut impl Rng) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-}
-
 /// Positive, with median 1: e^(σ·z), z about normal.
 pub fn log_normal(sigma: f64, random: &mut impl Rng) -> f64 {
-    let z: f64 = (0..12).map(|_| unit(random)).sum::<f64>() - 6.0;
-    (sigma * z).exp()
+    (sigma * normal(random)).exp()
 }
 
 /// A mesh in which each leg is the least of the sender's and the receiver's rate and its own

@@ -1,6 +1,12 @@
 //! Meshes that schedules measure.
 
-use rand_core::{Rng, SeedableRng};
+#[path = "../mesh/draws.rs"]
+mod draws;
+
+pub use draws::{normal, seeded};
+pub use thalweg_plan::draw::unit;
+
+use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
 use thalweg_plan::{
@@ -8,21 +14,6 @@ use thalweg_plan::{
     schedule::{Excluded, Known, Pair, Schedule},
 };
 use thalweg_units::Rate;
-
-/// A generator whose seed is printed.
-pub fn seeded(seed: u64) -> Xoshiro256PlusPlus {
-    println!("seed {seed}");
-    Xoshiro256PlusPlus::seed_from_u64(seed)
-}
-
-pub fn unit(random: &mut impl Rng) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// About normal, deviation 1.
-pub fn normal(random: &mut impl Rng) -> f64 {
-    (0..12).map(|_| unit(random)).sum::<f64>() - 6.0
-}
 
 /// The rates of a mesh in which nodes' own factors say most and pairs' luck the rest.
 pub fn rates(nodes: usize, luck: f64, random: &mut impl Rng) -> Vec<Vec<Rate>> {

@@ -75,8 +75,9 @@ proptest! {
         }
     }
 
-    /// Without failures and drift, the choice has at least 0.8 of the best capacity, and
-    /// direct is kept if detours are no better.
+    /// Without failures and drift, the last choice is the best path, direct or not, or tied with
+    /// it. Tied are paths that sampling cannot tell apart: a tenth, and what noise does to
+    /// the few draws of it that sampling sees.
     #[test]
     fn steady_paths_are_ranked_rightly(
         paths in proptest::collection::vec((2.0..50.0f64, 20u64..200, 0u64..300), 2..6),
@@ -95,12 +96,10 @@ proptest! {
         let scripts: Vec<_> = paths.iter().map(script).collect();
         let outcome = run(with(Ending::Clear), &scripts, &[0..100 * MB]);
         let (_, path, _) = *choices(&outcome).last().unwrap();
-        prop_assert!(paths[path.0 as usize].0 >= 0.8 * best, "{:?}", choices(&outcome));
-        // Noise may let a detour of nearly the same capacity look better.
-        let near = paths[1..].iter().any(|p| p.0 > best * (1.0 - noise));
-        prop_assert!(!direct_best || near || path == PathId::DIRECT);
-        // The best alone, with its set-up, slow start and a second of sampling by mistake.
-        let ideal = 800.0 / best;
+        let (chosen, tied) = (paths[path.0 as usize].0, best * (0.9 - 0.6 * noise));
+        prop_assert!(chosen >= tied, "{chosen} of {best}: {:?}", choices(&outcome));
+        // The chosen one alone, with its set-up, slow start and a second of sampling by mistake.
+        let ideal = 800.0 / chosen;
         let took = outcome.took.as_secs_f64();
         prop_assert!(took <= 1.1 * ideal + 1.0, "{took} s, ideal {ideal} s");
     }
