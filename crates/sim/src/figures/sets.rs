@@ -27,7 +27,7 @@ fn report(sizes: &[usize], means: &[f64]) -> Report {
     let mut report = Report::default();
     let whole = means[means.len() - 1];
     for ((paper, size), mean) in SIZES.iter().zip(sizes).zip(means) {
-        report.add(format!("kept_{paper}"), "%", 100.0 * mean / whole);
+        report.add(format!("kept_{paper}"), "%", 100.0 * (mean / whole));
         report.add(format!("improvement_{paper}"), "%", *mean);
         report.add(format!("size_{paper}"), "nodes", *size as f64);
     }
