@@ -192,6 +192,21 @@ impl Bulk {
         Some(self.found(self.after_slow_start(), end))
     }
 
+    /// What this end has seen where the other one judges, and has judged just now; `None` if
+    /// nothing moved. If that found the rate steady, it is the mean of as many last bins here,
+    /// so that both speak of the same time, whether it is steady here or not.
+    pub fn beside(&self, is_steady: bool) -> Option<Found> {
+        let end = match self.steady() {
+            Some(_) if is_steady => End::Steady,
+            _ => self.limit().unwrap_or(End::Sender),
+        };
+        let first = self.bins.len().checked_sub(WINDOW).filter(|first| is_steady && *first > 0);
+        match first.and_then(|first| self.bins.get(first..)) {
+            Some(window) => Some(self.found(window, end)),
+            None => self.finish(end),
+        }
+    }
+
     fn limit(&self) -> Option<End> {
         let (now, all) = self.last;
         match () {

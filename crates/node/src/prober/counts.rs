@@ -36,6 +36,7 @@ impl Ended {
         match outcome {
             Outcome::Measured { at_least: true, .. } => Self::AtLeast,
             Outcome::Measured { .. } => Self::Measured,
+            Outcome::Busy => Self::Refused,
             Outcome::Failed { is_down: true, .. } => Self::Down,
             Outcome::Failed { .. } => Self::Failed,
         }

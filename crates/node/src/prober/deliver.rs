@@ -3,13 +3,14 @@
 use super::{
     Shared,
     load::{LoadMeter, RelayView},
+    part::{Entry, Part},
 };
 use crate::{
     mesh::{OracleClient, OracleError},
     relay::Event,
 };
 use std::time::Duration;
-use thalweg_wire::mesh::measure::{Reports, Watched};
+use thalweg_wire::mesh::measure::{Load, MOST_ENTRIES, Watched};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Between two regular reports.
@@ -35,22 +36,12 @@ pub(super) async fn run(shared: &Shared, client: OracleClient, relay: Option<Rel
                 shared.collect(view);
             }
         }
-        let waiting = shared.outbox.take();
-        if waiting.is_empty() && load.is_none() {
-            continue;
-        }
-        let reports = Reports { load, ..waiting.reports() };
-        match client.report(&reports).await {
-            Ok(reply) => {
-                pause = FIRST;
-                shared.tell_refused(&reply.refused);
-            }
-            Err(error) if is_final(&error) => shared.tell_refused(&[error.to_string()]),
+        match shared.deliver(&client, load).await {
+            Ok(()) => pause = FIRST,
             Err(error) => {
                 if pause == FIRST {
                     shared.log.put(Event::new("unreported").with("why", error));
                 }
-                shared.outbox.put_back(waiting);
                 sleep(pause).await;
                 pause = (pause * 2).min(REGULAR);
                 shared.outbox.wake();
@@ -59,18 +50,60 @@ pub(super) async fn run(shared: &Shared, client: OracleClient, relay: Option<Rel
     }
 }
 
-/// Whether the same report would be refused again.
-fn is_final(error: &OracleError) -> bool {
+/// Whether the oracle cannot read what it was told, or all of it: it would say so again.
+fn is_unreadable(error: &OracleError) -> bool {
     match error {
         OracleError::Refused(refusal) => {
-            ["bad_request", "too_large", "not_found", "method"].contains(&refusal.code.as_str())
+            ["bad_request", "too_large"].contains(&refusal.code.as_str())
         }
-        OracleError::Status(status) => (400..500).contains(status),
+        OracleError::Status(status) => [400, 413].contains(status),
         _ => false,
     }
 }
 
 impl Shared {
+    /// All that waits, part by part. What is not delivered when this fails waits again.
+    async fn deliver(&self, client: &OracleClient, load: Option<Load>) -> Result<(), OracleError> {
+        let mut load = load.map(|load| (Instant::now(), Entry::Load(load)));
+        loop {
+            let mut part = self.outbox.take(MOST_ENTRIES - 1);
+            part.0.extend(load.take());
+            if part.is_empty() {
+                return Ok(());
+            }
+            self.deliver_part(client, part).await?;
+        }
+    }
+
+    /// Halves what the oracle does not take, until the entry that it cannot read is alone: that
+    /// one is dropped, and told of.
+    async fn deliver_part(&self, client: &OracleClient, part: Part) -> Result<(), OracleError> {
+        let mut parts = vec![part];
+        while let Some(part) = parts.pop() {
+            let reports = part.reports();
+            let why = match part.fits(&reports) {
+                false => "longer than an oracle takes".to_owned(),
+                true => match client.report(&reports).await {
+                    Ok(reply) => {
+                        self.tell_refused(&reply.refused);
+                        continue;
+                    }
+                    Err(error) if is_unreadable(&error) => error.to_string(),
+                    Err(error) => {
+                        parts.push(part);
+                        parts.into_iter().for_each(|part| self.outbox.put_back(part));
+                        return Err(error);
+                    }
+                },
+            };
+            match part.halves() {
+                Ok((first, second)) => parts.extend([second, first]),
+                Err(alone) => self.tell_dropped(&alone, &why),
+            }
+        }
+        Ok(())
+    }
+
     /// What the relay has seen of legs to members goes into the outbox.
     fn collect(&self, view: &RelayView) {
         if !view.passive {
@@ -86,6 +119,12 @@ impl Shared {
                 bytes: seen.bytes,
                 age: seen.age,
             });
+        }
+    }
+
+    fn tell_dropped(&self, part: &Part, why: &str) {
+        for (_, entry) in &part.0 {
+            self.log.put(Event::new("report_dropped").with("entry", entry).with("why", why));
         }
     }
 

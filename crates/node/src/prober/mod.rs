@@ -2,35 +2,44 @@
 //!
 //! ```text
 //! oracle ── GET orders (long poll) ──→ orders ── one flow at a time ──→ another member
-//!    ↑                                   │ send                           │ receive, judge
+//!    ↑                                   │ send, count                    │ receive, judge
 //!    └── POST reports ←── outbox ←───────┴──── relay::Legs, load ────     └→ its own report
 //! ```
 //!
 //! The receiver judges ([`thalweg_measure::bulk`]) and ends the flow as soon as its rate is
-//! steady. A node takes part in one measurement at a time, as sender or receiver, whatever
+//! steady. Each end reports what it counted itself: the sender what was acknowledged, the
+//! receiver what came. Nobody is received from without the oracle's signed order. A node takes part in one measurement at a time, as sender or receiver, whatever
 //! the oracle or a peer says (UKAIRO §2.1), and within its own bytes a day. What the operator
 //! can set, and what is sent when, is told in `docs/measuring.md`.
 
 mod counts;
 mod deliver;
 mod flow;
+mod hearing;
 mod kept;
 mod load;
+mod meter;
 mod orders;
 mod outbox;
 mod pace;
+mod part;
 mod purse;
+mod quiet;
 mod reach;
 mod receive;
 mod send;
 mod serve;
+mod used;
 
 pub use load::RelayView;
 pub use purse::Purse;
 
 use counts::Counts;
+use hearing::Hearing;
 use outbox::Outbox;
 use prometheus_client::registry::Registry;
+use quiet::Quiet;
+use used::Used;
 
 use crate::{
     mesh::{Membership, OracleClient},
@@ -50,10 +59,6 @@ pub const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// The most bytes of one flow, whoever asks for more: 5 s at 1.7 Gbit/s.
 pub const MAX_BYTES: ByteSize = ByteSize::from_bytes(1 << 30);
-
-/// Channels at a time that are heard, of which one at most is accepted: each waits 5 s at most
-/// for its hello. Those beyond are closed, and their senders report that.
-const CHANNELS: usize = 16;
 
 /// A flow of fewer bytes shows slow start alone; with no more left of the day, none is begun.
 const LEAST_BYTES: ByteSize = ByteSize::from_bytes(64 * 1024);
@@ -76,8 +81,9 @@ struct Shared {
     max_rate: Option<Rate>,
     /// One place: a second flow beside would halve both.
     lane: Semaphore,
-    /// [`CHANNELS`].
-    channels: Semaphore,
+    hearing: Hearing,
+    used: Used,
+    quiet: Quiet,
     outbox: Outbox,
     log: Log,
 }
@@ -95,8 +101,7 @@ impl Prober {
         log: Log,
     ) -> io::Result<Self> {
         let (connector, key) = (Connector::new(key)?, key.id());
-        let (lane, channels) = (Semaphore::new(1), Semaphore::new(CHANNELS));
-        let (outbox, purse, counts) = (Outbox::default(), Arc::new(purse), Counts::default());
+        let (purse, counts) = (Arc::new(purse), Counts::default());
         let shared = Shared {
             name,
             key,
@@ -105,9 +110,11 @@ impl Prober {
             purse,
             counts,
             max_rate,
-            lane,
-            channels,
-            outbox,
+            lane: Semaphore::new(1),
+            hearing: Hearing::default(),
+            used: Used::default(),
+            quiet: Quiet::default(),
+            outbox: Outbox::default(),
             log,
         };
         Ok(Self(Arc::new(shared)))

@@ -1,16 +1,20 @@
 //! The oracle's orders, one after the other.
 
-use super::{LEAST_BYTES, MAX_TIME, Shared, counts::Ended, pace::Pace, reach::Unreached, send};
+use super::{
+    LEAST_BYTES, MAX_TIME, Shared, counts::Ended, flow::AFTER, pace::Pace, reach::Unreached, send,
+};
 use crate::{
     mesh::{OracleClient, OracleError},
     relay::Event,
 };
 use std::time::Duration;
+use thalweg_measure::Bound;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     Member,
-    measure::{Done, Order, Outcome},
-    measure_flow::{Hello, Limits},
+    measure::{Done, MOST_BPS, Order, Outcome},
+    measure_flow::{Hello, Limits, MAX_MESSAGE, Refusal},
+    measure_ticket::Ticket,
 };
 use tokio::{
     sync::SemaphorePermit,
@@ -87,14 +91,16 @@ impl Shared {
         // It may be receiving just now.
         let place = timeout_at(until, self.lane.acquire()).await;
         let (Ok(Ok(place)), true) = (place, Instant::now() < until) else {
-            return failed("this node was in another measurement until the order was void", 0);
+            return Outcome::Busy;
         };
         let Some(own) = self.limits() else { return failed(OWN_BUDGET, 0) };
         let asked = Limits {
             bytes: order.max_bytes.max(LEAST_BYTES.as_bytes()),
             millis: order.max_time.min(MAX_TIME).as_millis() as u32,
         };
-        let hello = Hello { order: order.id, limits: asked.tightest(own) };
+        let ticket = Ticket::bytes_of(&order.ticket).filter(|bytes| bytes.len() < MAX_MESSAGE);
+        let Some(ticket) = ticket else { return failed("the order has no readable ticket", 0) };
+        let hello = Hello { ticket, limits: asked.tightest(own) };
         let gone = self.membership.left_any(vec![key, self.key]);
         tokio::select! {
             biased;
@@ -120,8 +126,9 @@ impl Shared {
         match send::send(channel, hello, || Pace::new(self.max_rate)).await {
             Ok(sent) => {
                 self.purse.charge(key, sent.bytes);
-                self.judged(&sent)
+                self.judged(order, &sent)
             }
+            Err(send::Failed { why: send::Why::Refused(Refusal::Busy), .. }) => Outcome::Busy,
             Err(error) => {
                 self.purse.charge(key, error.bytes);
                 failed(&error.to_string(), error.bytes)
@@ -129,23 +136,44 @@ impl Shared {
         }
     }
 
-    fn judged(&self, sent: &send::Sent) -> Outcome {
+    /// The rate is this node's own: the receiver's word ended the flow, and says whether its rate
+    /// was steady, but is passed on by nobody. Where the two do not agree, this end's alone counts
+    /// here, and the oracle hears both.
+    fn judged(&self, order: &Order, sent: &send::Sent) -> Outcome {
         let verdict = sent.verdict;
-        if verdict.bytes == 0 {
-            return failed("the receiver says that nothing came", sent.bytes);
+        let own = match sent.own {
+            Some(own) if verdict.bytes > 0 => own,
+            Some(_) => return failed("the receiver says that nothing came", sent.bytes),
+            None => return failed("nothing that was sent was acknowledged", sent.bytes),
+        };
+        let bps = own.bps.min(MOST_BPS);
+        let agree = bps.max(verdict.bps) <= AGREE * bps.min(verdict.bps);
+        if !agree {
+            let event = Event::new("measured_otherwise").with("to", &order.to);
+            let event = event.with_number("order", order.id).with_number("bps", bps as u64);
+            self.log.put(event.with_number("receiver_bps", verdict.bps as u64));
         }
+        let (steady, at_least) = match agree {
+            true => (verdict.steady, verdict.at_least),
+            false => (own.is_steady(), own.bound == Bound::AtLeast),
+        };
+        let is_own_limit = self.is_own_limit(bps);
         Outcome::Measured {
-            bps: verdict.bps,
-            spread_bps: verdict.spread_bps,
+            bps,
+            spread_bps: own.spread_bps.map(|spread| spread.min(MOST_BPS)),
             bytes: sent.bytes,
-            took: Duration::from_micros(verdict.micros),
-            steady: verdict.steady && !self.is_own_limit(verdict.bps),
-            at_least: verdict.at_least || self.is_own_limit(verdict.bps),
+            took: own.took.min(MAX_TIME + AFTER),
+            steady: steady && !is_own_limit,
+            at_least: at_least || is_own_limit,
             rtt_s: sent.round_trip.map(|d| d.as_secs_f64()),
             age: Duration::ZERO,
         }
     }
 }
+
+/// Two rates are the same if the greater is at most so many times the lower, as the oracle takes
+/// it.
+const AGREE: f64 = 1.25;
 
 const OWN_BUDGET: &str = "this node's bytes for measurements are used up for today";
 
@@ -165,6 +193,7 @@ fn told_in(event: Event, outcome: &Outcome) -> Event {
             .with_number("took_ms", took.as_millis())
             .with("steady", steady)
             .with("at_least", at_least),
+        Outcome::Busy => event.with("why", "one of the two is in another measurement"),
         Outcome::Failed { why, is_down, bytes } => {
             event.with("why", why).with("down", is_down).with_number("bytes", *bytes)
         }

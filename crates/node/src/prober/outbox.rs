@@ -1,5 +1,6 @@
 //! What waits to be reported to the oracle.
 
+use super::part::{Entry, Part};
 use std::{
     collections::VecDeque,
     sync::{
@@ -9,13 +10,13 @@ use std::{
 };
 use thalweg_wire::mesh::{
     Name,
-    measure::{Done, Outcome, Received, Reports, Watched},
+    measure::{Done, Received, Watched},
     measure_flow::Verdict,
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// Entries of each kind that wait: an hour of one measurement after another, and a leg to
-/// each member of the largest mesh. The oldest are dropped first.
+/// Entries of each kind that wait: a quarter of an hour of one measurement after another, and
+/// half a minute of transfers over so many legs. The oldest are dropped first.
 const MOST: usize = 512;
 
 /// Entries that wait; cheap to clone.
@@ -42,8 +43,8 @@ impl Default for Inner {
 }
 
 /// Entries with the times at which their ages were right.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Waiting {
+#[derive(Debug, Default)]
+struct Waiting {
     done: VecDeque<(Instant, Done)>,
     received: VecDeque<(Instant, Received)>,
     passive: VecDeque<(Instant, Watched)>,
@@ -81,22 +82,32 @@ impl Outbox {
         self.0.news.notify_one();
     }
 
-    /// Takes all out.
-    pub(super) fn take(&self) -> Waiting {
-        std::mem::take(&mut self.lock())
+    /// Takes so many out at most: what the oracle waits for first.
+    pub(super) fn take(&self, most: usize) -> Part {
+        let (mut waiting, mut part) = (self.lock(), Part::default());
+        let Waiting { done, received, passive } = &mut *waiting;
+        move_to(&mut part, most, done, Entry::Done);
+        move_to(&mut part, most, received, Entry::Received);
+        move_to(&mut part, most, passive, Entry::Passive);
+        part
     }
 
-    /// Puts back what could not be delivered, before what came since.
-    pub(super) fn put_back(&self, mut old: Waiting) {
+    /// Puts back what could not be delivered, before what came since. A load is not: the next
+    /// is as good.
+    pub(super) fn put_back(&self, part: Part) {
         let mut waiting = self.lock();
-        let newer = std::mem::take(&mut *waiting);
-        old.done.extend(newer.done);
-        old.received.extend(newer.received);
-        old.passive.extend(newer.passive);
-        bound(&mut old.done);
-        bound(&mut old.received);
-        bound(&mut old.passive);
-        *waiting = old;
+        for (at, entry) in part.0.into_iter().rev() {
+            match entry {
+                Entry::Done(done) => waiting.done.push_front((at, done)),
+                Entry::Received(received) => waiting.received.push_front((at, received)),
+                Entry::Passive(watched) => waiting.passive.push_front((at, watched)),
+                Entry::Load(_) => {}
+            }
+        }
+        let Waiting { done, received, passive } = &mut *waiting;
+        bound(done);
+        bound(received);
+        bound(passive);
     }
 
     /// A thread that panicked in here left whole entries.
@@ -115,38 +126,25 @@ fn bound<T>(entries: &mut VecDeque<T>) {
     entries.drain(..over);
 }
 
-impl Waiting {
-    /// Whether there is nothing to say.
-    pub fn is_empty(&self) -> bool {
-        self.done.is_empty() && self.received.is_empty() && self.passive.is_empty()
-    }
-
-    /// As they are told now, each as much older as it has waited.
-    pub fn reports(&self) -> Reports {
-        let done = self.done.iter().map(|(at, done)| {
-            let mut done = done.clone();
-            if let Outcome::Measured { age, .. } = &mut done.outcome {
-                *age += at.elapsed();
-            }
-            done
-        });
-        let received = self.received.iter();
-        let received = received.map(|(at, r)| Received { age: r.age + at.elapsed(), ..r.clone() });
-        let passive = self.passive.iter();
-        let passive = passive.map(|(at, w)| Watched { age: w.age + at.elapsed(), ..w.clone() });
-        Reports {
-            done: done.collect(),
-            received: received.collect(),
-            passive: passive.collect(),
-            load: None,
-        }
-    }
+fn move_to<T>(
+    part: &mut Part,
+    most: usize,
+    from: &mut VecDeque<(Instant, T)>,
+    entry: fn(T) -> Entry,
+) {
+    let fits = from.len().min(most.saturating_sub(part.0.len()));
+    part.0.extend(from.drain(..fits).map(|(at, what)| (at, entry(what))));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
+    use thalweg_wire::mesh::measure::{MOST_ENTRIES, Outcome};
+
+    fn all(outbox: &Outbox) -> Part {
+        outbox.take(usize::MAX)
+    }
 
     fn failed(id: u64) -> Done {
         let outcome = Outcome::Failed { why: "it is down".into(), is_down: true, bytes: 0 };
@@ -167,12 +165,12 @@ mod tests {
         outbox.received(7, "a".parse().unwrap(), &found);
         outbox.done(failed(1));
         outbox.news().await;
-        let old = outbox.take();
-        assert!(outbox.take().is_empty());
+        let old = all(&outbox);
+        assert!(all(&outbox).is_empty());
         outbox.done(failed(2));
         outbox.put_back(old);
         tokio::time::advance(Duration::from_secs(9)).await;
-        let reports = outbox.take().reports();
+        let reports = all(&outbox).reports();
         assert_eq!(reports.done.iter().map(|d| d.id).collect::<Vec<_>>(), [1, 2]);
         assert_eq!((reports.received[0].id, reports.received[0].age), (7, Duration::from_secs(9)));
         assert!(reports.received[0].at_least);
@@ -192,19 +190,62 @@ mod tests {
         };
         outbox.watched(watched.clone());
         outbox.watched(watched);
-        let ids = |w: &Waiting| w.reports().passive.iter().map(|w| w.id).collect::<Vec<_>>();
-        let first = outbox.take();
+        let ids = |w: &Part| w.reports().passive.iter().map(|w| w.id).collect::<Vec<_>>();
+        let first = all(&outbox);
         let told = ids(&first);
         assert!(told[0] != 0 && told[1] != told[0], "{told:?}");
         outbox.put_back(first);
-        assert_eq!(ids(&outbox.take()), told);
+        assert_eq!(ids(&all(&outbox)), told);
     }
 
     #[tokio::test]
     async fn so_many_wait_and_the_oldest_go() {
         let outbox = Outbox::default();
         (0..MOST as u64 + 3).for_each(|id| outbox.done(failed(id)));
-        let done = outbox.take().reports().done;
+        let done = all(&outbox).reports().done;
         assert_eq!((done.len(), done[0].id), (MOST, 3));
+    }
+
+    #[tokio::test]
+    async fn parts_have_so_many_and_orders_come_first() {
+        let outbox = Outbox::default();
+        let watched = |n: u64| Watched {
+            id: 0,
+            from: "a".parse().unwrap(),
+            to: "b".parse().unwrap(),
+            bps: 123_456_789.5 + n as f64,
+            at_least: false,
+            bytes: n,
+            age: Duration::from_nanos(3_123_456_789),
+        };
+        (0..MOST as u64).for_each(|n| outbox.watched(watched(n)));
+        (0..MOST as u64).for_each(|id| outbox.done(failed(id)));
+        let (mut sizes, mut ids) = (Vec::new(), Vec::new());
+        loop {
+            let part = outbox.take(MOST_ENTRIES);
+            let reports = part.reports();
+            if part.is_empty() {
+                break;
+            }
+            assert!(part.fits(&reports));
+            sizes.push((reports.done.len(), reports.passive.len()));
+            ids.extend(reports.done.iter().map(|done| done.id));
+        }
+        assert_eq!(sizes, [(200, 0), (200, 0), (112, 88), (0, 200), (0, 200), (0, 24)]);
+        assert_eq!(ids, (0..MOST as u64).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn halves_come_back_in_their_order() {
+        let outbox = Outbox::default();
+        (0..5).for_each(|id| outbox.done(failed(id)));
+        let (first, second) = all(&outbox).halves().unwrap();
+        assert_eq!((first.0.len(), second.0.len()), (2, 3));
+        outbox.put_back(second);
+        outbox.put_back(first);
+        let ids: Vec<_> = all(&outbox).reports().done.iter().map(|done| done.id).collect();
+        assert_eq!(ids, [0, 1, 2, 3, 4]);
+        outbox.done(failed(9));
+        assert!(all(&outbox).halves().is_err(), "one entry has none");
     }
 }

@@ -7,20 +7,34 @@ use std::{
     io,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 use thalweg_units::{ByteSize, NodeId};
 
 /// Counts both directions in [`Budget`] as [`Purpose::Probe`], by the UTC day.
 ///
-/// A clock that is set back renews nothing. The count is kept in a file, if there is one, so
+/// A clock that is set back renews nothing. After one that was far ahead and is set right there
+/// are new bytes every 24 hours of steady time, since no date tells. The count is kept in a file, if there is one, so
 /// that a node that is started anew goes on with it.
 #[derive(Debug)]
 pub struct Purse {
     budget: Arc<Budget>,
     per_day: ByteSize,
-    day: Mutex<u64>,
+    day: Mutex<Day>,
     kept: Option<Kept>,
 }
+
+/// The day that counts.
+#[derive(Clone, Copy, Debug)]
+struct Day {
+    /// Since 1970.
+    number: u64,
+    /// Its bytes are new since then.
+    since: Instant,
+}
+
+/// How long a day is by the steady clock.
+const LENGTH: Duration = Duration::from_secs(86_400);
 
 const PROBE: Scope = Scope::purpose(Purpose::Probe);
 
@@ -28,7 +42,7 @@ impl Purse {
     /// At most so many bytes a day, counted in `budget`; the count ends with the process.
     pub fn new(budget: Arc<Budget>, per_day: ByteSize) -> Self {
         budget.set_limit(PROBE, Some(per_day));
-        Self { budget, per_day, day: Mutex::new(today().0), kept: None }
+        Self { budget, per_day, day: Mutex::new(Day::new(today().0)), kept: None }
     }
 
     /// The same, with the count of today that `file` has, and kept there from now on by a
@@ -47,7 +61,7 @@ impl Purse {
         // could be measured until then.
         if let Some((day, spent)) = found.filter(|(day, _)| *day >= today) {
             purse.budget.charge(PROBE, ByteSize::from_bytes(spent));
-            purse.day = Mutex::new(day.min(today + 1));
+            purse.day = Mutex::new(Day::new(day.min(today + 1)));
         }
         purse.kept = Some(Kept::start(file, failed));
         purse
@@ -55,7 +69,7 @@ impl Purse {
 
     /// What is left of today.
     pub fn left(&self) -> ByteSize {
-        self.turn(today().0);
+        self.turn(today().0, Instant::now());
         let spent = self.budget.spent(PROBE).as_bytes();
         ByteSize::from_bytes(self.per_day.as_bytes().saturating_sub(spent))
     }
@@ -67,7 +81,7 @@ impl Purse {
 
     /// Counts what was moved to or from this node; it was within [`Purse::left`] before.
     pub fn charge(&self, peer: NodeId, bytes: u64) {
-        let day = self.turn(today().0);
+        let day = self.turn(today().0, Instant::now());
         let scope = Scope { peer: Some(PeerKey::Node(peer)), ..PROBE };
         self.budget.charge(scope, ByteSize::from_bytes(bytes));
         if let Some(kept) = &self.kept {
@@ -75,15 +89,22 @@ impl Purse {
         }
     }
 
-    /// The day that counts now.
-    fn turn(&self, today: u64) -> u64 {
-        // A thread that panicked in here left a whole number.
+    /// The number of the day that counts now.
+    fn turn(&self, today: u64, now: Instant) -> u64 {
+        // A thread that panicked in here left whole numbers.
         let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
-        if today > *day {
-            *day = today;
+        let was_ahead = today < day.number && now.duration_since(day.since) >= LENGTH;
+        if today > day.number || was_ahead {
+            *day = Day { number: day.number.max(today), since: now };
             self.budget.renew(PROBE);
         }
-        *day
+        day.number
+    }
+}
+
+impl Day {
+    fn new(number: u64) -> Self {
+        Self { number, since: Instant::now() }
     }
 }
 
@@ -108,12 +129,29 @@ mod tests {
         assert_eq!(purse.left(), ByteSize::from_bytes(100));
         purse.charge(PEER, 900);
         assert_eq!(purse.left(), ByteSize::ZERO, "the last flow may go beyond");
-        purse.turn(0);
+        purse.turn(0, Instant::now());
         assert_eq!(purse.left(), ByteSize::ZERO);
-        purse.turn(u64::MAX);
+        purse.turn(u64::MAX, Instant::now());
         assert_eq!(purse.left(), MOST);
         let all = Scope { peer: Some(PeerKey::Node(PEER)), ..PROBE };
         assert_eq!(budget.spent(all), ByteSize::from_bytes(1800));
+    }
+
+    #[test]
+    fn a_clock_that_jumped_ahead_and_back_costs_a_day_at_most() {
+        let purse = Purse::new(Arc::new(Budget::new()), MOST);
+        let (today, now) = (today().0, Instant::now());
+        assert_eq!(purse.turn(today + 9999, now), today + 9999);
+        purse.charge(PEER, 900);
+        assert_eq!(purse.left(), ByteSize::from_bytes(100), "set right, it renews nothing");
+        for day in 1..=3 {
+            let at = now + LENGTH * day;
+            purse.turn(today + 1, at - Duration::from_secs(1));
+            assert_eq!(purse.left(), ByteSize::from_bytes(100), "{day}");
+            purse.turn(today + u64::from(day), at);
+            assert_eq!(purse.left(), MOST, "{day}: and not for years");
+            purse.charge(PEER, 900);
+        }
     }
 
     #[test]
@@ -132,7 +170,7 @@ mod tests {
         fs::write(&file, format!("{} 700\n", day + 9999)).unwrap();
         let ahead = kept(&file);
         assert_eq!(ahead.left(), ByteSize::from_bytes(300), "a clock was ahead: it counts");
-        ahead.turn(today().0 + 2);
+        ahead.turn(today().0 + 2, Instant::now());
         assert_eq!(ahead.left(), MOST, "and not for years");
     }
 

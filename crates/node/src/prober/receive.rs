@@ -21,6 +21,9 @@ use tokio::{
 /// What is read at once: four turns a millisecond at 8 Gbit/s.
 const BUFFER: usize = 256 * 1024;
 
+/// A sender that has left TLS begins at once: after so long without a byte there is no flow.
+const FIRST: Duration = Duration::from_secs(1);
+
 /// What may still come after the verdict: 1 Gbit/s over 250 ms. Who sends more goes on
 /// whatever it is told.
 const ON_THE_WAY: u64 = 32_000_000;
@@ -93,12 +96,13 @@ impl Flow {
 
     /// Receives to the end; `None` if nothing came. What breaks the flow ends it.
     pub async fn judge(&mut self, longest: Duration) -> Option<Found> {
-        let until = Instant::now() + longest + AFTER;
+        let began = Instant::now();
         let mut ticks = interval((self.bulk.width() / 2).min(COUNTS / 2));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut counted = Instant::now();
         let mut buffer = vec![0; self.pace.piece(BUFFER)];
         loop {
+            let until = began + if self.first.is_none() { FIRST } else { longest + AFTER };
             tokio::select! {
                 read = self.tcp.read(&mut buffer) => match read {
                     Ok(n @ 1..) => self.came(n),
@@ -150,13 +154,17 @@ impl Flow {
         self.unsaid.drain(..said);
     }
 
-    /// Tells the verdict, and takes what is on its way until the sender has closed.
+    /// Tells the verdict, and takes what is on its way until the sender has closed; of a sender
+    /// that sent nothing nothing is.
     pub async fn tell(&mut self, verdict: Verdict) {
         let mut last = std::mem::take(&mut self.unsaid);
         last.extend(Said::Verdict(verdict).encode());
         let mut bin = vec![0; BUFFER];
         let telling = async {
             self.tcp.write_all(&last).await?;
+            if self.bytes == 0 {
+                return Ok(());
+            }
             // Closed with bytes unread, the connection would be reset and the verdict lost.
             let most = self.bytes + ON_THE_WAY;
             while let n @ 1.. = self.tcp.read(&mut bin).await? {

@@ -2,6 +2,7 @@
 
 use super::{
     flow::{AFTER, STEP, read, within},
+    meter::Meter,
     pace::Pace,
 };
 use socket2::SockRef;
@@ -14,6 +15,7 @@ use std::{
     },
     time::Duration,
 };
+use thalweg_measure::bulk::Found;
 use thalweg_net::{Cause, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::mesh::measure_flow::{
     Answer, Hello, Limits, Message as _, Refusal, Said, Verdict,
@@ -44,6 +46,8 @@ static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 pub(super) struct Sent {
     /// The receiver's word.
     pub verdict: Verdict,
+    /// What this end counted in the same time; `None`: nothing was acknowledged.
+    pub own: Option<Found>,
     /// Bytes that have left this host.
     pub bytes: u64,
     /// The smallest round trip.
@@ -84,17 +88,18 @@ pub(super) async fn send(
     rate: impl Fn() -> Pace,
 ) -> Result<Sent, Failed> {
     let unsent = |why| Failed { why, bytes: 0 };
-    let limits = greet(&mut channel, hello).await.map_err(unsent)?;
+    let limits = greet(&mut channel, &hello).await.map_err(unsent)?;
     let cutting = timeout(STEP, cut_over(channel)).await;
     let cut = cutting.unwrap_or(Err(Cause::TimedOut(STEP))).map_err(|e| unsent(e.into()))?;
     let (mut tcp, early) = cut;
+    // A receiver that goes beyond what was asked gets no more.
+    let limits = limits.tightest(hello.limits);
+    let mut meter = Meter::start(&tcp, limits).map_err(|e| unsent(e.into()))?;
     let written = AtomicU64::new(0);
     let said = {
         let (hear, pour) = tcp.split();
-        // A receiver that goes beyond what was asked gets no more.
-        let limits = limits.tightest(hello.limits);
         let pouring = pour_until(pour, limits, rate(), &written);
-        exchange(hear, &early, pouring, limits.time() + AFTER).await
+        exchange(hear, &early, pouring, &mut meter, limits.time() + AFTER).await
     };
     let info = TcpInfo::of(&tcp).unwrap_or_default();
     // What is still queued is thrown away: the verdict stands.
@@ -102,13 +107,16 @@ pub(super) async fn send(
     let bytes = written.load(Ordering::Relaxed).saturating_sub(info.unsent.into());
     let known = |d: &Duration| !d.is_zero() && *d < Duration::MAX;
     match said {
-        Ok(verdict) => Ok(Sent { verdict, bytes, round_trip: Some(info.min_rtt).filter(known) }),
+        Ok(verdict) => {
+            let (own, round_trip) = (meter.found(&verdict), Some(info.min_rtt).filter(known));
+            Ok(Sent { verdict, own, bytes, round_trip })
+        }
         Err(e) => Err(Failed { why: e.into(), bytes }),
     }
 }
 
 /// Hello, and the answer.
-async fn greet(channel: &mut Channel<TcpStream>, hello: Hello) -> Result<Limits, Why> {
+async fn greet(channel: &mut Channel<TcpStream>, hello: &Hello) -> Result<Limits, Why> {
     let greeting = async {
         channel.write_all(&hello.encode()).await?;
         channel.flush().await?;
@@ -120,11 +128,12 @@ async fn greet(channel: &mut Channel<TcpStream>, hello: Hello) -> Result<Limits,
     }
 }
 
-/// Pours and listens at once, until the verdict.
+/// Pours, listens and counts at once, until the verdict.
 async fn exchange(
     mut hear: ReadHalf<'_>,
     early: &[u8],
     pouring: impl Future<Output = io::Result<()>>,
+    meter: &mut Meter,
     longest: Duration,
 ) -> io::Result<Verdict> {
     let mut hear = early.chain(&mut hear);
@@ -137,13 +146,20 @@ async fn exchange(
         }
     };
     let (mut verdict, mut pouring) = (pin!(within(longest, "verdict", verdict)), pin!(pouring));
-    tokio::select! {
-        biased;
-        said = &mut verdict => return said,
-        // A write that fails says less than what the receiver may have said before.
-        _ = &mut pouring => {}
+    let (mut looks, mut has_poured) = (Meter::looks(), false);
+    loop {
+        tokio::select! {
+            // Pouring last: where the connection always has room it would keep the others waiting.
+            biased;
+            said = &mut verdict => {
+                meter.look();
+                return said;
+            }
+            _ = looks.tick() => meter.look(),
+            // A write that fails says less than what the receiver may have said before.
+            _ = &mut pouring, if !has_poured => has_poured = true,
+        }
     }
-    verdict.await
 }
 
 /// Sends noise within the limits. Stops silently: the receiver knows the limits as well.

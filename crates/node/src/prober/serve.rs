@@ -8,14 +8,18 @@ use crate::{
 };
 use std::{io, net::SocketAddr, sync::Arc};
 use thalweg_measure::{Bound, bulk::Found};
-use thalweg_net::channel::Channel;
-use thalweg_wire::mesh::measure_flow::{Hello, Limits, Refusal, Verdict};
-use tokio::net::TcpStream;
+use thalweg_net::{Ed25519, channel::Channel};
+use thalweg_wire::mesh::{
+    measure::MOST_BPS,
+    measure_flow::{Hello, Limits, MOST_MICROS, Refusal, Verdict},
+    measure_ticket::{Ticket, Void},
+};
+use tokio::{net::TcpStream, sync::SemaphorePermit};
 
 /// What came of a flow that was received.
 enum Ended {
-    /// Judged.
-    Found(Hello, Verdict),
+    /// This order's, judged.
+    Found(u64, Verdict),
     /// Not wanted.
     Refused(Refusal),
     /// Accepted, and nothing came.
@@ -44,20 +48,41 @@ impl MeasureService for Prober {
 
 impl Shared {
     async fn receive(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<Ended> {
-        let heard = self.channels.try_acquire();
-        let _heard = heard.map_err(|_| io::Error::other("too many channels at a time"))?;
+        let heard = self.hearing.enter(peer.key());
+        let _heard = heard.ok_or_else(|| io::Error::other("too many channels at a time"))?;
         let hello = receive::hello(&mut channel).await?;
-        let refusal = match (self.lane.try_acquire(), self.limits()) {
-            (Ok(_place), Some(own)) => {
-                let limits = hello.limits.tightest(own);
+        match self.admit(&hello, peer) {
+            Ok((ticket, limits, _place)) => {
                 let found = self.judge(channel, peer, limits).await?;
-                return Ok(found.map_or(Ended::Nothing, |found| Ended::Found(hello, found)));
+                Ok(found.map_or(Ended::Nothing, |found| Ended::Found(ticket.order, found)))
             }
-            (Err(_), _) => Refusal::Busy,
-            (_, None) => Refusal::Budget,
-        };
-        receive::refuse(channel, refusal).await?;
-        Ok(Ended::Refused(refusal))
+            Err(refusal) => {
+                receive::refuse(channel, refusal).await?;
+                Ok(Ended::Refused(refusal))
+            }
+        }
+    }
+
+    /// The order, what it may cost, and the lane's place. Nothing is touched for whom the oracle
+    /// has not sent; who finds this node busy may come again with the same order.
+    fn admit(
+        &self,
+        hello: &Hello,
+        peer: &MeshPeer,
+    ) -> Result<(Ticket, Limits, SemaphorePermit<'_>), Refusal> {
+        let mesh = (&self.membership.mesh(), &Ed25519);
+        let (pair, now) = ((&peer.key(), &self.key), self.membership.now());
+        let ticket = Ticket::admit(&hello.ticket, mesh, pair, now).map_err(Refusal::Void)?;
+        if self.used.has(ticket.order) {
+            return Err(Refusal::Void(Void::Used));
+        }
+        let place = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
+        let own = self.limits().ok_or(Refusal::Budget)?;
+        let own = Limits { bytes: own.bytes.min(ticket.bytes), ..own };
+        match self.used.spend(ticket.order) {
+            true => Ok((ticket, hello.limits.tightest(own), place)),
+            false => Err(Refusal::Void(Void::Used)),
+        }
     }
 
     async fn judge(
@@ -87,9 +112,9 @@ impl Shared {
         let is_own = self.is_own_limit(found.bps);
         Verdict {
             bytes: found.bytes,
-            micros: found.took.as_micros() as u64,
-            bps: found.bps,
-            spread_bps: found.spread_bps,
+            micros: (found.took.as_micros() as u64).min(MOST_MICROS),
+            bps: found.bps.min(MOST_BPS),
+            spread_bps: found.spread_bps.map(|spread| spread.min(MOST_BPS)),
             steady: found.is_steady() && !is_own,
             at_least: found.bound == Bound::AtLeast || is_own,
         }
@@ -99,15 +124,17 @@ impl Shared {
         let name = &peer.member().name;
         self.counts.ended(false, counted(&ended));
         let event = Event::new("measured_by").with("peer", name).with("client", from);
+        if let Ok(Ended::Found(order, found)) = ended {
+            self.outbox.received(order, name.clone(), &found);
+            let event = event.with_number("order", order).with_number("bps", found.bps as u64);
+            return self.log.put(event.with_number("bytes", found.bytes));
+        }
+        // Whoever is a member can cause these as often as it likes.
+        let Some(unsaid) = self.quiet.passes(peer.key()) else { return };
+        let event = if unsaid > 0 { event.with_number("unsaid", unsaid) } else { event };
         self.log.put(match ended {
-            Ok(Ended::Found(hello, found)) => {
-                self.outbox.received(hello.order, name.clone(), &found);
-                let event = event.with_number("order", hello.order);
-                let event = event.with_number("bps", found.bps as u64);
-                event.with_number("bytes", found.bytes)
-            }
             Ok(Ended::Refused(why)) => event.with("refused", why),
-            Ok(Ended::Nothing) => event.with("why", "nothing came"),
+            Ok(_) => event.with("why", "nothing came"),
             Err(e) => event.with("why", e),
         });
     }

@@ -1,0 +1,81 @@
+//! A part of what waits, as large as one report may be.
+
+use std::fmt;
+use thalweg_wire::mesh::measure::{
+    Done, Load, MOST_BYTES, MOST_ENTRIES, Outcome, Received, Reports, Watched,
+};
+use tokio::time::Instant;
+
+/// One thing to say.
+#[derive(Clone, Debug)]
+pub(super) enum Entry {
+    Done(Done),
+    Received(Received),
+    Passive(Watched),
+    Load(Load),
+}
+
+/// Entries with the times at which their ages were right.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part(pub Vec<(Instant, Entry)>);
+
+impl Part {
+    /// Whether there is nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Its two halves; `None` if it is one entry, or none.
+    pub fn halves(mut self) -> Result<(Self, Self), Self> {
+        if self.0.len() < 2 {
+            return Err(self);
+        }
+        let second = self.0.split_off(self.0.len() / 2);
+        Ok((self, Self(second)))
+    }
+
+    /// As it is told now, each entry as much older as it has waited.
+    pub fn reports(&self) -> Reports {
+        let mut reports = Reports::default();
+        for (at, entry) in &self.0 {
+            entry.clone().aged(*at, &mut reports);
+        }
+        reports
+    }
+
+    /// Whether an oracle takes so much at a time.
+    pub fn fits(&self, reports: &Reports) -> bool {
+        // What cannot be written as JSON is not longer than allowed: the oracle says what is wrong.
+        let length = serde_json::to_vec(reports).map_or(0, |json| json.len());
+        self.0.len() <= MOST_ENTRIES && length <= MOST_BYTES
+    }
+}
+
+impl Entry {
+    fn aged(self, at: Instant, reports: &mut Reports) {
+        let waited = at.elapsed();
+        match self {
+            Self::Done(mut done) => {
+                if let Outcome::Measured { age, .. } = &mut done.outcome {
+                    *age += waited;
+                }
+                reports.done.push(done);
+            }
+            Self::Received(r) => reports.received.push(Received { age: r.age + waited, ..r }),
+            Self::Passive(w) => reports.passive.push(Watched { age: w.age + waited, ..w }),
+            Self::Load(load) => reports.load = Some(load),
+        }
+    }
+}
+
+/// For the log.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(done) => write!(f, "order {} as its sender", done.id),
+            Self::Received(received) => write!(f, "order {} as its receiver", received.id),
+            Self::Passive(watched) => write!(f, "transfers {} to {}", watched.from, watched.to),
+            Self::Load(_) => f.write_str("the relay's load"),
+        }
+    }
+}

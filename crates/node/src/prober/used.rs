@@ -1,0 +1,66 @@
+//! Orders that were carried out: each is good for one flow.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_wire::mesh::measure_ticket::{CLOCKS_APART, LONGEST};
+use tokio::time::Instant;
+
+/// Numbers that are remembered: two a second for [`KEPT`]. A flow takes longer, and there is
+/// one at a time. The oracle's orders alone get here, so nobody else can fill it.
+const MOST: usize = 4096;
+
+/// From its first use on, an order cannot be valid for longer by this host's clock. Counted on
+/// the steady clock: a date that jumps makes no order good again.
+const KEPT: Duration = LONGEST.saturating_add(CLOCKS_APART).saturating_add(CLOCKS_APART);
+
+/// The numbers of used orders. A restart forgets them, and a dozen orders of half a minute.
+#[derive(Debug, Default)]
+pub(super) struct Used(Mutex<BTreeMap<u64, Instant>>);
+
+impl Used {
+    /// Whether there was a flow with this order.
+    pub fn has(&self, order: u64) -> bool {
+        self.lock().contains_key(&order)
+    }
+
+    /// Notes that there is one now; false if there was one before, or no room for the number.
+    pub fn spend(&self, order: u64) -> bool {
+        let (now, mut used) = (Instant::now(), self.lock());
+        used.retain(|_, since| now.duration_since(*since) < KEPT);
+        used.len() < MOST && used.insert(order, now).is_none()
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_is_good_once_until_it_can_be_valid_no_more() {
+        let used = Used::default();
+        assert!(!used.has(7) && used.spend(7));
+        assert!(used.has(7) && !used.spend(7) && !used.has(8));
+        tokio::time::advance(KEPT - Duration::from_secs(1)).await;
+        assert!(!used.spend(7) && used.spend(8));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(used.spend(7), "it is refused by its date");
+        assert!(!used.spend(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_remembered_is_not_taken() {
+        let used = Used::default();
+        assert!((0..MOST as u64).all(|order| used.spend(order)));
+        assert!(!used.spend(MOST as u64));
+        tokio::time::advance(KEPT).await;
+        assert!(used.spend(MOST as u64));
+    }
+}
