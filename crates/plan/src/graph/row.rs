@@ -5,6 +5,9 @@
 /// are searched, in few steps.
 const WIDE: usize = 8;
 
+/// Two rows of which neither is so many times longer are read through in step.
+const EVEN: usize = 8;
+
 /// Legs by their other end, ascending.
 #[derive(Clone, Debug)]
 pub(super) struct Row<T> {
@@ -99,17 +102,24 @@ impl<T: Copy> Row<T> {
     /// O(sum of lengths), or the shorter one's look-ups in the other if that is less.
     pub(super) fn shared(&self, other: &Self) -> impl Iterator<Item = (usize, T, T)> {
         let (mut a, mut b) = (0, 0);
+        let lengths = (self.len(), other.len());
+        let is_even = lengths.0.max(lengths.1) <= EVEN * lengths.0.min(lengths.1);
         std::iter::from_fn(move || {
             loop {
                 let (left, right) = (*self.ends.get(a)?, *other.ends.get(b)?);
-                match left.cmp(&right) {
-                    std::cmp::Ordering::Less => a = gallop(&self.ends, a, right),
-                    std::cmp::Ordering::Greater => b = gallop(&other.ends, b, left),
-                    std::cmp::Ordering::Equal => {
-                        let found = (left as usize, self.values[a], other.values[b]);
-                        (a, b) = (a + 1, b + 1);
-                        return Some(found);
-                    }
+                if left == right {
+                    let found = (left as usize, self.values[a], other.values[b]);
+                    (a, b) = (a + 1, b + 1);
+                    return Some(found);
+                }
+                if is_even {
+                    // No branch that depends on which one is less: nobody could predict it.
+                    a += usize::from(left < right);
+                    b += usize::from(right < left);
+                } else if left < right {
+                    a = gallop(&self.ends, a, right);
+                } else {
+                    b = gallop(&other.ends, b, left);
                 }
             }
         })
