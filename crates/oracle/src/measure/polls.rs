@@ -1,7 +1,7 @@
 //! Members that wait for orders.
 
 use super::{Measuring, nodes::Slot, orders::Under};
-use crate::{Oracle, Refusal, limits, publish::later};
+use crate::{Oracle, Refusal, election::Standing, limits, publish::later};
 use std::{sync::Arc, time::Duration};
 use thalweg_net::PrivateKey;
 use thalweg_units::NodeId;
@@ -11,8 +11,11 @@ use thalweg_wire::mesh::{
 };
 use tokio::{
     sync::{Notify, SemaphorePermit},
-    time::timeout,
+    time::{sleep, timeout},
 };
+
+/// Between two looks whether another oracle was elected meanwhile.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// A waiting request's place among all and among its member's.
 struct Place<'a> {
@@ -96,10 +99,22 @@ impl Oracle {
         };
         let waited = timeout(wait, async {
             tokio::select! {
-                orders = ordered => orders,
-                _ = stop.wait_for(|stop| *stop) => Orders::default(),
+                orders = ordered => Ok(orders),
+                elected = self.another_elected() => Err(Refusal::NotElected(elected)),
+                _ = stop.wait_for(|stop| *stop) => Ok(Orders::default()),
             }
         });
-        Ok(waited.await.unwrap_or_default())
+        waited.await.unwrap_or_else(|_| Ok(Orders::default()))
+    }
+
+    /// Returns when another oracle is known to be elected, with its name. Who began to wait here
+    /// while nobody was would else hear of it only when its request ends.
+    async fn another_elected(&self) -> String {
+        loop {
+            if let Standing::Another(elected) = self.standing() {
+                return self.name_of(&elected);
+            }
+            sleep(LOOK).await;
+        }
     }
 }

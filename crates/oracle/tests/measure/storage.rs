@@ -8,7 +8,7 @@ use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConne
 use std::{fs, os::unix::fs::FileExt as _, time::Duration};
 use tempfile::TempDir;
 use thalweg_oracle::{Config, Event, MeasureEvent, Oracle};
-use thalweg_wire::Signer as _;
+use thalweg_wire::{Signer as _, mesh::measure::PathsReply};
 
 /// Three that are there; the fourth comes when the database has failed.
 async fn measured(dir: TempDir) -> Fake {
@@ -127,6 +127,35 @@ async fn an_oracle_that_ends_leaves_one_whole_file() {
         assert!(beside("oracle.db") && !beside("oracle.db-wal") && !beside("oracle.db-shm"));
         drop(kept);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_measured_is_as_old_after_a_restart_as_it_is() {
+    let mesh = measured(tempfile::tempdir().unwrap()).await;
+    while rows(&mesh).await < 6 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (node, hand, caller) = (mesh.hosts[0].node.id(), mesh.hand.clone(), mesh.caller(0));
+    let dir = mesh.end().await;
+    let day = Duration::from_secs(24 * 3600);
+    hand.forward(day);
+    let config = Config { clock: hand.clock(), measure: settings(), ..Config::default() };
+    let oracle = Oracle::open(&dir.path().join("oracle"), node, config).await.unwrap();
+    let running = oracle.clone();
+    let runs = tokio::spawn(async move { running.run(std::future::pending()).await });
+    let wait = async {
+        loop {
+            let paths: PathsReply = get(&oracle, caller, "/v1/paths").await.result().unwrap();
+            if paths.legs.len() == 6 {
+                return paths;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let paths = tokio::time::timeout(Duration::from_secs(120), wait).await.unwrap();
+    let ages: Vec<_> = paths.legs.iter().map(|leg| leg.age).collect();
+    assert!(ages.iter().all(|age| (day..2 * day).contains(age)), "{ages:?}");
+    runs.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
