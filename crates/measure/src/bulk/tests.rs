@@ -110,6 +110,40 @@ fn on_calm_paths_it_errs_no_more_than_five_seconds_do_and_saves_most_of_them() {
     assert!(tried.seconds() <= 2.7, "{}", tried.seconds());
 }
 
+#[test]
+fn the_end_that_does_not_judge_says_the_same_of_the_same_time() {
+    let mut worst: f64 = 1.0;
+    for path in paths(Weather::Calm) {
+        let got = received(&path, 6_000);
+        let found = judge(&got, path.rtt_ms, LIMITS).unwrap();
+        let first = got.iter().position(|bytes| *bytes > 0).unwrap();
+        // What is acknowledged is what came; it is looked at more seldom, and not in step.
+        let mut other = Bulk::new(LIMITS, Duration::from_millis(path.rtt_ms as u64));
+        for ms in (7..found.took.as_millis() as usize).step_by(10) {
+            _ = other.sample(Duration::from_millis(ms as u64), got[first + ms]);
+        }
+        let other = other.beside(found.is_steady()).unwrap();
+        worst = worst.max(found.bps.max(other.bps) / found.bps.min(other.bps));
+    }
+    println!("{worst:.2} times as much at worst");
+    // A quarter apart they would count as at odds.
+    assert!(worst <= 1.2, "{worst}");
+}
+
+#[test]
+fn beside_a_verdict_too_early_a_flow_is_a_lower_bound() {
+    let mut bulk = Bulk::new(LIMITS, Duration::ZERO);
+    assert_eq!(bulk.beside(true), None);
+    // Three bins of a flow that doubles: the other end calls it steady, or stops.
+    for ms in 1..=350_u64 {
+        _ = bulk.sample(Duration::from_millis(ms), 1000 << (ms / 50));
+    }
+    for is_steady in [true, false] {
+        let found = bulk.beside(is_steady).unwrap();
+        assert_eq!((found.end, found.bound), (End::Sender, Bound::AtLeast));
+    }
+}
+
 /// Paths of 100 Mbit/s over 40 ms with a queue of one product, and all controls.
 fn usual(weather: Weather) -> Vec<Path> {
     let path = |control| Path { mbps: 100.0, rtt_ms: 40, queue: 1.0, control, weather };

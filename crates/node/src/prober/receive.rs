@@ -179,3 +179,45 @@ impl Flow {
         _ = timeout(AFTER, telling).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    async fn flow(limits: Limits) -> (TcpStream, Flow) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (receiver, _) = listener.accept().await.unwrap();
+        (sender, Flow::new(receiver, &[], limits, Pace::new(None)))
+    }
+
+    const LIMITS: Limits = Limits { bytes: 1 << 20, millis: 5000 };
+
+    /// On the clock of the test, which goes on as soon as nobody has anything to do.
+    #[tokio::test(start_paused = true)]
+    async fn a_sender_that_sends_nothing_is_waited_for_a_second_and_told_at_once() {
+        let (mut sender, mut flow) = flow(LIMITS).await;
+        let began = Instant::now();
+        assert_eq!(flow.judge(LIMITS.time()).await, None);
+        let verdict = Verdict {
+            bytes: 0,
+            micros: 0,
+            bps: 0.0,
+            spread_bps: None,
+            steady: false,
+            at_least: true,
+        };
+        flow.tell(verdict).await;
+        assert_eq!(began.elapsed().as_secs_f64().round(), FIRST.as_secs_f64());
+        drop(flow);
+        // It still has its end open: that holds nobody.
+        loop {
+            match read::<Said>(&mut sender).await.unwrap() {
+                Said::Count { bytes, .. } => assert_eq!(bytes, 0),
+                Said::Verdict(told) => break assert_eq!(told, verdict),
+            }
+        }
+        assert_eq!(sender.read(&mut [0; 9]).await.unwrap(), 0);
+    }
+}

@@ -1,25 +1,31 @@
 //! Senders that do otherwise than agreed.
 
-use crate::scene::{Node, Set, introduce, key, signed};
-use std::io;
+use crate::scene::{Node, Set, introduce, key, signed, signed_ticket};
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+};
 use thalweg_net::{
     channel::{Channel, ChannelError, Connector, Protocol},
     cut_over,
 };
 use thalweg_node::prober::{MAX_BYTES, MAX_TIME};
-use thalweg_wire::mesh::measure_flow::{Answer, Hello, Limits, Message, Refusal, Said, Verdict};
+use thalweg_wire::mesh::{
+    measure_flow::{Answer, Hello, Limits, Message, Refusal, Said, Verdict},
+    measure_ticket::Ticket,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-async fn channel(node: &Node, seed: u8) -> Channel<TcpStream> {
+pub async fn channel(node: &Node, seed: u8) -> Channel<TcpStream> {
     let tcp = TcpStream::connect(node.at).await.unwrap();
     let connector = Connector::new(&key(seed)).unwrap();
     connector.connect(tcp, node.member().node.unwrap(), Protocol::Measure).await.unwrap()
 }
 
-async fn read<M: Message>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<M> {
+pub async fn read<M: Message>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<M> {
     let mut head = [0; 2];
     from.read_exact(&mut head).await?;
     let mut body = vec![0; M::length(head).unwrap()];
@@ -27,15 +33,30 @@ async fn read<M: Message>(from: &mut (impl AsyncRead + Unpin)) -> io::Result<M> 
     Ok(M::decode(&body).unwrap())
 }
 
-/// What the node says to a hello of node `seed`, and the channel.
-async fn greet(node: &Node, seed: u8, limits: Limits) -> (Answer, Channel<TcpStream>) {
+/// Numbers of orders, each used once.
+static ORDER: AtomicU64 = AtomicU64::new(1000);
+
+/// What the node says to a hello of node `seed` with an order of its own, and the channel.
+pub async fn greet(node: &Node, seed: u8, limits: Limits) -> (Answer, Channel<TcpStream>) {
+    let order = ORDER.fetch_add(1, Ordering::Relaxed);
+    show(node, seed, &signed_ticket(order, seed, node.n), limits).await
+}
+
+/// The same with this ticket.
+pub async fn show(
+    node: &Node,
+    seed: u8,
+    ticket: &str,
+    limits: Limits,
+) -> (Answer, Channel<TcpStream>) {
     let mut channel = channel(node, seed).await;
-    channel.write_all(&Hello { order: 1, limits }.encode()).await.unwrap();
+    let ticket = Ticket::bytes_of(ticket).unwrap();
+    channel.write_all(&Hello { ticket, limits }.encode()).await.unwrap();
     channel.flush().await.unwrap();
     (read(&mut channel).await.unwrap(), channel)
 }
 
-const ALL: Limits = Limits { bytes: u64::MAX, millis: u32::MAX };
+pub const ALL: Limits = Limits { bytes: u64::MAX, millis: u32::MAX };
 
 async fn verdict(tcp: &mut TcpStream) -> io::Result<Verdict> {
     loop {
@@ -142,7 +163,7 @@ async fn little_bytes_and_an_early_end_get_a_verdict_of_what_came() {
 async fn a_hello_that_is_none_ends_the_channel() {
     let (one, _two) = two().await;
     let mut channel = channel(&one, 2).await;
-    channel.write_all(&[0xff; 100]).await.unwrap();
+    channel.write_all(&[0xff; 300]).await.unwrap();
     channel.flush().await.unwrap();
     let line = one.line("event=measured_by").await;
     assert!(line.contains("longer than allowed"), "{line}");

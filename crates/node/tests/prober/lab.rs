@@ -131,6 +131,7 @@ async fn send(receiver: IpAddr) {
         max_time: Duration::from_secs(5),
         congestion_control: None,
         valid_for: Duration::from_secs(60),
+        ticket: String::new(),
     };
     oracle.order(1, order);
     let done = oracle.done().await;

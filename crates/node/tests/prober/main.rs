@@ -3,6 +3,8 @@
 
 mod flows;
 mod lab;
+mod liars;
 mod oracle;
 mod orders;
 mod scene;
+mod uninvited;

@@ -1,6 +1,10 @@
 //! A small oracle on loopback: orders as a test gives them, and the reports that come.
 
-use crate::scene::key;
+#[path = "../mesh/accepting.rs"]
+mod accepting;
+
+use crate::scene::{key, signed_ticket};
+use accepting::accept;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
@@ -12,7 +16,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -23,13 +27,13 @@ use thalweg_wire::{
     Signer as _,
     mesh::{
         ApiError,
-        measure::{Done, Order, Orders, Received, Reports, ReportsReply},
+        measure::{Done, MOST_BYTES, Order, Orders, Received, Reports, ReportsReply},
     },
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Mutex as AsyncMutex, Notify, mpsc},
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
 };
 
 const SEED: u8 = 90;
@@ -50,6 +54,8 @@ struct Script {
     reports: mpsc::Sender<Reports>,
     /// So many reports are cut off before they are answered.
     deaf: AtomicUsize,
+    /// It cannot read what has this order's end in it.
+    poison: AtomicU64,
     /// Another oracle is elected.
     deposed: AtomicBool,
 }
@@ -82,12 +88,15 @@ impl Fake {
             news: Notify::new(),
             reports: sender,
             deaf: AtomicUsize::new(0),
+            poison: AtomicU64::new(0),
             deposed: AtomicBool::new(false),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let acceptor = Acceptor::new(&key(seed), Arc::new(Everybody), &[Protocol::Api]).unwrap();
-        let accepting = tokio::spawn(accept(listener, acceptor, script.clone()));
+        let answers = script.clone();
+        let serve = move |channel| serve(channel, answers.clone());
+        let accepting = tokio::spawn(accept(listener, acceptor, serve));
         Self { at, seed, script, reports: AsyncMutex::new(reports), accepting }
     }
 
@@ -95,8 +104,12 @@ impl Fake {
         Oracle { key: key(self.seed).id(), addresses: vec![self.at.into()] }
     }
 
-    /// Orders node `n` to do it.
-    pub fn order(&self, n: u8, order: Order) {
+    /// Orders node `n` to do it; signs it for the pair, unless it has a ticket.
+    pub fn order(&self, n: u8, mut order: Order) {
+        if order.ticket.is_empty() {
+            let to = order.to.as_str()[1..].parse().unwrap();
+            order.ticket = signed_ticket(order.id, n, to);
+        }
         self.script.orders.lock().unwrap().entry(key(n).id()).or_default().push_back(order);
         self.script.news.notify_waiters();
     }
@@ -106,13 +119,18 @@ impl Fake {
         self.script.deaf.store(times, Ordering::SeqCst);
     }
 
+    /// Cannot read what has the end of this order in it.
+    pub fn choke_on(&self, order: u64) {
+        self.script.poison.store(order, Ordering::SeqCst);
+    }
+
     /// Another is elected from now on.
     pub fn be_deposed(&self) {
         self.script.deposed.store(true, Ordering::SeqCst);
         self.script.news.notify_waiters();
     }
 
-    async fn report(&self) -> Reports {
+    pub async fn report(&self) -> Reports {
         self.reports.lock().await.recv().await.unwrap()
     }
 
@@ -139,26 +157,17 @@ impl Fake {
     }
 }
 
-async fn accept(listener: TcpListener, acceptor: Acceptor, script: Arc<Script>) {
-    let mut channels = JoinSet::new();
-    loop {
-        let (tcp, _) = listener.accept().await.unwrap();
-        let (acceptor, script) = (acceptor.clone(), script.clone());
-        channels.spawn(async move {
-            if let Ok(channel) = acceptor.accept(tcp).await {
-                serve(channel, script).await;
-            }
-        });
-    }
-}
-
 async fn serve(channel: Channel<TcpStream>, script: Arc<Script>) {
     let peer = channel.peer();
     let answer = service_fn(move |request: Request<Incoming>| {
         let script = script.clone();
         async move {
             if script.deposed.load(Ordering::SeqCst) {
-                return Ok(refusal());
+                return Ok(refusal(
+                    StatusCode::MISDIRECTED_REQUEST,
+                    "not_elected",
+                    "n7 is elected",
+                ));
             }
             match request.uri().path() {
                 "/v1/measure/orders" => Ok(reply(&orders(peer, &script).await)),
@@ -197,6 +206,11 @@ async fn take(
     }
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let reports: Reports = serde_json::from_slice(&body).unwrap();
+    assert!(body.len() <= MOST_BYTES, "{}", body.len());
+    let poison = script.poison.load(Ordering::SeqCst);
+    if reports.done.iter().any(|done| done.id == poison) {
+        return Ok(refusal(StatusCode::BAD_REQUEST, "bad_request", "a field is not readable"));
+    }
     let accepted = (reports.done.len() + reports.received.len()) as u64;
     // One by one: a busy node tells of several at once.
     for done in reports.done {
@@ -210,10 +224,9 @@ async fn take(
     Ok(reply(&ReportsReply { accepted, refused: Vec::new() }))
 }
 
-fn refusal() -> Response<Full<Bytes>> {
-    let message = "n7 is elected".to_owned();
-    let mut answer = reply(&ApiError { code: "not_elected".to_owned(), message });
-    *answer.status_mut() = StatusCode::MISDIRECTED_REQUEST;
+fn refusal(status: StatusCode, code: &str, message: &str) -> Response<Full<Bytes>> {
+    let mut answer = reply(&ApiError { code: code.to_owned(), message: message.to_owned() });
+    *answer.status_mut() = status;
     answer
 }
 

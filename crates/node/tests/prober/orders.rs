@@ -9,7 +9,7 @@ use thalweg_units::Rate;
 use thalweg_wire::mesh::measure::{Order, Outcome};
 use tokio::net::TcpListener;
 
-fn order(id: u64, to: &str) -> Order {
+pub fn order(id: u64, to: &str) -> Order {
     Order {
         id,
         to: to.parse().unwrap(),
@@ -17,6 +17,7 @@ fn order(id: u64, to: &str) -> Order {
         max_time: Duration::from_secs(5),
         congestion_control: None,
         valid_for: Duration::from_secs(60),
+        ticket: String::new(),
     }
 }
 
@@ -31,16 +32,21 @@ async fn failure(oracle: &Fake, id: u64) -> (String, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_ends_report_the_receivers_rate_and_are_charged() {
-    let (oracle, one, two) = pair(Set::default(), Set::default()).await;
+async fn each_end_reports_what_it_counted_itself_and_is_charged() {
+    // So slow that both count the same second or two; an order of five megabytes is over at once.
+    let slow = Set { max_rate: Some(Rate::from_mbps(20.0)), ..Set::default() };
+    let (oracle, one, two) = pair(slow, Set::default()).await;
     oracle.order(1, Order { congestion_control: Some("reno".into()), ..order(7, "n2") });
     let (done, received) = oracle.both().await;
     let Outcome::Measured { bps, bytes, rtt_s, took, .. } = done.outcome else {
         panic!("{done:?}")
     };
     assert_eq!((done.id, received.id, received.from.as_str()), (7, 7, "n1"));
-    assert_eq!(bps, received.bps, "the receiver's word");
-    assert!(bps > 0.0 && rtt_s.is_some() && took <= Duration::from_secs(5));
+    assert_ne!(bps, received.bps, "neither copies the other's");
+    // They count the same bytes; when, a busy machine may shift a little.
+    let apart = bps.max(received.bps) / bps.min(received.bps);
+    assert!(apart <= 2.0 && rtt_s.is_some(), "{bps} {}", received.bps);
+    assert!(took > Duration::ZERO && took <= Duration::from_secs(8));
     // What the receiver counts when it judges, the sender has sent.
     assert!(received.bytes <= bytes && bytes <= 5_000_000, "{} {bytes}", received.bytes);
     let line = one.line("event=measured ").await;
@@ -141,15 +147,35 @@ async fn a_report_that_did_not_arrive_is_told_again() {
     assert_eq!((done.id, received.id), (1, 1));
 }
 
+/// The oracle cannot read one report: it is dropped and told of, and all others arrive.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_report_that_cannot_be_read_takes_no_other_with_it() {
+    let oracle = Fake::start().await;
+    let mut one = Node::start(1, Set::default()).await;
+    one.membership.offer(&signed(1, vec![one.member()])).unwrap();
+    // They wait together, since the first is cut off.
+    oracle.be_deaf(2);
+    oracle.choke_on(5);
+    (1..=12).for_each(|id| oracle.order(1, order(id, "n9")));
+    one.obey(&oracle);
+    let mut ids = Vec::new();
+    while ids.len() < 11 {
+        ids.extend(oracle.report().await.done.iter().map(|done| done.id));
+    }
+    ids.sort_unstable();
+    assert_eq!(ids, [1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12]);
+    let line = one.line("event=report_dropped").await;
+    assert!(line.contains("order 5") && line.contains("not readable"), "{line}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_are_ordered_to_each_other_at_once_refuse_or_measure_one_by_one() {
     let (oracle, _one, _two) = pair(Set::default(), Set::default()).await;
     oracle.order(1, order(1, "n2"));
     oracle.order(2, order(2, "n1"));
     let mut ids = [oracle.done().await, oracle.done().await].map(|done| {
-        if let Outcome::Failed { why, is_down, .. } = done.outcome {
-            assert!(!is_down && why.contains("another measurement"), "{why}");
-        }
+        let is_fair = matches!(done.outcome, Outcome::Busy | Outcome::Measured { .. });
+        assert!(is_fair, "{done:?}");
         done.id
     });
     ids.sort_unstable();

@@ -20,7 +20,7 @@ use thalweg_node::{
 use thalweg_units::{ByteSize, Rate, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    mesh::{Member, Role, Roster},
+    mesh::{Member, Role, Roster, measure_ticket::Ticket},
 };
 use tokio::task::JoinSet;
 
@@ -53,6 +53,18 @@ pub fn signed(version: u64, members: Vec<Member>) -> Vec<u8> {
     Signed::sign(roster, &key(MESH)).encode()
 }
 
+/// The oracle's word that `from` may measure to `to`, for a minute.
+pub fn ticket(order: u64, from: u8, to: u8) -> Ticket {
+    let now = WallClock::default().now().as_unix_nanos();
+    let expiry = WallTime::from_unix_nanos(now + 60_000_000_000);
+    Ticket { order, from: key(from).id(), to: key(to).id(), bytes: u64::MAX, expiry }
+}
+
+/// Signed with the mesh's key.
+pub fn signed_ticket(order: u64, from: u8, to: u8) -> String {
+    ticket(order, from, to).sign(&key(MESH))
+}
+
 /// What a node's operator has set.
 #[derive(Clone, Copy)]
 pub struct Set {
@@ -75,7 +87,7 @@ pub struct Node {
     pub membership: Membership,
     pub budget: Arc<Budget>,
     log: Receiver<Event>,
-    n: u8,
+    pub n: u8,
     prober: Prober,
     tasks: JoinSet<()>,
     _dir: TempDir,
@@ -143,6 +155,18 @@ impl Node {
     /// Bytes that were only measured.
     pub fn spent(&self) -> u64 {
         self.budget.spent(Scope::purpose(Purpose::Probe)).as_bytes()
+    }
+
+    /// How many lines with the one text its log has until one with the other.
+    pub async fn lines_until(&self, text: &str, end: &str) -> usize {
+        let mut lines = 0;
+        loop {
+            let line = self.line("").await;
+            match line.contains(end) {
+                true => return lines,
+                false => lines += usize::from(line.contains(text)),
+            }
+        }
     }
 
     /// The next line of its log that has this text.
