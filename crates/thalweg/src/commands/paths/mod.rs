@@ -63,9 +63,9 @@ pub struct Args {
     /// With DEST: through no relay with this tag, as `thalweg get --avoid`
     #[arg(long, value_name = "TAG", value_delimiter = ',', requires = "destination")]
     avoid: Vec<Tag>,
-    /// With DEST: how a download's relays are taken from the list, as `thalweg get --draw`
+    /// With DEST: how relays are taken from the list, `proportional` or `top`
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Drawing::Proportional)]
-    #[arg(requires = "destination")]
+    #[arg(requires = "destination", hide_possible_values = true)]
     draw: Drawing,
     /// The history, as `thalweg get --history` names it
     /// [default: history.json in the state directory, else in ~/.cache/thalweg]
@@ -83,7 +83,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
     let wanted = args.destination.as_deref().map(Wanted::parse).transpose()?;
     let mut found = here::block_on(Found::ask(&state, args.history.as_deref(), &args.place))?;
-    found.notes.iter().for_each(|note| eprintln!("thalweg paths: {note}"));
+    found.notes.iter().for_each(|note| thalweg_console::note!("thalweg paths: {note}"));
     let (text, value) = match (&wanted, &args.to) {
         (Some(wanted), _) => args.destination(&mut found, wanted)?,
         (None, Some(name)) => node::shown(&found, name)?,

@@ -27,8 +27,9 @@ pub struct PathArgs {
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     pub avoid: Vec<Tag>,
 
-    /// How a large object's relays are taken from the list of them: see `thalweg paths`
+    /// How relays for large objects are taken from the list, `proportional` or `top`
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Drawing::Proportional)]
+    #[arg(hide_possible_values = true)]
     pub draw: Drawing,
 
     /// Where to remember what paths were like, or `none`

@@ -67,7 +67,7 @@ pub struct PathArgs {
 /// UKAIRO §3.2.2 says both; see `thalweg_plan::adaptive::Draw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Drawing {
-    /// Drawn in proportion to their scores, so that each gets its turn (UKAIRO's text)
+    /// Drawn by their scores, so that each gets its turn (UKAIRO's text)
     Proportional,
     /// Those with the best scores (UKAIRO's Algorithm 2, line 6)
     Top,
