@@ -1,6 +1,10 @@
 //! A small oracle on loopback: real channels and HTTP, scripted answers.
 
+#[path = "accepting.rs"]
+mod accepting;
+
 use crate::scene::{at, id, key, mesh, signed};
+use accepting::accept;
 use bytes::Bytes;
 use data_encoding::HEXLOWER;
 use http_body_util::{BodyExt as _, Full};
@@ -106,7 +110,9 @@ impl Fake {
         let protocols = [Protocol::Api, Protocol::Join];
         let gate = Arc::new(Gate(script.clone()));
         let acceptor = Acceptor::new(&key(SEED), gate, &protocols).unwrap();
-        let accepting = tokio::spawn(accept(listener, acceptor, script.clone()));
+        let answers = script.clone();
+        let serve = move |channel| serve(channel, answers.clone());
+        let accepting = tokio::spawn(accept(listener, acceptor, serve));
         Self { address, script, accepting }
     }
 
@@ -119,20 +125,6 @@ impl Fake {
     /// How clients find it.
     pub fn oracle(&self) -> Oracle {
         Oracle { key: id(SEED), addresses: vec![self.address.into()] }
-    }
-}
-
-async fn accept(listener: TcpListener, acceptor: Acceptor, script: Arc<Script>) {
-    let mut channels = tokio::task::JoinSet::new();
-    loop {
-        let (tcp, _) = listener.accept().await.unwrap();
-        let (acceptor, script) = (acceptor.clone(), script.clone());
-        // Those that are refused, or break, are the tests' own doing.
-        channels.spawn(async move {
-            if let Ok(channel) = acceptor.accept(tcp).await {
-                serve(channel, script).await;
-            }
-        });
     }
 }
 

@@ -329,3 +329,16 @@ pub async fn get(oracle: &Oracle, caller: Caller, path: &str) -> Answer {
 pub fn token_of(answer: &Answer) -> Token {
     answer.result::<TokenReply>().unwrap().token.parse().unwrap()
 }
+
+/// Reads go on and writes say 503, with `text` in the reason; nothing changes.
+pub async fn serves_on(mesh: &Mesh, text: &str) {
+    let before = mesh.newest();
+    let token = post(&mesh.oracle, Caller::Local, "/v1/tokens", &token_request()).await;
+    assert_eq!(token.refusal(), (503, "storage".into()));
+    assert!(token.error().message.contains(text), "{:?}", token.error());
+    assert!(token.retry_after.is_some());
+    let roster = get(&mesh.oracle, mesh.founder.caller(), "/v1/roster?after=0").await;
+    assert_eq!(verified(&roster.body, mesh.oracle.mesh()), before);
+    assert_eq!(get(&mesh.oracle, mesh.founder.caller(), "/v1/status").await.status, 200);
+    assert_eq!(mesh.newest(), before);
+}

@@ -1,6 +1,6 @@
 //! Disks and databases that fail.
 
-use crate::harness::{Host, IMPATIENT, Mesh, get, newest, post, token_request, verified};
+use crate::harness::{Host, IMPATIENT, Mesh, newest, post, serves_on};
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use std::{
@@ -15,19 +15,6 @@ use thalweg_wire::{Signer as _, mesh::RevokeRequest};
 async fn another_program(dir: &Path) -> SqliteConnection {
     let options = SqliteConnectOptions::new().filename(dir.join("oracle.db"));
     SqliteConnection::connect_with(&options).await.unwrap()
-}
-
-/// Reads go on and writes say 503, with `text` in the reason; nothing changes.
-async fn serves_on(mesh: &Mesh, text: &str) {
-    let before = mesh.newest();
-    let token = post(&mesh.oracle, Caller::Local, "/v1/tokens", &token_request()).await;
-    assert_eq!(token.refusal(), (503, "storage".into()));
-    assert!(token.error().message.contains(text), "{:?}", token.error());
-    assert!(token.retry_after.is_some());
-    let roster = get(&mesh.oracle, mesh.founder.caller(), "/v1/roster?after=0").await;
-    assert_eq!(verified(&roster.body, mesh.oracle.mesh()), before);
-    assert_eq!(get(&mesh.oracle, mesh.founder.caller(), "/v1/status").await.status, 200);
-    assert_eq!(mesh.newest(), before);
 }
 
 #[tokio::test]

@@ -1,25 +1,13 @@
 //! Servers that fail, are empty, or are not the one that is meant.
 
 use crate::{
-    harness::{Host, IMPATIENT, Mesh, database, get, newest, post, token_request, verified},
+    harness::{Host, IMPATIENT, Mesh, database, newest, serves_on},
     postgres::{self, Cluster},
 };
 use sqlx::{Connection as _, Executor as _};
 use std::fs;
 use thalweg_oracle::{Caller, Config, Database, Event, Oracle, OracleError, StoreError};
 use thalweg_wire::{Signer as _, mesh::RevokeRequest};
-
-/// Reads go on and writes say 503, with `text` in the reason; nothing changes.
-async fn serves_on(mesh: &Mesh, text: &str) {
-    let before = mesh.newest();
-    let token = post(&mesh.oracle, Caller::Local, "/v1/tokens", &token_request()).await;
-    assert_eq!(token.refusal(), (503, "storage".into()));
-    assert!(token.error().message.contains(text), "{:?}", token.error());
-    assert!(token.retry_after.is_some());
-    let roster = get(&mesh.oracle, mesh.founder.caller(), "/v1/roster?after=0").await;
-    assert_eq!(verified(&roster.body, mesh.oracle.mesh()), before);
-    assert_eq!(get(&mesh.oracle, mesh.founder.caller(), "/v1/status").await.status, 200);
-}
 
 #[tokio::test]
 async fn a_locked_row_stops_writes_alone() {
