@@ -193,18 +193,17 @@ impl Bulk {
     }
 
     /// What this end has seen where the other one judges, and has judged just now; `None` if
-    /// nothing moved. If that found the rate steady, it is the mean of as many last bins here,
-    /// so that both speak of the same time, whether it is steady here or not.
-    pub fn beside(&self, is_steady: bool) -> Option<Found> {
+    /// nothing moved. If that found the rate steady, it is the rate of as much time here, to
+    /// the newest of `samples`, so that both speak of the same bytes, whether they came steadily
+    /// here or not. `samples` are those that were taken, in their order.
+    pub fn beside(&self, samples: &[(Duration, u64)], is_steady: bool) -> Option<Found> {
         let end = match self.steady() {
             Some(_) if is_steady => End::Steady,
             _ => self.limit().unwrap_or(End::Sender),
         };
-        let first = self.bins.len().checked_sub(WINDOW).filter(|first| is_steady && *first > 0);
-        match first.and_then(|first| self.bins.get(first..)) {
-            Some(window) => Some(self.found(window, end)),
-            None => self.finish(end),
-        }
+        let found = self.finish(end)?;
+        let bps = is_steady.then(|| over_last(samples, self.width * WINDOW as u32)).flatten();
+        Some(bps.map_or(found, |bps| Found { bps, ..found }))
     }
 
     fn limit(&self) -> Option<End> {
@@ -250,6 +249,15 @@ impl Bulk {
         };
         Found { bps: mean(counted), spread_bps, end, bound, bytes, took }
     }
+}
+
+/// The rate of the last so much time, bit/s; `None` if it is not covered.
+fn over_last(samples: &[(Duration, u64)], time: Duration) -> Option<f64> {
+    let (end, all) = *samples.last()?;
+    let begin = end.checked_sub(time)?;
+    let (begin, before) = *samples.iter().rfind(|(at, _)| *at <= begin)?;
+    let seconds = (end - begin).as_secs_f64();
+    (seconds > 0.0).then(|| all.saturating_sub(before) as f64 * 8.0 / seconds)
 }
 
 /// Bits over time, not the mean of rates: a late sample makes a longer bin.

@@ -21,12 +21,17 @@ use tokio::{
 /// How often the kernel's counter is read: a tenth of the shortest bin.
 const EACH: Duration = Duration::from_millis(10);
 
+/// Looks that are kept: those of the longest flow, and of what follows it.
+const MOST: usize = 1000;
+
 /// Counts one flow.
 #[derive(Debug)]
 pub(super) struct Meter {
     /// The same connection; both halves of the other handle are in use.
     socket: OwnedFd,
     bulk: Bulk,
+    /// Time and bytes at each look.
+    samples: Vec<(Duration, u64)>,
     /// Acknowledged before the flow.
     before: u64,
     began: Instant,
@@ -46,7 +51,8 @@ impl Meter {
         let limits =
             bulk::Limits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
         let bulk = Bulk::new(limits, round_trip);
-        Ok(Self { socket, bulk, before: info.acknowledged, began: Instant::now(), round_trip })
+        let (samples, before) = (Vec::new(), info.acknowledged);
+        Ok(Self { socket, bulk, samples, before, began: Instant::now(), round_trip })
     }
 
     /// When to look.
@@ -60,13 +66,15 @@ impl Meter {
     pub fn look(&mut self) {
         let acknowledged = TcpInfo::of(&self.socket).map_or(0, |info| info.acknowledged);
         let bytes = acknowledged.saturating_sub(self.before);
-        if bytes > 0 {
-            _ = self.bulk.sample(self.began.elapsed().saturating_sub(self.round_trip), bytes);
+        if bytes > 0 && self.samples.len() < MOST {
+            let at = self.began.elapsed().saturating_sub(self.round_trip);
+            self.samples.push((at, bytes));
+            _ = self.bulk.sample(at, bytes);
         }
     }
 
     /// What it has come to, over the time that the receiver judged; `None`: nothing.
     pub fn found(&self, verdict: &Verdict) -> Option<Found> {
-        self.bulk.beside(verdict.steady)
+        self.bulk.beside(&self.samples, verdict.steady)
     }
 }

@@ -30,7 +30,9 @@ impl Used {
     pub fn spend(&self, order: u64) -> bool {
         let (now, mut used) = (Instant::now(), self.lock());
         used.retain(|_, since| now.duration_since(*since) < KEPT);
-        used.len() < MOST && used.insert(order, now).is_none()
+        let is_new = used.len() < MOST && !used.contains_key(&order);
+        is_new.then(|| used.insert(order, now));
+        is_new
     }
 
     /// A thread that panicked in here left whole entries.

@@ -10,6 +10,7 @@ mod harness;
 mod mesh;
 mod small;
 mod storage;
+mod tickets;
 
 /// Where a test's mesh keeps its state: in a file of its directory.
 async fn place() -> Option<String> {

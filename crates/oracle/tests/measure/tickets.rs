@@ -1,0 +1,34 @@
+//! What a receiver checks before it takes a flow.
+
+use crate::fake::{BYTES, Fake, number, settings};
+use thalweg_net::Ed25519;
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Signer as _,
+    mesh::{
+        measure::Reports,
+        measure_ticket::{Ticket, Void},
+    },
+};
+
+#[tokio::test]
+async fn an_order_is_signed_with_the_meshs_key_for_its_pair() {
+    let mesh = Fake::start(3, settings()).await;
+    for n in 1..3 {
+        mesh.report(n, &Reports::default()).await;
+    }
+    let order = mesh.order(0).await;
+    let shown = Ticket::bytes_of(&order.ticket).unwrap();
+    let key = |n: usize| -> NodeId { mesh.hosts[n].node.id() };
+    let to = number(order.to.as_str());
+    let by = |mesh_key: &NodeId, from: usize, to: usize| {
+        Ticket::admit(&shown, (mesh_key, &Ed25519), (&key(from), &key(to)), mesh.hand.now())
+    };
+    let ticket = by(&mesh.oracle.mesh(), 0, to).unwrap();
+    assert_eq!((ticket.order, ticket.bytes), (order.id, BYTES));
+    assert_eq!(order.max_bytes, BYTES);
+    assert_eq!(by(&mesh.oracle.mesh(), 0, 3 - to), Err(Void::AnotherPair));
+    assert_eq!(by(&mesh.oracle.mesh(), 3 - to, to), Err(Void::AnotherPair));
+    assert_eq!(by(&key(0), 0, to), Err(Void::Unsigned), "a node's key is not the mesh's");
+    mesh.stop().await;
+}
