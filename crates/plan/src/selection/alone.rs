@@ -14,7 +14,12 @@
 //! - If it stays well below ([`ROOM`]) what all brought together, the best other gets one trial,
 //!   on a new connection as well; the better of the two carries the rest.
 //!
-//! Where paths share nothing, nothing changes. Drift is not looked for meanwhile; failures,
+//! The direct path gets that trial, too, where it had once nearly what the winner has alone
+//! ([`NEAR`]), lost it in company ([`FELL`]), and a long time is left ([`LONG`]): other clients that
+//! sampled by this host at the same time may have held it down, and a download is to be no slower
+//! than direct.
+//!
+//! Where else paths share nothing, nothing changes. Drift is not looked for meanwhile; failures,
 //! stalls, new samplings and 429 or 503 end it.
 
 use super::{Action, Ending, Phase, Reason, Selection, recent};
@@ -36,6 +41,13 @@ const MOST: f64 = 0.6;
 const GROWN: f64 = 1.4;
 /// Below this part of what all had brought together there is room for a better one.
 const ROOM: f64 = 0.8;
+/// For a moment in sampling direct had this part of what the winner has alone, and this many times
+/// what it kept: it may be better by itself.
+const NEAR: f64 = 0.8;
+const FELL: f64 = 1.3;
+/// That is found out where the winner would take so long still, in seconds: a trial in vain costs a
+/// tenth of it at most.
+const LONG: f64 = 7.0;
 /// Were the tried path this much slower than all together, the trial must pay still.
 const MARGIN: f64 = 1.1;
 /// The rate is settled if half a window later it is no more than this factor higher ...
@@ -147,7 +159,10 @@ impl Selection {
         }
         let Some(rate) = self.settled_rate(current, now) else { return };
         let Some(mut alone) = self.alone.take() else { return };
-        if alone.tried.is_empty() && alone.company.is_some_and(|company| rate < GROWN * company) {
+        let first = alone.tried.is_empty();
+        let near = first && alone.company.is_some() && self.direct_is_near(current, rate, now);
+        let grown = alone.company.is_none_or(|company| rate >= GROWN * company);
+        if first && !grown && !near {
             return;
         }
         self.paths[current.0 as usize].judged = Some((rate, now));
@@ -157,13 +172,24 @@ impl Selection {
             alone.best = Some((current, rate));
         }
         let Some((best, rate)) = alone.best else { return };
-        if let Some(next) = self.worth_a_trial(&alone, rate, now) {
+        let direct = near.then_some(PathId::DIRECT);
+        if let Some(next) = direct.or_else(|| self.worth_a_trial(&alone, rate, now)) {
             (alone.last, alone.halves) = (None, 0);
             self.settle_on(Some((next, Reason::Trial)), now);
             self.alone = Some(alone);
         } else if best != current {
             self.settle_on(Some((best, Reason::BestAlone)), now);
         }
+    }
+
+    fn direct_is_near(&self, current: PathId, rate: f64, now: Time) -> bool {
+        let Some(direct) = self.paths.first().filter(|_| current != PathId::DIRECT) else {
+            return false;
+        };
+        let fit = direct.is_usable(now) && direct.is_idle() && direct.strikes() == 0;
+        let peak = direct.timeline.peak(EARLY);
+        let fell = direct.judged.is_some_and(|(company, _)| peak >= FELL * company);
+        fit && fell && peak >= NEAR * rate && self.left as f64 >= LONG * rate
     }
 
     /// The rate of the latest window, once it grows no more.

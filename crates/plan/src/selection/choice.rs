@@ -54,8 +54,8 @@ pub enum Reason {
     /// The paths took from each other in sampling, so their rates tell little of what each gives
     /// alone: the direct path, on a new connection.
     Shared,
-    /// Alone the path before stayed well below all together, which had shared something. This
-    /// one is tried alone.
+    /// Alone the path before stayed well below all together, which had shared something, or the
+    /// direct path had as much before it was in company. This one is tried alone.
     Trial,
     /// The path tried alone was slower than this one alone.
     BestAlone,
@@ -94,7 +94,7 @@ impl fmt::Display for Reason {
             Self::Drift => "the path before became slow",
             Self::StillBest => "slower than before, and still the fastest",
             Self::Shared => "all share one access, so that none can be faster alone than direct",
-            Self::Trial => "the paths shared one access: tried alone",
+            Self::Trial => "rates beside others tell too little of it: tried alone",
             Self::BestAlone => "the fastest of those tried alone",
             Self::Busy => "the server asks for fewer requests",
         })

@@ -44,6 +44,12 @@ impl Timeline {
         sum as f64 / (SLOT.as_secs_f64() * count.max(1) as f64)
     }
 
+    /// The best rate in `count` slots in turn.
+    pub(super) fn peak(&self, count: usize) -> f64 {
+        let starts = 0..=self.slots.len().saturating_sub(count);
+        starts.map(|from| self.rate(from, count)).fold(0.0, f64::max)
+    }
+
     pub(super) fn paused(&mut self, d: Duration) {
         self.since += d;
     }
