@@ -2,10 +2,13 @@
 //!
 //! This file is the map: one line per command, one file per command in `commands/`.
 
+#![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic: see thalweg_console")]
+
 mod commands;
 
 use clap::{Parser, Subcommand};
-use std::process::ExitCode;
+use std::{io::ErrorKind, process::ExitCode};
+use thalweg_console::note;
 
 /// Moves bulk data between hosts faster than the Internet's default path does.
 #[derive(Parser)]
@@ -33,7 +36,7 @@ enum Command {
     Token(commands::token::Args),
     /// Make this host a member of a mesh
     Join(commands::join::Args),
-    /// Run the daemon: relay for members, keep the roster new
+    /// Run the daemon: relay, measure, keep the roster; the oracle runs in it
     Node(commands::node::Args),
     /// Show how this host and its mesh are
     Status(commands::status::Args),
@@ -59,7 +62,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(usage) => return told_usage(&usage),
+    };
+    let result = match command {
         Command::Get(args) => commands::get::run(*args),
         Command::Proxy(args) => commands::proxy::run(args),
         Command::Run(args) => commands::run_with::run(args),
@@ -81,9 +88,22 @@ fn main() -> ExitCode {
         Command::Load(args) => commands::load::run(args),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("thalweg: {}", told(&error));
+        note!("thalweg: {}", told(&error));
         ExitCode::FAILURE
     })
+}
+
+/// Help and versions are data, as all on standard output; mistakes are not.
+fn told_usage(usage: &clap::Error) -> ExitCode {
+    match usage.print() {
+        Err(error) if !usage.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            note!("thalweg: cannot write to standard output: {error}");
+            return ExitCode::FAILURE;
+        }
+        // Nobody is left to be told.
+        _ => {}
+    }
+    ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2))
 }
 
 /// The error and its causes, each once: many errors say their cause themselves.

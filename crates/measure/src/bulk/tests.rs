@@ -202,7 +202,7 @@ fn the_limits_end_a_test_that_is_not_steady() {
 #[test]
 fn a_rate_that_never_rests_is_the_legs_after_five_seconds_and_a_lower_bound_after_few_bytes() {
     // A second of 16, a second of 80 Mbit/s, and so on.
-    let step = |ms: usize| if ms / 1000 % 2 == 0 { 2_000 } else { 10_000 };
+    let step = |ms: usize| if (ms / 1000).is_multiple_of(2) { 2_000 } else { 10_000 };
     let got: Vec<u64> = (0..6_000)
         .scan(0, |all, ms| {
             *all += step(ms);

@@ -8,13 +8,14 @@ use super::{Detours, Draw};
 use crate::{
     get::HttpUrl,
     history::{Bound, History},
-    proxy::{ByHistory, Candidates, Choice, Content, PathChooser, Relays, Seen},
+    proxy::{ByHistory, Candidates, Choice, Content, PathChooser, Relays, Seen, Standing},
 };
 use std::{
     cmp::Reverse,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use thalweg_net::Route;
 use thalweg_units::Rate;
 use thalweg_wire::Destination;
 
@@ -47,6 +48,13 @@ impl ByDetours {
         Self { inner: ByHistory::new(Box::new(ranked), history), detours, draw }
     }
 
+    /// As [`ByHistory::while_standing`].
+    #[must_use]
+    pub fn while_standing(mut self, standing: Standing) -> Self {
+        self.inner = self.inner.while_standing(standing);
+        self
+    }
+
     /// What a relay's rate says of its gain (UKAIRO Eq. 1), if it says anything: a lower bound
     /// that is not above the direct path's rate does not, nor does any where that is unknown.
     fn gain(&self, to: &Destination, content: Content, rate: Rate, bound: Bound) -> Option<f64> {
@@ -59,6 +67,10 @@ impl ByDetours {
 impl PathChooser for ByDetours {
     fn choose(&self, to: &Destination, content: Content) -> Choice {
         self.inner.choose(to, content)
+    }
+
+    fn may_go_on(&self, route: &Route) -> bool {
+        self.inner.may_go_on(route)
     }
 
     fn candidates(&self, url: &HttpUrl) -> Candidates {
@@ -100,7 +112,6 @@ mod tests {
     use super::*;
     use crate::{detours::CANDIDATES, history::Observed};
     use std::time::Duration;
-    use thalweg_net::Route;
     use thalweg_units::WallTime;
     use thalweg_wire::mesh::measure::{Candidate, CandidatesReply, Strategy};
 

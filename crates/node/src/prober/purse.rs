@@ -180,7 +180,7 @@ mod tests {
         let file = dir.path().join("measured");
         for text in ["", "1", "x 2", "1 2 3", "-1 5"] {
             fs::write(&file, text).unwrap();
-            let (tell, told) = std::sync::mpsc::channel();
+            let (tell, told) = std::sync::mpsc::sync_channel(64);
             let failed = move |e: io::Error| tell.send(e.to_string()).unwrap();
             let purse = Purse::kept(Arc::new(Budget::new()), MOST, file.clone(), failed);
             assert_eq!(purse.left(), MOST);

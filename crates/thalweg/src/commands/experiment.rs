@@ -1,6 +1,7 @@
 //! `thalweg experiment`: list and run the plans of `experiments/`, and put
 //! their committed results into the documents.
 
+use super::text::say;
 use anyhow::Context;
 use std::{
     fs,
@@ -8,6 +9,7 @@ use std::{
     process::ExitCode,
     time::Instant,
 };
+use thalweg_console::note;
 use thalweg_experiment::{
     ExperimentError,
     library::{self, Found},
@@ -100,7 +102,7 @@ const INTERRUPTED: u8 = 130;
 fn interrupted(error: anyhow::Error) -> anyhow::Result<ExitCode> {
     match error.downcast_ref() {
         Some(ExperimentError::Interrupted) => {
-            eprintln!("thalweg: {error:#}");
+            note!("thalweg: {error:#}");
             Ok(ExitCode::from(INTERRUPTED))
         }
         _ => Err(error),
@@ -111,20 +113,24 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
     let found = library::all()?;
     if json {
         let rows: Vec<_> = found.iter().map(described).collect::<anyhow::Result<_>>()?;
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        say(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     } else {
-        for Found { plan, .. } in &found {
-            let (full, quick) = (seconds(plan, false)?, seconds(plan, true)?);
-            println!("{}: {}", plan.name, plan.claim);
-            println!(
-                "    {} arms, {} checks; about {} min, quick {quick} s",
-                plan.arm.len(),
-                plan.check.len(),
-                full.div_ceil(60)
-            );
-        }
+        let texts = found.iter().map(|found| in_words(&found.plan));
+        say(&texts.collect::<anyhow::Result<String>>()?)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn in_words(plan: &Plan) -> anyhow::Result<String> {
+    let (full, quick) = (seconds(plan, false)?, seconds(plan, true)?);
+    Ok(format!(
+        "{}: {}\n    {} arms, {} checks; about {} min, quick {quick} s\n",
+        plan.name,
+        plan.claim,
+        plan.arm.len(),
+        plan.check.len(),
+        full.div_ceil(60)
+    ))
 }
 
 fn described(found: &Found) -> anyhow::Result<serde_json::Value> {
@@ -162,8 +168,8 @@ fn run_one(args: &RunArgs) -> anyhow::Result<ExitCode> {
         for_commit: args.commit_result,
     };
     let finished = library::run_printed(&found, &request, args.json)?;
-    eprintln!("took {}", run::minutes(begun));
-    finished.plots.iter().for_each(|plot| eprintln!("plot: {}", plot.display()));
+    note!("took {}", run::minutes(begun));
+    finished.plots.iter().for_each(|plot| note!("plot: {}", plot.display()));
     if args.commit_result {
         keep(&found, &finished)?;
     }
@@ -191,8 +197,8 @@ fn keep(found: &Found, finished: &Finished) -> anyhow::Result<()> {
         fs::copy(plot, directory.join(name))
             .with_context(|| format!("cannot copy {}", plot.display()))?;
     }
-    eprintln!("to be committed: {}", directory.display());
-    eprintln!("then: thalweg experiment table {}", found.plan.name);
+    note!("to be committed: {}", directory.display());
+    note!("then: thalweg experiment table {}", found.plan.name);
     Ok(())
 }
 
@@ -211,15 +217,15 @@ fn update_documents(name: &str, check: bool) -> anyhow::Result<ExitCode> {
     for document in documents(found.directory.parent().unwrap_or(Path::new("."))) {
         match table::update(&document, name, &content, check)? {
             None => {}
-            Some(false) => eprintln!("{}: up to date", document.display()),
+            Some(false) => note!("{}: up to date", document.display()),
             Some(true) => {
                 stale = true;
                 let what = if check { "is not up to date" } else { "updated" };
-                eprintln!("{} {what}", document.display());
+                note!("{} {what}", document.display());
             }
         }
     }
-    println!("{}", content.trim_end());
+    say(&format!("{}\n", content.trim_end()))?;
     Ok(if check && stale { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -6,6 +6,7 @@ use std::{
     future::Future,
     path::{Path, PathBuf},
 };
+use thalweg_console::note;
 use thalweg_node::{
     config::{Config, config_file, state_directory},
     daemon::{BoxFuture, Control, LocalClient, LocalError},
@@ -104,7 +105,7 @@ impl Offline {
     /// What was published is this host's roster as well: no daemon fetches it.
     fn keep(&self) {
         if let Err(error) = self.membership.offer(&self.oracle.signed()) {
-            eprintln!("thalweg: this host's own copy of the roster stays as it was: {error}");
+            note!("thalweg: this host's own copy of the roster stays as it was: {error}");
         }
     }
 }

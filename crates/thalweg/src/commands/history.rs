@@ -13,6 +13,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
+use thalweg_console::note;
 use thalweg_node::detours::Detours;
 use thalweg_node::history::{Bound, History, Quarantined, Remembered};
 use thalweg_units::{WallTime, likeness};
@@ -93,7 +94,7 @@ fn show(which: &Which) -> anyhow::Result<()> {
         return say(&(serde_json::to_string_pretty(&all.json(&file))? + "\n"));
     }
     say(&all.table())?;
-    eprintln!("{}; {}", all.counts(), file.display());
+    note!("{}; {}", all.counts(), file.display());
     Ok(())
 }
 

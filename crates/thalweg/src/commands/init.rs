@@ -8,7 +8,12 @@ use super::{
 };
 use anyhow::{Context as _, bail};
 use serde_json::json;
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use thalweg_console::note;
 use thalweg_node::mesh::{Membership, MeshFile, State};
 use thalweg_oracle::{Config, Database, Oracle, OracleError};
 use thalweg_units::NodeId;
@@ -138,6 +143,13 @@ async fn found(state: &State, founder: Member, database: Database) -> anyhow::Re
     Ok(mesh)
 }
 
+/// A file as a shell reads it in whatever directory.
+fn absolute(file: &Path) -> anyhow::Result<String> {
+    let whole = std::path::absolute(file)
+        .with_context(|| format!("cannot tell where {} is", file.display()))?;
+    Ok(here::quoted(&whole.display().to_string()))
+}
+
 fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow::Result<()> {
     let Member { name, addresses, .. } = founder;
     let dir = state.dir().display().to_string();
@@ -147,14 +159,14 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow:
     }
     say(&format!("mesh {mesh}\n"))?;
     let reached: Vec<_> = addresses.iter().map(Destination::to_string).collect();
-    eprintln!(
-        "This host is `{name}`, the mesh's oracle and first relay, at {}.",
-        reached.join(", ")
-    );
-    eprintln!("All of it is in {dir}; keep a copy of the whole directory in a safe place.");
+    note!("This host is `{name}`, the mesh's oracle and first relay, at {}.", reached.join(", "));
+    note!("All of it is in {dir}; keep a copy of the whole directory in a safe place.");
     let place = args.place.argument();
-    eprintln!("Next:");
-    eprintln!("  thalweg node{place}                 # serve the mesh");
-    eprintln!("  thalweg token --role relay{place}   # let another host join");
+    // The oracle's database stands in the settings: its daemon must read the same.
+    let config = args.config.as_ref().map(|file| absolute(file)).transpose()?;
+    let config = config.map(|file| format!(" --config {file}")).unwrap_or_default();
+    note!("Next:");
+    note!("  thalweg node{place}{config}                 # serve the mesh");
+    note!("  thalweg token --role relay{place}   # let another host join");
     Ok(())
 }

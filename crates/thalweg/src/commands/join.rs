@@ -7,6 +7,7 @@ use super::{
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::{io, process::ExitCode};
+use thalweg_console::note;
 use thalweg_node::mesh::{JoinError, Joined, OracleError, State, WallClock, Wish, join};
 use thalweg_wire::{
     Destination,
@@ -95,24 +96,22 @@ fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
     } else {
         let roles: Vec<_> = roles.iter().map(Role::to_string).collect();
         say(&format!("joined as {name} ({})\n", roles.join(", ")))?;
-        eprintln!("The keys and the roster are in {}.", state.dir().display());
+        note!("The keys and the roster are in {}.", state.dir().display());
     }
     if !args.addresses.is_empty() && member.is_some_and(|m| m.addresses.is_empty()) {
-        eprintln!(
+        note!(
             "thalweg: --address is not listed: this token has not the role relay, and only \
              relays are reached by others"
         );
     }
     if let Some(skew) = &joined.skew {
-        eprintln!("thalweg: {skew}");
+        note!("thalweg: {skew}");
     }
     if !args.json && !args.no_daemon {
         let place = args.place.argument();
-        eprintln!("Next:");
-        eprintln!(
-            "  thalweg node{place}                 # keep the roster new, and relay if asked to"
-        );
-        eprintln!("  thalweg get URL{place}              # fetch, by the mesh's relays too");
+        note!("Next:");
+        note!("  thalweg node{place}                 # keep the roster new, and relay if asked to");
+        note!("  thalweg get URL{place}              # fetch, by the mesh's relays too");
     }
     Ok(())
 }

@@ -1,13 +1,10 @@
 //! `thalweg relay`.
 
-use super::signals::Signals;
+use super::{signals::Signals, text::say};
 use anyhow::{Context as _, anyhow};
 use serde_json::json;
-use std::{
-    io::{self, Write as _},
-    net::SocketAddr,
-    process::ExitCode,
-};
+use std::{io, net::SocketAddr, process::ExitCode};
+use thalweg_console::note;
 use thalweg_node::relay::{
     BindError, ConfigError, EgressPolicy, IpNet, Log, PortRange, PortRangeError, Relay,
     RelayConfig, SMTP, parse_cidr, raise_descriptor_limit,
@@ -97,7 +94,7 @@ async fn serve(args: &Args, log: Log) -> anyhow::Result<()> {
         _ = &mut serving => return Ok(()),
         () = signals.next() => drop(first),
     }
-    eprintln!("thalweg: draining; once more to stop at once");
+    note!("thalweg: draining; once more to stop at once");
     tokio::select! { _ = &mut serving => {}, () = signals.next() => {} }
     Ok(())
 }
@@ -127,7 +124,7 @@ fn warn_of_few_descriptors(connections: usize) {
     let limit = raise_descriptor_limit();
     let room = limit.saturating_sub(OTHER_DESCRIPTORS) / 2;
     if (connections as u64) > room {
-        eprintln!(
+        note!(
             "thalweg: {limit} descriptors allow about {room} connections, fewer than \
              --max-connections {connections}: more will wait; raise `ulimit -n`"
         );
@@ -140,6 +137,5 @@ fn print_ready(listen: SocketAddr, as_json: bool) -> anyhow::Result<()> {
         true => json!({ "event": "ready", "listen": listen.to_string() }).to_string(),
         false => format!("ready {listen}"),
     };
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot print the address")
+    say(&format!("{line}\n")).context("cannot print the address")
 }

@@ -36,10 +36,16 @@ pub fn argument(given: Option<&Path>, place: &Place) -> String {
 /// # Errors
 /// The system's.
 pub fn save(history: &mut History, file: &Path) -> io::Result<()> {
-    if let Some(directory) = file.parent() {
-        fs::create_dir_all(directory)?;
-    }
+    make_place(file)?;
     history.save()
+}
+
+/// The directory of the file.
+///
+/// # Errors
+/// The system's.
+pub fn make_place(file: &Path) -> io::Result<()> {
+    file.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
 /// The date.

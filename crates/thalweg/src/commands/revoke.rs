@@ -6,6 +6,7 @@ use super::{
 };
 use serde_json::json;
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+use thalweg_console::note;
 use thalweg_node::{daemon::Control, mesh::State};
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::{Name, RevokeReply, RevokeRequest, StatusReply};
@@ -85,7 +86,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         // It is done, whatever becomes of the question who knows it already.
         let confirmed = confirmed(&*control, &mute(&state), reply.version, args.wait).await;
         if let Err(e) = &confirmed {
-            eprintln!("thalweg: cannot tell who has confirmed: {e:#}");
+            note!("thalweg: cannot tell who has confirmed: {e:#}");
         }
         let confirmed = confirmed.ok();
         print(&reply, confirmed, args.json)?;

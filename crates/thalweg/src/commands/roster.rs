@@ -6,6 +6,7 @@ use super::{
     text::{aligned, listed, rough, say},
 };
 use std::process::ExitCode;
+use thalweg_console::note;
 use thalweg_node::{daemon::roster_status, mesh::State};
 use thalweg_wire::mesh::{Member, Roster};
 
@@ -50,7 +51,7 @@ async fn find(state: &State) -> anyhow::Result<Roster> {
     match renewal::renew(state, &membership, renewal::PATIENCE).await {
         Ok(()) => {}
         Err(refused) if renewal::is_refusal(&refused) => return Err(refused),
-        Err(failed) => eprintln!("thalweg: the roster is the one that was kept: {failed:#}"),
+        Err(failed) => note!("thalweg: the roster is the one that was kept: {failed:#}"),
     }
     let kept = membership.current();
     let kept = kept.ok_or_else(|| {
@@ -75,6 +76,6 @@ fn tell_of(state: &State) -> anyhow::Result<()> {
         (Some(left), _) => format!("holds for {}", rough(left)),
         (None, fault) => fault.unwrap_or_default(),
     };
-    eprintln!("version {}; {holds}", status.version);
+    note!("version {}; {holds}", status.version);
     Ok(())
 }

@@ -1,22 +1,14 @@
 //! How values read on a screen: aligned columns, rough times; and how they get there.
 
-use anyhow::Context as _;
-use std::{
-    io::{self, Write as _},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// Writes a command's data to standard output. Who reads no further, as `head` does, has what
 /// it wants: that is the end, and no failure.
 ///
 /// # Errors
-/// The system's others, e.g. of a full disk.
+/// As [`thalweg_console::say`].
 pub fn say(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to standard output"),
-    }
+    Ok(thalweg_console::say(text)?)
 }
 
 /// Rows below their heads, each column as wide as its widest cell; ends with a line end.
@@ -47,6 +39,12 @@ pub fn rough(d: Duration) -> String {
     }
 }
 
+/// So many of a thing: `1 member`, `2 members`.
+pub fn counted(n: u64, thing: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {thing}{plural}")
+}
+
 /// Items with commas between, or a dash.
 pub fn listed<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
@@ -62,6 +60,12 @@ mod tests {
         let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
         let text = aligned(["NAME", "TAGS"], &[row("fra-long", "-"), row("é", "x,y")]);
         assert_eq!(text, "NAME      TAGS\nfra-long  -\né         x,y\n");
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let said = [0, 1, 2].map(|n| counted(n, "member"));
+        assert_eq!(said, ["0 members", "1 member", "2 members"]);
     }
 
     #[test]

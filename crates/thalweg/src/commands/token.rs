@@ -6,6 +6,7 @@ use super::{
 };
 use serde_json::json;
 use std::{process::ExitCode, time::Duration};
+use thalweg_console::note;
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::{Name, Role, Tag, TokenReply, TokenRequest};
 
@@ -77,6 +78,6 @@ fn print(reply: &TokenReply, valid: Duration, as_json: bool) -> anyhow::Result<(
         return say(&format!("{line}\n"));
     }
     say(&format!("{}\n", reply.token))?;
-    eprintln!("one host can join with it within {}: thalweg join TOKEN", rough(valid));
+    note!("one host can join with it within {}: thalweg join TOKEN", rough(valid));
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! which room may import which, what pure code never names, what no file holds,
 //! and that the texts still speak of files that exist.
 
+mod commands;
 mod faults;
 mod floors;
 mod purity;

@@ -134,7 +134,13 @@ fn what_is_printed_for_programs_is_json_and_nothing_else() {
     assert!(token["token"].as_str().unwrap().starts_with("thalweg-"));
     let status = host.json(&["status", "--json"]);
     assert_eq!((&status["daemon"], &status["roster"]["members"]), (&false.into(), &1.into()));
+    assert!(status["roster"]["expires_unix_seconds"].as_u64().unwrap() > 1_700_000_000);
     let _runs = host.start();
+    let status = host.json(&["status", "--json"]);
+    assert_eq!(status["daemon"], true);
+    let left = status["roster"]["left_seconds"].as_f64().unwrap();
+    assert!(status["up_seconds"].as_f64().unwrap() < left, "{status}");
+    assert!(status["oracle"]["members"][0]["seen_seconds"].is_f64(), "{status}");
     let nyc = Host::new();
     let token = host.ok(&["token"]);
     let joined = nyc.json(&["join", token.trim(), "--name", "nyc", "--no-daemon", "--json"]);

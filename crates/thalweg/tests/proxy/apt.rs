@@ -8,6 +8,31 @@ use sha2::{Digest as _, Sha256};
 use std::{fs, path::Path, process::Command};
 use tempfile::TempDir;
 
+/// A repository of one package in `dir/www`, and what apt needs in `dir`; the package's bytes.
+pub async fn repository(dir: &Path) -> Vec<u8> {
+    for made in [
+        "www",
+        "apt/etc/apt/preferences.d",
+        "apt/var/lib/apt/lists/partial",
+        "apt/var/cache/apt/archives/partial",
+        "apt/etc/apt/apt.conf.d",
+    ] {
+        fs::create_dir_all(dir.join(made)).unwrap();
+    }
+    let deb = package(dir).await;
+    let sum: String = Sha256::digest(&deb).iter().map(|b| format!("{b:02x}")).collect();
+    let more = format!("Filename: ./thalweg-test.deb\nSize: {}\nSHA256: {sum}\n", deb.len());
+    fs::write(dir.join("www/Packages"), control(&more)).unwrap();
+    fs::write(dir.join("status"), "").unwrap();
+    deb
+}
+
+/// Has apt look for packages at `url`.
+pub fn sources(dir: &Path, url: &str) {
+    fs::write(dir.join("sources.list"), format!("deb [trusted=yes arch=amd64] {url} ./\n"))
+        .unwrap();
+}
+
 /// A package that holds a file, as dpkg-deb makes it; its bytes.
 async fn package(dir: &Path) -> Vec<u8> {
     fs::create_dir_all(dir.join("tree/DEBIAN")).unwrap();
@@ -27,21 +52,24 @@ fn control(more: &str) -> String {
     )
 }
 
-fn apt(dir: &Path, command: &str, proxy: &Started) -> Command {
-    let mut apt = program(command, dir);
-    let own = dir.join("apt");
+/// apt-get on that repository; by this proxy, or by that of its environment.
+pub fn apt(dir: &Path, proxy: Option<String>) -> Command {
+    let mut apt = program("apt-get", dir);
+    let by = proxy.map(|url| ("Acquire::http::Proxy", url));
     for (setting, value) in [
-        ("Dir", own.display().to_string()),
+        ("Dir", dir.join("apt").display().to_string()),
         ("Dir::Etc::sourcelist", dir.join("sources.list").display().to_string()),
         ("Dir::Etc::sourceparts", "-".to_owned()),
         ("Dir::State::status", dir.join("status").display().to_string()),
-        ("Acquire::http::Proxy", proxy.url()),
         ("APT::Sandbox::User", String::new()),
         ("APT::Get::AllowUnauthenticated", "true".to_owned()),
         ("Acquire::Languages", "none".to_owned()),
         ("Acquire::Retries", "0".to_owned()),
         ("APT::Architecture", "amd64".to_owned()),
-    ] {
+    ]
+    .into_iter()
+    .chain(by)
+    {
         apt.arg("-o").arg(format!("{setting}={value}"));
     }
     apt
@@ -54,29 +82,15 @@ async fn apt_updates_and_downloads() {
     }
     let dir = TempDir::new().unwrap();
     let at = dir.path();
-    for made in [
-        "www",
-        "apt/etc/apt/preferences.d",
-        "apt/var/lib/apt/lists/partial",
-        "apt/var/cache/apt/archives/partial",
-        "apt/etc/apt/apt.conf.d",
-    ] {
-        fs::create_dir_all(at.join(made)).unwrap();
-    }
-    let deb = package(at).await;
-    let sum: String = Sha256::digest(&deb).iter().map(|b| format!("{b:02x}")).collect();
-    let more = format!("Filename: ./thalweg-test.deb\nSize: {}\nSHA256: {sum}\n", deb.len());
-    fs::write(at.join("www/Packages"), control(&more)).unwrap();
+    let deb = repository(at).await;
     let proxy = Started::new(at, &[]);
     let files = Files::serve(&at.join("www"), "127.0.0.1:0").await;
-    let list = format!("deb [trusted=yes arch=amd64] http://{}/ ./\n", files.at);
-    fs::write(at.join("sources.list"), list).unwrap();
-    fs::write(at.join("status"), "").unwrap();
+    sources(at, &files.url(""));
 
-    let mut update = apt(at, "apt-get", &proxy);
+    let mut update = apt(at, Some(proxy.url()));
     update.arg("update");
     succeeds(update).await;
-    let mut download = apt(at, "apt-get", &proxy);
+    let mut download = apt(at, Some(proxy.url()));
     download.args(["download", "thalweg-test"]);
     succeeds(download).await;
     let found = fs::read(at.join("thalweg-test_1.0_all.deb")).unwrap();

@@ -9,5 +9,9 @@ mod curl;
 mod downloads;
 mod ends;
 mod files;
+#[allow(dead_code, reason = "shared with the tests of the mesh")]
+#[path = "../mesh/host.rs"]
+mod host;
+mod lab;
 mod run;
 mod started;

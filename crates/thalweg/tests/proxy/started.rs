@@ -36,6 +36,11 @@ impl Started {
     pub fn new(dir: &Path, args: &[&str]) -> Self {
         let mut command = thalweg(dir);
         command.args(["proxy", "--listen", "127.0.0.1:0", "--json"]).args(args);
+        Self::of(command)
+    }
+
+    /// By this command, which prints JSON.
+    pub fn of(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -86,7 +91,9 @@ pub fn signal(child: &Child, signal: rustix::process::Signal) {
 /// Whether `program` is installed; says that its test is skipped, if not.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    // Servers are where an ordinary user's PATH may not lead.
+    let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let found = dirs.map(|dir| dir.join(program)).any(|file| file.is_file());
     if !found {
         eprintln!("skipped: {program} is not installed (scripts/setup installs it)");
     }

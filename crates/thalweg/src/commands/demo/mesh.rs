@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use thalweg_console::note;
 use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
 
@@ -116,7 +117,7 @@ impl<'a> Mesh<'a> {
         for (index, relay) in RELAYS.into_iter().enumerate().skip(1) {
             mesh.add_relay(relay, index == 1)?;
         }
-        eprintln!("  … {} likewise", RELAYS[2..].join(", "));
+        note!("  … {} likewise", RELAYS[2..].join(", "));
         say(ORACLE, "token");
         let token = mesh.hosts.ask(ORACLE, &["token"])?;
         say(CLIENT, "join TOKEN --no-daemon");
@@ -188,5 +189,5 @@ impl<'a> Mesh<'a> {
 
 /// Shows a command as it would stand in a terminal of that host.
 pub fn say(host: &str, words: &str) {
-    eprintln!("  {host}$ thalweg {words}");
+    note!("  {host}$ thalweg {words}");
 }

@@ -16,6 +16,7 @@ mod watch;
 mod web;
 
 use super::signals::INTERRUPTED;
+use super::text::say;
 use anyhow::Context;
 use download::{Outcome, RELAY_LIMIT, Stage};
 use mesh::{Hosts, Mesh, ORACLE};
@@ -23,6 +24,7 @@ use network::{CLIENT, Course, RELAYS};
 use report::{Report, Row};
 use scratch::Scratch;
 use std::process::ExitCode;
+use thalweg_console::note;
 use thalweg_experiment::run::installed;
 use thalweg_experiment::run::stop::Stop;
 use thalweg_lab::client::Lab;
@@ -50,21 +52,21 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let report = match show(args.size.as_bytes(), &stop) {
         // A signal also reaches the programs, whose failure may be seen first.
         Err(_) if stop.check().is_err() => {
-            eprintln!("thalweg: interrupted; the network and the scratch directory are removed");
+            note!("thalweg: interrupted; the network and the scratch directory are removed");
             return Ok(ExitCode::from(INTERRUPTED));
         }
         other => other?,
     };
     if args.json {
-        println!("{:#}", report.json());
+        say(&format!("{:#}\n", report.json()))?;
     } else {
-        print!("\n{}", report.table());
+        say(&format!("\n{}", report.table()))?;
     }
     Ok(if report.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
-    eprintln!("making a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
+    note!("making a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
     let scratch = Scratch::create(size, stop)?;
     let lab = Lab::start(&network::topology()?).context("cannot start the lab")?;
     let web = Web::start(&lab, &scratch, stop)?;
@@ -80,12 +82,12 @@ fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
 }
 
 fn found(hosts: Hosts<'_>) -> anyhow::Result<Mesh<'_>> {
-    eprintln!(
+    note!(
         "founding a mesh: {ORACLE} is the oracle and a relay, {} more relays, {CLIENT}",
         RELAYS.len() - 1
     );
     let mesh = Mesh::found(hosts)?;
-    eprintln!(
+    note!(
         "mesh: all {} nodes know all {} members, {:.1} s after the first command",
         mesh.nodes.len(),
         RELAYS.len() + 1,
@@ -153,13 +155,13 @@ fn via(relay: &str) -> String {
 /// A finished step: one line of progress, one row of the table.
 fn row(name: &str, outcome: Result<Outcome, String>, course: Course) -> Row {
     match &outcome {
-        Ok(done) => eprintln!(
+        Ok(done) => note!(
             "{name}: {:.1} MB in {:.1} s, {:.1} Mbit/s",
             done.bytes as f64 / 1e6,
             done.took.as_secs_f64(),
             done.rate().as_mbps()
         ),
-        Err(reason) => eprintln!("{name}: skipped, {reason}"),
+        Err(reason) => note!("{name}: skipped, {reason}"),
     }
     Row { name: name.to_owned(), outcome, course }
 }

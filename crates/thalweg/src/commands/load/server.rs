@@ -69,7 +69,7 @@ async fn serve(mut stream: TcpStream, pattern: Arc<Pattern>) {
     };
     let Err(error) = done else { return };
     if !error.is::<io::Error>() {
-        eprintln!("thalweg: load server: {error:#}");
+        thalweg_console::note!("thalweg: load server: {error:#}");
         // Closed with a reset, so that the client cannot overlook it.
         let _gone = socket2::SockRef::from(&stream).set_linger(Some(std::time::Duration::ZERO));
     }

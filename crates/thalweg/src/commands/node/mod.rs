@@ -7,17 +7,14 @@ mod settings;
 use super::{
     here::{self, Place},
     signals::Signals,
+    text::say,
 };
 use anyhow::{Context as _, anyhow};
 use parts::Parts;
 use sd_notify::NotifyState;
 use serde_json::json;
-use std::{
-    io::{self, Write as _},
-    net::SocketAddr,
-    path::PathBuf,
-    process::ExitCode,
-};
+use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode};
+use thalweg_console::note;
 use thalweg_node::{
     daemon::{Daemon, DaemonError},
     mesh::State,
@@ -101,7 +98,7 @@ async fn serve(
     let mut running = std::pin::pin!(running);
     tokio::select! { _ = &mut running => {}, () = signals.next() => {} }
     _ = sd_notify::notify(&[NotifyState::Stopping]);
-    eprintln!("thalweg: draining; once more to stop at once");
+    note!("thalweg: draining; once more to stop at once");
     tasks.stop();
     drop(stop);
     tokio::select! {
@@ -146,6 +143,5 @@ fn print_ready(daemon: &Daemon, as_json: bool) -> anyhow::Result<()> {
             format!("ready {}", all.join(" "))
         }
     };
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot print the address")
+    say(&format!("{line}\n")).context("cannot print the address")
 }

@@ -197,8 +197,7 @@ impl Parts {
         let who = (self.mesh.name.clone(), &self.key);
         let log = self.log.clone();
         let unkept = move |e| log.put(Event::new("measured_not_kept").with("why", e));
-        let purse =
-            Purse::kept(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
+        let purse = Purse::kept(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }

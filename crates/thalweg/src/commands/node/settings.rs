@@ -2,6 +2,7 @@
 
 use super::parts::Parts;
 use std::{net::SocketAddr, time::Duration};
+use thalweg_console::note;
 use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
     config::{Config, PORT},
@@ -85,7 +86,7 @@ fn leg_options() -> SocketOptions {
 pub fn warn_of_few_descriptors(limit: u64, connections: usize) {
     let room = limit.saturating_sub(OTHER_DESCRIPTORS) / 2;
     if (connections as u64) > room {
-        eprintln!(
+        note!(
             "thalweg: {limit} descriptors allow about {room} connections, fewer than \
              `relay.max_connections` ({connections}): more will wait; raise `ulimit -n`"
         );

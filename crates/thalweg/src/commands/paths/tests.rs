@@ -203,7 +203,7 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     assert_eq!(value["connection_goes"][0]["path"], "direct");
     assert_eq!(value["download_tries"][0]["reason"], "all");
     let other = destination::Wanted::parse("other.example").unwrap();
-    let (text, _) = destination::shown(&mut found, &other, Draw::Proportional);
+    let (text, _) = destination::shown(&mut found, &other, &Terms::default());
     assert!(text.contains("nothing is known of https://other.example:443 yet"), "{text}");
     assert!(text.contains("begins directly, with mid after 500 ms"), "{text}");
 }

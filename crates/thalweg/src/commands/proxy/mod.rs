@@ -1,6 +1,8 @@
 //! `thalweg proxy`: HTTP and SOCKS5 for this host's programs, over the best paths known.
 
+mod keeper;
 mod log;
+mod memory;
 mod start;
 mod ways;
 
@@ -18,6 +20,7 @@ use std::{
     process::ExitCode,
     sync::Arc,
 };
+use thalweg_console::note;
 use thalweg_node::{
     proxy::{ProxyConfig, Summary},
     relay::raise_descriptor_limit,
@@ -84,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     writer.finish();
     match (summary?, args.json) {
         (Some(summary), true) => say(&summary_event(&summary).to_string())?,
-        (Some(summary), false) => eprintln!("thalweg proxy: {}", in_words(&summary)),
+        (Some(summary), false) => note!("thalweg proxy: {}", in_words(&summary)),
         (None, _) => return Ok(ExitCode::from(INTERRUPTED)),
     }
     Ok(ExitCode::SUCCESS)
@@ -93,22 +96,23 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Until it has drained; `None` if it was ended at once.
 async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Option<Summary>> {
     let mut signals = Signals::watch()?;
-    let note = |text: String| eprintln!("thalweg proxy: {text}");
+    let note = |text: String| note!("thalweg proxy: {text}");
     let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
     print_ready(proxy.local_addr(), args.json)?;
     let (first, asked) = tokio::sync::oneshot::channel::<()>();
-    let mut serving = std::pin::pin!(proxy.run(async { _ = asked.await }));
+    // On a worker's thread: connections that it accepts need not be handed to another one.
+    let mut serving = tokio::spawn(proxy.run(async { _ = asked.await }));
     tokio::select! {
-        summary = &mut serving => return Ok(Some(summary)),
+        summary = &mut serving => return Ok(Some(summary?)),
         () = keeper.keep(&note) => {}
         () = signals.next() => drop(first),
     }
     note("draining; once more to stop at once".to_owned());
     let summary = tokio::select! {
-        summary = &mut serving => Some(summary),
+        summary = &mut serving => Some(summary?),
         () = signals.next() => None,
     };
-    keeper.save(&note);
+    keeper.save(&note).await;
     Ok(summary)
 }
 
@@ -118,7 +122,7 @@ fn print_ready(at: SocketAddr, as_json: bool) -> anyhow::Result<()> {
     match as_json {
         true => say(&json!({ "event": "ready", "listen": at.to_string(), "pac": pac }).to_string()),
         false => {
-            eprintln!("thalweg proxy: http_proxy=http://{at}, socks5h://{at}, or {pac}");
+            note!("thalweg proxy: http_proxy=http://{at}, socks5h://{at}, or {pac}");
             say(&format!("ready {at}"))
         }
     }

@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{ffi::OsString, io, os::unix::process::ExitStatusExt as _, time::Duration};
+use thalweg_console::note;
 use tokio::{
     process::{Child, Command},
     signal::unix::{SignalKind, signal},
@@ -40,11 +41,11 @@ pub async fn run(command: &[OsString], variables: &[(&str, String)]) -> anyhow::
     let mut child = match child.spawn() {
         Ok(child) => child,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            eprintln!("thalweg run: {shown}: command not found");
+            note!("thalweg run: {shown}: command not found");
             return Ok(NOT_FOUND);
         }
         Err(e) => {
-            eprintln!("thalweg run: {shown} cannot be run: {e}");
+            note!("thalweg run: {shown} cannot be run: {e}");
             return Ok(NOT_RUN);
         }
     };

@@ -11,6 +11,7 @@ use std::{
     process::ExitCode,
     sync::Arc,
 };
+use thalweg_console::note;
 use thalweg_node::{proxy::ProxyConfig, relay::raise_descriptor_limit};
 use tokio::runtime::Runtime;
 
@@ -49,7 +50,7 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     raise_descriptor_limit();
     let code = work(&args).unwrap_or_else(|error| {
-        eprintln!("thalweg run: {error:#}");
+        note!("thalweg run: {error:#}");
         OURS
     });
     Ok(ExitCode::from(code))
@@ -70,7 +71,7 @@ fn work(args: &Args) -> anyhow::Result<u8> {
 
 /// The child and the proxy, until the child ends.
 async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
-    let note = |text: String| eprintln!("thalweg run: {text}");
+    let note = |text: String| note!("thalweg run: {text}");
     let config = ProxyConfig::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
     let Running { proxy, mut keeper } = proxy::start(config, &args.paths, log, &note).await?;
     let variables = environment::variables(proxy.local_addr(), &args.no_proxy);
@@ -87,7 +88,7 @@ async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
         summary = &mut serving => anyhow::bail!("the proxy ended: {}", proxy::in_words(&summary)),
         () = keeper.keep(&note) => OURS,
     };
-    keeper.save(&note);
+    keeper.save(&note).await;
     if args.verbose {
         // Nobody is left who could use what is under way; a moment for what has just ended.
         let summary = tokio::time::timeout(child::MOMENT, serving).await;

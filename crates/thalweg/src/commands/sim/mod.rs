@@ -3,17 +3,24 @@
 //! - [`input`]: which network: synthetic, a published data set, or a file;
 //! - [`grid`]: reads the files;
 //! - [`figure`]: which figure;
-//! - [`summary`]: of several seeds, as a table or as JSON for the experiments.
+//! - [`summary`]: of several seeds, as a table or as JSON for the experiments;
+//! - [`labels`]: names and order of the table's lines;
+//! - [`waiting`]: how long it takes.
 
 mod figure;
 mod grid;
 mod input;
+mod labels;
 mod summary;
+mod waiting;
 
+use super::text::say;
 use figure::Figure;
 use input::Source;
 use std::{path::PathBuf, process::ExitCode};
 use summary::Summary;
+use thalweg_console::note;
+use waiting::Waiting;
 
 /// Arguments of `thalweg sim`.
 #[derive(clap::Args)]
@@ -52,15 +59,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut summary = Summary::default();
     for (at, &seed) in args.seed.iter().enumerate() {
         if args.seed.len() > 1 {
-            eprintln!("thalweg: seed {seed}, {} of {}", at + 1, args.seed.len());
+            note!("thalweg: seed {seed}, {} of {}", at + 1, args.seed.len());
         }
+        let what = format!("{}, seed {seed}", args.figure);
+        let _waiting = Waiting::begin(what);
         let input = network.input(seed, args.figure.outside());
         summary.add(args.figure.compute(&input, seed, args.draws, args.only.as_deref())?);
     }
     if args.json {
-        println!("{}", summary.json(&args.figure.to_string(), &args.input, &args.seed));
+        let all = summary.json(&args.figure.to_string(), &args.input, &args.seed);
+        say(&format!("{all}\n"))?;
     } else {
-        print!("{}", summary.text());
+        say(&summary.text(args.figure))?;
     }
     Ok(ExitCode::SUCCESS)
 }

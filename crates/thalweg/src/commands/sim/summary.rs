@@ -1,5 +1,6 @@
 //! What several seeds say together.
 
+use super::{figure::Figure, labels};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fmt::Write as _};
 use thalweg_sim::{figures::Report, stats};
@@ -44,10 +45,14 @@ impl Summary {
     }
 
     /// A line for each number: the median, and the range where there are several seeds.
-    pub fn text(&self) -> String {
+    pub fn text(&self, figure: Figure) -> String {
         let mut text = String::new();
-        for (name, (unit, values)) in self.metrics() {
-            let _ = write!(text, "{name:<36} {:>10.2} {unit}", stats::median(&values));
+        let mut all: Vec<_> = self.metrics().into_iter().collect();
+        all.sort_by(|(a, _), (b, _)| labels::by_number(a, b));
+        for (name, (unit, values)) in all {
+            let name = labels::label(figure, name);
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{name:<58} {:>10.2} {unit}", stats::median(&values));
             if values.len() > 1 {
                 let [low, high] = [0.0, 1.0].map(|share| stats::quantile(&values, share));
                 let _ = write!(text, "   {low:.2} to {high:.2}");

@@ -156,7 +156,7 @@ impl Tally {
     }
 
     fn say(&self, what: &str, why: &str) {
-        eprintln!("{what}: {why}");
+        thalweg_console::note!("{what}: {why}");
     }
 
     /// Adds the sums to the report.

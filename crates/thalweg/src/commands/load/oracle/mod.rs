@@ -116,7 +116,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let runs = tokio::spawn(async move { running.run(async { _ = stopped.await }).await });
     oracle.assume_present().await;
     let wanted = (args.share * (args.nodes * args.nodes.saturating_sub(1)) as f64) as usize;
-    eprintln!("{} members, {wanted} measured legs", args.nodes);
+    thalweg_console::note!("{} members, {wanted} measured legs", args.nodes);
     oracle.assume(world.legs(wanted)).await;
     report.add("nodes", "1", args.nodes as f64);
     ranking::time(&oracle, &mut world, args.rankings, &mut report).await?;
@@ -126,7 +126,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         oracle.assume_present().await;
         let load = Load { strategy, time: Duration::from_secs(args.seconds) };
         let asked = client::ask(&world, &port, load, args.clients).await?;
-        eprintln!("{}: {:.0} requests/s", strategy.name(), asked.per_second());
+        thalweg_console::note!("{}: {:.0} requests/s", strategy.name(), asked.per_second());
         report.add(format!("requests_{}", strategy.name()), "1/s", asked.per_second());
         report.add_times(&format!("answer_{}", strategy.name()), asked.times);
     }

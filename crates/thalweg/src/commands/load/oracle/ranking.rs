@@ -33,9 +33,10 @@ pub async fn time(
         times.sort_by(f64::total_cmp);
     }
     let (middle, last) = (whole.len() / 2, whole.len() - 1);
-    eprintln!(
+    thalweg_console::note!(
         "ranked {legs} legs in {:.3} s, {NEWS} new ones in {:.3} s",
-        whole[middle], next[middle]
+        whole[middle],
+        next[middle]
     );
     report.add("legs", "1", legs as f64);
     report.add("rank", "s", whole[middle]);
@@ -61,7 +62,7 @@ pub async fn orders(oracle: &Oracle, looks: usize, report: &mut Report) -> anyho
     times.sort();
     let mean = times.iter().sum::<Duration>().as_secs_f64() / times.len().max(1) as f64;
     let worst = times.last().copied().unwrap_or_default();
-    eprintln!(
+    thalweg_console::note!(
         "{} orders, {:.2} ms each, {worst:.1?} at most; {first:.1?} the first look",
         times.len(),
         1e3 * mean
@@ -89,7 +90,7 @@ pub async fn limit(
         let (legs, took) = once(oracle).await?;
         let is_full = legs <= within;
         if took.as_secs_f64() > super::SECOND || is_full {
-            eprintln!("{legs} legs in {:.3} s; {within} before", took.as_secs_f64());
+            thalweg_console::note!("{legs} legs in {:.3} s; {within} before", took.as_secs_f64());
             report.add("legs_within_a_second", "1", within as f64);
             report.add("rank_at_limit", "s", took_last);
             report.add("table_full", "1", f64::from(u8::from(is_full)));

@@ -44,7 +44,7 @@ pub async fn clients(world: &World, port: &Port, report: &mut Report) -> anyhow:
         let per_second = asked.per_second();
         asked.times.sort();
         let slow = asked.times.get(asked.times.len() * 99 / 100).copied().unwrap_or_default();
-        eprintln!("{count_now} clients: {per_second:.0} requests/s, p99 {slow:.1?}");
+        thalweg_console::note!("{count_now} clients: {per_second:.0} requests/s, p99 {slow:.1?}");
         let is_broken = per_second < ANSWERS || slow > SLOW;
         if !is_broken {
             within = count_now;
@@ -73,7 +73,7 @@ pub fn nodes(from: usize, share: f64, seed: u64, report: &mut Report) {
         let ranking = ranked(&graph);
         let took = began.elapsed().as_secs_f64();
         let best = ranking.scores().first().map_or(0.0, |s| s.score);
-        eprintln!(
+        thalweg_console::note!(
             "{nodes} nodes, {} legs: ranked in {took:.3} s, best {best:.2}",
             graph.measured()
         );

@@ -87,7 +87,7 @@ impl World {
             rules: vec![],
         };
         fs::write(dir.join("roster"), Signed::sign(roster, &mesh).encode())?;
-        let events = Arc::new(|event: &thalweg_oracle::Event| eprintln!("{event}"));
+        let events = Arc::new(|event: &thalweg_oracle::Event| thalweg_console::note!("{event}"));
         let patience = Duration::from_secs(30);
         let config = Config { events, patience, measure, ..Config::default() };
         Ok(Oracle::open(&dir, self.node.id(), config).await?)

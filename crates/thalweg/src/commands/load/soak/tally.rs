@@ -76,7 +76,7 @@ impl Tally {
         };
         if fault.fetch_add(1, Relaxed) < TOLD {
             let done = done.map_or_else(|broken| broken.to_string(), |_| "complete".to_owned());
-            eprintln!("thalweg: load soak: the {end} end {done}: {script:?}");
+            thalweg_console::note!("thalweg: load soak: the {end} end {done}: {script:?}");
         }
     }
 

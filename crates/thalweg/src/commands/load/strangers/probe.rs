@@ -130,7 +130,7 @@ pub async fn handshake(at: SocketAddr, who: &Who, alpn: &[u8]) -> anyhow::Result
     // A time-out ends it as the port's silence.
     match timeout(PATIENCE, talk(&mut tls, &mut tcp, &mut met)).await {
         Ok(done) => done?,
-        Err(_) => eprintln!("thalweg: load strangers: {at} did not hang up"),
+        Err(_) => thalweg_console::note!("thalweg: load strangers: {at} did not hang up"),
     }
     Ok(met)
 }

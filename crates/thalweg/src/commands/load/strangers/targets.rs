@@ -96,7 +96,7 @@ async fn refused(
         let is_refused = said.contains("not allowed by the relay's rules");
         let is_logged = in_log(fra, &to).await?;
         if !is_refused || !is_logged {
-            eprintln!("thalweg: load strangers: {to}: `{said}`, logged: {is_logged}");
+            thalweg_console::note!("thalweg: load strangers: {to}: `{said}`, logged: {is_logged}");
         }
         refused += u32::from(is_refused);
         logged += u32::from(is_logged);

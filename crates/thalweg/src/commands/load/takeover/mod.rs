@@ -63,7 +63,10 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         let (dead, began) = (daemons[elected].take().context("it runs")?, Instant::now());
         dead.kill()?;
         let gap = relays.after(term, began, PATIENCE).await.context("nobody took over")?;
-        eprintln!("kill {kill}: {} schedules no more, another does after {gap:?}", elected + 1);
+        thalweg_console::note!(
+            "kill {kill}: {} schedules no more, another does after {gap:?}",
+            elected + 1
+        );
         gaps.push(gap.as_secs_f64());
         let left = hosts[(elected + 1) % ORACLES].oracle()?;
         lost += missing(&known, client(&hosts[0], &[left])?).await?;

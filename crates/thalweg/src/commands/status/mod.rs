@@ -1,13 +1,15 @@
 //! `thalweg status`: how this host and its mesh are.
 
+mod json;
+
 use super::{
     here::{self, Place},
     renewal,
-    text::{aligned, listed, rough, say},
+    text::{aligned, counted, listed, rough, say},
 };
 use anyhow::Context as _;
-use serde_json::json;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
+use thalweg_console::note;
 use thalweg_node::{
     daemon::{NodeStatus, OracleStatus, RosterStatus, roster_status},
     mesh::State,
@@ -19,6 +21,8 @@ Asks the daemon; if none runs, shows what is on disk and asks the oracle with th
 command line's own key.
 
   thalweg status --json | jq .roster.version
+
+In JSON, times are seconds: `…_seconds` are spans, `…_unix_seconds` dates.
 
 Exit codes: 0 all is well; 1 not: no valid roster, no oracle reached or none that runs (work
 goes on from the cached roster until it expires), or the daemon is to be started anew.";
@@ -51,7 +55,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
     match as_json {
-        true => say(&(serde_json::to_string_pretty(status)? + "\n"))?,
+        true => say(&(serde_json::to_string_pretty(&json::of_daemon(status))? + "\n"))?,
         false => say(&text(status))?,
     }
     let holds = status.roster.as_ref().is_some_and(|r| r.fault.is_none());
@@ -65,7 +69,7 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
         tokio::join!(renewal::renew(state, &membership, renewal::PATIENCE), asked(state));
     let mut roster = roster_status(&membership);
     if let Err(failed) = renewed {
-        eprintln!("thalweg: the roster is the one that was kept: {failed:#}");
+        note!("thalweg: the roster is the one that was kept: {failed:#}");
         if let (true, Some(roster)) = (renewal::is_refusal(&failed), roster.as_mut()) {
             // It may hold for those who are in it still.
             (roster.left, roster.fault) = (None, Some("not for this host any more".to_owned()));
@@ -74,13 +78,7 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     let holds = roster.as_ref().is_some_and(|r| r.fault.is_none());
     let well = holds && oracle.is_ok();
     if as_json {
-        let error = oracle.as_ref().err().map(|e| format!("{e:#}"));
-        let reply = oracle.ok();
-        let reached = reply.is_some();
-        let oracle = json!({ "reached": reached, "error": error, "status": reply });
-        let all = json!({
-            "name": mesh.name, "mesh": mesh.mesh, "daemon": false, "roster": roster, "oracle": oracle
-        });
+        let all = json::of_disk(&mesh, roster.as_ref(), &oracle);
         say(&(serde_json::to_string_pretty(&all).context("cannot print")? + "\n"))?;
         return Ok(well);
     }
@@ -118,14 +116,14 @@ fn text(status: &NodeStatus) -> String {
          listens  {}\n\
          roster   {}\n\
          oracle   {}\n\
-         traffic  {} channels open; {} connections came, {} of them strangers; {} local\n",
+         traffic  {} open; {} came, {}; {} local\n",
         rough(*up),
         listed(listen),
         roster_line(roster.as_ref()),
         oracle_line(oracle),
-        counts.channels,
-        counts.accepted,
-        counts.strangers,
+        counted(counts.channels, "channel"),
+        counted(counts.accepted, "connection"),
+        strangers(counts.strangers),
         counts.local,
     );
     if let Some(fields) = relay.as_object() {
@@ -146,13 +144,17 @@ fn text(status: &NodeStatus) -> String {
     text
 }
 
+fn strangers(n: u64) -> String {
+    if n == 1 { "1 of them a stranger".to_owned() } else { format!("{n} of them strangers") }
+}
+
 fn roster_line(roster: Option<&RosterStatus>) -> String {
     match roster {
         None => "none yet".to_owned(),
         Some(RosterStatus { version, members, left, fault, .. }) => {
             let holds = left.map(|left| format!("holds for {}", rough(left)));
             let holds = holds.or(fault.clone()).unwrap_or_default();
-            format!("version {version}, {members} members; {holds}")
+            format!("version {version}, {}; {holds}", counted(*members as u64, "member"))
         }
     }
 }

@@ -1,0 +1,107 @@
+//! What keeps a proxy new while it runs: its roster, the oracle's list, what it learnt.
+
+use super::{PathArgs, memory::Memory};
+use crate::commands::{get::mesh::Mesh, remembered, renewal};
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+use thalweg_node::{detours::ask_candidates, mesh::State, proxy::Reviewer};
+use tokio::time::{Instant, interval};
+
+/// How often the mesh is read anew: a daemon keeps the roster, or we do. So long a relay that
+/// was revoked may carry what it carries already, if it does not let go by itself.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How often the oracle is asked where no daemon does, as `get` has it.
+const ASK: Duration = Duration::from_secs(600);
+
+/// How long the oracle may take; beside the work, so nobody waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often what was learnt is saved.
+const SAVE: Duration = Duration::from_secs(300);
+
+/// Keeps roster and history while the proxy runs.
+pub struct Keeper {
+    paths: PathArgs,
+    mesh: Arc<RwLock<Mesh>>,
+    memory: Memory,
+    reviewer: Reviewer,
+}
+
+/// This host's mesh as it is now.
+pub fn open(paths: &PathArgs) -> Mesh {
+    Mesh::open(paths.place.open(), paths.place.argument())
+}
+
+impl Keeper {
+    /// For this mesh and memory; the reviewer is told of each look at the mesh.
+    pub fn new(
+        paths: PathArgs,
+        mesh: Arc<RwLock<Mesh>>,
+        memory: Memory,
+        reviewer: Reviewer,
+    ) -> Self {
+        Self { paths, mesh, memory, reviewer }
+    }
+
+    /// Works on; never ends.
+    pub async fn keep(&mut self, note: &dyn Fn(String)) {
+        let mut looks = interval(LOOK);
+        let (mut asked, mut saved) = (None::<Instant>, Instant::now());
+        loop {
+            looks.tick().await;
+            if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
+                self.ask(note).await;
+                asked = Some(Instant::now());
+            }
+            self.look().await;
+            self.follow().await;
+            if saved.elapsed() >= SAVE {
+                self.save(note).await;
+                saved = Instant::now();
+            }
+        }
+    }
+
+    /// Asks the oracle for a newer roster, if this host is in a mesh and no daemon does it.
+    async fn ask(&self, note: &dyn Fn(String)) {
+        if self.paths.no_relays {
+            return;
+        }
+        let Some(state) = self.paths.place.open().ok().filter(|state| state.has_mesh()) else {
+            return;
+        };
+        let renewed = renewal::renew_without_daemon(&state, PATIENCE).await;
+        // An oracle that is away hinders nothing.
+        if let Some(refused) = renewed.err().filter(renewal::is_refusal) {
+            note(refused.to_string());
+        }
+    }
+
+    /// Asks the oracle for its candidates when those that are known are old. One that is away
+    /// hinders nothing: the known ones go on.
+    async fn follow(&self) {
+        if !self.paths.tries_mesh() || !self.memory.detours().is_stale(remembered::now()) {
+            return;
+        }
+        let Some(state) = self.paths.place.open().ok().filter(State::has_mesh) else { return };
+        let me = state.mesh().ok().map(|mesh| mesh.name);
+        if let Ok(reply) = ask_candidates(&state, PATIENCE).await {
+            self.memory.detours().follow(reply, me.as_ref(), remembered::now());
+        }
+    }
+
+    async fn look(&self) {
+        let paths = self.paths.clone();
+        let Ok(mesh) = tokio::task::spawn_blocking(move || open(&paths)).await else { return };
+        *self.mesh.write().unwrap_or_else(PoisonError::into_inner) = mesh;
+        self.reviewer.review();
+    }
+
+    /// Keeps what was learnt.
+    pub async fn save(&mut self, note: &dyn Fn(String)) {
+        self.memory.save(note).await;
+    }
+}

@@ -1,0 +1,116 @@
+//! `thalweg status --json`. Times have one form: spans are seconds (`…_seconds`), dates seconds
+//! since 1970 in UTC (`…_unix_seconds`).
+
+use serde_json::{Value, json};
+use std::time::Duration;
+use thalweg_node::{
+    daemon::{NodeStatus, OracleStatus, RosterStatus},
+    mesh::MeshFile,
+};
+use thalweg_units::WallTime;
+use thalweg_wire::mesh::{MemberStatus, StatusReply};
+
+/// What the daemon says.
+pub fn of_daemon(status: &NodeStatus) -> Value {
+    json!({
+        "name": status.name,
+        "key": status.key,
+        "mesh": status.mesh,
+        "daemon": true,
+        "program": status.program,
+        "up_seconds": status.up.as_secs_f64(),
+        "listen": status.listen,
+        "roster": status.roster.as_ref().map(roster),
+        "oracle": asked(&status.oracle),
+        "counts": status.counts,
+        "relay": status.relay,
+        "restart": status.restart,
+    })
+}
+
+/// What is on disk, and what the oracle answered to the command itself.
+pub fn of_disk(
+    mesh: &MeshFile,
+    kept: Option<&RosterStatus>,
+    oracle: &anyhow::Result<StatusReply>,
+) -> Value {
+    let (reply, error) = (oracle.as_ref().ok(), oracle.as_ref().err());
+    json!({
+        "name": mesh.name,
+        "mesh": mesh.mesh,
+        "daemon": false,
+        "roster": kept.map(roster),
+        "oracle": {
+            "reached": reply.is_some(),
+            "error": error.map(|e| format!("{e:#}")),
+            "status": reply.map(replied),
+        },
+    })
+}
+
+fn roster(status: &RosterStatus) -> Value {
+    json!({
+        "version": status.version,
+        "expires_unix_seconds": unix(status.expiry),
+        "left_seconds": status.left.map(|left| left.as_secs_f64()),
+        "members": status.members,
+        "fault": status.fault,
+    })
+}
+
+fn asked(oracle: &OracleStatus) -> Value {
+    json!({
+        "inside": oracle.inside,
+        "reached": oracle.reached,
+        "error": oracle.error,
+        "version": oracle.version,
+        "clock_ahead_seconds": oracle.clock_ahead_s,
+        "members": members(&oracle.members),
+    })
+}
+
+fn replied(reply: &StatusReply) -> Value {
+    json!({
+        "mesh": reply.mesh,
+        "version": reply.version,
+        "expires_unix_seconds": unix(reply.expiry),
+        "time_unix_seconds": unix(reply.time),
+        "members": members(&reply.members),
+    })
+}
+
+fn members(all: &[MemberStatus]) -> Vec<Value> {
+    let seconds = |seen: Option<Duration>| seen.map(|seen| seen.as_secs_f64());
+    let one = |m: &MemberStatus| json!({ "name": m.name, "seen_seconds": seconds(m.seen), "version": m.version });
+    all.iter().map(one).collect()
+}
+
+/// Whole seconds since 1970.
+fn unix(date: WallTime) -> u64 {
+    date.as_unix_nanos() / 1_000_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_dates_say_their_unit_in_their_names() {
+        let status = RosterStatus {
+            version: 7,
+            expiry: WallTime::from_unix_nanos(1_700_000_000_900_000_000),
+            left: Some(Duration::from_millis(1500)),
+            members: 2,
+            fault: None,
+        };
+        let said = roster(&status);
+        assert_eq!(said["expires_unix_seconds"], 1_700_000_000_u64);
+        assert_eq!(said["left_seconds"], 1.5);
+        let seen = |seen| {
+            let member = MemberStatus { name: "a".parse().unwrap(), seen, version: None };
+            members(&[member])[0]["seen_seconds"].clone()
+        };
+        assert_eq!(seen(Some(Duration::ZERO)), 0.0);
+        assert_eq!(seen(None), Value::Null);
+    }
+}

@@ -1,0 +1,55 @@
+//! A relay that is revoked while it carries tunnels.
+
+use super::scene::{Scene, by_relays};
+use crate::{host::until, started::has};
+use std::{fs, process::Command};
+
+/// curl through a tunnel by `nyc`, amid a slow download.
+fn slow_download(scene: &Scene, proxy: &str) -> Command {
+    let mut curl = scene.program("curl");
+    curl.args(["-q", "-sS", "--fail", "--cacert", "cert.pem", "-o", "part", "--no-buffer"]);
+    curl.args(["--limit-rate", "100k", "-x", proxy, &scene.tls_url("huge.bin")]);
+    scene.on_client(&curl)
+}
+
+/// The relay hears of it from the oracle, and lets go of all that it carries; or it never
+/// hears of it, and the proxy lets go of the relay once this host's roster says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_by_a_revoked_relay_is_cut_and_the_next_goes_another_way() {
+    if !["curl", "nginx", "openssl"].iter().all(|name| has(name)) {
+        return;
+    }
+    for hears in [true, false] {
+        let Some(scene) = Scene::new() else { return };
+        scene.knows_only("nyc");
+        // More than lies in the buffers of all connections between.
+        let huge = fs::File::create(scene.path("www/huge.bin")).unwrap();
+        huge.set_len(100_000_000).unwrap();
+        let _daemon = (!hears).then(|| scene.daemon());
+        let proxy = scene.proxy();
+        let mut curl = slow_download(&scene, &proxy.url()).spawn().unwrap();
+        let some = || fs::metadata(scene.path("part")).is_ok_and(|file| file.len() > 50_000);
+        until("the download has begun", some);
+        if !hears {
+            scene.cut_off("nyc");
+        }
+        scene.on_oracle(&["revoke", "nyc"]);
+        let ended = curl.wait().unwrap();
+        assert!(!ended.success(), "the tunnel went on to the end");
+        let again = scene.program("curl");
+        let mut again = scene.on_client(&{
+            let mut again = again;
+            again.args(["-q", "-sS", "--fail", "--cacert", "cert.pem", "-o", "whole"]);
+            again.args(["-x", &proxy.url(), &scene.tls_url("big.bin")]);
+            again
+        });
+        assert!(again.status().unwrap().success());
+        scene.is_whole("whole");
+        let (events, _) = proxy.end().await;
+        let [cut] = by_relays(&events, "tunnel")[..] else { panic!("{events:?}") };
+        assert!(cut["broken"].is_string(), "{cut}");
+        if !hears {
+            assert!(cut["broken"].as_str().unwrap().contains("no member"), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! An emulated Internet with a mesh of real nodes, and a server outside of it:
+//!
+//! ```text
+//!          ┌ 40 Mbit/s ─ fra ┐
+//! client ──┼ 30 Mbit/s ─ nyc ┼── server: www.example, git.example, deb.example
+//!          └ 4 Mbit/s, direct ┘
+//! ```
+
+use crate::{
+    files::bytes,
+    host::{Daemon, Host, text, until},
+    started::{Started, program, without_proxies},
+};
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+use tempfile::TempDir;
+use thalweg_lab::{
+    client::Lab,
+    topology::{LinkChange, Topology},
+};
+
+const NETWORK: &str = r#"
+    congestion = "cubic"
+    [host.client]
+    [host.fra]
+    [host.nyc]
+    [host.server]
+    names = ["www.example", "git.example", "deb.example"]
+    [link.direct]
+    rate = "4 Mbit/s"
+    delay = "20 ms"
+    [link.fra]
+    rate = "40 Mbit/s"
+    delay = "5 ms"
+    [link.nyc]
+    rate = "30 Mbit/s"
+    delay = "5 ms"
+    [link.far]
+    rate = "200 Mbit/s"
+    delay = "5 ms"
+    [[path]]
+    from = "client"
+    to = "server"
+    links = ["direct"]
+    [[path]]
+    from = "client"
+    to = "fra"
+    links = ["fra"]
+    [link.oracle-nyc]
+    rate = "200 Mbit/s"
+    delay = "5 ms"
+    [[path]]
+    from = "client"
+    to = "nyc"
+    links = ["nyc"]
+    [[path]]
+    from = "fra"
+    to = "nyc"
+    links = ["oracle-nyc"]
+    [default]
+    links = ["far"]
+"#;
+
+const SETTINGS: &str =
+    "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\nports = [\"1-65535\"]\n";
+
+/// Where nginx serves the files, without and with TLS, and lighttpd git.
+const PLAIN: u16 = 8080;
+const TLS: u16 = 8443;
+pub const GIT: u16 = 8090;
+
+/// Six seconds by the direct path alone.
+const LENGTH: u32 = 3_000_000;
+
+/// All of it; ended when dropped.
+pub struct Scene {
+    pub dir: TempDir,
+    pub content: Vec<u8>,
+    fra: Host,
+    lab: Lab,
+    client: Host,
+    _nyc: Host,
+    _nodes: [Daemon; 2],
+    servers: Vec<Child>,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for server in &mut self.servers {
+            _ = server.kill();
+            _ = server.wait();
+        }
+    }
+}
+
+/// The lab; where none is possible `None`, with the reason printed. CI must be able to, unless
+/// THALWEG_SKIP is set.
+fn lab() -> Option<Lab> {
+    let open = fs::File::options().read(true).write(true).open("/dev/net/tun");
+    let started = match open {
+        Ok(_) => Lab::start(&Topology::from_toml(NETWORK).unwrap()).map_err(|e| e.to_string()),
+        Err(e) => Err(format!("/dev/net/tun: {e}")),
+    };
+    let told = started.inspect_err(|why| {
+        let set = |name| std::env::var_os(name).is_some();
+        assert!(!set("CI") || set("THALWEG_SKIP"), "no lab here: {why}");
+        eprintln!("skipped: no lab here: {why}");
+    });
+    told.ok()
+}
+
+/// The same command inside a host of the lab.
+fn within(lab: &Lab, place: &str, command: &Command) -> Command {
+    let mut inside = lab.command(place, command.get_program());
+    inside.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    inside.current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
+    inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    inside
+}
+
+/// What a command that must succeed printed.
+pub fn succeeds(mut command: Command) -> Output {
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {:?}: {said}", output.status);
+    output
+}
+
+impl Scene {
+    /// A mesh of two relays, of which the client is a member without a daemon; files served.
+    pub fn new() -> Option<Self> {
+        let lab = lab()?;
+        let [fra, nyc, client] = [Host::new(), Host::new(), Host::new()];
+        let ok = |place: &str, host: &Host, args: &[&str]| {
+            text(&succeeds(within(&lab, place, &host.command(args))).stdout).trim().to_owned()
+        };
+        ok("fra", &fra, &["init", "--name", "fra", "--address", "fra:7373"]);
+        let fra_runs = node(&lab, "fra", &fra);
+        let token = ok("fra", &fra, &["token", "--role", "relay"]);
+        ok("nyc", &nyc, &["join", &token, "--name", "nyc", "--address", "nyc:7373"]);
+        let nyc_runs = node(&lab, "nyc", &nyc);
+        let token = ok("fra", &fra, &["token"]);
+        ok("client", &client, &["join", &token, "--name", "client", "--no-daemon"]);
+        for (place, host) in [("fra", &fra), ("nyc", &nyc)] {
+            until("the relays know the client", || ok(place, host, &["roster"]).contains("client"));
+        }
+        let (dir, content) = (TempDir::new().unwrap(), bytes(LENGTH));
+        fs::create_dir(dir.path().join("www")).unwrap();
+        fs::write(dir.path().join("www/big.bin"), &content).unwrap();
+        let _nodes = [fra_runs, nyc_runs];
+        let servers = Vec::new();
+        let mut scene = Self { dir, content, fra, lab, client, _nyc: nyc, _nodes, servers };
+        scene.serve_files();
+        Some(scene)
+    }
+
+    /// nginx as the distribution has it, on both ports.
+    fn serve_files(&mut self) {
+        let at = self.dir.path().display();
+        let mut certify = program("openssl", self.dir.path());
+        certify.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+        certify.args(["-nodes", "-days", "2", "-subj", "/CN=www.example"]);
+        certify.args(["-addext", "subjectAltName=DNS:www.example"]);
+        certify.args(["-keyout", "key.pem", "-out", "cert.pem"]);
+        succeeds(certify);
+        let temps: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
+            .concat();
+        let settings = format!(
+            "user root;\ndaemon off;\nmaster_process off;\nerror_log stderr;\npid {at}/nginx.pid;\n\
+             events {{ worker_connections 256; }}\n\
+             http {{ access_log off; sendfile on;\n{temps}types {{ text/html html; image/svg+xml svg; }}\n\
+             server {{ listen [::]:{PLAIN} ipv6only=off; listen [::]:{TLS} ssl ipv6only=off;\n\
+             ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; root {at}/www; }} }}\n"
+        );
+        let file = self.path("nginx.conf");
+        fs::write(&file, settings).unwrap();
+        let mut nginx = Command::new("/usr/sbin/nginx");
+        nginx.args(["-e", "stderr", "-c"]).arg(file);
+        self.serve(nginx, PLAIN);
+    }
+
+    /// Starts a server in the server's host, and waits until it listens there.
+    pub fn serve(&mut self, command: Command, port: u16) {
+        let mut command = within(&self.lab, "server", &command);
+        self.servers.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let listens = || {
+            let files = ["/proc/net/tcp", "/proc/net/tcp6"];
+            let tables = succeeds(within(&self.lab, "server", Command::new("cat").args(files)));
+            let local = format!(":{port:04X} ");
+            let state = |line: &str| line.split_whitespace().nth(3) == Some("0A");
+            text(&tables.stdout).lines().any(|line| line.contains(&local) && state(line))
+        };
+        until("the server listens", listens);
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn url(&self, name: &str) -> String {
+        format!("http://www.example:{PLAIN}/{name}")
+    }
+
+    pub fn tls_url(&self, name: &str) -> String {
+        format!("https://www.example:{TLS}/{name}")
+    }
+
+    /// A program of the distribution on the client, in the scratch directory.
+    pub fn on_client(&self, command: &Command) -> Command {
+        within(&self.lab, "client", command)
+    }
+
+    pub fn program(&self, name: &str) -> Command {
+        program(name, self.dir.path())
+    }
+
+    /// `thalweg ARGS…` on the client, which has the client's state.
+    fn thalweg(&self, args: &[&str]) -> Command {
+        let mut command = self.client.command(args);
+        without_proxies(&mut command);
+        command.current_dir(self.dir.path());
+        command
+    }
+
+    /// Downloads with `thalweg get`: from then on the client knows the paths to that origin.
+    pub fn learns(&self, url: &str) {
+        self.gets(url, &[]);
+    }
+
+    /// `thalweg proxy` on the client.
+    pub fn proxy(&self) -> Started {
+        let args = ["proxy", "--listen", "127.0.0.1:3128", "--json"];
+        Started::of(self.on_client(&self.thalweg(&args)))
+    }
+
+    /// The same command by `thalweg run` on the client; what the proxy said of it.
+    pub fn runs(&self, command: &Command) -> String {
+        let mut run = self.thalweg(&["run", "--verbose", "--"]);
+        run.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => run.env(name, value),
+                None => run.env_remove(name),
+            };
+        }
+        text(&succeeds(self.on_client(&run)).stderr)
+    }
+
+    /// `thalweg ARGS…` where the oracle is.
+    pub fn on_oracle(&self, args: &[&str]) {
+        succeeds(within(&self.lab, "fra", &self.fra.command(args)));
+    }
+
+    /// Lets the client find out that this relay is much better than the direct path, and
+    /// nothing of the other one.
+    pub fn knows_only(&self, relay: &str) {
+        for path in ["direct", relay] {
+            self.gets(&self.tls_url("big.bin"), &["--path", path]);
+        }
+    }
+
+    fn gets(&self, url: &str, further: &[&str]) {
+        let mut args = vec!["get", url, "-o", "learnt"];
+        if url.starts_with("https:") {
+            args.extend(["--cacert", "cert.pem"]);
+        }
+        args.extend(further);
+        succeeds(self.on_client(&self.thalweg(&args)));
+        self.is_whole("learnt");
+        fs::remove_file(self.path("learnt")).unwrap();
+    }
+
+    /// The client's own daemon, which hears at once of each roster.
+    pub fn daemon(&self) -> Daemon {
+        Daemon::spawn(&mut self.on_client(&self.client.command(&["node", "--json"])))
+    }
+
+    /// This relay and the oracle cannot reach each other any more.
+    pub fn cut_off(&self, relay: &str) {
+        let down = LinkChange { up: Some(false), ..LinkChange::default() };
+        self.lab.set(&format!("oracle-{relay}"), &down).unwrap();
+    }
+
+    /// That the file in the scratch directory is the server's, byte for byte.
+    pub fn is_whole(&self, name: &str) {
+        assert!(fs::read(self.path(name)).unwrap() == self.content, "{name}: other bytes");
+    }
+}
+
+fn node(lab: &Lab, place: &str, host: &Host) -> Daemon {
+    let file = host.path("node.toml");
+    fs::write(&file, SETTINGS).unwrap();
+    let file = file.display().to_string();
+    let args = ["node", "--json", "--listen", "0.0.0.0:7373", "--config", &file];
+    Daemon::spawn(&mut within(lab, place, &host.command(&args)))
+}
+
+/// The events of this kind whose path is a relay's.
+pub fn by_relays<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    let is_relay = |path: &Value| ["fra", "nyc"].iter().any(|r| path.as_str() == Some(r));
+    events.iter().filter(|e| e["event"] == kind && is_relay(&e["path"])).collect()
+}
