@@ -1,6 +1,9 @@
 //! Bodies on their way: a program's to the origin, and an answer's to the program.
 
-use super::{chooser::Content, pool::Lease, record::Record, server::Shared, split::SplitBody};
+use super::{
+    chooser::Content, client_io::Wire, pool::Lease, record::Record, server::Shared,
+    split::SplitBody,
+};
 use crate::history::{Bound, Observed};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -8,7 +11,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
@@ -148,6 +151,8 @@ impl Body for Reply {
 pub struct OriginBody {
     incoming: Incoming,
     ended: bool,
+    /// The program's connection, if nothing but its end tells where the answer ends.
+    ends_wire: Option<Weak<Wire>>,
     began: Instant,
     way: Way,
     record: Arc<Record>,
@@ -175,13 +180,25 @@ impl OriginBody {
         shared: Arc<Shared>,
     ) -> Self {
         let began = Instant::now();
-        Self { incoming, ended: false, began, way, record, shared, _lease: lease }
+        Self { incoming, ended: false, ends_wire: None, began, way, record, shared, _lease: lease }
+    }
+
+    /// For a program that takes the connection's end for the answer's, as HTTP/1.0 does where
+    /// there is no length: if the answer breaks off, the connection is reset.
+    pub fn ending_with(mut self, wire: Weak<Wire>) -> Self {
+        self.ends_wire = Some(wire);
+        self
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
         count(&frame, &self.record.down);
         self.ended |= frame.is_none();
+        if let (Some(Err(_)), Some(wire)) =
+            (&frame, self.ends_wire.as_ref().and_then(Weak::upgrade))
+        {
+            wire.break_off();
+        }
         Poll::Ready(frame)
     }
 }

@@ -6,12 +6,13 @@
 //! be put in between.
 
 use hyper::{HeaderMap, StatusCode};
+use socket2::SockRef;
 use std::{
     io,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
@@ -116,17 +117,20 @@ pub struct ClientIo {
 pub struct Wire {
     tcp: TcpStream,
     written: AtomicU64,
+    /// It is to be reset, not ended.
+    broken: AtomicBool,
 }
 
 impl ClientIo {
     /// The connection, and the way for interim answers on it.
     pub fn new(tcp: TcpStream) -> (Self, Interim) {
         let interim = Interim::default();
-        let wire = Arc::new(Wire { tcp, written: AtomicU64::new(0) });
+        let wire =
+            Arc::new(Wire { tcp, written: AtomicU64::new(0), broken: AtomicBool::new(false) });
         (Self { wire, interim: interim.clone() }, interim)
     }
 
-    /// For [`Wire::left`].
+    /// For [`Wire::left`] and [`Wire::break_off`].
     pub fn watched(&self) -> Weak<Wire> {
         Arc::downgrade(&self.wire)
     }
@@ -177,6 +181,14 @@ impl Wire {
                 return;
             }
         }
+    }
+
+    /// Has the connection end with a reset: what was sent must not look whole. Bytes that the
+    /// kernel still holds are lost.
+    pub fn break_off(&self) {
+        self.broken.store(true, Relaxed);
+        // A socket that refuses this is already gone.
+        _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
     }
 
     /// What the kernel has told of the connection.
@@ -245,6 +257,10 @@ impl AsyncWrite for ClientIo {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(tcp::end_writing(&self.wire.tcp))
+        match self.wire.broken.load(Relaxed) {
+            // The end that follows is the reset.
+            true => Poll::Ready(Ok(())),
+            false => Poll::Ready(tcp::end_writing(&self.wire.tcp)),
+        }
     }
 }

@@ -220,7 +220,10 @@ impl Trip<'_> {
         self.ready(&mut parts);
         let way = Way { to: self.to.to.clone(), path, setup };
         let (record, shared) = (Arc::clone(self.record), Arc::clone(&self.place.shared));
-        let body = OriginBody::new(incoming, lease, way, record, shared);
+        let mut body = OriginBody::new(incoming, lease, way, record, shared);
+        if self.version < Version::HTTP_11 && !parts.headers.contains_key(header::CONTENT_LENGTH) {
+            body = body.ending_with(self.place.wire.clone());
+        }
         Ok(Response::from_parts(parts, Reply::Origin(Box::new(body))))
     }
 

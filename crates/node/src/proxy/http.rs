@@ -11,7 +11,13 @@ use super::{
 };
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::{convert::Infallible, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 use tokio::net::TcpStream;
 
 /// How long a program may take for a request's head, and how long its connection may idle:
@@ -27,14 +33,17 @@ pub struct Place {
     pub client: SocketAddr,
     /// The way for interim answers.
     pub interim: Interim,
+    /// Its connection, while it lives.
+    pub wire: Weak<Wire>,
 }
 
 /// Serves until the program leaves, a tunnel takes the connection over, or the proxy drains.
 pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     let stop = shared.stop.clone();
     let (io, interim) = ClientIo::new(tcp);
-    let left = Wire::left(io.watched());
-    let place = Place { shared, client, interim };
+    let wire = io.watched();
+    let left = Wire::left(wire.clone());
+    let place = Place { shared, client, interim, wire };
     let service = service_fn(move |request| answer(place.clone(), request));
     let connection = http1::Builder::new()
         .half_close(true)

@@ -236,10 +236,16 @@ impl Proxy {
         self.shared.reviewer.clone()
     }
 
+    /// Cancelled, it ends the draining at once: what is left is reset.
+    pub fn cutter(&self) -> CancellationToken {
+        self.shared.cut.clone()
+    }
+
     /// Serves until `stop` ends, then drains and returns.
     ///
     /// Draining: nothing is accepted, requests under way have [`ProxyConfig::drain`] to be
-    /// answered, tunnels to end; the rest is reset. To cut at once, drop the future.
+    /// answered, tunnels to end; the rest is reset. To cut at once, cancel [`Proxy::cutter`], or
+    /// drop the future.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Summary {
         let Self { listener, shared } = self;
         // Whoever drops this future means the end of all connections.
@@ -303,7 +309,13 @@ async fn drain(shared: &Shared) {
     shared.stop.cancel();
     shared.pool.clear();
     shared.tracker.close();
-    if timeout(shared.config.drain, shared.tracker.wait()).await.is_err() {
+    let is_cut = tokio::select! {
+        biased;
+        () = shared.cut.cancelled() => true,
+        () = shared.tracker.wait() => false,
+        () = sleep(shared.config.drain) => true,
+    };
+    if is_cut {
         shared.books.tally.cut.store(shared.tracker.len() as u64, Relaxed);
         shared.cut.cancel();
         shared.tracker.wait().await;

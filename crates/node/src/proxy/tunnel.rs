@@ -85,7 +85,9 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
     });
     let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
     let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
-    let seen = Observation { path: &path, setup, peak: peak.load(Relaxed), counts, began };
+    // What comes in less than a window says as little as what comes in all of it, and as much.
+    let peak = if began.elapsed() < WINDOW { counts.1 } else { peak.load(Relaxed) };
+    let seen = Observation { path: &path, setup, peak, counts, began };
     seen.tell(shared, &to, content);
     let broken = done.err().map(|stopped| match revoked.load(Relaxed) {
         true => REVOKED.to_owned(),

@@ -299,3 +299,36 @@ async fn a_slow_reader_slows_the_origin() {
     }
     rest.await.unwrap();
 }
+
+/// Sends `answer`, then ends or resets the connection; what the program of HTTP/1.0 reads last.
+async fn end_for_http_1_0(answer: &str, reset: bool) -> std::io::Result<usize> {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut program = scene.program().await;
+    program.send(format!("GET {} HTTP/1.0\r\n\r\n", origin.url("/"))).await;
+    let mut at = origin.accept().await;
+    at.head().await;
+    at.send(answer).await;
+    program.until("abc").await;
+    if reset {
+        socket2::SockRef::from(&at.tcp).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    }
+    drop(at);
+    let mut rest = [0; 9];
+    crate::scene::soon(tokio::io::AsyncReadExt::read(&mut program.tcp, &mut rest)).await
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_never_looks_whole_to_http_1_0() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (answer, reset) in [
+        (format!("{chunked}3\r\nabc\r\n"), false),
+        (format!("{chunked}3\r\nabc\r\n"), true),
+        ("HTTP/1.0 200 OK\r\n\r\nabc".to_owned(), true),
+    ] {
+        let read = end_for_http_1_0(&answer, reset).await;
+        let kind = read.expect_err("an end that says: this is all").kind();
+        assert_eq!(kind, std::io::ErrorKind::ConnectionReset, "{answer} {reset}");
+    }
+    let whole = end_for_http_1_0(&format!("{chunked}3\r\nabc\r\n0\r\n\r\n"), false).await;
+    assert_eq!(whole.unwrap(), 0);
+}
