@@ -201,7 +201,7 @@ fn a_relay_stalls_and_the_connection_stays() {
 #[test]
 fn what_cannot_be_is_said() {
     assert!(
-        fail(&["web-faults", "/nonexistent", "--listen", "127.0.0.1:0"])
+        fail(&["web-faults", "/dev/null/site", "--listen", "127.0.0.1:0"])
             .contains("not a directory")
     );
     assert!(fail(&["relay-faults", "--listen", "127.0.0.1:0"]).contains("--corrupt-at"));
