@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
-pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Spending is kept by the hour: 25 numbers a node at most.
 const HOUR: Duration = Duration::from_secs(3600);

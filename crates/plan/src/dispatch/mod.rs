@@ -7,9 +7,11 @@
 //! nobody's clock but the caller's is needed.
 
 mod budget;
+mod failures;
 
 use crate::schedule::{Excluded, Pair};
-use budget::{Budget, DAY};
+use budget::Budget;
+use failures::{Failures, busy_wait, wait};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
@@ -35,7 +37,8 @@ pub struct Limits {
     pub bytes_per_day: ByteSize,
     /// From an order to its report, at most.
     pub deadline: Duration,
-    /// How often a failed measurement is tried again.
+    /// How often a failed measurement is tried again by itself; after that, only if the
+    /// schedule wants it again.
     pub retries: u32,
     /// The most measurements at a time in all.
     pub at_once: usize,
@@ -61,6 +64,8 @@ pub enum Ended {
     Measured(ByteSize),
     /// Failed, at this cost.
     Failed(ByteSize),
+    /// It did not begin, since an end was in another measurement: no failure, and no cost.
+    Busy,
     /// This node of the pair did not answer.
     Down(usize),
 }
@@ -69,10 +74,18 @@ pub enum Ended {
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     pair: Pair,
-    /// How often it failed.
-    failed: u32,
+    /// How often in a row an end was busy.
+    busy: u32,
     /// How often one of its ends was given to a later one.
     passed: u32,
+    /// It failed, and is tried again from then on.
+    not_before: Time,
+}
+
+impl Wanted {
+    const fn new(pair: Pair) -> Self {
+        Self { pair, busy: 0, passed: 0, not_before: Time::ZERO }
+    }
 }
 
 /// Wanted measurements and those under way.
@@ -90,15 +103,16 @@ pub struct Dispatch {
     rests: BTreeMap<usize, Time>,
     /// Pairs whose retries are used up, likewise.
     given_up: BTreeMap<Pair, Time>,
+    failures: Failures,
     /// The last look found nothing that may be given.
     stuck: bool,
-    /// When a budget frees what is wanted.
+    /// When a budget, or the wait after a failure, frees what is wanted.
     freed: Option<Time>,
 }
 
 impl Dispatch {
     /// Nothing wanted yet; ids are given from `first_id` on.
-    pub const fn new(limits: Limits, first_id: u64) -> Self {
+    pub fn new(limits: Limits, first_id: u64) -> Self {
         Self {
             limits,
             next_id: first_id,
@@ -109,6 +123,7 @@ impl Dispatch {
             budgets: BTreeMap::new(),
             rests: BTreeMap::new(),
             given_up: BTreeMap::new(),
+            failures: Failures::default(),
             stuck: false,
             freed: None,
         }
@@ -119,10 +134,24 @@ impl Dispatch {
     pub fn want(&mut self, pairs: impl IntoIterator<Item = Pair>) {
         for pair in pairs {
             if pair.0 != pair.1 && self.known.insert(pair) {
-                self.queue.push_back(Wanted { pair, failed: 0, passed: 0 });
+                self.queue.push_back(Wanted::new(pair));
                 self.stuck = false;
             }
         }
+    }
+
+    /// Queues one measurement before all others, and has neither its ends rest nor itself be
+    /// given up any more: whether a node that was down answers again is seen by asking it.
+    pub fn probe(&mut self, pair: Pair) {
+        if pair.0 == pair.1 || self.under_way().any(|given| given.pair == pair) {
+            return;
+        }
+        self.rests.retain(|node, _| !ends(pair).contains(node));
+        self.given_up.remove(&pair);
+        self.queue.retain(|wanted| wanted.pair != pair);
+        self.known.insert(pair);
+        self.queue.push_front(Wanted::new(pair));
+        self.stuck = false;
     }
 
     /// How many are wanted and not under way.
@@ -164,6 +193,7 @@ impl Dispatch {
     fn drop_excluded(&mut self, now: Time) {
         self.rests.retain(|_, until| *until > now);
         self.given_up.retain(|_, until| *until > now);
+        self.failures.forget_old(now);
         let (rests, given_up, known) = (&self.rests, &self.given_up, &mut self.known);
         self.queue.retain(|wanted| {
             let is_out = ends(wanted.pair).iter().any(|node| rests.contains_key(node))
@@ -181,6 +211,10 @@ impl Dispatch {
         let mut kept: BTreeSet<usize> = BTreeSet::new();
         let mut found = None;
         for (at, wanted) in self.queue.iter().enumerate() {
+            if wanted.not_before > now {
+                self.freed = self.freed.into_iter().chain([wanted.not_before]).min();
+                continue;
+            }
             let nodes = ends(wanted.pair);
             let is_free = nodes.iter().all(|n| !self.busy.contains(n) && !kept.contains(n));
             let paid = self.paid_at(wanted.pair, now);
@@ -199,7 +233,7 @@ impl Dispatch {
         let [i, j] = ends(self.queue[at].pair);
         for earlier in self.queue.iter_mut().take(at) {
             let shares = ends(earlier.pair).iter().any(|node| *node == i || *node == j);
-            earlier.passed += u32::from(shares);
+            earlier.passed += u32::from(shares && earlier.not_before <= now);
         }
         Some(at)
     }
@@ -215,8 +249,10 @@ impl Dispatch {
 
     /// An order's end; `None` if it was not under way (late, duplicate, unknown).
     ///
-    /// A failed one is wanted again, behind all others, until its retries are used up: then
-    /// it is excluded for a day. All that is wanted of a node that is down is dropped, and
+    /// A failed one is wanted again, behind all others and after a while, until its retries are
+    /// used up: then it is excluded for a longer while: 5 s after the first failure, six times
+    /// as long after each further one, an hour at most. One that was busy is wanted again
+    /// after 5 s to a minute. All that is wanted of a node that is down is dropped, and
     /// the node excluded while it rests. Bytes that were not spent are free again.
     pub fn ended(&mut self, id: u64, how: Ended, now: Time) -> Option<Given> {
         let (given, wanted) = self.under_way.remove(&id)?;
@@ -225,6 +261,7 @@ impl Dispatch {
             Ended::Down(node) => {
                 (ByteSize::ZERO, Some(node).filter(|node| ends(given.pair).contains(node)))
             }
+            Ended::Busy => (ByteSize::ZERO, None),
         };
         for node in ends(given.pair) {
             self.busy.remove(&node);
@@ -234,7 +271,8 @@ impl Dispatch {
         self.known.remove(&given.pair);
         self.stuck = false;
         match (how, down) {
-            (Ended::Measured(_), _) => {}
+            (Ended::Measured(_), _) => self.failures.forgive(given.pair),
+            (Ended::Busy, _) => self.put_off(wanted, now),
             (_, Some(node)) => {
                 self.rests.insert(node, now + self.limits.rest);
                 self.drop_excluded(now);
@@ -245,12 +283,30 @@ impl Dispatch {
     }
 
     fn again(&mut self, wanted: Wanted, now: Time) {
-        let wanted = Wanted { failed: wanted.failed.saturating_add(1), passed: 0, ..wanted };
-        if wanted.failed > self.limits.retries {
-            self.given_up.insert(wanted.pair, now + DAY);
+        let failed = self.failures.count(wanted.pair, now);
+        let until = now + wait(failed);
+        if failed > self.limits.retries {
+            self.given_up.insert(wanted.pair, until);
         } else {
-            self.known.insert(wanted.pair);
-            self.queue.push_back(wanted);
+            self.requeue(Wanted { not_before: until, ..Wanted::new(wanted.pair) });
+        }
+    }
+
+    fn put_off(&mut self, wanted: Wanted, now: Time) {
+        let busy = wanted.busy.saturating_add(1);
+        let not_before = now + busy_wait(busy);
+        self.requeue(Wanted { busy, not_before, ..Wanted::new(wanted.pair) });
+    }
+
+    fn requeue(&mut self, wanted: Wanted) {
+        self.known.insert(wanted.pair);
+        self.queue.push_back(wanted);
+    }
+
+    /// What an ended measurement cost each end beyond what was said at its end.
+    pub fn charge(&mut self, pair: Pair, more: ByteSize, now: Time) {
+        for node in ends(pair) {
+            self.budgets.entry(node).or_default().settle(0, more.as_bytes(), now);
         }
     }
 
@@ -267,17 +323,11 @@ impl Dispatch {
     ///
     /// What is wanted of a node without budget stays wanted.
     pub fn excluded(&self, now: Time) -> Excluded {
-        let (bytes, most) =
-            (self.limits.test_bytes.as_bytes(), self.limits.bytes_per_day.as_bytes());
-        let poor = |(node, budget): (&usize, &Budget)| {
-            // What a measurement under way does not spend is free soon.
-            let is_poor =
-                !self.busy.contains(node) && budget.used(now).saturating_add(bytes) > most;
-            is_poor.then_some(*node)
-        };
+        // What a measurement under way does not spend is free soon: its ends are not poor.
+        let poor = self.spent(now).into_iter().map(|(node, _)| node);
         let resting = self.rests.iter().filter(|(_, until)| **until > now);
         let nodes = resting.map(|(node, _)| *node);
-        let nodes = nodes.chain(self.budgets.iter().filter_map(poor)).collect();
+        let nodes = nodes.chain(poor).collect();
         let pairs = self.given_up.iter().filter(|(_, until)| **until > now);
         Excluded { nodes, pairs: pairs.map(|(pair, _)| *pair).collect() }
     }
@@ -286,6 +336,16 @@ impl Dispatch {
     pub fn resting(&self, now: Time) -> Vec<(usize, Time)> {
         let rests = self.rests.iter().filter(|(_, until)| **until > now);
         rests.map(|(node, until)| (*node, *until)).collect()
+    }
+
+    /// Nodes whose bytes of the day have no room for one measurement more, and when they have.
+    /// None: never, since one measurement is more than a day's bytes.
+    pub fn spent(&self, now: Time) -> Vec<(usize, Option<Time>)> {
+        let (bytes, most) =
+            (self.limits.test_bytes.as_bytes(), self.limits.bytes_per_day.as_bytes());
+        let idle = self.budgets.iter().filter(|(node, _)| !self.busy.contains(node));
+        let free = idle.map(|(node, budget)| (*node, budget.free_at(bytes, most, now)));
+        free.filter(|(_, at)| *at != Some(now)).collect()
     }
 
     /// Whether fewer are wanted than could be given soon: more should be asked of the schedule.

@@ -26,7 +26,11 @@ fn limits() -> Limits {
 }
 
 fn at(s: u64) -> Time {
-    Time::ZERO + Duration::from_secs(s)
+    Time::ZERO + secs(s)
+}
+
+const fn secs(s: u64) -> Duration {
+    Duration::from_secs(s)
 }
 
 const fn cost(bytes: u64) -> ByteSize {
@@ -71,7 +75,7 @@ fn a_node_that_is_down_rests_and_is_named() {
 }
 
 #[test]
-fn failures_are_tried_again_and_then_excluded_for_a_day() {
+fn failures_are_tried_again_after_longer_and_longer_waits() {
     let mut dispatch = Dispatch::new(limits(), 1);
     dispatch.want([(0, 1)]);
     for now in [at(0), at(100), at(200)] {
@@ -85,8 +89,73 @@ fn failures_are_tried_again_and_then_excluded_for_a_day() {
     assert_eq!(dispatch.next(at(300)), None);
     assert_eq!(dispatch.excluded(at(300)).pairs, BTreeSet::from([(0, 1)]));
     assert_eq!(dispatch.used(0, at(300)), cost(300), "each may have cost all it could");
-    let later = at(230) + DAY;
-    assert_eq!(dispatch.excluded(later).pairs, BTreeSet::new());
+    assert_eq!(dispatch.excluded(at(230 + 180)).pairs, BTreeSet::new(), "minutes, not a day");
+    // It is known that it failed before: a fourth failure waits longer.
+    dispatch.want([(0, 1)]);
+    let given = dispatch.next(at(410)).unwrap();
+    dispatch.ended(given.id, Ended::Failed(cost(0)), at(411));
+    assert_eq!(dispatch.wakes(), Some(at(411 + 1080)));
+    dispatch.want([(0, 1)]);
+    assert_eq!(dispatch.next(at(1490)), None);
+    // Measured at last, all is forgiven.
+    dispatch.want([(0, 1)]);
+    let given = dispatch.next(at(1491)).unwrap();
+    dispatch.ended(given.id, Ended::Measured(cost(0)), at(1500));
+    dispatch.want([(0, 1)]);
+    let given = dispatch.next(at(1500)).unwrap();
+    dispatch.ended(given.id, Ended::Failed(cost(0)), at(1501));
+    assert_eq!((dispatch.next(at(1505)), dispatch.wakes()), (None, Some(at(1506))));
+    assert_eq!(all_next(&mut dispatch, at(1506)), [(0, 1)]);
+}
+
+#[test]
+fn a_busy_end_is_no_failure_however_often_and_the_others_go_on() {
+    let mut dispatch = Dispatch::new(limits(), 1);
+    dispatch.want([(0, 1), (0, 2)]);
+    let mut now = at(0);
+    for wait in [5, 10, 20, 40, 60, 60, 60] {
+        let given = dispatch.next(now).unwrap();
+        assert_eq!(given.pair, (0, 1));
+        dispatch.ended(given.id, Ended::Busy, now);
+        assert!(dispatch.excluded(now).pairs.is_empty());
+        if wait == 5 {
+            assert_eq!(all_next(&mut dispatch, now), [(0, 2)], "it does not wait for the first");
+            dispatch.ended(given.id + 1, Ended::Measured(cost(1)), now);
+        }
+        assert_eq!((dispatch.next(now), dispatch.wakes()), (None, Some(now + secs(wait))));
+        now += secs(wait);
+    }
+    assert_eq!(dispatch.used(1, now), cost(0));
+}
+
+#[test]
+fn a_probe_goes_before_all_others_though_its_node_rests() {
+    let mut dispatch = Dispatch::new(Limits { at_once: 1, ..limits() }, 1);
+    dispatch.want([(0, 1), (2, 3)]);
+    let given = dispatch.next(at(0)).unwrap();
+    dispatch.ended(given.id, Ended::Down(1), at(1));
+    dispatch.probe((4, 1));
+    dispatch.probe((4, 1));
+    assert_eq!((dispatch.wanted(), dispatch.resting(at(1))), (2, vec![]));
+    assert_eq!(all_next(&mut dispatch, at(1)), [(4, 1)]);
+    dispatch.probe((4, 1));
+    assert_eq!(dispatch.wanted(), 1, "it is under way");
+}
+
+#[test]
+fn late_costs_count_and_those_without_bytes_are_named_with_the_time() {
+    let mut dispatch = Dispatch::new(limits(), 1);
+    dispatch.want([(0, 1)]);
+    let given = dispatch.next(at(0)).unwrap();
+    dispatch.ended(given.id, Ended::Measured(cost(0)), at(1));
+    assert_eq!(dispatch.spent(at(1)), []);
+    dispatch.charge((0, 1), cost(950), at(1));
+    let until = Some(at(3600) + DAY);
+    assert_eq!(dispatch.spent(at(1)), [(0, until), (1, until)]);
+    let none = Limits { bytes_per_day: cost(10), ..limits() };
+    let mut dispatch = Dispatch::new(none, 1);
+    dispatch.charge((0, 1), cost(1), at(1));
+    assert_eq!(dispatch.spent(at(1))[0], (0, None));
 }
 
 #[test]
@@ -197,11 +266,12 @@ impl Watched {
             0 => (Ended::Down(given.pair.0), 0),
             1 => (Ended::Down(given.pair.1), 0),
             2 | 3 => (Ended::Failed(cost(bytes)), bytes),
+            4 => (Ended::Busy, 0),
             _ => (Ended::Measured(cost(bytes)), bytes),
         };
         assert_eq!(self.dispatch.ended(given.id, how, self.now), Some(given));
         self.spend(given, bytes);
-        if matches!(how, Ended::Failed(_)) {
+        if matches!(how, Ended::Failed(_) | Ended::Busy) {
             self.open.insert(given.pair);
         }
     }
