@@ -10,7 +10,7 @@ use super::{
     settings::{MeasureConfig, Order},
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use thalweg_plan::{
     Graph,
     dispatch::{Dispatch, Ended, Given},
@@ -19,7 +19,7 @@ use thalweg_plan::{
         AgeOf, Biased, Excluded, Known, Pair, Plan, Random, RttOf, Schedule, Thrifty, Upkeep,
     },
 };
-use thalweg_units::{Rate, Time};
+use thalweg_units::{ByteSize, Rate, Time};
 
 /// Relays who are gone keep their positions, as nodes that are down, until they are so many
 /// and a fourth of all: then all begins anew, and the day's budgets with it.
@@ -40,6 +40,8 @@ pub(super) struct Planner {
     /// Of the positions; the newest.
     ranking: Option<Ranking>,
     dispatch: Dispatch,
+    /// Who is to try a relay that counts as down, by that relay.
+    probes: BTreeMap<Slot, Slot>,
     /// The greatest number that an order has had.
     last_id: u64,
     random: Xoshiro256PlusPlus,
@@ -58,6 +60,7 @@ pub(super) struct Ordered {
 pub(super) enum End {
     Measured(u64),
     Failed(u64),
+    Busy,
     Down(Slot),
 }
 
@@ -81,6 +84,7 @@ impl Planner {
             schedule: schedule(config),
             ranking: None,
             dispatch: Dispatch::new(config.limits(), 1),
+            probes: BTreeMap::new(),
             last_id: 0,
             random,
         }
@@ -98,6 +102,7 @@ impl Planner {
     pub fn follow(&mut self, nodes: &Nodes, gone: &[Slot], known: &known::Known) {
         for slot in gone {
             self.gone.extend(self.positions.remove(slot));
+            self.probes.retain(|to, from| *to != *slot && *from != *slot);
         }
         let lost = |(slot, _): &(&Slot, &Position)| !nodes.is_relay(**slot);
         let lost: Vec<_> = self.positions.iter().filter(lost).map(|(s, p)| (*s, *p)).collect();
@@ -209,12 +214,40 @@ impl Planner {
             let Some(given) = self.dispatch.next(now) else { return all };
             self.last_id = self.last_id.max(given.id);
             let ordered = self.ordered(given);
+            let is_probe = self.probes.get(&ordered.leg.1) == Some(&ordered.leg.0);
+            if is_probe {
+                self.probes.remove(&ordered.leg.1);
+            }
             let away = [ordered.leg.0, ordered.leg.1].into_iter().find(|slot| !is_there(*slot));
-            match away {
+            match away.filter(|_| !is_probe) {
                 Some(slot) => _ = self.ended(given.id, End::Down(slot), now),
                 None => all.push(ordered),
             }
         }
+    }
+
+    /// Has the first try whether the second, which counts as down, answers again.
+    pub fn probe(&mut self, leg: Leg) {
+        let at = |slot: Slot| self.positions.get(&slot).copied();
+        if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
+            self.probes.insert(leg.1, leg.0);
+            self.dispatch.probe((from, to));
+        }
+    }
+
+    /// What a measurement cost both ends beyond what was said at its end.
+    pub fn charge(&mut self, leg: Leg, more: u64, now: Time) {
+        let at = |slot: Slot| self.positions.get(&slot).copied();
+        if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
+            self.dispatch.charge((from, to), ByteSize::from_bytes(more), now);
+        }
+    }
+
+    /// Relays whose bytes of the day are used up, and until when; none: for ever.
+    pub fn spent(&self, now: Time) -> Vec<(Slot, Option<Time>)> {
+        let slot = |(position, at): (Position, _)| Some((*self.slots.get(position)?, at));
+        let here = self.dispatch.spent(now).into_iter();
+        here.filter(|(position, _)| !self.gone.contains(position)).filter_map(slot).collect()
     }
 
     /// Asks the schedule, if the dispatcher has less to do than it could.
@@ -241,11 +274,12 @@ impl Planner {
     /// An order's end; false if it was not under way.
     pub fn ended(&mut self, id: u64, end: End, now: Time) -> bool {
         let how = match end {
-            End::Measured(bytes) => Ended::Measured(thalweg_units::ByteSize::from_bytes(bytes)),
-            End::Failed(bytes) => Ended::Failed(thalweg_units::ByteSize::from_bytes(bytes)),
+            End::Measured(bytes) => Ended::Measured(ByteSize::from_bytes(bytes)),
+            End::Failed(bytes) => Ended::Failed(ByteSize::from_bytes(bytes)),
+            End::Busy => Ended::Busy,
             End::Down(slot) => match self.positions.get(&slot) {
                 Some(position) => Ended::Down(*position),
-                None => Ended::Failed(thalweg_units::ByteSize::from_bytes(0)),
+                None => Ended::Failed(ByteSize::from_bytes(0)),
             },
         };
         self.dispatch.ended(id, how, now).is_some()

@@ -68,7 +68,7 @@ impl Oracle {
             state.look(now, pace.silent);
         }
         if state.term.is_some() {
-            state.schedule(now.time, pace.silent);
+            state.schedule(now.time, pace.silent, pace.rest);
         }
         measuring.tally.table(state.known.table().len());
         let (batch, events) = state.take_news();

@@ -145,7 +145,7 @@ impl Desk<'_> {
         }
         self.state.orders.close(id, self.now.time);
         self.state.planner.ended(id, End::Measured(bytes), self.now.time);
-        self.state.presence.reached(leg.1, leg.0, true);
+        self.state.presence.reached(leg.1, leg.0);
         Ok(true)
     }
 
@@ -156,11 +156,11 @@ impl Desk<'_> {
         self.state.tally.count(Count::Failed);
         self.state.tally.add(Count::Bytes, bytes.min(self.config.test_bytes.as_bytes()));
         if is_down {
-            self.state.presence.reached(leg.1, leg.0, false);
+            self.state.presence.unreached(leg.1, leg.0, now);
         }
         let reached_by = self.state.planner.reached_by(leg.1);
         let is_there = self.state.presence.is_there(leg.1, now, self.config.pace.silent)
-            && !self.state.presence.is_unreached(leg.1, reached_by);
+            && !self.state.presence.is_unreached(leg.1, reached_by, now);
         let end = if is_down && !is_there { End::Down(leg.1) } else { End::Failed(bytes) };
         self.state.planner.ended(id, end, now);
         self.state.orders.drop(id);

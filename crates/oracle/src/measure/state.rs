@@ -127,12 +127,27 @@ impl State {
     }
 
     /// Gives orders to whom can take them.
-    pub fn schedule(&mut self, now: Time, silent: Duration) {
+    pub fn schedule(&mut self, now: Time, silent: Duration, rest: Duration) {
+        self.probe(now, silent, rest);
         let Self { planner, presence, known, tally, .. } = self;
         let is_there = |slot| presence.is_there(slot, now, silent) && !presence.is_down(slot);
         for ordered in planner.orders(known, now, is_there) {
             tally.count(Count::Ordered);
             self.orders.give(ordered.id, ordered.leg, now, ordered.until);
+        }
+    }
+
+    /// Has one member each try whether those who were not reached answer again.
+    fn probe(&mut self, now: Time, silent: Duration, rest: Duration) {
+        for to in self.presence.untried(now, silent, rest) {
+            let relays = self.nodes.iter().filter(|(slot, node)| node.is_relay && *slot != to);
+            let here = relays.map(|(slot, _)| slot).filter(|slot| {
+                self.presence.is_there(*slot, now, silent) && !self.presence.is_down(*slot)
+            });
+            let here: Vec<Slot> = here.collect();
+            if let Some(from) = self.presence.trier(to, here.into_iter(), now) {
+                self.planner.probe((from, to));
+            }
         }
     }
 
@@ -152,6 +167,9 @@ impl State {
         let Under { id, leg, sender, receiver, .. } = order;
         let bps = |claim: &super::orders::Claim| claim.bps;
         let rates = (sender.as_ref().map(bps), receiver.as_ref().map(bps));
+        if let (Some(_), Some(_)) = rates {
+            self.presence.met(leg.1, leg.0, now.time);
+        }
         let Some(claim) = sender.or(*receiver) else { return };
         let judged = self.known.judge(*leg, rates.0, rates.1, claim.at);
         let Some((verdict, reporter, dispute)) = judged else { return };
