@@ -25,8 +25,8 @@ pub enum MeasureEvent {
         to: String,
         /// Who claims more, and what; bit/s.
         claimed: (String, u64),
-        /// What the other saw; bit/s.
-        seen: u64,
+        /// What the other saw; bit/s; none: it says nothing, though it is there.
+        seen: Option<u64>,
     },
     /// A member reported what cannot be.
     Refused {
@@ -34,6 +34,8 @@ pub enum MeasureEvent {
         node: String,
         /// The first reason.
         why: String,
+        /// Refused ones since the last line, of whomever.
+        more: u64,
     },
     /// The history is not kept for now.
     Unkept(String),
@@ -51,12 +53,24 @@ impl fmt::Display for MeasureEvent {
         match self {
             Self::Down { node, why } => write!(f, "{node} is not measured and not offered: {why}"),
             Self::Up { node } => write!(f, "{node} answers again"),
-            Self::Disagreement { from, to, claimed: (who, bps), seen } => write!(
+            Self::Disagreement { from, to, claimed: (who, bps), seen: None } => write!(
+                f,
+                "of the leg {from} → {to}, {who} claims {bps} bit/s, and the other end, which is \
+                 there, says nothing: no plan is made with it; `thalweg paths` shows all \
+                 disagreements"
+            ),
+            Self::Disagreement { from, to, claimed: (who, bps), seen: Some(seen) } => write!(
                 f,
                 "of the leg {from} → {to}, {who} claims {bps} bit/s, and the other end saw \
                  {seen} bit/s, which is believed; `thalweg paths` shows all disagreements"
             ),
-            Self::Refused { node, why } => write!(f, "{node} reports what cannot be: {why}"),
+            Self::Refused { node, why, more: 0 } => {
+                write!(f, "{node} reports what cannot be: {why}")
+            }
+            Self::Refused { node, why, more } => write!(
+                f,
+                "{node} reports what cannot be: {why}; so did {more} reports since the last line"
+            ),
             Self::Unkept(why) => write!(
                 f,
                 "measurements are not kept for now: {why}; measuring goes on, the newest are kept \

@@ -279,32 +279,34 @@ impl Known {
         }
     }
 
-    /// What comes of an ordered measurement of which these ends told.
+    /// What comes of an ordered measurement of which these ends told. `is_there`: whether the
+    /// end that says nothing, if one does, could have.
     pub fn judge(
         &mut self,
         leg: Leg,
         sender: Option<f64>,
         receiver: Option<f64>,
-        at: Time,
+        (at, is_there): (Time, bool),
     ) -> Option<(Verdict, Slot, Option<Dispute>)> {
+        let alone = |rate, slot| (verdict::of_one(rate, self.shown(slot), is_there), slot);
         let (verdict, reporter) = match (sender, receiver) {
             (Some(sender), Some(receiver)) => (verdict::of_both(sender, receiver), self.own),
-            (Some(sender), None) => (verdict::of_one(sender, self.shown(leg.0)), leg.0),
-            (None, Some(receiver)) => (verdict::of_one(receiver, self.shown(leg.1)), leg.1),
+            (Some(sender), None) => alone(sender, leg.0),
+            (None, Some(receiver)) => alone(receiver, leg.1),
             (None, None) => return None,
         };
-        let (sent, seen) = (sender.unwrap_or(0.0), receiver.unwrap_or(0.0));
-        if !verdict.is_sole {
+        if !verdict.is_sole || verdict.is_disputed {
             for node in [leg.0, leg.1] {
                 self.records[node as usize].judge(verdict.is_disputed);
             }
         }
+        let (sent, seen) = (sender.unwrap_or(0.0), receiver.unwrap_or(0.0));
         let dispute = verdict.is_disputed.then(|| Dispute {
             leg,
             by: if sent >= seen { leg.0 } else { leg.1 },
             claimed: sent.max(seen),
-            seen: Some(sent.min(seen)),
-            believed: Some(verdict.bps),
+            seen: (!verdict.is_sole).then_some(sent.min(seen)),
+            believed: (!verdict.is_sole).then_some(verdict.bps),
             at,
         });
         dispute.iter().for_each(|dispute| self.dispute(dispute.clone()));
@@ -371,7 +373,11 @@ mod tests {
     }
 
     fn measured(known: &mut Known, leg: Leg, sender: Option<f64>, receiver: Option<f64>) {
-        let (verdict, reporter, _) = known.judge(leg, sender, receiver, at(10)).unwrap();
+        told(known, leg, (sender, receiver), false);
+    }
+
+    fn told(known: &mut Known, leg: Leg, says: (Option<f64>, Option<f64>), is_there: bool) {
+        let (verdict, reporter, _) = known.judge(leg, says.0, says.1, (at(10), is_there)).unwrap();
         let Verdict { bps, bound, is_sole, .. } = verdict;
         let (spread, method, at) = (None, Method::Transfer, at(10));
         let entry = Entry { leg, bps, spread, method, bound, reporter, is_sole, at };
@@ -379,17 +385,36 @@ mod tests {
     }
 
     #[test]
-    fn one_end_alone_is_capped_by_what_two_others_have_seen_of_it() {
+    fn one_end_alone_is_a_lower_bound_whatever_it_has_shown() {
         let mut known = known(5);
+        let bound = |known: &Known, leg: Leg| {
+            let subject = Subject::leg(leg.0, leg.1);
+            known.table.latest(subject, Metric::Throughput, Bound::AtLeast, at(1000))
+        };
         measured(&mut known, (0, 1), Some(9e9), None);
-        assert_eq!(exact(&known, (0, 1)), None, "a lower bound is no value");
         measured(&mut known, (0, 2), Some(5e6), Some(5e6));
         assert_eq!(known.shown(0), None, "one may be in league with it");
         measured(&mut known, (3, 0), Some(8e6), Some(8e6));
         assert_eq!(known.shown(0), Some(5e6));
         measured(&mut known, (0, 4), Some(9e9), None);
-        assert_eq!(exact(&known, (0, 4)), Some(5e6));
-        assert_eq!(known.sole().get(&(0, 4)), Some(&0));
+        for (leg, bps) in [((0, 1), 9e9), ((0, 4), 5e6)] {
+            assert_eq!(exact(&known, leg), None, "a lower bound is no value");
+            assert_eq!(bound(&known, leg).unwrap().value, bps);
+            assert_eq!(known.live().shown().rates.rate(leg.0 as usize, leg.1 as usize), None);
+        }
+        assert_eq!(known.disputes().count(), 0, "the other is not there");
+    }
+
+    #[test]
+    fn who_is_there_and_says_nothing_contradicts_and_that_costs_trust() {
+        let mut known = known(20);
+        for silent in 1..20 {
+            told(&mut known, (0, silent), (Some(9e10), None), true);
+        }
+        let last = known.disputes().next_back().unwrap();
+        assert_eq!((last.by, last.claimed, last.seen, last.believed), (0, 9e10, None, None));
+        assert!(known.trust(0) < 0.1, "{}", known.trust(0));
+        assert_eq!(known.trust(7), 1.0);
     }
 
     #[test]

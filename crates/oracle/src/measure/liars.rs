@@ -141,7 +141,7 @@ impl Mesh {
 }
 
 fn tell(known: &mut Known, leg: Leg, (sender, receiver): (f64, f64)) {
-    let judged = known.judge(leg, Some(sender), Some(receiver), NOW);
+    let judged = known.judge(leg, Some(sender), Some(receiver), (NOW, true));
     let (verdict, reporter, _) = judged.unwrap();
     let (bps, bound, is_sole) = (verdict.bps, verdict.bound, verdict.is_sole);
     let (spread, method, at) = (None, Method::Transfer, NOW);

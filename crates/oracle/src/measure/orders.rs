@@ -34,6 +34,8 @@ pub(super) struct Under {
     pub until: Time,
     pub sender: Option<Claim>,
     pub receiver: Option<Claim>,
+    /// The bytes that it has cost each end so far.
+    pub charged: u64,
     /// Since when no more than the other end's word is awaited.
     pub closed: Option<Time>,
 }
@@ -64,7 +66,7 @@ impl Orders {
     /// Puts an order where its sender finds it, and wakes that.
     pub fn give(&mut self, id: u64, leg: Leg, now: Time, until: Time) {
         let (sender, receiver, closed) = (None, None, None);
-        let under = Under { id, leg, given: now, until, sender, receiver, closed };
+        let under = Under { id, leg, given: now, until, sender, receiver, charged: 0, closed };
         self.under.insert(id, under);
         self.mail.entry(leg.0).or_default().push(id);
         self.wakes.iter().filter(|(slot, _)| **slot == leg.0).for_each(|(_, wake)| {

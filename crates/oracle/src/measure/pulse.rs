@@ -63,7 +63,7 @@ impl Oracle {
             },
             now.time,
         );
-        state.settle(now, pace.settle);
+        state.settle(now, &pace);
         if let Standing::Elected { .. } = standing {
             state.look(now, pace.silent);
         }

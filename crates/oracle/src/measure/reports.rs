@@ -1,13 +1,12 @@
 //! What members report, each of its own ends alone.
 
 use super::{
-    event::MeasureEvent,
     known::{Entry, Leg},
     nodes::Slot,
     orders::Claim,
     planner::End,
     settings::MeasureConfig,
-    state::{Now, State},
+    state::{Failure, Now, State},
     tally::Count,
     verdict::sane,
 };
@@ -46,7 +45,7 @@ impl Desk<'_> {
         taken.extend(reports.received.iter().map(|received| self.received(received)));
         taken.extend(reports.passive.iter().map(|watched| self.watched(watched)));
         taken.extend(reports.load.map(|load| self.load(load)));
-        self.state.settle(self.now, self.config.pace.settle);
+        self.state.settle(self.now, &self.config.pace);
         self.reply(taken)
     }
 
@@ -62,8 +61,7 @@ impl Desk<'_> {
             }
         }
         if let Some(why) = reply.refused.first().cloned() {
-            let node = self.state.nodes.name(self.who);
-            self.state.events.push(MeasureEvent::Refused { node, why });
+            self.state.refused(self.who, why, self.now.time);
         }
         self.state.tally.add(Count::Refused, reply.refused.len() as u64 + more);
         if more > 0 {
@@ -100,9 +98,15 @@ impl Desk<'_> {
                 rtt_s.iter().for_each(|rtt_s| self.state.known.far(leg, *rtt_s));
                 self.measured(id, leg, Claim { spread: spread_bps, at_least, ..claim })
             }
-            // Tried again like one that failed.
-            Outcome::Busy => Ok(self.failed(id, leg, false, 0)),
-            Outcome::Failed { is_down, bytes, .. } => Ok(self.failed(id, leg, is_down, bytes)),
+            Outcome::Busy => {
+                self.state.planner.ended(id, End::Busy, self.now.time);
+                self.state.orders.drop(id);
+                Ok(true)
+            }
+            Outcome::Failed { is_down, bytes, why } => {
+                self.state.failed = Some(Failure::new(leg, &why, self.now.time));
+                Ok(self.failed(id, leg, is_down, bytes))
+            }
         }
     }
 
@@ -138,10 +142,18 @@ impl Desk<'_> {
         self.state.orders.drop(id);
     }
 
+    /// What an order has cost: the greater of what both ends say, and no more than was ordered.
+    /// So neither uses up another's bytes of the day by a number, nor hides what it sent.
+    fn cost(&mut self, id: u64, said: u64) -> u64 {
+        let other = self.state.orders.get(id).and_then(|order| order.receiver);
+        let most = self.config.test_bytes.as_bytes();
+        other.map_or(said, |claim| claim.bytes.max(said)).min(most)
+    }
+
     fn measured(&mut self, id: u64, leg: Leg, claim: Claim) -> Taken {
-        let bytes = claim.bytes.min(self.config.test_bytes.as_bytes());
+        let bytes = self.cost(id, claim.bytes);
         if let Some(order) = self.state.orders.get(id) {
-            order.sender = Some(claim);
+            (order.sender, order.charged) = (Some(claim), bytes);
         }
         self.state.orders.close(id, self.now.time);
         self.state.planner.ended(id, End::Measured(bytes), self.now.time);
@@ -152,9 +164,9 @@ impl Desk<'_> {
     /// One member's word that another is down counts only if that one is silent as well, or
     /// many say so.
     fn failed(&mut self, id: u64, leg: Leg, is_down: bool, bytes: u64) -> bool {
-        let now = self.now.time;
+        let (now, bytes) = (self.now.time, self.cost(id, bytes));
         self.state.tally.count(Count::Failed);
-        self.state.tally.add(Count::Bytes, bytes.min(self.config.test_bytes.as_bytes()));
+        self.state.tally.add(Count::Bytes, bytes);
         if is_down {
             self.state.presence.unreached(leg.1, leg.0, now);
         }
@@ -175,8 +187,14 @@ impl Desk<'_> {
             return Err(format!("order {id} is {sender}'s to carry out, not {from}'s"));
         }
         let Some(claim) = self.claim(*id, leg, *bps, *bytes, *age)? else { return Ok(false) };
+        let cost = self.cost(*id, claim.bytes);
         if let Some(order) = self.state.orders.get(*id) {
             order.receiver = Some(Claim { at_least: *at_least, ..claim });
+            let more = cost.saturating_sub(order.charged);
+            if order.sender.is_some() && more > 0 {
+                order.charged = cost;
+                self.state.planner.charge(leg, more, self.now.time);
+            }
         }
         Ok(true)
     }

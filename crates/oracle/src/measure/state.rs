@@ -3,14 +3,14 @@
 use super::verdict::Verdict;
 use super::{
     event::MeasureEvent,
-    known::{Dispute, Entry, Known},
+    known::{Dispute, Entry, Known, Leg},
     loads::Loads,
     nodes::{Nodes, Slot},
     orders::{Orders, Under},
     planner::{End, Planner},
     presence::Presence,
     repeats::Repeats,
-    settings::MeasureConfig,
+    settings::{MeasureConfig, Pace},
     tally::{Count, Tally},
 };
 use crate::store::{Batch, Change, Disagreement, Sample, State as UpOrDown, Topic};
@@ -48,6 +48,28 @@ impl Now {
     }
 }
 
+/// At most one line about refused reports in this time.
+const LINE: Duration = Duration::from_secs(1);
+
+/// The most characters of a member's own words.
+const WORDS: usize = 200;
+
+/// Why the last measurement that came to nothing did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub leg: Leg,
+    /// For people; a member's words, without control characters.
+    pub why: String,
+    pub at: Time,
+}
+
+impl Failure {
+    pub fn new(leg: Leg, why: &str, at: Time) -> Self {
+        let why = why.chars().filter(|c| !c.is_control()).take(WORDS).collect();
+        Self { leg, why, at }
+    }
+}
+
 /// All of it.
 #[derive(Debug)]
 pub(super) struct State {
@@ -68,7 +90,11 @@ pub(super) struct State {
     pub events: Vec<MeasureEvent>,
     /// Grows with all that changes what is offered.
     pub changes: u64,
+    /// The last order of which nothing came.
+    pub failed: Option<Failure>,
     recorded: BTreeMap<(Slot, Slot, Slot), Time>,
+    /// When a refused report was told of last, and how many were not since.
+    refused: (Option<Time>, u64),
 }
 
 impl State {
@@ -87,7 +113,9 @@ impl State {
             batch: Batch::default(),
             events: vec![],
             changes: 0,
+            failed: None,
             recorded: BTreeMap::new(),
+            refused: (None, 0),
         }
     }
 
@@ -152,18 +180,21 @@ impl State {
     }
 
     /// Ends what has had its time, and takes in what came of measurements.
-    pub fn settle(&mut self, now: Now, settle: Duration) {
+    pub fn settle(&mut self, now: Now, pace: &Pace) {
         for expired in self.planner.expire(now.time) {
             self.tally.count(Count::Expired);
+            let why = "its sender did not tell of it in time";
+            self.failed = Some(Failure::new(expired.leg, why, now.time));
             self.orders.close(expired.id, now.time);
         }
-        for order in self.orders.settled(now.time, settle) {
-            self.conclude(&order, now);
+        for order in self.orders.settled(now.time, pace.settle) {
+            self.conclude(&order, now, pace.silent);
         }
     }
 
-    /// What both ends said, or one of them, enters the table.
-    fn conclude(&mut self, order: &Under, now: Now) {
+    /// What both ends said, or one of them, enters the table. Whoever was heard within `silent`
+    /// could have said something.
+    fn conclude(&mut self, order: &Under, now: Now, silent: Duration) {
         let Under { id, leg, sender, receiver, .. } = order;
         let bps = |claim: &super::orders::Claim| claim.bps;
         let rates = (sender.as_ref().map(bps), receiver.as_ref().map(bps));
@@ -171,7 +202,9 @@ impl State {
             self.presence.met(leg.1, leg.0, now.time);
         }
         let Some(claim) = sender.or(*receiver) else { return };
-        let judged = self.known.judge(*leg, rates.0, rates.1, claim.at);
+        let silent_one = if rates.0.is_some() { leg.1 } else { leg.0 };
+        let is_there = self.presence.is_there(silent_one, now.time, silent);
+        let judged = self.known.judge(*leg, rates.0, rates.1, (claim.at, is_there));
         let Some((verdict, reporter, dispute)) = judged else { return };
         // Whichever end was held back: the other saw no more than what it let through.
         let held = [sender, receiver].into_iter().flatten().any(|claim| claim.at_least);
@@ -259,8 +292,20 @@ impl State {
             from: name(from),
             to: name(to),
             claimed: (name(dispute.by), dispute.claimed as u64),
-            seen: dispute.seen.unwrap_or(0.0) as u64,
+            seen: dispute.seen.map(|seen| seen as u64),
         });
+    }
+
+    /// A member's report was refused: one line a second tells of it, and of how many more.
+    pub fn refused(&mut self, who: Slot, why: String, now: Time) {
+        let (last, untold) = &mut self.refused;
+        if last.is_some_and(|last| now.since(last) < LINE) {
+            *untold += 1;
+            return;
+        }
+        *last = Some(now);
+        let (node, more) = (self.nodes.name(who), std::mem::take(untold));
+        self.events.push(MeasureEvent::Refused { node, why, more });
     }
 
     /// Looks who is down now, by this oracle's own ears.

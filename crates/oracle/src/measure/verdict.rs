@@ -17,7 +17,7 @@ pub(super) struct Verdict {
     pub bound: Bound,
     /// One end alone vouches for it.
     pub is_sole: bool,
-    /// The two ends say different things.
+    /// The two ends say different things, or one that is there says nothing.
     pub is_disputed: bool,
 }
 
@@ -28,15 +28,12 @@ pub(super) fn of_both(sender: f64, receiver: f64) -> Verdict {
     Verdict { bps: low, bound: Bound::Exact, is_sole: false, is_disputed: high > AGREE * low }
 }
 
-/// One end spoke, and the other's time is over. It is believed up to what that node has
-/// shown together with others; of a node that has shown nothing, as a lower bound, which no
-/// plan is made with.
-pub(super) fn of_one(claimed: f64, shown: Option<f64>) -> Verdict {
-    let (bps, bound) = match shown {
-        Some(shown) => (claimed.min(shown), Bound::Exact),
-        None => (claimed, Bound::AtLeast),
-    };
-    Verdict { bps, bound, is_sole: true, is_disputed: false }
+/// One end spoke, and the other's time is over: a lower bound, which no plan is made with, and
+/// no more than that node has shown together with others. An other end that is there and says
+/// nothing contradicts it: its reports go out at once.
+pub(super) fn of_one(claimed: f64, shown: Option<f64>, other_is_there: bool) -> Verdict {
+    let bps = shown.map_or(claimed, |shown| claimed.min(shown));
+    Verdict { bps, bound: Bound::AtLeast, is_sole: true, is_disputed: other_is_there }
 }
 
 /// Whether the number can be meant: finite, from 0 up to 100 Gbit/s.
@@ -67,10 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn one_end_is_believed_up_to_what_it_has_shown() {
-        assert_eq!(of_one(500.0, Some(80.0)).bps, 80.0);
-        assert_eq!(of_one(50.0, Some(80.0)).bps, 50.0);
-        assert_eq!(of_one(500.0, None).bound, Bound::AtLeast);
+    fn one_end_alone_is_never_more_than_a_lower_bound() {
+        for (shown, bps) in [(Some(80.0), 80.0), (Some(900.0), 500.0), (None, 500.0)] {
+            for is_there in [true, false] {
+                let verdict = of_one(500.0, shown, is_there);
+                assert_eq!((verdict.bps, verdict.bound), (bps, Bound::AtLeast));
+                assert_eq!((verdict.is_sole, verdict.is_disputed), (true, is_there));
+            }
+        }
     }
 
     #[test]
