@@ -15,7 +15,7 @@ use crate::{
     store::{MOST_SAMPLES, Recent, Sample, State as UpOrDown},
 };
 use std::time::Duration;
-use thalweg_measure::Metric;
+use thalweg_measure::{Bound, Metric};
 use thalweg_plan::graph::MAX_AGE;
 use thalweg_units::NodeId;
 use tokio::time::{Instant, sleep, timeout};
@@ -194,16 +194,18 @@ impl State {
         let leg: (Slot, Slot) = (slot(&topic.from)?, slot(&topic.to)?);
         let (reporter, own) = (slot(&topic.reporter)?, sample.seen.is_none());
         let is_oracle = |slot| self.nodes.get(slot).is_some_and(|node| node.is_oracle);
+        // An end reports what it alone has said; an oracle, what both have. An oracle's own node
+        // may be an end as well.
+        let is_sole = own && (reporter == leg.0 || reporter == leg.1) && !is_oracle(reporter);
         let is_rate = topic.metric == Metric::Throughput && sane("", sample.value).is_ok();
         is_rate.then(|| Entry {
             leg,
             bps: sample.value,
             spread: sample.spread,
             method: topic.method,
-            bound: topic.bound,
-            // An end reports what it alone has said; an oracle, what both have. An oracle's
-            // own node may be an end as well.
-            is_sole: own && (reporter == leg.0 || reporter == leg.1) && !is_oracle(reporter),
+            // Older versions took one end's word for a value.
+            bound: if is_sole { Bound::AtLeast } else { topic.bound },
+            is_sole,
             reporter,
             at: now.time_of(sample.measured),
         })

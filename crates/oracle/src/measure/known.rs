@@ -116,8 +116,6 @@ type Claim = (f64, bool, Time);
 #[derive(Debug)]
 pub(super) struct Known {
     table: Table,
-    /// Legs whose youngest exact value one end alone vouches for.
-    sole: BTreeMap<Leg, Slot>,
     /// Legs of which both ends measured a lower bound, bit/s, and no value since; see
     /// [`Entry::is_planned`].
     capped: Capped,
@@ -136,7 +134,6 @@ impl Known {
     pub fn new() -> Self {
         Self {
             table: Table::new(0, 0),
-            sole: BTreeMap::new(),
             capped: Capped::new(),
             live: Live::new(),
             records: vec![],
@@ -162,7 +159,6 @@ impl Known {
         let in_leg = |leg: &Leg| is_gone(leg.0) || is_gone(leg.1);
         self.table
             .retain(now, |e| !e.subject.nodes().chain([e.reporter]).any(|node| is_gone(node.0)));
-        self.sole.retain(|leg, _| !in_leg(leg));
         self.capped.retain(|leg, _| !in_leg(leg));
         self.passive.retain(|leg, _| !in_leg(leg));
         self.disputes.retain(|d| !in_leg(&d.leg));
@@ -188,10 +184,6 @@ impl Known {
     /// Grows with every change.
     pub fn changes(&self) -> u64 {
         self.changes
-    }
-
-    pub fn sole(&self) -> &BTreeMap<Leg, Slot> {
-        &self.sole
     }
 
     /// What is planned with.
@@ -257,19 +249,14 @@ impl Known {
     }
 
     fn vouch(&mut self, entry: &Entry) {
-        match (entry.bound, entry.is_sole) {
-            (Bound::Exact, true) => _ = self.sole.insert(entry.leg, entry.reporter),
-            (Bound::Exact, false) => {
-                self.sole.remove(&entry.leg);
-                self.capped.remove(&entry.leg);
-                self.show(entry);
-            }
-            (Bound::AtLeast, _) if entry.is_planned() => {
+        match entry.bound {
+            Bound::Exact => _ = self.capped.remove(&entry.leg),
+            Bound::AtLeast if entry.is_planned() => {
                 self.capped.insert(entry.leg, (entry.bps, entry.at));
-                self.show(entry);
             }
-            _ => {}
+            _ => return,
         }
+        self.show(entry);
     }
 
     fn show(&mut self, entry: &Entry) {

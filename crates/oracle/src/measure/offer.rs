@@ -110,7 +110,7 @@ impl Offer {
         if let Some(known) = lock(&self.specific).get(&client) {
             return Arc::clone(known);
         }
-        let graph = self.ranked.trusted();
+        let graph = &self.ranked.graph;
         let all = Ranking::specific_as(graph, client as usize, End::Sink);
         let with_evidence = all.scores().iter().filter(|s| s.evidence > 0 && self.has(s.relay));
         let weighted = with_evidence.map(|s| Score { score: s.score * self.weight(s.relay), ..*s });

@@ -3,13 +3,13 @@
 use super::{
     Measuring,
     known::{Dispute, Leg},
-    state::State,
+    state::{Failure, State},
 };
 use thalweg_measure::{Bound, Estimate, Method, Metric, Subject};
 use thalweg_units::Time;
 use thalweg_wire::mesh::{
     Name,
-    measure::{Disagreement, Down, LegEntry, PathsReply},
+    measure::{self as wire, Disagreement, Down, FailedOrder, LegEntry, PathsReply, Spent},
 };
 
 /// The most legs of one page: 120 bytes of JSON each, below the 32 MB that clients read.
@@ -24,7 +24,9 @@ impl Measuring {
     /// The page of at most `most` legs after this cursor. Waits for the table; blocks.
     pub fn paths(&self, after: Option<u64>, most: usize) -> PathsReply {
         let state = self.state.blocking_lock();
-        state.paths(after, most.clamp(1, LEGS), self.now().time)
+        let now = self.now().time;
+        let page = state.paths(after, most.clamp(1, LEGS), now);
+        PathsReply { measuring: state.measuring(self.config.enabled, now), ..page }
     }
 }
 
@@ -46,8 +48,28 @@ impl State {
             legs: page.legs.into_iter().map(|(_, entry)| entry).collect(),
             down: down.collect(),
             disagreements: disputes.filter_map(|d| disagreement(d, name, now)).collect(),
+            measuring: None,
             next,
         }
+    }
+
+    /// What holds measuring up. Whoever does not schedule knows no more than that it is off.
+    fn measuring(&self, enabled: bool, now: Time) -> Option<wire::Measuring> {
+        if !enabled {
+            return Some(wire::Measuring::default());
+        }
+        self.term?;
+        let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
+        let spent = |(slot, at): (u32, Option<Time>)| {
+            Some(Spent { node: name(slot)?, free_in: at.map(|at| at.since(now)) })
+        };
+        let failed = self.failed.as_ref().and_then(|failure| {
+            let Failure { leg: (from, to), why, at } = failure;
+            let (from, to, why) = (name(*from)?, name(*to)?, why.clone());
+            Some(FailedOrder { from, to, why, age: now.since(*at) })
+        });
+        let spent = self.planner.spent(now).into_iter().filter_map(spent).collect();
+        Some(wire::Measuring { enabled, spent, failed })
     }
 
     /// By slot; a free slot has the name `-` in no leg.

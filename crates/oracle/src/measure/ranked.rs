@@ -7,8 +7,7 @@ use super::{
     live::{self, Born, Changed, Shown},
     nodes::Slot,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
+use std::{collections::BTreeSet,
     panic, thread,
     time::Duration,
 };
@@ -28,7 +27,6 @@ const EACH: usize = 64;
 pub(super) struct Picture {
     shown: Shown,
     pub changed: Changed,
-    sole: BTreeMap<(Slot, Slot), Slot>,
     at: Time,
     changes: u64,
 }
@@ -56,8 +54,7 @@ impl Picture {
     }
 
     fn made(known: &Known, (shown, changed): (Shown, Changed), now: Time) -> Self {
-        let (sole, changes) = (known.sole().clone(), known.changes());
-        Self { shown, changed, sole, at: now, changes }
+        Self { shown, changed, at: now, changes: known.changes() }
     }
 
     pub const fn graph(&self) -> &Graph {
@@ -75,19 +72,18 @@ impl Picture {
     /// O(d²) for each relay that a changed leg touches, O(n·d²) for all; completed O(legs).
     pub fn after(self, last: &Ranked, by: By) -> Ranked {
         let touched = self.touched(last);
-        let trusted = (!self.sole.is_empty()).then(|| without(self.graph(), &self.sole));
         let ranking = match by {
             By::Measured => self.measured(&last.ranking, &touched),
             By::Completed => {
                 let rtt_s = RoundTrips(&self.shown.rtt_s);
-                completion::bounded(trusted.as_ref().unwrap_or(self.graph()), Some(&rtt_s))
+                completion::bounded(self.graph(), Some(&rtt_s))
             }
         };
         let mut born = last.born.clone();
         born.resize(self.graph().nodes(), None);
         touched.iter().for_each(|slot| born[*slot] = middle(&self.shown.born, *slot));
         let Self { shown, at, changes, .. } = self;
-        Ranked { graph: shown.rates, trusted, ranking, born, at, changes }
+        Ranked { graph: shown.rates, ranking, born, at, changes }
     }
 
     /// The relays whose scores may be others than before.
@@ -119,9 +115,8 @@ impl Picture {
 
     /// The scores of these relays, made on all processors.
     fn scored(&self, relays: &[usize]) -> Vec<Score> {
-        let sole = |from: usize, to: usize| {
-            self.sole.get(&(from as Slot, to as Slot)).map(|slot| *slot as usize)
-        };
+        // Nothing that is planned with is one end's word: verdict.rs.
+        let sole = |_: usize, _: usize| None;
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let threads = threads.min(relays.len().div_ceil(EACH)).max(1);
         thread::scope(|scope| {
@@ -140,15 +135,6 @@ impl Picture {
             all
         })
     }
-}
-
-/// The graph without legs that one end alone vouches for.
-fn without(graph: &Graph, sole: &BTreeMap<(Slot, Slot), Slot>) -> Graph {
-    let mut trusted = graph.clone();
-    for (from, to) in sole.keys() {
-        trusted.set(*from as usize, *to as usize, None);
-    }
-    trusted
 }
 
 /// The middle date of a node's legs.
@@ -172,8 +158,6 @@ impl RttOf for RoundTrips<'_> {
 #[derive(Debug)]
 pub(super) struct Ranked {
     pub graph: Graph,
-    /// Without what one end alone vouches for, if there is such.
-    trusted: Option<Graph>,
     pub ranking: Ranking,
     /// The middle date of each node's legs.
     born: Vec<Option<Born>>,
@@ -186,13 +170,7 @@ impl Ranked {
     /// Nothing is known.
     pub fn nothing() -> Self {
         let (graph, ranking) = (Graph::new(0), Ranking::default());
-        Self { graph, trusted: None, ranking, born: vec![], at: Time::ZERO, changes: 0 }
-    }
-
-    /// The legs that a client's own ranking is made of: for it the bounds of the robust
-    /// ranking do not hold.
-    pub fn trusted(&self) -> &Graph {
-        self.trusted.as_ref().unwrap_or(&self.graph)
+        Self { graph, ranking, born: vec![], at: Time::ZERO, changes: 0 }
     }
 
     /// The middle age of a relay's legs; of one without, that of the ranking.
@@ -217,19 +195,20 @@ mod tests {
         Time::from_nanos(s * 1_000_000_000)
     }
 
-    /// Enters a leg; every eighth is one end's word.
+    /// Enters a leg; every eighth is one end's word, and so a lower bound.
     fn enter(known: &mut Known, random: &mut Xoshiro256PlusPlus, nodes: u64, s: u64) {
         let mut below = |n: u64| random.next_u64() % n;
         let from = below(nodes);
         let to = (from + 1 + below(nodes - 1)) % nodes;
+        let is_sole = below(8) == 0;
         let entry = Entry {
             leg: (from as Slot, to as Slot),
             bps: 1e6 * (1 + below(300)) as f64,
             spread: None,
             method: Method::Transfer,
-            bound: Bound::Exact,
+            bound: if is_sole { Bound::AtLeast } else { Bound::Exact },
             reporter: from as Slot,
-            is_sole: below(8) == 0,
+            is_sole,
             at: at(s),
         };
         known.enter(&entry, at(s));
@@ -250,7 +229,6 @@ mod tests {
             let whole = Picture::of(&known, at(round)).rank();
             assert_eq!(last.ranking, whole.ranking, "round {round}");
             assert_eq!((&last.graph, &last.born), (&whole.graph, &whole.born), "round {round}");
-            assert_eq!(last.trusted(), whole.trusted(), "round {round}");
         }
         assert!(last.ranking.scores()[0].score > 0.0);
     }
@@ -262,9 +240,8 @@ mod tests {
         (0..150).for_each(|_| enter(&mut known, &mut random, 30, 10));
         known.far((0, 1), 0.05);
         let picture = Picture::next(&mut known, at(10));
-        let (trusted, rtt_s) =
-            (without(picture.graph(), &picture.sole), picture.shown.rtt_s.clone());
-        let expected = completion::bounded(&trusted, Some(&RoundTrips(&rtt_s)));
+        let rtt_s = picture.shown.rtt_s.clone();
+        let expected = completion::bounded(picture.graph(), Some(&RoundTrips(&rtt_s)));
         let ranked = picture.after(&Ranked::nothing(), By::Completed);
         assert_eq!(ranked.ranking, expected);
         assert!(ranked.ranking.scores().iter().all(|s| s.score > 0.0), "nobody is unknown");

@@ -92,6 +92,11 @@ impl Fake {
         most: u64,
         rate: fn(usize, usize) -> f64,
     ) {
+        self.work_saying(nodes, most, Says::Alike(rate));
+    }
+
+    /// Likewise, with what each end says of its own count.
+    pub fn work_saying(&self, nodes: impl Iterator<Item = usize>, most: u64, says: Says) {
         for n in nodes {
             let node = Worker {
                 n,
@@ -100,7 +105,7 @@ impl Fake {
                 oracle: self.oracle.clone(),
                 busy: self.busy.clone(),
                 most,
-                rate,
+                says,
             };
             tokio::spawn(node.run());
         }
@@ -233,6 +238,24 @@ pub fn received(id: u64, from: &str, bps: f64) -> Reports {
     Reports { received: vec![received], ..Reports::default() }
 }
 
+/// What a leg's two ends say of it, bit/s, by sender and receiver.
+#[derive(Clone, Copy)]
+pub enum Says {
+    /// Both the same.
+    Alike(fn(usize, usize) -> f64),
+    /// What the sender counted itself, and what the receiver says that it counted.
+    Each(fn(usize, usize) -> (f64, f64)),
+}
+
+impl Says {
+    fn of(self, from: usize, to: usize) -> (f64, f64) {
+        match self {
+            Self::Alike(rate) => (rate(from, to), rate(from, to)),
+            Self::Each(rates) => rates(from, to),
+        }
+    }
+}
+
 struct Worker {
     n: usize,
     caller: Caller,
@@ -240,7 +263,7 @@ struct Worker {
     oracle: Oracle,
     busy: Arc<Mutex<BTreeMap<String, (bool, u64)>>>,
     most: u64,
-    rate: fn(usize, usize) -> f64,
+    says: Says,
 }
 
 impl Worker {
@@ -259,11 +282,11 @@ impl Worker {
         let (from, to) = (format!("n{}", self.n), order.to.to_string());
         self.mark([&from, &to], true);
         tokio::task::yield_now().await;
-        let bps = (self.rate)(self.n, number(&to));
-        let seen = received(order.id, &from, bps);
+        let (sent, got) = self.says.of(self.n, number(&to));
+        let seen = received(order.id, &from, got);
         self.post(self.callers[number(&to)], &seen).await;
         self.mark([&from, &to], false);
-        self.post(self.caller, &done(order.id, bps)).await;
+        self.post(self.caller, &done(order.id, sent)).await;
     }
 
     /// Each node is in one measurement at a time (UKAIRO §2.1), within its bytes a day.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod adversary;
 mod api;
 mod fake;
 #[allow(dead_code, reason = "the tests of the mesh need more of it")]

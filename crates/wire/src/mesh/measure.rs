@@ -241,9 +241,51 @@ pub struct PathsReply {
     pub down: Vec<Down>,
     /// Where the two ends of a measurement, or two reporters, disagree.
     pub disagreements: Vec<Disagreement>,
+    /// Whether measuring goes on, and what holds it up; none: this oracle does not order
+    /// measurements now, another one may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measuring: Option<Measuring>,
     /// There are more legs: `GET /v1/paths?after=` this gives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+}
+
+/// Whether an oracle's measuring goes on, and what holds it up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measuring {
+    /// Whether measurements are ordered at all.
+    pub enabled: bool,
+    /// Relays whose bytes of the day are used up.
+    #[serde(default)]
+    pub spent: Vec<Spent>,
+    /// The last order of which nothing came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<FailedOrder>,
+}
+
+/// A relay that is measured no more for now: its bytes of any 24 hours are used up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    /// Its name.
+    pub node: Name,
+    /// When there are bytes for one more measurement; none: never, since one costs more than a
+    /// day's bytes.
+    #[serde(default, with = "serde_duration::option")]
+    pub free_in: Option<Duration>,
+}
+
+/// An order of which nothing came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedOrder {
+    /// The sender.
+    pub from: Name,
+    /// The receiver.
+    pub to: Name,
+    /// The sender's words, 200 characters at most, without control characters.
+    pub why: String,
+    /// How long ago.
+    #[serde(with = "serde_duration")]
+    pub age: Duration,
 }
 
 /// One measured leg.
