@@ -117,8 +117,9 @@ async fn an_operators_rate_holds_at_either_end_and_is_no_steady_rate() {
         let Outcome::Measured { bps, steady, at_least, .. } = done.outcome else {
             panic!("{done:?}")
         };
-        // It can be slower on a busy machine, never faster.
-        assert!(bps <= 9e6 && (!steady || bps < 7.2e6), "{bps} {steady}");
+        // It can be slower on a busy machine. The sender's count runs ahead of the receiver's by
+        // what the kernels hold: a fifth of two seconds at this rate.
+        assert!(bps <= 1e7 && (!steady || bps < 7.2e6), "{bps} {steady}");
         assert!(at_least || bps < 7.2e6, "{bps}: the leg may be faster");
     }
 }
