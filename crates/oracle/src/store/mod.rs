@@ -3,7 +3,6 @@
 mod database;
 mod error;
 mod lease;
-#[allow(dead_code, reason = "the measuring service's")]
 mod ledger;
 mod line;
 mod migrations;
@@ -21,13 +20,9 @@ pub use database::{Database, Place, Server, UrlError};
 pub use error::StoreError;
 pub(crate) use row::{KeyRow, MeshRow, TokenRow};
 pub(crate) use write::Write;
-#[allow(unused_imports, reason = "the measuring service's")]
 pub(crate) use {
-    lease::{Ballot, Lease},
-    ledger::{
-        Batch, Change, Compacted, Disagreement, MOST_SAMPLES, Past, Recent, Recorded, Sample,
-        State, Topic,
-    },
+    lease::Ballot,
+    ledger::{Batch, Change, Disagreement, MOST_SAMPLES, Recent, Sample, State, Topic},
 };
 
 use line::Line;

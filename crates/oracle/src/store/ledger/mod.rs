@@ -15,9 +15,11 @@ mod entry;
 mod load;
 mod record;
 mod row;
+#[cfg(test)]
+mod told;
 
-pub(crate) use compact::Compacted;
-pub(crate) use entry::{Batch, Change, Disagreement, Past, Recorded, Sample, State, Topic};
+pub(crate) use entry::{Batch, Change, Disagreement, Sample, State, Topic};
+use entry::{Past, Recorded};
 pub(crate) use load::Recent;
 
 use std::time::Duration;
