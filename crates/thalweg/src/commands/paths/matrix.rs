@@ -2,6 +2,7 @@
 
 use super::{
     found::Found,
+    measuring,
     rates::{mbps, median, share},
 };
 use crate::commands::text::{aligned, rough};
@@ -29,6 +30,7 @@ pub fn shown(found: &Found, full: bool) -> (String, Value) {
         false => summary(paths, since),
     };
     text += &troubles(paths, since);
+    text += &measuring::shown(paths, since);
     (text, json!(paths.reply))
 }
 

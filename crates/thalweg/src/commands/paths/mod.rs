@@ -5,6 +5,7 @@ mod candidates;
 mod destination;
 mod found;
 mod matrix;
+mod measuring;
 mod node;
 mod rates;
 #[cfg(test)]

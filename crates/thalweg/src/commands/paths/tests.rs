@@ -9,7 +9,10 @@ use thalweg_node::{
 use thalweg_units::{NodeId, Rate, WallTime};
 use thalweg_wire::mesh::{
     Member, Name, Role, Roster,
-    measure::{Candidate, CandidatesReply, Disagreement, Down, LegEntry, PathsReply, Strategy},
+    measure::{
+        Candidate, CandidatesReply, Disagreement, Down, FailedOrder, LegEntry, Measuring,
+        PathsReply, Spent, Strategy,
+    },
 };
 
 const URL: &str = "https://www.example/big.iso";
@@ -59,6 +62,7 @@ fn reply() -> PathsReply {
             believed_bps: Some(4.4e7),
             age: minutes(3),
         }],
+        measuring: None,
         next: None,
     }
 }
@@ -159,6 +163,30 @@ fn three_hundred_nodes_are_summed_up_on_a_screen() {
     assert!(text.starts_with("300 nodes, 89700 of 89700 ordered pairs measured (100 %)"), "{text}");
     let (full, _) = matrix::shown(&found, true);
     assert_eq!(full.lines().count(), 303);
+}
+
+#[test]
+fn what_holds_measuring_up_is_told() {
+    let shown = |measuring| {
+        let mut found = found();
+        let reply = PathsReply { measuring: Some(measuring), ..reply() };
+        found.paths = Some(KnownPaths::new(reply, now()));
+        let text = matrix::shown(&found, false).0;
+        text.lines().filter(|l| l.starts_with("measuring: ")).map(str::to_owned).collect()
+    };
+    let off: Vec<String> = shown(Measuring::default());
+    assert_eq!(off, ["measuring: off (`enabled` in [oracle.measure] of the oracle's host)"]);
+    assert!(shown(Measuring { enabled: true, ..Measuring::default() }).is_empty());
+    let spent = (0..10)
+        .map(|n| Spent { node: name(&format!("n{n}")), free_in: (n > 0).then_some(minutes(90)) });
+    let failed =
+        FailedOrder { from: name("fra"), to: name("nyc"), why: "refused".into(), age: minutes(2) };
+    let held = shown(Measuring { enabled: true, spent: spent.collect(), failed: Some(failed) });
+    assert_eq!(held.len(), 2, "{held:?}");
+    let of = "measuring: the bytes of the day are used up of n0 (for ever: one measurement costs \
+              more), n1 (for 1 h 30 min), ";
+    assert!(held[0].starts_with(of) && held[0].ends_with(" and 2 more"), "{held:?}");
+    assert_eq!(held[1], "measuring: the last failure, 2 min ago: fra → nyc: refused");
 }
 
 #[test]
