@@ -1,0 +1,166 @@
+//! Other traffic: infinite downloads and on–off streams from domain B to domain A (§VI).
+
+use super::topology::Topology;
+use crate::{
+    engine::{Engine, Flow, FlowId},
+    random::{self, Stream},
+};
+
+/// A flow is an infinite FTP with this probability, else an on–off stream.
+const FTP: f64 = 0.75;
+/// The share of a peering point that the streams together take.
+const STREAMS: f64 = 0.05;
+/// The average on and off times are uniform in this range, s.
+const SHORTEST: f64 = 0.2;
+const LONGEST: f64 = 3.0;
+
+/// Flows over the peering point (B0, A0) to flows over (B1, A1).
+pub type Ratio = (u32, u32);
+
+#[derive(Clone, Debug)]
+struct Source {
+    links: Vec<u32>,
+    kind: Kind,
+    running: Option<FlowId>,
+    random: Stream,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Ftp,
+    /// Rate while on, average times on and off, when it changes next.
+    Stream {
+        rate: f64,
+        on: f64,
+        off: f64,
+        changes: f64,
+    },
+}
+
+/// All background flows of an evaluation.
+#[derive(Clone, Debug)]
+pub struct Background {
+    sources: Vec<Source>,
+    /// When it began, s.
+    begun: f64,
+}
+
+/// An amount no flow comes to the end of, Mbit.
+const ENDLESS: f64 = 1e12;
+
+impl Background {
+    /// `flows` in this ratio over the two peering points. Their ends are "in stub domains that are
+    /// different from those holding the bistros".
+    pub fn new(net: &Topology, seed: u64, flows: u32, ratio: Ratio) -> Self {
+        let over_0 = (f64::from(flows * ratio.0) / f64::from(ratio.0 + ratio.1)).round() as u32;
+        let counts = [over_0, flows - over_0.min(flows)];
+        let mut sources = Vec::new();
+        for (point, count) in counts.into_iter().enumerate() {
+            let mut random = random::stream(seed, "background", point as u64);
+            let kinds: Vec<bool> = (0..count).map(|_| random::unit(&mut random) < FTP).collect();
+            let streams = kinds.iter().filter(|ftp| !**ftp).count();
+            for ftp in kinds {
+                let mut end = |domain| {
+                    let which = 1 + random::index(&mut random, 2);
+                    net.stub_node(domain, point, which, random::index(&mut random, 6))
+                };
+                let links = net.route(end(1), end(0)).unwrap_or_default();
+                let own = random::stream(seed, "background flow", sources.len() as u64);
+                sources.push(Source::new(links, ftp, streams, own));
+            }
+        }
+        Self { sources, begun: 0.0 }
+    }
+
+    /// Begins all of it.
+    pub fn start(&mut self, engine: &mut Engine) {
+        for source in &mut self.sources {
+            let flow =
+                Flow { links: source.links.clone(), limit: source.kind.limit(), size: ENDLESS };
+            source.running = engine.start([flow]).first().copied();
+        }
+        self.begun = engine.now();
+    }
+
+    /// When a stream next begins or pauses, s.
+    pub fn changes(&self) -> f64 {
+        let at = |source: &Source| match source.kind {
+            Kind::Ftp => f64::INFINITY,
+            Kind::Stream { changes, .. } => changes,
+        };
+        self.sources.iter().map(at).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Begins and pauses the streams whose time has come.
+    pub fn change(&mut self, engine: &mut Engine) {
+        let now = engine.now();
+        for source in &mut self.sources {
+            if let Kind::Stream { changes, .. } = source.kind
+                && changes <= now
+            {
+                source.toggle(engine);
+            }
+        }
+    }
+
+    /// Lets so many seconds pass with nothing else but it.
+    pub fn pass(&mut self, engine: &mut Engine, seconds: f64) {
+        let then = engine.now() + seconds;
+        while engine.now() < then {
+            engine.advance(self.changes().min(then));
+            self.change(engine);
+        }
+    }
+
+    /// Ends everything, and returns the mean rate of the FTPs since the start, Mbit/s.
+    pub fn finish(&mut self, engine: &mut Engine) -> f64 {
+        let (mut moved, mut ftps) = (0.0, 0);
+        for source in &mut self.sources {
+            let Some(flow) = source.running.take() else { continue };
+            let left = engine.stop(&[flow])[0];
+            if matches!(source.kind, Kind::Ftp) {
+                moved += ENDLESS - left;
+                ftps += 1;
+            }
+        }
+        moved / (engine.now() - self.begun) / f64::from(ftps.max(1))
+    }
+}
+
+impl Kind {
+    const fn limit(self) -> f64 {
+        match self {
+            Self::Ftp => f64::INFINITY,
+            Self::Stream { rate, .. } => rate,
+        }
+    }
+}
+
+impl Source {
+    /// A stream's rate is such that all of a point together average [`STREAMS`] of its 5 Mbit/s.
+    fn new(links: Vec<u32>, ftp: bool, streams: usize, mut random: Stream) -> Self {
+        let kind = if ftp {
+            Kind::Ftp
+        } else {
+            let mut time = || SHORTEST + (LONGEST - SHORTEST) * random::unit(&mut random);
+            let (on, off) = (time(), time());
+            let mean = 5.0 * STREAMS / streams as f64;
+            let rate = mean * (on + off) / on;
+            Kind::Stream { rate, on, off, changes: random::exponential(&mut random, on) }
+        };
+        Self { links, kind, running: None, random }
+    }
+
+    fn toggle(&mut self, engine: &mut Engine) {
+        let Kind::Stream { rate, on, off, changes } = &mut self.kind else { return };
+        let mean = if let Some(flow) = self.running.take() {
+            engine.stop(&[flow]);
+            *off
+        } else {
+            let flow = Flow { links: self.links.clone(), limit: *rate, size: ENDLESS };
+            self.running = engine.start([flow]).first().copied();
+            *on
+        };
+        *changes = engine.now() + random::exponential(&mut self.random, mean).max(1e-3);
+    }
+}

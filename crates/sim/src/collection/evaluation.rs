@@ -1,0 +1,215 @@
+//! Figures 5, 6 and 7: all methods under one background.
+
+use super::{
+    background::{Background, Ratio},
+    methods::{Directly, Method, MethodKind, Scheduled},
+    run::{Outcome, Scene},
+    topology::{self, Topology},
+};
+use crate::{figures::Report, matrix::Matrix, random};
+use std::time::Duration;
+use thalweg_plan::collection::{Direct, Grid, PlanError, Problem, ProblemError, Rule, Timetable};
+use thalweg_units::ByteSize;
+
+/// No pair is measured for longer, s.
+const LONGEST_MEASUREMENT: f64 = 200.0;
+
+/// Mbit of a byte.
+const MBIT: f64 = 8e-6;
+
+/// What an evaluation varies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Background flows; the paper has 0, 24, 72 and 120.
+    pub flows: u32,
+    /// How they divide over the two peering points; the paper's headline is 1:3.
+    pub ratio: Ratio,
+    /// All data, bytes; 350 MB.
+    pub bytes: f64,
+    /// The plan's steps; 8 s and 64 KiB.
+    pub grid: Grid,
+    /// Capacities are multiplied by up to this much up or down before planning: 0 is as measured.
+    pub wrong_by: f64,
+}
+
+impl Settings {
+    /// The paper's, with so many background flows.
+    pub const fn paper(flows: u32) -> Self {
+        Self { flows, ratio: (1, 3), bytes: 350e6, grid: Grid::PAPER, wrong_by: 0.0 }
+    }
+}
+
+/// One network, its capacities measured under its background.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    settings: Settings,
+    seed: u64,
+    scene: Scene,
+    /// Bytes by host; the destination, last, has none.
+    amounts: Vec<f64>,
+    problem: Problem,
+    timetable: Timetable,
+    /// Mean rate of a background FTP without any collection, Mbit/s.
+    undisturbed: f64,
+}
+
+/// There is no plan: the network of this seed is too slow for the grid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluationError {
+    /// The problem cannot be stated.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// Or not be solved.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+impl Evaluation {
+    /// Measures all pairs ("sending a 5 MByte file …, 10 times", 200 s at most) and plans.
+    ///
+    /// # Errors
+    ///
+    /// [`EvaluationError`].
+    pub fn new(seed: u64, settings: Settings) -> Result<Self, EvaluationError> {
+        let net = Topology::transit_stub(seed);
+        let hosts = topology::bistros(&net, seed);
+        let background = Background::new(&net, seed, settings.flows, settings.ratio);
+        let scene = Scene { net, hosts, background };
+        let amounts = amounts(seed, scene.hosts.len(), settings.bytes);
+        let rates = capacities(&scene, seed, settings.wrong_by);
+        let units: Vec<ByteSize> =
+            amounts.iter().map(|bytes| ByteSize::from_bytes(*bytes as u64)).collect();
+        let destination = scene.hosts.len() as u32 - 1;
+        let problem = settings.grid.collect(&rates.graph(), &units, destination)?;
+        let timetable = problem.timetable()?;
+        let seconds = f64::from(timetable.slots) * settings.grid.slot.as_secs_f64();
+        let undisturbed = scene.undisturbed(seconds);
+        Ok(Self { settings, seed, scene, amounts, problem, timetable, undisturbed })
+    }
+
+    /// T, the plan's makespan, s.
+    pub fn planned(&self) -> f64 {
+        f64::from(self.timetable.slots) * self.settings.grid.slot.as_secs_f64()
+    }
+
+    /// Carries a method out.
+    ///
+    /// # Errors
+    ///
+    /// [`EvaluationError`] if it has no plan.
+    pub fn run(&self, kind: MethodKind) -> Result<Outcome, EvaluationError> {
+        let unit = self.settings.grid.unit.as_bytes() as f64 * MBIT;
+        let scheduled = |timetable: &Timetable, rule| -> Box<dyn Method> {
+            Box::new(Scheduled::new(timetable, rule, unit))
+        };
+        let directly = |direct, over| -> Box<dyn Method> {
+            let mbit = self.amounts.iter().map(|bytes| bytes * MBIT).collect();
+            Box::new(Directly::new(direct, mbit, over, random::stream(self.seed, "direct", 0)))
+        };
+        let mut method = match kind {
+            MethodKind::PathSync(share) => scheduled(&self.timetable, Rule::Sync(share)),
+            MethodKind::PathDelay => {
+                scheduled(&self.timetable, Rule::Delay(self.settings.grid.slot))
+            }
+            MethodKind::BestPath => scheduled(&self.best_paths()?, Rule::Chain),
+            MethodKind::Direct(direct) => directly(direct, 1),
+            MethodKind::AllAtOnceOver(over) => directly(Direct::AllAtOnce, over),
+        };
+        Ok(self.scene.run(method.as_mut()))
+    }
+
+    fn best_paths(&self) -> Result<Timetable, PlanError> {
+        let units: Vec<u64> = self
+            .amounts
+            .iter()
+            .map(|bytes| self.settings.grid.units(ByteSize::from_bytes(*bytes as u64)))
+            .collect();
+        Ok(Timetable::of_best_paths(&self.problem.best_paths()?, &units))
+    }
+
+    /// Mean over the sources of the most of others' data that each holds, in % of its own (Fig. 6),
+    /// as the plan has it.
+    pub fn storage(&self) -> f64 {
+        let held = self.timetable.storage(self.problem.hosts());
+        let unit = self.settings.grid.unit.as_bytes() as f64;
+        let sources = self.amounts.len() - 1;
+        let share = |host: usize| held[host] as f64 * unit / self.amounts[host];
+        (0..sources).map(share).sum::<f64>() * 100.0 / sources as f64
+    }
+
+    /// Background throughput in a run, in % of the undisturbed (Fig. 7).
+    pub fn background(&self, outcome: &Outcome) -> f64 {
+        100.0 * outcome.background / self.undisturbed
+    }
+}
+
+/// Bytes of each host: "uniformly distributed between 25 and 75 MBytes with an additional
+/// constraint that the total … is 350 MBytes"; other totals in proportion.
+fn amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
+    let mut random = random::stream(seed, "amounts", 0);
+    let sources = hosts - 1;
+    loop {
+        let mut drawn: Vec<f64> = (0..sources).map(|_| 0.5 + random::unit(&mut random)).collect();
+        let sum: f64 = drawn.iter().sum();
+        drawn.iter_mut().for_each(|amount| *amount *= sources as f64 / sum);
+        if drawn.iter().all(|amount| (0.5..=1.5).contains(amount)) {
+            drawn.iter_mut().for_each(|amount| *amount *= total / sources as f64);
+            drawn.push(0.0);
+            return drawn;
+        }
+    }
+}
+
+/// c′ of all pairs, Mbit/s; wrong by up to `wrong_by` where that is asked for.
+fn capacities(scene: &Scene, seed: u64, wrong_by: f64) -> Matrix {
+    let mut random = random::stream(seed, "wrong", 0);
+    let destination = scene.hosts.len() - 1;
+    Matrix::of(scene.hosts.len(), |from, to| {
+        if from == to || from == destination {
+            return None;
+        }
+        let factor = 1.0 + wrong_by * (2.0 * random::unit(&mut random) - 1.0);
+        Some(scene.measure(from, to, 5e6 * MBIT, 10, LONGEST_MEASUREMENT) * factor)
+    })
+}
+
+/// The direct methods of Fig. 5(a): names and methods. Groups and slots are not given in the
+/// paper: groups of 3 (about half), slots of a seventh of what one-by-one would take.
+fn direct_methods(evaluation: &Evaluation) -> [(&'static str, MethodKind); 4] {
+    let slot = Duration::from_secs_f64(evaluation.planned() / 3.0);
+    [
+        ("all_at_once", MethodKind::Direct(Direct::AllAtOnce)),
+        ("one_by_one", MethodKind::Direct(Direct::OneByOne)),
+        ("spread_in_time", MethodKind::Direct(Direct::SpreadInTime { group: 3, slot })),
+        ("concurrent", MethodKind::Direct(Direct::Concurrent(3))),
+    ]
+}
+
+/// All methods under one background: makespans in s, background throughput in %, storage in %.
+///
+/// # Errors
+///
+/// [`EvaluationError`].
+pub fn figures(seed: u64, settings: Settings) -> Result<Report, EvaluationError> {
+    let evaluation = Evaluation::new(seed, settings)?;
+    let coordinated = [
+        ("path_sync_100", MethodKind::PathSync(1.0)),
+        ("path_sync_95", MethodKind::PathSync(0.95)),
+        ("path_delay", MethodKind::PathDelay),
+        ("best_path", MethodKind::BestPath),
+        ("all_at_once_over_4", MethodKind::AllAtOnceOver(4)),
+    ];
+    let mut report = Report::default();
+    report.add("planned", "s", evaluation.planned());
+    report.add("storage_path_sync", "%", evaluation.storage());
+    for (name, kind) in direct_methods(&evaluation).into_iter().chain(coordinated) {
+        let outcome = evaluation.run(kind)?;
+        report.add(name, "s", outcome.makespan);
+        report.add(format!("background_{name}"), "%", evaluation.background(&outcome));
+    }
+    let value = |name: &str| report.value(name).unwrap_or(f64::NAN);
+    let (sync, all, best) = (value("path_sync_95"), value("all_at_once"), value("best_path"));
+    report.add("path_sync_95_over_direct", "×", all / sync);
+    report.add("path_sync_95_over_best_path", "×", best / sync);
+    Ok(report)
+}

@@ -1,0 +1,118 @@
+//! The methods that are compared, as they drive a run.
+
+use super::run::Sending;
+use crate::random::Stream;
+use std::time::Duration;
+use thalweg_plan::collection::{Direct, DirectRelease, Release, Rule, Timetable};
+
+/// A way to collect the data, as the run asks it.
+pub trait Method {
+    /// What begins now.
+    fn due(&mut self, now: f64) -> Vec<Sending>;
+    /// A transfer is complete.
+    fn done(&mut self, id: usize, now: f64);
+    /// When it may have more without anything being complete, later than now.
+    fn wakes(&self, now: f64) -> Option<f64>;
+    /// All is there.
+    fn is_finished(&self) -> bool;
+}
+
+/// Which method.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MethodKind {
+    /// PathSyncX, the share X/100.
+    PathSync(f64),
+    /// PathDelay.
+    PathDelay,
+    /// Each host by its own best path.
+    BestPath,
+    /// A direct method.
+    Direct(Direct),
+    /// All at once, each host over so many connections.
+    AllAtOnceOver(usize),
+}
+
+/// A timetable by its rule.
+pub struct Scheduled {
+    release: Release,
+    /// Mbit of a data unit.
+    unit: f64,
+}
+
+impl Scheduled {
+    pub fn new(timetable: &Timetable, rule: Rule, unit: f64) -> Self {
+        Self { release: Release::new(timetable, rule), unit }
+    }
+}
+
+impl Method for Scheduled {
+    fn due(&mut self, now: f64) -> Vec<Sending> {
+        let due = self.release.due(Duration::from_secs_f64(now + 1e-9));
+        let sending = |id: usize| {
+            let transfer = self.release.transfers()[id];
+            let hosts = vec![transfer.from as usize, transfer.to as usize];
+            Sending { id, hosts, size: transfer.units as f64 * self.unit }
+        };
+        due.into_iter().map(sending).collect()
+    }
+
+    fn done(&mut self, id: usize, _now: f64) {
+        self.release.done(id);
+    }
+
+    fn wakes(&self, now: f64) -> Option<f64> {
+        self.release.wakes(Duration::from_secs_f64(now + 1e-9)).map(|at| at.as_secs_f64())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.release.is_finished()
+    }
+}
+
+/// Hosts that send to the destination themselves.
+pub struct Directly {
+    release: DirectRelease,
+    random: Stream,
+    /// Mbit by host; the destination is last.
+    amounts: Vec<f64>,
+    /// Connections of each host.
+    over: usize,
+    /// By host: connections that are not done.
+    left: Vec<usize>,
+}
+
+impl Directly {
+    pub fn new(method: Direct, amounts: Vec<f64>, over: usize, random: Stream) -> Self {
+        let hosts = (0..amounts.len() as u32 - 1).collect();
+        let left = vec![over; amounts.len()];
+        Self { release: DirectRelease::new(method, hosts), random, amounts, over, left }
+    }
+}
+
+impl Method for Directly {
+    fn due(&mut self, now: f64) -> Vec<Sending> {
+        let due = self.release.due(Duration::from_secs_f64(now + 1e-9), &mut self.random);
+        let to = self.amounts.len() - 1;
+        let sending = |host: u32| {
+            let host = host as usize;
+            let size = self.amounts[host] / self.over as f64;
+            std::iter::repeat_n(Sending { id: host, hosts: vec![host, to], size }, self.over)
+        };
+        due.into_iter().flat_map(sending).collect()
+    }
+
+    fn done(&mut self, host: usize, _now: f64) {
+        self.left[host] -= 1;
+        if self.left[host] == 0 {
+            self.release.done();
+        }
+    }
+
+    fn wakes(&self, _now: f64) -> Option<f64> {
+        self.release.wakes().map(|at| at.as_secs_f64())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.release.is_finished()
+    }
+}

@@ -1,0 +1,18 @@
+//! Data collection in a transit-stub network: the paper's evaluation (§VI), at full size.
+//!
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004).
+//! Links are shared max-min fairly, as long TCP flows of equal round-trip times would; packets, losses and
+//! round trips show only as the time a connection takes to get going ([`setup`]).
+
+mod background;
+mod evaluation;
+mod methods;
+mod run;
+#[cfg(test)]
+mod tests;
+mod topology;
+
+pub use background::Ratio;
+pub use evaluation::{Evaluation, Settings, figures};
+pub use methods::MethodKind;
+pub use topology::Topology;

@@ -1,0 +1,160 @@
+//! A method at work: its transfers begin and end, beside the background.
+
+use super::{background::Background, methods::Method, topology::Topology};
+use crate::engine::{Engine, Flow, FlowId};
+use std::collections::BTreeMap;
+
+/// Bytes of a first window: ten segments (RFC 6928).
+const FIRST_WINDOW: f64 = 10.0 * 1460.0;
+
+/// A run that is not over after this long has gone wrong, s.
+const LONGEST: f64 = 1e6;
+
+/// One transfer of a method: what a TCP connection carries.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sending {
+    /// The method's own name for it.
+    pub id: usize,
+    /// The hosts on its way: two, or more where intermediates pass it on as it comes.
+    pub hosts: Vec<usize>,
+    /// How much, Mbit.
+    pub size: f64,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// s until everything was there.
+    pub makespan: f64,
+    /// Mean rate of a background FTP meanwhile, Mbit/s.
+    pub background: f64,
+}
+
+/// The place where methods are compared: the network, the hosts, the background.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// The links.
+    pub net: Topology,
+    /// The hosts' nodes; the destination is last.
+    pub hosts: Vec<usize>,
+    /// Before it begins.
+    pub background: Background,
+}
+
+impl Scene {
+    /// The links on the way along these hosts, each once; and the longest round trip of a leg, s.
+    fn way(&self, hosts: &[usize]) -> (Vec<u32>, f64) {
+        let legs = hosts.windows(2);
+        let legs = legs.filter_map(|leg| self.net.route(self.hosts[leg[0]], self.hosts[leg[1]]));
+        let legs: Vec<Vec<u32>> = legs.collect();
+        let rtt = legs.iter().map(|links| self.net.rtt(links)).fold(0.0, f64::max);
+        let mut links = legs.concat();
+        links.sort_unstable();
+        links.dedup();
+        (links, rtt)
+    }
+
+    /// How long a connection takes until it is up to speed: a round trip to stand, and slow
+    /// start's doublings to what the idle way would hold in flight, at half speed on average.
+    fn setup(&self, links: &[u32], rtt: f64, size: f64) -> f64 {
+        let alone =
+            links.iter().map(|l| self.net.capacity[*l as usize]).fold(f64::INFINITY, f64::min);
+        let window = (alone * 1e6 / 8.0 * rtt).min(size * 1e6 / 8.0);
+        let doublings = (window / FIRST_WINDOW).max(1.0).log2();
+        rtt * (1.0 + doublings / 2.0)
+    }
+
+    /// Mean rate of one flow of `size` Mbit between two hosts, `times` times one after the other, Mbit/s:
+    /// how the paper measures c′. Differs: what is not over after `longest` s counts as far as it came,
+    /// which on a crowded way changes little and saves hours of simulated time.
+    pub fn measure(&self, from: usize, to: usize, size: f64, times: usize, longest: f64) -> f64 {
+        let (links, rtt) = self.way(&[from, to]);
+        let setup = self.setup(&links, rtt, size);
+        let mut engine = Engine::new(self.net.capacity.clone());
+        let mut background = self.background.clone();
+        background.start(&mut engine);
+        let (mut moved, mut count) = (0.0, 0);
+        while count < times && engine.now() < longest {
+            background.pass(&mut engine, setup);
+            let flow = Flow { links: links.clone(), limit: f64::INFINITY, size };
+            let Some(flow) = engine.start([flow]).first().copied() else { break };
+            let mut ended = false;
+            while !ended && engine.now() < longest {
+                ended = engine.advance(background.changes().min(longest)).contains(&flow);
+                background.change(&mut engine);
+            }
+            moved += size - engine.stop(&[flow])[0];
+            count += 1;
+        }
+        moved / engine.now()
+    }
+
+    /// Mean rate of a background FTP in the first `seconds` without any collection, Mbit/s.
+    pub fn undisturbed(&self, seconds: f64) -> f64 {
+        let mut engine = Engine::new(self.net.capacity.clone());
+        let mut background = self.background.clone();
+        background.start(&mut engine);
+        background.pass(&mut engine, seconds);
+        background.finish(&mut engine)
+    }
+
+    /// Carries a method out.
+    pub fn run(&self, method: &mut dyn Method) -> Outcome {
+        let mut run = Running {
+            scene: self,
+            engine: Engine::new(self.net.capacity.clone()),
+            background: self.background.clone(),
+            flows: BTreeMap::new(),
+            starting: Vec::new(),
+        };
+        run.background.start(&mut run.engine);
+        while !method.is_finished() && run.engine.now() < LONGEST {
+            run.step(method);
+        }
+        let makespan = run.engine.now();
+        Outcome { makespan, background: run.background.finish(&mut run.engine) }
+    }
+}
+
+struct Running<'a> {
+    scene: &'a Scene,
+    engine: Engine,
+    background: Background,
+    flows: BTreeMap<FlowId, usize>,
+    /// Connections that get going: when, which, the flow.
+    starting: Vec<(f64, usize, Flow)>,
+}
+
+impl Running<'_> {
+    /// To the next thing that happens.
+    fn step(&mut self, method: &mut dyn Method) {
+        for sending in method.due(self.engine.now()) {
+            let (links, rtt) = self.scene.way(&sending.hosts);
+            let at = self.engine.now() + self.scene.setup(&links, rtt, sending.size);
+            let flow = Flow { links, limit: f64::INFINITY, size: sending.size };
+            self.starting.push((at, sending.id, flow));
+        }
+        let starts = self.starting.iter().map(|s| s.0).fold(f64::INFINITY, f64::min);
+        let wakes = method.wakes(self.engine.now()).unwrap_or(f64::INFINITY);
+        let then = starts.min(wakes).min(self.background.changes()).min(LONGEST);
+        for flow in self.engine.advance(then) {
+            if let Some(id) = self.flows.remove(&flow) {
+                method.done(id, self.engine.now());
+            }
+        }
+        self.background.change(&mut self.engine);
+        self.begin();
+    }
+
+    fn begin(&mut self) {
+        let now = self.engine.now();
+        let (due, later) = std::mem::take(&mut self.starting).into_iter().partition(|s| s.0 <= now);
+        self.starting = later;
+        let due: Vec<(f64, usize, Flow)> = due;
+        for (_, id, flow) in due {
+            if let Some(name) = self.engine.start([flow]).first() {
+                self.flows.insert(*name, id);
+            }
+        }
+    }
+}
