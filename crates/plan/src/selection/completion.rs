@@ -49,8 +49,12 @@ impl Selection {
     pub(super) fn settle_on(&mut self, pick: Option<(PathId, Reason)>, now: Time) {
         (self.hedge, self.alone) = (None, None);
         self.lanes = pick.map(|(path, _)| self.lanes_beside(path, now)).unwrap_or_default();
+        let front = pick.and_then(|(winner, _)| self.turn_to_front(winner, now));
         for (i, state) in (0u32..).zip(&mut self.paths) {
             let path = PathId(i);
+            if Some(path) == front {
+                continue;
+            }
             if self.lanes.contains(&path) {
                 state.give_back_share();
             } else {

@@ -55,6 +55,9 @@ pub struct Config {
     ///
     /// [`Reason::Shared`]: super::Reason::Shared
     pub trials: u32,
+    /// The bytes are read in their order while they come: whoever takes the rest begins with the
+    /// first that is missing, at the price of a new connection. With one lane only.
+    pub in_order: bool,
 }
 
 impl Default for Config {
@@ -68,6 +71,7 @@ impl Default for Config {
             forgive: 1 << 20,
             lanes: 1,
             trials: 1,
+            in_order: false,
         }
     }
 }

@@ -128,6 +128,7 @@ impl Selection {
             Phase::Sampling => self.end_sampling_if_due(now),
             Phase::Completing(None) => self.begin(None, now),
             Phase::Completing(Some(winner)) if winner == path => self.choose(now, Some(why)),
+            Phase::Completing(Some(_)) if self.is_front_lost() => self.choose(now, Some(why)),
             _ => {
                 self.lanes.retain(|lane| *lane != path);
                 self.feed_lanes(now);

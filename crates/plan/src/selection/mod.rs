@@ -33,6 +33,7 @@
 //!   little about the next 5 min.
 //! - Where paths took from each other in sampling, the rest goes directly, on a new connection
 //!   (`alone`): rates in company tell little then, and its connections recover slowly.
+//! - For a stream that is read while it comes the winner begins at its front (`in_order`).
 //! - What is late is asked of a second path, too (`hedge`), long before a stall counts.
 //! - After a 429 or 503 one path at a time is asked.
 //! - Small objects skip sampling: see [`Config::small`] and `small`.
@@ -47,6 +48,7 @@ mod drift;
 mod events;
 mod gauge;
 mod hedge;
+mod in_order;
 mod path;
 mod ranges;
 mod recent;

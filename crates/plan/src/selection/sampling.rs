@@ -84,7 +84,9 @@ impl Selection {
         if wanted.is_empty() && self.config.ending == Ending::Clear && state.sampled {
             wanted = self.unowned();
         }
-        if wanted.is_empty() && self.config.ending == Ending::Clear {
+        // The reader waits for what is now at the front, and this path may be the fastest.
+        let was_front = self.config.in_order && !self.begun && path == PathId::DIRECT;
+        if wanted.is_empty() && self.config.ending == Ending::Clear && !was_front {
             wanted = self.steal(path, &self.everyone(), false, now);
         }
         let Some(state) = self.paths.get_mut(path.0 as usize) else { return };
