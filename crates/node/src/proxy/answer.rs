@@ -1,6 +1,6 @@
 //! Answers in our own words.
 
-use super::{body::Reply, server::NoWay, target::TargetError, upstream::NoAnswer};
+use super::{body::Reply, shared::NoWay, target::TargetError, upstream::NoAnswer};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -44,6 +44,12 @@ pub enum No {
     /// No answer came.
     #[error("{0}")]
     Answer(#[from] NoAnswer),
+    /// The program's chunks are none, or it ended in their midst.
+    #[error("the request's content is broken: a chunk is none, or it ended too early")]
+    Content,
+    /// A 101 (RFC 9110 §15.2.2).
+    #[error("the origin answered 101 and speaks another protocol now, which nobody asked for")]
+    Unasked,
     /// The answer cannot be passed on.
     #[error("the origin's answer has the transfer coding `{0}`, which nobody asked for")]
     AnswerCoding(String),
@@ -53,7 +59,7 @@ impl No {
     /// The answer to the program.
     pub fn response(&self) -> Response<Reply> {
         let (status, error) = match self {
-            Self::Target(TargetError::Authority(_)) | Self::Host => {
+            Self::Target(TargetError::Authority(_)) | Self::Host | Self::Content => {
                 (StatusCode::BAD_REQUEST, "http_request_error")
             }
             Self::Target(TargetError::Scheme(_)) | Self::Coding(_) => {
@@ -65,6 +71,7 @@ impl No {
             Self::Answer(NoAnswer::Http { .. }) => {
                 (StatusCode::BAD_GATEWAY, "http_response_incomplete")
             }
+            Self::Unasked => (StatusCode::BAD_GATEWAY, "http_protocol_error"),
             Self::AnswerCoding(_) => (StatusCode::BAD_GATEWAY, "http_response_transfer_coding"),
         };
         let mut response = text(status, format!("thalweg proxy: {self}"));

@@ -1,7 +1,7 @@
 //! Bodies on their way: a program's to the origin, and an answer's to the program.
 
 use super::{
-    chooser::Content, client_io::Wire, pool::Lease, record::Record, server::Shared,
+    chooser::Content, client_io::Wire, pool::Lease, record::Record, shared::Shared,
     split::SplitBody,
 };
 use crate::history::{Bound, Observed};
@@ -77,6 +77,9 @@ impl Body for Outgoing {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         count(&frame, &self.record.up);
+        if matches!(frame, Some(Err(_))) {
+            self.record.malformed.store(true, Relaxed);
+        }
         Poll::Ready(frame)
     }
 

@@ -31,7 +31,7 @@ const GAIN_BPS: u64 = 1_000_000;
 /// A detour that failed to a destination is left alone there for so long.
 const GRUDGE: Duration = Duration::from_secs(300);
 
-/// The most such failures that are remembered, the oldest destination out first: more than
+/// The most such failures that are remembered, the oldest out first: more than
 /// one user's programs meet in that time.
 const MAX_FAILED: usize = 1024;
 
@@ -58,6 +58,11 @@ impl ByHistory {
     pub fn while_standing(mut self, standing: Standing) -> Self {
         self.standing = standing;
         self
+    }
+
+    /// The relays by which `to` may be reached; none if it is near.
+    pub(crate) fn detours_to(&self, to: &Destination, content: Content) -> Vec<(String, Route)> {
+        if is_near(&to.host) { Vec::new() } else { self.usable(to, content) }
     }
 
     /// The relays for `to`, without those that failed there or altered bytes of late.
@@ -99,7 +104,7 @@ impl ByHistory {
     ) -> Candidates {
         let (to, origin) = (url.destination(), url.origin());
         let content = if url.is_https() { Content::Encrypted } else { Content::Clear };
-        let mut relays = if is_near(&to.host) { Vec::new() } else { self.usable(to, content) };
+        let mut relays = self.detours_to(to, content);
         let rate = |name: &str| self.prior(&origin, name).map(|prior| prior.rate);
         choose(&mut relays, &rate);
         let paths = get::candidates(&[], None, &relays, MAX_CANDIDATES, rate);
@@ -111,7 +116,8 @@ impl ByHistory {
         let mut failed = lock(&self.failed);
         failed.retain(|_, since| since.elapsed() < GRUDGE);
         if failed.len() >= MAX_FAILED {
-            failed.pop_first();
+            let oldest = failed.iter().min_by_key(|(_, since)| **since).map(|(key, _)| key.clone());
+            oldest.and_then(|key| failed.remove(&key));
         }
         failed.insert((to.clone(), path.to_owned()), Instant::now());
     }
@@ -278,6 +284,19 @@ mod tests {
         assert_eq!(ways(&slow, SITE), named(&[("direct", 0), ("nyc", 500)]));
         let other = ways(&gain, "other.example:443");
         assert_eq!(other, named(&[("direct", 0), ("fra", 500)]), "that site alone");
+    }
+
+    #[test]
+    fn of_too_many_failures_the_oldest_is_forgotten() {
+        let chooser = chooser(&[]);
+        // The oldest by time is the last by name.
+        let first: Destination = "z.example:443".parse().unwrap();
+        chooser.remember_failure(&first, "fra");
+        for n in 0..MAX_FAILED {
+            chooser.remember_failure(&format!("a{n}.example:443").parse().unwrap(), "fra");
+        }
+        assert_eq!(ways(&chooser, "z.example:443")[1].0, "fra");
+        assert_eq!(ways(&chooser, "a0.example:443")[1].0, "nyc");
     }
 
     #[test]

@@ -69,6 +69,13 @@ impl Choice {
         &self.0
     }
 
+    /// Without the detour of this name.
+    #[must_use]
+    pub(super) fn without(self, name: Option<&str>) -> Self {
+        let kept = |way: &Way| way.route.is_direct() || Some(&*way.name) != name;
+        Self(self.0.into_iter().filter(kept).collect())
+    }
+
     pub(super) fn into_ways(self) -> Vec<Way> {
         self.0
     }

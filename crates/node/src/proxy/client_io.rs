@@ -119,14 +119,20 @@ pub struct Wire {
     written: AtomicU64,
     /// It is to be reset, not ended.
     broken: AtomicBool,
+    /// It has asked for something.
+    asked: AtomicBool,
 }
 
 impl ClientIo {
     /// The connection, and the way for interim answers on it.
     pub fn new(tcp: TcpStream) -> (Self, Interim) {
         let interim = Interim::default();
-        let wire =
-            Arc::new(Wire { tcp, written: AtomicU64::new(0), broken: AtomicBool::new(false) });
+        let wire = Arc::new(Wire {
+            tcp,
+            written: AtomicU64::new(0),
+            broken: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
+        });
         (Self { wire, interim: interim.clone() }, interim)
     }
 
@@ -180,6 +186,19 @@ impl Wire {
             if looked.reset || idle.1.elapsed() > PATIENCE {
                 return;
             }
+        }
+    }
+
+    /// A request's head is here.
+    pub fn asked(&self) {
+        self.asked.store(true, Relaxed);
+    }
+
+    /// Ends after `patience` if no head came meanwhile.
+    pub async fn slow(wire: Weak<Self>, patience: Duration) {
+        sleep(patience).await;
+        if wire.upgrade().is_none_or(|wire| wire.asked.load(Relaxed)) {
+            std::future::pending().await
         }
     }
 
@@ -262,5 +281,29 @@ impl AsyncWrite for ClientIo {
             true => Poll::Ready(Ok(())),
             false => Poll::Ready(tcp::end_writing(&self.wire.tcp)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::{net::TcpListener, time::timeout};
+
+    /// Both ends of a connection.
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (near, listener.accept().await.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn a_first_head_that_does_not_come_ends_the_waiting_and_one_that_came_does_not() {
+        let ((_slow, slow), (_quick, quick)) = (pair().await, pair().await);
+        let (slow, quick) = (ClientIo::new(slow).0, ClientIo::new(quick).0);
+        quick.wire.asked();
+        tokio::time::pause();
+        let (patience, long) = (Duration::from_secs(30), Duration::from_secs(300));
+        assert!(timeout(long, Wire::slow(slow.watched(), patience)).await.is_ok());
+        assert!(timeout(long, Wire::slow(quick.watched(), patience)).await.is_err());
     }
 }

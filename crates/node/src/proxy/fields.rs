@@ -67,6 +67,17 @@ pub fn strange_coding(fields: &HeaderMap) -> Option<String> {
     }
 }
 
+/// Makes one of a length that is said several times alike: "5, 5" (RFC 9110 §8.6), so that nobody
+/// behind reads it otherwise. Lengths that differ were refused before.
+pub fn one_length(fields: &mut HeaderMap) {
+    let mut lengths = tokens(fields, &header::CONTENT_LENGTH);
+    let Some(first) = lengths.next().and_then(|first| first.parse::<u64>().ok()) else { return };
+    if lengths.next().is_some() {
+        drop(lengths);
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(first));
+    }
+}
+
 /// Adds our name to `Via` (RFC 9110 §7.6.3): the version in which the message came.
 pub fn add_via(fields: &mut HeaderMap, version: Version, name: &str) {
     let version = match version {

@@ -57,6 +57,7 @@ async fn forwarded(
     let (mut parts, body) = request.into_parts();
     let (version, method) = (parts.version, parts.method.clone());
     check(&parts, &place.shared.name)?;
+    fields::one_length(&mut parts.headers);
     count_forwards(&mut parts)?;
     let asks_upgrade = fields::upgrade(&parts.headers, version).is_some();
     readdress(&mut parts, &to, &place.shared.name);
@@ -73,6 +74,10 @@ async fn forwarded(
         }
     };
     if answered.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        if !asks_upgrade {
+            answered.lease.close();
+            return Err(No::Unasked);
+        }
         return Ok(trip.switch(answered, upgrade));
     }
     match again {
@@ -171,8 +176,22 @@ struct Trip<'a> {
 }
 
 impl Trip<'_> {
-    /// Asks the origin; interim answers reach the program meanwhile.
+    /// As [`Trip::asked`]; where the program's own content is at fault it is told so.
     async fn ask(
+        &self,
+        request: Request<Outgoing>,
+        opens: Option<watch::Sender<bool>>,
+        again: Option<&Again>,
+    ) -> Result<Answered, No> {
+        let answered = self.asked(request, opens, again).await;
+        answered.map_err(|no| match self.record.malformed.load(Relaxed) {
+            true => No::Content,
+            false => No::Answer(no),
+        })
+    }
+
+    /// Asks the origin; interim answers reach the program meanwhile.
+    async fn asked(
         &self,
         mut request: Request<Outgoing>,
         opens: Option<watch::Sender<bool>>,
@@ -233,6 +252,7 @@ impl Trip<'_> {
         if parts.headers.contains_key(header::TRANSFER_ENCODING) {
             parts.headers.remove(header::CONTENT_LENGTH);
         }
+        fields::one_length(&mut parts.headers);
         fields::strip_hop_by_hop(&mut parts.headers);
         fields::add_via(&mut parts.headers, parts.version, &self.place.shared.name);
         parts.version = Version::HTTP_11;

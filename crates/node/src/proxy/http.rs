@@ -5,7 +5,7 @@ use super::{
     body::Reply,
     client_io::{ClientIo, Interim, Wire},
     connect, forward, own,
-    server::Shared,
+    shared::Shared,
     target::{self, Target},
     upstream::MAX_FIELDS,
 };
@@ -20,9 +20,12 @@ use std::{
 };
 use tokio::net::TcpStream;
 
-/// How long a program may take for a request's head, and how long its connection may idle:
-/// browsers keep theirs for five minutes.
-pub const IDLE: Duration = Duration::from_secs(300);
+/// How long a connection may idle between requests: browsers keep theirs for five minutes.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// How long a program may take from connecting to the end of its first request's head. A
+/// connection without one takes a place, and programs on this host have no slow path to it.
+pub const FIRST_HEAD: Duration = Duration::from_secs(30);
 
 /// A connection's place in the proxy.
 #[derive(Clone)]
@@ -42,7 +45,12 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     let stop = shared.stop.clone();
     let (io, interim) = ClientIo::new(tcp);
     let wire = io.watched();
-    let left = Wire::left(wire.clone());
+    let left = {
+        let (left, slow) = (Wire::left(wire.clone()), Wire::slow(wire.clone(), FIRST_HEAD));
+        async move {
+            tokio::select! { () = left => {}, () = slow => {} }
+        }
+    };
     let place = Place { shared, client, interim, wire };
     let service = service_fn(move |request| answer(place.clone(), request));
     let connection = http1::Builder::new()
@@ -64,6 +72,7 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
 }
 
 async fn answer(place: Place, request: Request<Incoming>) -> Result<Response<Reply>, Infallible> {
+    place.wire.upgrade().inspect(|wire| wire.asked());
     Ok(match target::read(request.method(), request.uri()) {
         Ok(Target::Tunnel(to)) => connect::connect(&place, to, request).await,
         Ok(Target::Forward(to)) => forward::forward(&place, to, request).await,

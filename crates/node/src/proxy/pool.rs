@@ -32,6 +32,8 @@ pub struct Link {
     pub path: String,
     /// From dialling until it stood.
     pub setup: Duration,
+    /// How long its last answer took to begin.
+    pub usual: Duration,
     /// Whether it has carried a request before: the origin may close it at any time then.
     pub used: bool,
     /// Ends its task and with it the connection.

@@ -86,6 +86,8 @@ pub struct Record {
     pub(super) down: AtomicU64,
     pub(super) split: AtomicBool,
     pub(super) complete: AtomicBool,
+    /// The program's content could not be read.
+    pub(super) malformed: AtomicBool,
     pub(super) began: Instant,
     pub(super) books: Books,
 }
@@ -107,6 +109,7 @@ impl Record {
             down: AtomicU64::new(0),
             split: AtomicBool::new(false),
             complete: AtomicBool::new(false),
+            malformed: AtomicBool::new(false),
             began: Instant::now(),
             books: books.clone(),
         })

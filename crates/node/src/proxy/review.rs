@@ -1,6 +1,6 @@
 //! Connections by relays that were revoked meanwhile: when they are looked at, and let go.
 
-use super::server::Shared;
+use super::shared::Shared;
 use std::{future::pending, sync::Arc};
 use thalweg_net::Route;
 use tokio::sync::watch;

@@ -1,26 +1,25 @@
 //! The proxy: its port, what its connections share, and its end.
 
 use super::{
-    chooser::{Content, PathChooser, Seen},
-    dial::{Dialled, race},
+    chooser::PathChooser,
     event::ProxySink,
     http,
     pool::Pool,
-    rebinding::is_rebound,
     record::{Books, Tally},
     review::Reviewer,
+    shared::Shared,
     socks,
 };
-use crate::{accept, history::Observed};
+use crate::accept;
 use std::{
     io,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
-use thalweg_net::{DialError, Dialer, Stream};
+use thalweg_net::Dialer;
 use thalweg_units::ByteSize;
-use thalweg_wire::{Destination, socks5};
+use thalweg_wire::socks5;
 use thiserror::Error;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -108,75 +107,6 @@ pub struct Summary {
     pub down: ByteSize,
     /// Connections and tunnels that were cut because draining took too long.
     pub cut: u64,
-}
-
-/// No connection to a destination.
-#[derive(Debug, Error)]
-pub enum NoWay {
-    /// It leads back here.
-    #[error("that is this proxy itself")]
-    Own,
-    /// See `rebinding`.
-    #[error(
-        "its name leads to this host's own loopback, which may be a trick to reach what runs \
-         here; if it is meant, name it in /etc/hosts, or go there without the proxy (no_proxy)"
-    )]
-    Rebound,
-    /// No way led there; the direct one's failure.
-    #[error(transparent)]
-    Dial(#[from] DialError),
-}
-
-/// What all connections share.
-pub struct Shared {
-    pub(super) config: ProxyConfig,
-    pub(super) dialer: Dialer,
-    pub(super) chooser: Arc<dyn PathChooser>,
-    pub(super) books: Books,
-    pub(super) pool: Arc<Pool>,
-    /// What we are called in `Via`: no other proxy has the same name.
-    pub(super) name: String,
-    /// Where it listens.
-    pub(super) own: SocketAddr,
-    /// Connections and tunnels that live.
-    pub(super) tracker: TaskTracker,
-    /// No new requests.
-    pub(super) stop: CancellationToken,
-    /// The end of all.
-    pub(super) cut: CancellationToken,
-    pub(super) splits: Arc<Semaphore>,
-    /// When connections by relays are looked at.
-    pub(super) reviewer: Reviewer,
-}
-
-impl Shared {
-    /// A connection to `to` by the way that wins.
-    ///
-    /// # Errors
-    /// [`NoWay`].
-    pub(super) async fn reach(&self, to: &Destination, content: Content) -> Result<Dialled, NoWay> {
-        let raced = race(&self.dialer, to, self.chooser.choose(to, content)).await;
-        for path in &raced.failed {
-            self.chooser.learn(to, content, Seen::Failed(path));
-        }
-        let dialled = raced.won?;
-        match direct_peer(&dialled.stream) {
-            Some(peer) if peer == self.own => Err(NoWay::Own),
-            Some(peer) if is_rebound(to, peer).await => Err(NoWay::Rebound),
-            _ => Ok(dialled),
-        }
-    }
-
-    /// Tells who knows of paths what was seen.
-    pub(super) fn carried(&self, to: &Destination, content: Content, observed: &Observed) {
-        self.chooser.learn(to, content, Seen::Carried(observed));
-    }
-}
-
-/// Whom a direct connection reached; `::ffff:127.0.0.1` is 127.0.0.1.
-fn direct_peer(stream: &Stream) -> Option<SocketAddr> {
-    let peer = stream.route().is_direct().then(|| stream.tcp().peer_addr().ok())??;
-    Some(SocketAddr::new(peer.ip().to_canonical(), peer.port()))
 }
 
 /// A proxy that is bound to its address.
@@ -289,7 +219,7 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     _ = tcp.set_nodelay(true);
     let mut first = [0];
     let looked = tokio::select! {
-        looked = timeout(http::IDLE, tcp.peek(&mut first)) => looked,
+        looked = timeout(http::FIRST_HEAD, tcp.peek(&mut first)) => looked,
         () = shared.stop.cancelled() => return,
         () = shared.cut.cancelled() => return,
     };

@@ -3,7 +3,7 @@
 use super::{
     chooser::Content,
     event::Kind,
-    server::{NoWay, Shared},
+    shared::{NoWay, Shared},
     tunnel::{self, Tunnel},
 };
 use crate::relay::Refusal;
@@ -55,7 +55,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
         }
     };
     let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
-    let dialled = match shared.reach(&to, content).await {
+    let dialled = match shared.reach(&to, content, None).await {
         Ok(dialled) => dialled,
         Err(no) => {
             tell(shared, tcp, client, to, no).await;

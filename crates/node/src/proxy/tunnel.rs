@@ -4,9 +4,10 @@ use super::{
     chooser::{Content, DIRECT, Seen},
     dial::Dialled,
     event::Kind,
+    pace::{LOOK, Pace},
     record::Ended,
     review::REVOKED,
-    server::Shared,
+    shared::Shared,
 };
 use crate::{
     history::{Bound, Observed},
@@ -18,10 +19,13 @@ use crate::{
 use bytes::Bytes;
 use std::{
     net::SocketAddr,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
-use thalweg_units::{ByteSize, Rate};
+use thalweg_units::Rate;
 use thalweg_wire::Destination;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -37,12 +41,6 @@ const LIMITS: Limits = Limits {
     linger: Duration::from_secs(3600),
     black_hole: Duration::from_secs(60),
 };
-
-/// Over so long a rate is taken: long enough for a few round trips of any path.
-const WINDOW: Duration = Duration::from_secs(1);
-
-/// So many bytes within [`WINDOW`] say something of the path; less is a program's chatting.
-const TELLING: u64 = 256 << 10;
 
 /// A detour that brought nothing in so long, although it was asked, is no way.
 const MUTE: Duration = Duration::from_secs(10);
@@ -71,7 +69,7 @@ pub struct Tunnel {
 /// both directions end well.
 pub async fn run(shared: &Shared, tunnel: Tunnel) {
     let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
-    let (began, moved, peak) = (Instant::now(), Moved::default(), AtomicU64::new(0));
+    let (began, moved, pace) = (Instant::now(), Moved::default(), Mutex::new(Pace::default()));
     let Dialled { stream, path, setup } = dialled;
     let route = stream.route().clone();
     let terms = pump::Terms::new(limits(route.is_direct()), &moved);
@@ -80,14 +78,15 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
         tokio::select! {
             () = shared.cut.cancelled() => {}
             () = shared.let_go(&route) => revoked.store(true, Relaxed),
-            () = watch(&moved, &peak) => {}
+            () = watch(&moved, &pace) => {}
         }
     });
     let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
     let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
-    // What comes in less than a window says as little as what comes in all of it, and as much.
-    let peak = if began.elapsed() < WINDOW { counts.1 } else { peak.load(Relaxed) };
-    let seen = Observation { path: &path, setup, peak, counts, began };
+    let pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
+    let rate = pace.rate(began.elapsed(), counts.1);
+    drop(pace);
+    let seen = Observation { path: &path, setup, rate, counts, began };
     seen.tell(shared, &to, content);
     let broken = done.err().map(|stopped| match revoked.load(Relaxed) {
         true => REVOKED.to_owned(),
@@ -126,16 +125,14 @@ fn limits(is_direct: bool) -> Limits {
     }
 }
 
-/// Notes the most bytes that came within a window; never ends.
-async fn watch(moved: &Moved, peak: &AtomicU64) {
-    let mut ticks = interval(WINDOW);
+/// Notes how fast bytes come; never ends.
+async fn watch(moved: &Moved, pace: &Mutex<Pace>) {
+    let (mut ticks, began) = (interval(LOOK), Instant::now());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut before = 0;
     loop {
         ticks.tick().await;
-        let now = moved.down.load(Relaxed);
-        peak.fetch_max(now - before, Relaxed);
-        before = now;
+        let (at, bytes) = (began.elapsed(), moved.down.load(Relaxed));
+        pace.lock().unwrap_or_else(PoisonError::into_inner).look(at, bytes);
     }
 }
 
@@ -143,8 +140,8 @@ async fn watch(moved: &Moved, peak: &AtomicU64) {
 struct Observation<'a> {
     path: &'a str,
     setup: Duration,
-    /// The most bytes within a window.
-    peak: u64,
+    /// The mean while it was busy.
+    rate: Option<Rate>,
     counts: (u64, u64),
     began: Instant,
 }
@@ -155,12 +152,9 @@ impl Observation<'_> {
         if up > 0 && down == 0 && self.path != DIRECT && self.began.elapsed() > MUTE {
             return shared.chooser.learn(to, content, Seen::Failed(self.path));
         }
-        if self.peak < TELLING {
-            return;
-        }
+        let Some(rate) = self.rate else { return };
         // The program or the server may have been the slower side.
         let (bound, setup) = (Bound::AtLeast, self.setup);
-        let rate = Rate::over(ByteSize::from_bytes(self.peak), WINDOW);
         let path = self.path.to_owned();
         shared.carried(to, content, &Observed { path, rate, setup, bound });
     }

@@ -2,16 +2,23 @@
 
 use super::{
     body::Outgoing,
-    chooser::Content,
+    chooser::{Content, DIRECT, Seen},
     pool::{Lease, Link},
     record::Record,
-    server::{NoWay, Shared},
+    shared::{NoWay, Shared},
+    silence::fell_silent,
 };
 use hyper::{Request, Response, body::Incoming, client::conn::http1, http::request::Parts};
 use hyper_util::rt::TokioIo;
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::pending,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use thalweg_wire::Destination;
 use thiserror::Error;
+use tokio::time::sleep;
 
 /// The most fields of a message. Browsers send some dozens, servers less; hyper's 100 is
 /// exceeded by some pages' cookies and links.
@@ -62,10 +69,16 @@ impl Again {
     }
 }
 
+/// A used link by a relay that says nothing for twice its usual time, and this at least, may be
+/// dead: the request is then sent by another way, too.
+const LATE: Duration = Duration::from_secs(1);
+const LATE_TIMES: u32 = 2;
+
 /// Sends `request` and waits for the head of its answer.
 ///
 /// An idle link may be closed by the origin at the very moment: a request that was not sent
-/// is sent on another one, and so is one that may be sent twice.
+/// is sent on another one, and so is one that may be sent twice. By a relay it may be dead
+/// without a word: what may be sent twice is then asked for by another way as well.
 ///
 /// # Errors
 /// [`NoAnswer`].
@@ -78,17 +91,26 @@ pub async fn exchange(
     loop {
         let mut link = match shared.pool.take(to) {
             Some(link) => link,
-            None => open(shared, to).await?,
+            None => open(shared, to, None).await?,
         };
-        let error = match link.send.try_send_request(request).await {
-            Ok(response) => {
-                let (path, setup) = (link.path.clone(), link.setup);
-                let lease = Lease::new(link, Arc::clone(&shared.pool), to.clone());
-                return Ok(Answered { response, lease, path, setup });
-            }
+        let asked = Instant::now();
+        let mut sent = pin!(link.send.try_send_request(request));
+        let doubted = again.filter(|_| link.used && link.path != DIRECT);
+        let done = match doubted {
+            Some(again) => tokio::select! {
+                done = &mut sent => done,
+                answered = elsewhere(shared, to, again, &link) => {
+                    link.task.abort();
+                    shared.chooser.learn(to, Content::Clear, Seen::Failed(&link.path));
+                    return Ok(answered);
+                }
+            },
+            None => sent.await,
+        };
+        let mut error = match done {
+            Ok(response) => return Ok(answered(shared, to, link, response, asked)),
             Err(error) => error,
         };
-        let mut error = error;
         request = match (link.used, error.take_message(), again) {
             (true, Some(unsent), _) => unsent,
             (true, None, Some(again)) if is_closed(error.error()) => again.request(),
@@ -97,6 +119,35 @@ pub async fn exchange(
                 return Err(NoAnswer::Http { to: to.clone(), path: link.path.clone(), why });
             }
         };
+    }
+}
+
+fn answered(
+    shared: &Arc<Shared>,
+    to: &Destination,
+    mut link: Link,
+    response: Response<Incoming>,
+    asked: Instant,
+) -> Answered {
+    link.usual = asked.elapsed();
+    let (path, setup) = (link.path.clone(), link.setup);
+    let lease = Lease::new(link, Arc::clone(&shared.pool), to.clone());
+    Answered { response, lease, path, setup }
+}
+
+/// An answer by another way, once `doubted` is late; never ends if there is none.
+async fn elsewhere(
+    shared: &Arc<Shared>,
+    to: &Destination,
+    again: &Again,
+    doubted: &Link,
+) -> Answered {
+    sleep(LATE.max(LATE_TIMES * doubted.usual)).await;
+    let Ok(mut link) = open(shared, to, Some(&doubted.path)).await else { return pending().await };
+    let asked = Instant::now();
+    match link.send.try_send_request(again.request()).await {
+        Ok(response) => answered(shared, to, link, response, asked),
+        Err(_) => pending().await,
     }
 }
 
@@ -114,10 +165,16 @@ fn told(error: &hyper::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-async fn open(shared: &Arc<Shared>, to: &Destination) -> Result<Link, NoAnswer> {
-    let dialled = shared.reach(to, Content::Clear).await?;
+/// A new link, but not by the way of the name `avoided`.
+async fn open(
+    shared: &Arc<Shared>,
+    to: &Destination,
+    avoided: Option<&str>,
+) -> Result<Link, NoAnswer> {
+    let dialled = shared.reach(to, Content::Clear, avoided).await?;
     let (path, setup) = (dialled.path, dialled.setup);
     let route = dialled.stream.route().clone();
+    let relayed = (!route.is_direct()).then(|| dialled.stream.monitor());
     let handshake = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_FIELDS)
@@ -135,8 +192,10 @@ async fn open(shared: &Arc<Shared>, to: &Destination) -> Result<Link, NoAnswer> 
         tokio::select! {
             () = lives.cut.cancelled() => {}
             () = lives.let_go(&route) => {}
+            () = fell_silent(relayed) => {}
             _ = connection.with_upgrades() => {}
         }
     });
-    Ok(Link { send, path, setup, used: false, task: work.abort_handle() })
+    let (usual, task) = (Duration::ZERO, work.abort_handle());
+    Ok(Link { send, path, setup, usual, used: false, task })
 }

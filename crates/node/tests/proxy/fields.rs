@@ -109,3 +109,24 @@ async fn lines_that_repeat_stay_apart_and_bytes_beyond_ascii_stay() {
     assert!(has(b": \xe9\r\n"));
     assert!(has(b"X-Fold: one two\r\n"), "{}", String::from_utf8_lossy(&head));
 }
+
+#[tokio::test]
+async fn a_length_that_is_said_twice_alike_is_said_once() {
+    for lines in ["Content-Length: 2, 2", "Content-Length: 2\r\nContent-Length: 2"] {
+        let (scene, origin) = (Scene::new().await, Origin::new().await);
+        let mut program = scene.program().await;
+        program.send(origin.get("/", "")).await;
+        let mut at = origin.accept().await;
+        at.head().await;
+        at.send(format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\nok")).await;
+        let head = program.head().await.to_ascii_lowercase();
+        let lengths = head.lines().filter(|line| line.starts_with("content-length:"));
+        assert_eq!(lengths.collect::<Vec<_>>(), ["content-length: 2"], "{lines}");
+        assert_eq!(program.take(2).await, b"ok");
+    }
+    // hyper refuses a list in a request (RFC 9110 §8.6 allows that as well).
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut program = scene.program().await;
+    program.send(origin.ask("POST", "/", "Content-Length: 2, 2\r\n") + "hi").await;
+    assert_eq!(status(&program.head().await), 400);
+}

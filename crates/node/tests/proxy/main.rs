@@ -6,6 +6,7 @@ mod ends;
 mod expectations;
 mod fields;
 mod framing;
+mod line;
 mod own;
 mod refusals;
 mod revoked;
@@ -13,6 +14,7 @@ mod scene;
 #[allow(dead_code, reason = "shared with the tests of `get`")]
 #[path = "../get/server.rs"]
 mod server;
+mod silence;
 mod smuggling;
 mod socks;
 mod split;

@@ -139,3 +139,30 @@ async fn it_does_not_start_where_others_could_use_it() {
         assert!(matches!(bound, Err(ProxyError::Open(_))), "{open}");
     }
 }
+
+#[tokio::test]
+async fn content_that_is_no_chunks_is_the_programs_fault() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut program = scene.program().await;
+    program.send(origin.ask("POST", "/", "Transfer-Encoding: chunked\r\n")).await;
+    program.send("2\r\nhi\r\n").await;
+    let mut at = origin.accept().await;
+    at.until("hi\r\n").await;
+    program.send("no chunk\r\n").await;
+    assert_eq!(status(&program.head().await), 400);
+    assert!(!at.rest().await.ends_with(b"0\r\n\r\n"), "it looks whole");
+}
+
+#[tokio::test]
+async fn its_own_port_is_known_in_both_families() {
+    let scene = Scene::new().await;
+    let own = format!("[::ffff:127.0.0.1]:{}", scene.at.port());
+    let connect = format!("CONNECT {own} HTTP/1.1\r\nHost: {own}\r\n\r\n");
+    assert_eq!(answer(&scene, &connect).await.0, 508);
+    let mapped = ProxyConfig::new("[::ffff:127.0.0.1]:0".parse().unwrap());
+    let chooser = Arc::new(ByHistory::new(Box::new(|_| Vec::new()), None));
+    let scene = Scene::with(mapped, chooser).await;
+    let own = format!("127.0.0.1:{}", scene.at.port());
+    let connect = format!("CONNECT {own} HTTP/1.1\r\nHost: {own}\r\n\r\n");
+    assert_eq!(answer(&scene, &connect).await.0, 508);
+}

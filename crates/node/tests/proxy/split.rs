@@ -1,6 +1,7 @@
 //! Large objects in ranges over several paths.
 
 use crate::{
+    line::Line,
     scene::{Scene, field, status},
     server::{Server, Step, Version},
     ways::{Fixed, direct, relay, way},
@@ -172,4 +173,40 @@ async fn a_program_that_leaves_ends_the_fetching() {
     // Were it still fetching, it would be cut.
     let (summary, _) = stage.scene.end().await;
     assert_eq!((summary.split, summary.cut), (1, 0));
+}
+
+/// The most bytes that a relay of 48 Mbit/s brought while the program got none, of an object of
+/// this length that the direct path brings at 5 Mbit/s.
+async fn longest_silence(length: usize) -> u64 {
+    let version = Version::new(1, length);
+    let ranges = |_: &crate::server::Ask, reply: &mut crate::server::Reply| {
+        reply.set("accept-ranges", "bytes");
+    };
+    let server = Server::start(&version, ranges).await;
+    let slow = Line::direct(server.address, 600_000).await;
+    let fast = Line::relay(server.address, 6_000_000).await;
+    let ways = vec![direct(0), way("fra", fast.at, 600_000)];
+    let scene = Scene::choosing(Arc::new(Fixed { ways, ..Fixed::default() })).await;
+    let mut program = scene.program().await;
+    program.send(format!("GET http://{}/big HTTP/1.1\r\nHost: x\r\n\r\n", slow.at)).await;
+    assert_eq!(status(&program.head().await), 200);
+    let (mut at, mut before, mut longest) = (0, fast.moved(), 0);
+    while at < length {
+        let piece = program.take((length - at).min(16 << 10)).await;
+        assert!(piece == version.bytes[at..at + piece.len()], "other bytes at {at}");
+        let moved = fast.moved();
+        longest = longest.max(moved - before);
+        (at, before) = (at + piece.len(), moved);
+    }
+    assert_eq!(scene.end().await.0.split, 1);
+    longest
+}
+
+#[tokio::test]
+async fn the_stream_goes_on_when_a_faster_path_takes_over() {
+    let length = 24_000_000;
+    // Half of the object lies ahead: were the relay's part of it fetched first, the program
+    // would get nothing meanwhile.
+    let silence = longest_silence(length).await;
+    assert!(silence < length as u64 / 6, "the relay brought {silence} bytes for later");
 }

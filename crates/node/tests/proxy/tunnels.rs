@@ -99,3 +99,19 @@ async fn an_upgrade_that_is_declined_is_an_answer_like_others() {
     let (head, content) = program.answer().await;
     assert_eq!((status(&head), text(content)), (426, "no".to_owned()));
 }
+
+#[tokio::test]
+async fn an_upgrade_that_nobody_asked_for_is_no_answer() {
+    let (scene, origin) = (Scene::new().await, Origin::new().await);
+    let mut program = scene.program().await;
+    program.send(origin.get("/", "")).await;
+    let mut at = origin.accept().await;
+    at.head().await;
+    at.send("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n").await;
+    let (head, _) = program.answer().await;
+    assert_eq!(status(&head), 502, "{head}");
+    assert_eq!(at.rest().await, b"");
+    // The program's connection goes on.
+    program.send(origin.get("/next", "")).await;
+    origin.accept().await.head().await;
+}
