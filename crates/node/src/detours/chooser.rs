@@ -2,18 +2,23 @@
 //!
 //! What one connection's destination is known to be best by is the history's word
 //! ([`ByHistory`]); which relay races the direct path while nothing is known, and which ones a
-//! large object is sampled over, is Algorithm 2's. What transfers see goes into both.
+//! large object is sampled over, is Algorithm 2's; so is which detour a tunnel tries now and
+//! then ([`super::trials`]). What transfers see goes into both.
 
-use super::{Detours, Draw};
+use super::{
+    Detours, Draw, Picked, Reason,
+    trials::{HEAD_START, Trials},
+};
 use crate::{
     get::HttpUrl,
     history::{Bound, History},
-    proxy::{ByHistory, Candidates, Choice, Content, PathChooser, Relays, Seen, Standing},
+    proxy::{ByHistory, Candidates, Choice, Content, PathChooser, Relays, Seen, Standing, Way},
 };
 use std::{
     cmp::Reverse,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use thalweg_net::Route;
 use thalweg_units::Rate;
@@ -24,6 +29,7 @@ pub struct ByDetours {
     inner: ByHistory,
     detours: Arc<Mutex<Detours>>,
     draw: Draw,
+    trials: Mutex<Trials>,
 }
 
 impl ByDetours {
@@ -45,7 +51,8 @@ impl ByDetours {
             drop(detours);
             relays
         };
-        Self { inner: ByHistory::new(Box::new(ranked), history), detours, draw }
+        let inner = ByHistory::new(Box::new(ranked), history);
+        Self { inner, detours, draw, trials: Mutex::default() }
     }
 
     /// As [`ByHistory::while_standing`].
@@ -53,6 +60,29 @@ impl ByDetours {
     pub fn while_standing(mut self, standing: Standing) -> Self {
         self.inner = self.inner.while_standing(standing);
         self
+    }
+
+    /// The test detour first, where a new tunnel is to try it: see [`super::trials`].
+    fn trial(&self, to: &Destination, content: Content, known: &Choice) -> Option<Choice> {
+        let rate = |name: &str| self.inner.rate(to, content, name);
+        // What is readable is forwarded, and large objects of it come in ranges.
+        let tunnel = content == Content::Encrypted;
+        let directly = known.ways().first()?.route.is_direct();
+        if !tunnel || !directly || rate("direct").is_none() || !lock(&self.trials).is_due(to) {
+            return None;
+        }
+        let relays = self.inner.detours_to(to, content);
+        let names: Vec<String> = relays.iter().map(|(name, _)| name.clone()).collect();
+        let picked = lock(&self.detours).pick(&names, rate, self.draw);
+        let untried = |p: &&Picked| {
+            let test = matches!(p.reason, Reason::Test | Reason::All | Reason::Unranked);
+            test && p.rate.is_none()
+        };
+        let name = picked.iter().find(untried)?.relay.clone();
+        let (name, route) = relays.into_iter().find(|(relay, _)| *relay == name)?;
+        lock(&self.trials).begin(to, &name);
+        let direct = Way { after: HEAD_START, ..Way::direct() };
+        Some(Choice::of(vec![Way { name, route, after: Duration::ZERO }, direct]))
     }
 
     /// What a relay's rate says of its gain (UKAIRO Eq. 1), if it says anything: a lower bound
@@ -66,7 +96,8 @@ impl ByDetours {
 
 impl PathChooser for ByDetours {
     fn choose(&self, to: &Destination, content: Content) -> Choice {
-        self.inner.choose(to, content)
+        let known = self.inner.choose(to, content);
+        self.trial(to, content, &known).unwrap_or(known)
     }
 
     fn may_go_on(&self, route: &Route) -> bool {
@@ -85,7 +116,11 @@ impl PathChooser for ByDetours {
         self.inner.learn(to, content, seen);
         let gain = match seen {
             Seen::Carried(o) if o.path != "direct" => {
-                self.gain(to, content, o.rate, o.bound).map(|gain| (o.path.clone(), gain))
+                // As the paper does, what a trial saw is taken as it is: a bound that says too
+                // little would leave the test detour where it is for ever.
+                let on_trial = lock(&self.trials).end(to, &o.path);
+                let bound = if on_trial { Bound::Exact } else { o.bound };
+                self.gain(to, content, o.rate, bound).map(|gain| (o.path.clone(), gain))
             }
             Seen::Failed(path) | Seen::Altered { path, .. } if path != "direct" => {
                 Some((path.to_owned(), 0.0))
@@ -110,8 +145,10 @@ impl fmt::Debug for ByDetours {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{detours::CANDIDATES, history::Observed};
-    use std::time::Duration;
+    use crate::{
+        detours::{CANDIDATES, trials::EVERY},
+        history::Observed,
+    };
     use thalweg_units::WallTime;
     use thalweg_wire::mesh::measure::{Candidate, CandidatesReply, Strategy};
 
@@ -179,6 +216,57 @@ mod tests {
         assert_eq!(candidates.paths.len(), 1 + CANDIDATES + 1);
         assert_eq!(candidates.paths[0].name, "direct");
         assert_eq!(candidates.priors.len(), candidates.paths.len());
+    }
+
+    /// By which way a new tunnel begins.
+    fn first(chooser: &ByDetours, to: &str) -> String {
+        let choice = chooser.choose(&to.parse().unwrap(), Content::Encrypted);
+        assert!(choice.ways().iter().any(|way| way.name == "direct"));
+        choice.ways()[0].name.clone()
+    }
+
+    fn test_detour(chooser: &ByDetours) -> String {
+        let standings = lock(&chooser.detours).standings();
+        standings.into_iter().find(|s| s.is_test).unwrap().relay
+    }
+
+    #[test]
+    fn tunnels_try_the_test_detour_once_the_direct_rate_is_known() {
+        let chooser = chooser();
+        assert_eq!(first(&chooser, SITE), "direct", "nothing to compare with");
+        carried(&chooser, "direct", 10.0, Bound::AtLeast);
+        let tried = first(&chooser, SITE);
+        assert_eq!(tried, test_detour(&chooser));
+        assert_eq!(first(&chooser, "other.example:443"), "direct");
+        for _ in 1..EVERY {
+            assert_eq!(first(&chooser, SITE), "direct", "one of {EVERY}");
+        }
+        // It loses: another one has its turn.
+        let before = score(&chooser, &tried);
+        carried(&chooser, &tried, 5.0, Bound::AtLeast);
+        assert_eq!(score(&chooser, &tried), before / 2.0);
+        let second = test_detour(&chooser);
+        assert_ne!(second, tried);
+        assert_eq!(first(&chooser, SITE), second);
+        // It wins: all go by it from now on, and it stays.
+        carried(&chooser, &second, 50.0, Bound::AtLeast);
+        for _ in 0..=EVERY {
+            assert_eq!(first(&chooser, SITE), second);
+        }
+        assert_eq!(test_detour(&chooser), second);
+    }
+
+    #[test]
+    fn what_was_tried_there_already_is_not_tried_again() {
+        let chooser = chooser();
+        carried(&chooser, "direct", 10.0, Bound::AtLeast);
+        let tried = first(&chooser, SITE);
+        // Faster, though not by enough to lead: it stays the test detour.
+        carried(&chooser, &tried, 11.0, Bound::AtLeast);
+        assert_eq!(test_detour(&chooser), tried);
+        for _ in 0..3 * EVERY {
+            assert_eq!(first(&chooser, SITE), "direct");
+        }
     }
 
     #[test]

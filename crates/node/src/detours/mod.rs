@@ -18,6 +18,7 @@ mod paths;
 mod pick;
 #[cfg(test)]
 mod tests;
+mod trials;
 
 pub use ask::{AskError, ask_candidates, ask_paths};
 pub use chooser::ByDetours;

@@ -21,7 +21,7 @@ const FORMAT: u32 = 1;
 const MAX_BYTES: usize = 32 << 20;
 
 /// What the oracle calls a place in its list that no node has now.
-const FREE: &str = "0.free";
+const FREE: &str = PathsReply::FREE;
 
 /// The oracle's answer and when it came.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
