@@ -24,7 +24,7 @@ enum Command {
     Get(Box<commands::get::Args>),
     /// Serve this host's programs as an HTTP and SOCKS5 proxy over the best paths known
     Proxy(commands::proxy::Args),
-    /// Run a command whose traffic goes by such a proxy
+    /// Run a command whose traffic goes by a proxy of its own over the best paths known
     Run(commands::run_with::Args),
     /// Show what is known of paths, which relays are tried and why, and where one more would help
     Paths(commands::paths::Args),

@@ -87,6 +87,9 @@ fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
         &["experiment", "run", "none"],
         &["config", "check", "nowhere.toml"],
         &["get", "not-a-url"],
+        &["run", "-v", "true"],
+        &["run", "no-such-program-here"],
+        &["proxy", "--listen", "0.0.0.0:0"],
         &["get", "-q", "http://127.0.0.1:1/", "--tries", "1", "-o", "file"],
     ];
     for arguments in PRINTING.iter().chain(others) {

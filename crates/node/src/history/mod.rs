@@ -232,7 +232,10 @@ impl History {
         self.memory = other.memory;
         self.changes = other.changes;
         self.problem = other.problem.or(self.problem.take());
-        self.change(later, now);
+        // One that has only been read knows no date, and all dates would be of its future.
+        if !later.is_empty() {
+            self.change(later, now);
+        }
     }
 
     fn merged(&self, mut theirs: Memory) -> Memory {

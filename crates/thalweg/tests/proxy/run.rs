@@ -61,6 +61,39 @@ async fn the_environment_is_set_and_options_behind_the_command_are_its_own() {
 }
 
 #[tokio::test]
+async fn what_the_commands_last_transfer_showed_is_remembered() {
+    if !has("curl") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("a.bin"), bytes(5_000_000)).unwrap();
+    let files = Files::serve(dir.path(), "127.0.0.1:0").await;
+    let url = files.url("a.bin");
+    // Forwarded, and by a tunnel.
+    for (kind, scheme) in [(&[][..], "http"), (&["-p"], "https")] {
+        let file = format!("{scheme}.json");
+        let curl = ["--history", &file, "--no-proxy", "", "curl", "-q", "-sS", "-o", "/dev/null"];
+        let output = run(dir.path(), &[&curl, kind, &["--fail", &url]].concat()).await;
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let kept = std::fs::read_to_string(dir.path().join(&file)).unwrap();
+        assert!(kept.contains(&format!("{scheme}://{}", files.at)), "{kept}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_is_replaced_is_told_of_without_its_password() {
+    let dir = TempDir::new().unwrap();
+    for (quiet, says) in [(&[][..], "https_proxy, HTTP_PROXY set before"), (&["-q"], "")] {
+        let mut command = thalweg(dir.path());
+        command.env("HTTP_PROXY", "http://me:secret@127.0.0.1:1").env("https_proxy", "x");
+        let output = command.arg("run").args(quiet).arg("true").output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success() && !said.contains("secret"), "{said}");
+        assert!(said.contains(says) && said.is_empty() == says.is_empty(), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn the_exit_code_is_the_commands() {
     let dir = TempDir::new().unwrap();
     for (args, code, says) in [

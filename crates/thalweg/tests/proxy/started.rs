@@ -64,6 +64,19 @@ impl Started {
         tokio::task::spawn_blocking(|| self.ended()).await.unwrap()
     }
 
+    /// Asks it to end, and once it drains again; its events, and its exit code.
+    pub fn interrupted_twice(mut self) -> (Vec<Value>, Option<i32>) {
+        signal(&self.child, rustix::process::Signal::INT);
+        let said = BufReader::new(self.child.stderr.take().unwrap());
+        let drains = |line: &String| line.contains("draining");
+        assert!(said.lines().map(Result::unwrap).any(|line| drains(&line)), "no word of draining");
+        signal(&self.child, rustix::process::Signal::INT);
+        let mut text = String::new();
+        self.out.read_to_string(&mut text).unwrap();
+        let events = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (events, self.child.wait().unwrap().code())
+    }
+
     fn ended(mut self) -> (Vec<Value>, String) {
         signal(&self.child, rustix::process::Signal::TERM);
         let mut text = String::new();

@@ -3,10 +3,14 @@
 use super::{PathArgs, memory::Memory};
 use crate::commands::{get::mesh::Mesh, remembered, renewal};
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
-use thalweg_node::{detours::ask_candidates, mesh::State, proxy::Reviewer};
+use thalweg_node::{
+    detours::{Detours, ask_candidates},
+    mesh::State,
+    proxy::Reviewer,
+};
 use tokio::time::{Instant, interval};
 
 /// How often the mesh is read anew: a daemon keeps the roster, or we do. So long a relay that
@@ -19,14 +23,17 @@ const ASK: Duration = Duration::from_secs(600);
 /// How long the oracle may take; beside the work, so nobody waits.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often what was learnt is saved.
-const SAVE: Duration = Duration::from_secs(300);
-
 /// Keeps roster and history while the proxy runs.
 pub struct Keeper {
+    view: View,
+    memory: Memory,
+}
+
+/// What the proxy sees of the mesh.
+struct View {
     paths: PathArgs,
     mesh: Arc<RwLock<Mesh>>,
-    memory: Memory,
+    detours: Arc<Mutex<Detours>>,
     reviewer: Reviewer,
 }
 
@@ -43,13 +50,28 @@ impl Keeper {
         memory: Memory,
         reviewer: Reviewer,
     ) -> Self {
-        Self { paths, mesh, memory, reviewer }
+        let detours = memory.shared_detours();
+        Self { view: View { paths, mesh, detours, reviewer }, memory }
     }
 
-    /// Works on; never ends.
+    /// Works on; never ends. An oracle that is away holds up no saving.
     pub async fn keep(&mut self, note: &dyn Fn(String)) {
+        tokio::select! {
+            () = self.view.keep(note) => {}
+            () = self.memory.keep(note) => {}
+        }
+    }
+
+    /// Keeps what was learnt.
+    pub async fn save(&mut self, note: &dyn Fn(String)) {
+        self.memory.exchange(note).await;
+    }
+}
+
+impl View {
+    async fn keep(&self, note: &dyn Fn(String)) {
         let mut looks = interval(LOOK);
-        let (mut asked, mut saved) = (None::<Instant>, Instant::now());
+        let mut asked = None::<Instant>;
         loop {
             looks.tick().await;
             if asked.is_none_or(|asked| asked.elapsed() >= ASK) {
@@ -58,10 +80,6 @@ impl Keeper {
             }
             self.look().await;
             self.follow().await;
-            if saved.elapsed() >= SAVE {
-                self.save(note).await;
-                saved = Instant::now();
-            }
         }
     }
 
@@ -83,14 +101,24 @@ impl Keeper {
     /// Asks the oracle for its candidates when those that are known are old. One that is away
     /// hinders nothing: the known ones go on.
     async fn follow(&self) {
-        if !self.paths.tries_mesh() || !self.memory.detours().is_stale(remembered::now()) {
+        if !self.paths.tries_mesh() || !self.wants_candidates() {
             return;
         }
         let Some(state) = self.paths.place.open().ok().filter(State::has_mesh) else { return };
         let me = state.mesh().ok().map(|mesh| mesh.name);
-        if let Ok(reply) = ask_candidates(&state, PATIENCE).await {
-            self.memory.detours().follow(reply, me.as_ref(), remembered::now());
+        match ask_candidates(&state, PATIENCE).await {
+            Ok(reply) => self.detours().follow(reply, me.as_ref(), remembered::now()),
+            Err(_) => self.detours().note_unanswered(remembered::now()),
         }
+    }
+
+    fn wants_candidates(&self) -> bool {
+        let (detours, now) = (self.detours(), remembered::now());
+        detours.is_stale(now) && !detours.is_away(now)
+    }
+
+    fn detours(&self) -> MutexGuard<'_, Detours> {
+        self.detours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn look(&self) {
@@ -98,10 +126,5 @@ impl Keeper {
         let Ok(mesh) = tokio::task::spawn_blocking(move || open(&paths)).await else { return };
         *self.mesh.write().unwrap_or_else(PoisonError::into_inner) = mesh;
         self.reviewer.review();
-    }
-
-    /// Keeps what was learnt.
-    pub async fn save(&mut self, note: &dyn Fn(String)) {
-        self.memory.save(note).await;
     }
 }

@@ -14,21 +14,40 @@ use super::signals::{INTERRUPTED, Signals};
 use anyhow::Context as _;
 use clap::builder::RangedU64ValueParser;
 use serde_json::json;
-use std::{
-    io::{self, Write as _},
-    net::SocketAddr,
-    process::ExitCode,
-    sync::Arc,
-};
-use thalweg_console::note;
+use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use thalweg_console::{note, say_line};
 use thalweg_node::{
     proxy::{ProxyConfig, Summary},
     relay::raise_descriptor_limit,
 };
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, time::timeout};
+
+/// How long the end may take once it is asked for at once.
+const MOMENT: Duration = Duration::from_millis(500);
+
+const HELP: &str = "\
+HTTP and SOCKS5 on one port, over the direct path and the mesh's relays; without a mesh a plain
+proxy. It listens on loopback only.
+
+  thalweg proxy                                      # HTTP and SOCKS5 on 127.0.0.1:3128
+  export http_proxy=http://127.0.0.1:3128 https_proxy=http://127.0.0.1:3128
+  curl -x socks5h://127.0.0.1:3128 https://example.org/
+  chromium --proxy-pac-url=http://127.0.0.1:3128/proxy.pac
+  thalweg proxy --listen 127.0.0.1:0 --json | jq .   # a free port; what happens, as JSON
+
+`thalweg run CMD` gives one command a proxy of its own. Ctrl-C or SIGTERM drains: requests under
+way have 10 s; a second one ends it at once.
+
+Environment: THALWEG_STATE, XDG_STATE_HOME, HOME: where the state directory is (--state);
+XDG_CACHE_HOME, HOME: where the history is without one. It connects by itself: http_proxy and the
+like do not matter to it.
+
+Exit codes: 0 ended in order; 1 it cannot start, e.g. since the port is taken; 2 wrong usage;
+130 ended at once.";
 
 /// Arguments of `thalweg proxy`.
 #[derive(clap::Args)]
+#[command(after_help = HELP)]
 pub struct Args {
     /// Loopback address and port to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:3128", value_parser = parse_listen)]
@@ -85,52 +104,60 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     log.close();
     writer.finish();
-    match (summary?, args.json) {
-        (Some(summary), true) => say(&summary_event(&summary).to_string())?,
+    let Ended { summary, in_order } = summary?;
+    match (summary, args.json) {
+        (Some(summary), true) => say_line(summary_event(&summary))?,
         (Some(summary), false) => note!("thalweg proxy: {}", in_words(&summary)),
-        (None, _) => return Ok(ExitCode::from(INTERRUPTED)),
+        (None, _) => {}
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if in_order { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
 }
 
-/// Until it has drained; `None` if it was ended at once.
-async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Option<Summary>> {
+/// How it ended.
+struct Ended {
+    /// `None` if it was ended at once, and did not get to counting.
+    summary: Option<Summary>,
+    in_order: bool,
+}
+
+/// Until it has drained, or was ended at once.
+async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg proxy: {text}");
     let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
     print_ready(proxy.local_addr(), args.json)?;
+    let cutter = proxy.cutter();
     let (first, asked) = tokio::sync::oneshot::channel::<()>();
     // On a worker's thread: connections that it accepts need not be handed to another one.
     let mut serving = tokio::spawn(proxy.run(async { _ = asked.await }));
     tokio::select! {
-        summary = &mut serving => return Ok(Some(summary?)),
+        summary = &mut serving => return Ok(Ended { summary: Some(summary?), in_order: true }),
         () = keeper.keep(&note) => {}
         () = signals.next() => drop(first),
     }
     note("draining; once more to stop at once".to_owned());
-    let summary = tokio::select! {
-        summary = &mut serving => Some(summary?),
-        () = signals.next() => None,
+    let ended = tokio::select! {
+        summary = &mut serving => Ended { summary: Some(summary?), in_order: true },
+        () = signals.next() => {
+            cutter.cancel();
+            let summary = timeout(MOMENT, serving).await.ok().transpose()?;
+            Ended { summary, in_order: false }
+        }
     };
     keeper.save(&note).await;
-    Ok(summary)
+    Ok(ended)
 }
 
 /// Prints the bound address for whoever started us; from here on programs are served.
-fn print_ready(at: SocketAddr, as_json: bool) -> anyhow::Result<()> {
+fn print_ready(at: SocketAddr, as_json: bool) -> io::Result<()> {
     let pac = format!("http://{at}/proxy.pac");
     match as_json {
-        true => say(&json!({ "event": "ready", "listen": at.to_string(), "pac": pac }).to_string()),
+        true => say_line(json!({ "event": "ready", "listen": at.to_string(), "pac": pac })),
         false => {
             note!("thalweg proxy: http_proxy=http://{at}, socks5h://{at}, or {pac}");
-            say(&format!("ready {at}"))
+            say_line(format_args!("ready {at}"))
         }
     }
-}
-
-fn say(line: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
 /// The counts, for people.

@@ -36,6 +36,17 @@ pub fn variables(at: SocketAddr, near: &str) -> Vec<(&'static str, String)> {
     variables
 }
 
+/// Which of these name a proxy that the caller had set himself.
+pub fn replaced(
+    variables: &[(&'static str, String)],
+    is_set: impl Fn(&str) -> bool,
+) -> Vec<&'static str> {
+    let names_a_proxy = |name: &str| name.to_ascii_lowercase().ends_with("_proxy");
+    let kept = ["no_proxy", "NO_PROXY", "NODE_USE_ENV_PROXY"];
+    let names = variables.iter().map(|(name, _)| *name);
+    names.filter(|n| names_a_proxy(n) && !kept.contains(n) && is_set(n)).collect()
+}
+
 /// Both lists, each host once.
 fn exceptions(own: &str, near: &str) -> String {
     let mut hosts: Vec<&str> = Vec::new();

@@ -18,12 +18,27 @@ use tokio::runtime::Runtime;
 /// The exit code of failures that are ours and not the command's, as timeout(1) has it.
 const OURS: u8 = 125;
 
+const HELP: &str = "\
+Starts a proxy on a free port of this host, as `thalweg proxy` does, tells the command of it by
+http_proxy, https_proxy, all_proxy and the variables of npm, Node.js and rsync, and ends with it.
+
+  thalweg run git clone https://example.org/big.git
+  thalweg run -v sh -c 'apt-get update && apt-get -y upgrade'   # -v: which way each one went
+  thalweg run --no-proxy localhost,.example.org curl -O https://example.net/big.iso
+
+Options behind CMD are CMD's own.
+
+Environment: http_proxy and the like are replaced for the command: the proxy connects by itself;
+no_proxy is kept, and --no-proxy added. THALWEG_STATE, XDG_STATE_HOME, HOME: where the state
+directory is (--state); XDG_CACHE_HOME, HOME: where the history is without one.
+
+Exit codes: the command's; 128 + N if signal N ended it; 127 if there is no such program; 126 if
+it cannot be run; 125 if the proxy cannot; 2 wrong usage.";
+
 /// Arguments of `thalweg run`.
 #[derive(clap::Args)]
+#[command(after_help = HELP)]
 pub struct Args {
-    #[command(flatten)]
-    paths: PathArgs,
-
     /// Hosts that the command reaches without the proxy, besides those it knows already
     #[arg(long, value_name = "LIST", default_value = environment::NEAR)]
     no_proxy: String,
@@ -31,6 +46,10 @@ pub struct Args {
     /// Tell of each request and tunnel, and the counts at the end, on standard error
     #[arg(short, long)]
     verbose: bool,
+
+    /// Say nothing of relays that are not tried, nor of a proxy that is replaced
+    #[arg(short, long, conflicts_with = "verbose")]
+    quiet: bool,
 
     /// The command and its arguments
     #[arg(
@@ -40,6 +59,10 @@ pub struct Args {
         value_name = "CMD"
     )]
     command: Vec<OsString>,
+
+    // Last: its heading holds for all that follows.
+    #[command(flatten)]
+    paths: PathArgs,
 }
 
 /// Runs the command. Its exit code is the child's; 128 + N if signal N ended it, 127 if there
@@ -71,10 +94,22 @@ fn work(args: &Args) -> anyhow::Result<u8> {
 
 /// The child and the proxy, until the child ends.
 async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
-    let note = |text: String| note!("thalweg run: {text}");
+    let note = |text: String| {
+        if !args.quiet {
+            note!("thalweg run: {text}");
+        }
+    };
     let config = ProxyConfig::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
     let Running { proxy, mut keeper } = proxy::start(config, &args.paths, log, &note).await?;
     let variables = environment::variables(proxy.local_addr(), &args.no_proxy);
+    let replaced = environment::replaced(&variables, |name| std::env::var_os(name).is_some());
+    if !replaced.is_empty() {
+        // Never its value: it may have a password.
+        note(format!(
+            "{} set before: replaced for the command; its traffic does not go by that proxy",
+            replaced.join(", ")
+        ));
+    }
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let serving = proxy.run(async { _ = end.await });
     let living = async {
@@ -84,15 +119,16 @@ async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     };
     tokio::pin!(serving, living);
     let code = tokio::select! {
-        code = &mut living => code?,
+        code = &mut living => code,
         summary = &mut serving => anyhow::bail!("the proxy ended: {}", proxy::in_words(&summary)),
-        () = keeper.keep(&note) => OURS,
+        () = keeper.keep(&note) => Ok(OURS),
     };
+    // A moment for what has just ended: the command's last connection is the proxy's until it
+    // has told what it saw. Nobody is left who could use what is under way.
+    let summary = tokio::time::timeout(child::MOMENT, serving).await;
     keeper.save(&note).await;
-    if args.verbose {
-        // Nobody is left who could use what is under way; a moment for what has just ended.
-        let summary = tokio::time::timeout(child::MOMENT, serving).await;
-        summary.ok().inspect(|summary| note(proxy::in_words(summary)));
+    if let (true, Ok(summary)) = (args.verbose, &summary) {
+        note(proxy::in_words(summary));
     }
-    Ok(code)
+    code
 }
