@@ -13,7 +13,7 @@ use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination, Host, Signed,
     address_class::{self, Class, SMTP},
-    mesh::{ClientBinding, JoinReply, JoinRequest, Member, Role, Roster},
+    mesh::{ClientBinding, JoinReply, JoinRequest, Member, Role, Roster, measure::PathsReply},
 };
 
 /// Clocks that differ by no more are alike: hosts without NTP.
@@ -197,7 +197,8 @@ async fn fits(write: &mut Write<'_>, member: &Member, token: &TokenRow) -> Resul
     if !token.is_of_an_admin(&members) {
         return Err(Refusal::TokenVoid.into());
     }
-    if members.iter().any(|m| m.name == member.name) {
+    let is_taken = member.name.as_str() == PathsReply::FREE;
+    if is_taken || members.iter().any(|m| m.name == member.name) {
         return Err(Refusal::NameTaken(member.name.clone()).into());
     }
     if members.len() >= Roster::MAX_MEMBERS {

@@ -6,8 +6,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
     collections::HashMap,
     io,
+    panic::{self, AssertUnwindSafe},
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread,
@@ -40,7 +42,11 @@ type Client = (Option<Slot>, usize);
 
 /// The way to the thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Assigning(SyncSender<Ask>);
+pub(super) struct Assigning {
+    asks: SyncSender<Ask>,
+    /// It panicked; whoever asked has no answer, and it went on with the next one.
+    broken: Arc<AtomicBool>,
+}
 
 impl Assigning {
     /// Starts the thread. Candidates are used for `valid`.
@@ -50,20 +56,35 @@ impl Assigning {
     pub fn start(valid: Duration, random: Xoshiro256PlusPlus) -> io::Result<Self> {
         let (ask, asked) = sync_channel(WAITING);
         let name = "thalweg-assign".to_owned();
-        let desk = Desk { asked, valid, random, given: HashMap::new(), users: HashMap::new() };
-        thread::Builder::new().name(name).spawn(move || desk.run())?;
-        Ok(Self(ask))
+        let (given, users) = (HashMap::new(), HashMap::new());
+        let offer = Arc::new(Offer::nothing());
+        let mut desk = Desk { asked, valid, random, offer, given, users };
+        let broken = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&broken);
+        let run = move || {
+            // What it remembers of clients is whole after each of them.
+            while panic::catch_unwind(AssertUnwindSafe(|| desk.run())).is_err() {
+                flag.store(true, Ordering::Relaxed);
+            }
+        };
+        thread::Builder::new().name(name).spawn(run)?;
+        Ok(Self { asks: ask, broken })
+    }
+
+    /// Whether it has panicked since this was asked last.
+    pub fn has_broken(&self) -> bool {
+        self.broken.swap(false, Ordering::Relaxed)
     }
 
     /// From now on this is offered. False if too many wait: then try again.
     pub fn renew(&self, offer: Arc<Offer>) -> bool {
-        !matches!(self.0.try_send(Ask::Renew(offer)), Err(TrySendError::Full(_)))
+        !matches!(self.asks.try_send(Ask::Renew(offer)), Err(TrySendError::Full(_)))
     }
 
     /// Relays for this client; none if too many ask, or nothing is offered yet.
     pub async fn ask(&self, client: Client) -> Option<Relays> {
         let (reply, answer) = oneshot::channel();
-        self.0.try_send(Ask::For(client, reply)).ok()?;
+        self.asks.try_send(Ask::For(client, reply)).ok()?;
         answer.await.ok()
     }
 }
@@ -72,6 +93,7 @@ struct Desk {
     asked: Receiver<Ask>,
     valid: Duration,
     random: Xoshiro256PlusPlus,
+    offer: Arc<Offer>,
     /// What each client was given last, and when.
     given: HashMap<Client, (Relays, Instant)>,
     /// How many were given each relay of late, by slot.
@@ -79,14 +101,13 @@ struct Desk {
 }
 
 impl Desk {
-    fn run(mut self) {
-        let mut offer = Arc::new(Offer::nothing());
+    fn run(&mut self) {
         let mut last = Instant::now();
         loop {
             self.fade(last.elapsed());
             last = Instant::now();
-            match self.serve(&offer) {
-                Some(newer) => offer = newer,
+            match self.serve(&Arc::clone(&self.offer)) {
+                Some(newer) => self.offer = newer,
                 None => return,
             }
         }
@@ -141,5 +162,34 @@ impl Desk {
         }
         self.given.insert(client, (Arc::clone(&relays), Instant::now()));
         relays
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::ranked::Ranked;
+    use rand_xoshiro::rand_core::SeedableRng as _;
+    use thalweg_plan::{
+        Graph,
+        ranking::{Ranking, Score},
+    };
+
+    #[tokio::test]
+    async fn a_panic_is_told_and_the_next_offer_is_served() {
+        let random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let assigning = Assigning::start(Duration::from_secs(60), random).unwrap();
+        assert_eq!(assigning.ask((None, 3)).await.unwrap().len(), 0);
+        // A relay without a load breaks the index.
+        let mut broken = Offer::nothing();
+        broken.ranking = Ranking::from_scores(vec![Score { relay: 7, score: 1.0, evidence: 1 }]);
+        let mut ranked = Ranked::nothing();
+        ranked.graph = Graph::new(8);
+        broken.ranked = Arc::new(ranked);
+        assert!(assigning.renew(Arc::new(broken)));
+        assert_eq!(assigning.ask((None, 3)).await, None);
+        assert!(assigning.renew(Arc::new(Offer::nothing())));
+        assert_eq!(assigning.ask((None, 3)).await.unwrap().len(), 0);
+        assert!(assigning.has_broken() && !assigning.has_broken());
     }
 }

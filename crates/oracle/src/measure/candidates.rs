@@ -42,30 +42,25 @@ impl Measuring {
     /// `first`, then the mesh's best; equals in random order, so that not all clients begin
     /// with the same relays while nothing is known (UKAIRO §4.3).
     fn best(&self, offer: &Offer, first: Vec<Score>, client: Option<Slot>, m: usize) -> Vec<Score> {
-        let own = |score: &Score| client == Some(score.relay as Slot);
-        let mut best: Vec<Score> = first.into_iter().filter(|s| !own(s)).take(m).collect();
+        let own = |relay: usize| client == Some(relay as Slot);
+        let mut best: Vec<Score> = first.into_iter().filter(|s| !own(s.relay)).take(m).collect();
         let taken: BTreeSet<usize> = best.iter().map(|s| s.relay).collect();
-        let more = offer.ranking.scores().iter();
-        let mut more = more.filter(|s| !own(s) && !taken.contains(&s.relay)).copied();
-        while best.len() < m {
-            let Some(next) = more.next() else { break };
-            if next.score > 0.0 {
-                best.push(next);
-                continue;
-            }
-            let rest: Vec<Score> = std::iter::once(next).chain(more).collect();
-            best.extend(self.drawn(rest, m - best.len()));
-            break;
-        }
+        // The client and the first may be among them.
+        let some = m + taken.len() + 1;
+        let more = self.drawn(|random| offer.ranking.top_of_ties(some, random));
+        let more = more.into_iter().filter(|relay| !own(*relay) && !taken.contains(relay));
+        best.extend(more.filter_map(|relay| offer.score(relay as Slot)));
+        best.truncate(m);
         best
     }
 
     /// Uniformly from the better half (UKAIRO §3.1.2).
     fn balanced(&self, offer: &Offer, client: Option<Slot>, m: usize) -> Vec<Score> {
-        let half = offer.ranking.scores().len().div_ceil(2);
-        let better = offer.ranking.scores().iter().take(half).copied();
-        let better = better.filter(|s| client != Some(s.relay as Slot)).collect();
-        let mut drawn = self.drawn(better, m);
+        // The client may be among them.
+        let relays = self.drawn(|random| offer.ranking.balanced(m + 1, random));
+        let relays = relays.into_iter().map(|relay| relay as Slot);
+        let others = relays.filter(|relay| client != Some(*relay)).take(m);
+        let mut drawn: Vec<Score> = others.filter_map(|relay| offer.score(relay)).collect();
         drawn.sort_by(|a, b| b.score.total_cmp(&a.score));
         drawn
     }

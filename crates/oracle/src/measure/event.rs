@@ -44,6 +44,11 @@ pub enum MeasureEvent {
         /// How many.
         lost: u64,
     },
+    /// A part of the service panicked, which is a mistake in this program; it is tried again.
+    Broken {
+        /// What that part does.
+        what: &'static str,
+    },
     /// What was measured before is not known.
     Forgotten(String),
 }
@@ -70,6 +75,11 @@ impl fmt::Display for MeasureEvent {
             Self::Refused { node, why, more } => write!(
                 f,
                 "{node} reports what cannot be: {why}; so did {more} reports since the last line"
+            ),
+            Self::Broken { what } => write!(
+                f,
+                "{what} broke off, which is a mistake in this program: please report it, with what \
+                 standard error says of a panic; it is tried again, and the last result is used"
             ),
             Self::Unkept(why) => write!(
                 f,

@@ -62,7 +62,6 @@ use std::{
     time::Instant,
 };
 use tally::Tally;
-use thalweg_plan::ranking::Score;
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::mesh::Roster;
 use tokio::sync::{Mutex, Notify, Semaphore};
@@ -150,17 +149,9 @@ impl Measuring {
         *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer;
     }
 
-    /// At most `m` of these, in random order.
-    fn drawn(&self, scores: Vec<Score>, m: usize) -> Vec<Score> {
-        use rand_xoshiro::rand_core::Rng as _;
-        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut scores = scores;
-        for at in 0..m.min(scores.len()) {
-            let wide = u128::from(random.next_u64()) * (scores.len() - at) as u128;
-            scores.swap(at, at + (wide >> 64) as usize);
-        }
-        scores.truncate(m);
-        scores
+    /// What is drawn with this service's generator.
+    fn drawn<T>(&self, draw: impl FnOnce(&mut Xoshiro256PlusPlus) -> T) -> T {
+        draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

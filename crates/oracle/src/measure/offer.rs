@@ -113,8 +113,8 @@ impl Offer {
         let graph = &self.ranked.graph;
         let all = Ranking::specific_as(graph, client as usize, End::Sink);
         let with_evidence = all.scores().iter().filter(|s| s.evidence > 0 && self.has(s.relay));
-        let weighted = with_evidence.map(|s| Score { score: s.score * self.weight(s.relay), ..*s });
-        let ranking = Ranking::from_scores(weighted.collect());
+        let ranking = Ranking::from_scores(with_evidence.copied().collect());
+        let ranking = ranking.discounted(|relay| self.weight(relay));
         let best: Arc<[Score]> = ranking.scores().iter().take(MOST).copied().collect();
         remember(&mut lock(&self.specific), client, &best);
         best
@@ -155,7 +155,7 @@ fn offered(ranked: &Ranked, weights: &[f64]) -> Ranking {
     let all = known.copied().chain(newer);
     let weight = |relay: usize| weights.get(relay).copied().unwrap_or(-1.0);
     let offered = all.filter(|s| weight(s.relay) >= 0.0);
-    Ranking::from_scores(offered.map(|s| Score { score: s.score * weight(s.relay), ..s }).collect())
+    Ranking::from_scores(offered.collect()).discounted(weight)
 }
 
 #[cfg(test)]

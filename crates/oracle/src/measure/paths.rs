@@ -72,9 +72,9 @@ impl State {
         Some(wire::Measuring { enabled, spent, failed })
     }
 
-    /// By slot; a free slot has the name `-` in no leg.
+    /// By slot; a free slot is named [`PathsReply::FREE`], and in no leg.
     fn names(&self) -> Vec<Name> {
-        let free: Option<Name> = "0.free".parse().ok();
+        let free: Option<Name> = PathsReply::FREE.parse().ok();
         let name = |slot| self.nodes.get(slot).map(|node| node.name.clone()).or(free.clone());
         (0..self.nodes.len()).filter_map(name).collect()
     }

@@ -134,12 +134,7 @@ impl Presence {
 
     /// Of these, the one that is to try: who has not complained or been asked, or else whose
     /// word is the oldest. So each has its turn, and whoever says nothing holds nobody up.
-    pub fn trier(
-        &mut self,
-        slot: Slot,
-        of: impl Iterator<Item = Slot>,
-        now: Time,
-    ) -> Option<Slot> {
+    pub fn trier(&mut self, slot: Slot, of: impl Iterator<Item = Slot>, now: Time) -> Option<Slot> {
         let word = self.words.get_mut(&slot)?;
         let by = of.min_by_key(|by| (word.last(*by, now), *by))?;
         word.asked.insert(by, now);

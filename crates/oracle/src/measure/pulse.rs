@@ -1,7 +1,7 @@
 //! What the service does by itself.
 
 use super::{
-    Measuring,
+    MeasureEvent, Measuring,
     offer::Offer,
     ranked::{By, Picture, Ranked},
     settings::Order,
@@ -23,12 +23,23 @@ const SHARE: u32 = 7;
 /// A ranking is made anew after this time even if nothing changed: legs become too old.
 const OLD: Duration = Duration::from_secs(3600);
 
+/// After a ranking or an offer broke off, and between two lines about that.
+const MEND: Duration = Duration::from_secs(60);
+
 /// When the ranking and the offer were made.
 struct Made {
     ranked: Option<Instant>,
     offered: Option<Instant>,
     /// How long the last ranking took, and the last offer.
     took: (Duration, Duration),
+    /// When one of them broke off last, and when it was told of the assignment that it did.
+    broken: Option<Instant>,
+    unassigned: Option<Instant>,
+}
+
+/// Whether that is so long ago that it may be tried, or told of, again.
+fn is_over(broken: Option<Instant>) -> bool {
+    broken.is_none_or(|at| at.elapsed() >= MEND)
 }
 
 impl Oracle {
@@ -38,10 +49,22 @@ impl Oracle {
     }
 
     async fn pulses(&self) {
-        let mut made = Made { ranked: None, offered: None, took: (Duration::ZERO, Duration::ZERO) };
+        let took = (Duration::ZERO, Duration::ZERO);
+        let mut made = Made { ranked: None, offered: None, took, broken: None, unassigned: None };
         loop {
             self.pulse().await;
-            self.inner.measuring.refresh(&mut made).await;
+            let measuring = &self.inner.measuring;
+            let broken = |what| self.tell(&Event::Measuring(MeasureEvent::Broken { what }));
+            if is_over(made.broken)
+                && let Err(what) = measuring.refresh(&mut made).await
+            {
+                made.broken = Some(Instant::now());
+                broken(what);
+            }
+            if measuring.assigning.has_broken() && is_over(made.unassigned) {
+                made.unassigned = Some(Instant::now());
+                broken("assigning relays by their load");
+            }
             tokio::select! {
                 () = sleep(LOOK) => {}
                 () = self.inner.measuring.news.notified() => {}
@@ -81,7 +104,10 @@ impl Oracle {
 impl Measuring {
     /// Ranks anew, if there is something new and the last ranking was long enough ago; and
     /// offers anew.
-    async fn refresh(self: &Arc<Self>, made: &mut Made) {
+    ///
+    /// # Errors
+    /// What panicked. All goes on with what was made before.
+    async fn refresh(self: &Arc<Self>, made: &mut Made) -> Result<(), &'static str> {
         let least = self.config.pace.rank;
         let is_due = |last: Option<Instant>, took: Duration| {
             last.is_none_or(|last| last.elapsed() >= least.max(took * SHARE))
@@ -95,10 +121,7 @@ impl Measuring {
         let mut ranked = Arc::clone(&offer.ranked);
         let began = Instant::now();
         if (changes != ranked.changes || is_old) && is_due(made.ranked, made.took.0) {
-            ranked = match self.rank().await {
-                Some(ranked) => ranked,
-                None => return,
-            };
+            ranked = self.rank().await.ok_or("ranking the relays")?;
             made.took.0 = began.elapsed();
             self.tally.ranked(ranked.graph.measured(), made.took.0);
             made.ranked = Some(Instant::now());
@@ -107,9 +130,10 @@ impl Measuring {
         let is_changed = offered != offer.changes && is_due(made.offered, made.took.1);
         if is_new || is_changed || version != offer.nodes.version() {
             let began = Instant::now();
-            self.renew_offer(ranked).await;
+            self.renew_offer(ranked).await.ok_or("making the list of candidates")?;
             (made.offered, made.took.1) = (Some(Instant::now()), began.elapsed());
         }
+        Ok(())
     }
 
     async fn rank(self: &Arc<Self>) -> Option<Arc<Ranked>> {
@@ -144,7 +168,7 @@ impl Measuring {
         ranked
     }
 
-    async fn renew_offer(self: &Arc<Self>, ranked: Arc<Ranked>) {
+    async fn renew_offer(self: &Arc<Self>, ranked: Arc<Ranked>) -> Option<()> {
         let this = Arc::clone(self);
         let work = spawn_blocking(move || {
             let offer = {
@@ -155,6 +179,6 @@ impl Measuring {
             // If too many wait, the next one comes through.
             let _ = this.assigning.renew(offer);
         });
-        let _ = work.await;
+        work.await.ok()
     }
 }

@@ -7,10 +7,7 @@ use super::{
     live::{self, Born, Changed, Shown},
     nodes::Slot,
 };
-use std::{collections::BTreeSet,
-    panic, thread,
-    time::Duration,
-};
+use std::{collections::BTreeSet, panic, thread, time::Duration};
 use thalweg_plan::{
     Graph,
     completion::{self, RttOf},

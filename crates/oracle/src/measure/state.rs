@@ -337,3 +337,31 @@ impl State {
         (std::mem::take(&mut self.batch), std::mem::take(&mut self.events))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_xoshiro::rand_core::SeedableRng as _;
+
+    #[test]
+    fn refused_reports_are_one_line_a_second_that_counts_the_others() {
+        let random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut state = State::new(&MeasureConfig::default(), random);
+        let start = crate::measure::BEGIN;
+        for ms in [0, 1, 500, 999, 1000, 1001, 2000] {
+            state.refused(0, "x".into(), start + Duration::from_millis(ms));
+        }
+        let more = state.events.iter().map(|event| match event {
+            MeasureEvent::Refused { more, .. } => *more,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(more.collect::<Vec<_>>(), [0, 3, 1]);
+    }
+
+    #[test]
+    fn a_members_words_are_cut_and_cleaned() {
+        let why = format!("no\u{1b}[31m\n way{}", "y".repeat(300));
+        let failure = Failure::new((0, 1), &why, Time::ZERO);
+        assert!(failure.why.starts_with("no[31m wayy") && failure.why.len() == WORDS);
+    }
+}

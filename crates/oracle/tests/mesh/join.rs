@@ -11,7 +11,10 @@ use thalweg_oracle::{Caller, Event, OracleError, Refusal};
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed, Signer as _,
-    mesh::{ClientBinding, JoinReply, JoinRequest, RevokeRequest, Role, Token, TokenRequest},
+    mesh::{
+        ClientBinding, JoinReply, JoinRequest, RevokeRequest, Role, Token, TokenRequest,
+        measure::PathsReply,
+    },
 };
 use tokio::sync::Barrier;
 
@@ -112,6 +115,9 @@ async fn a_refused_join_leaves_the_token_free() {
     let token = mesh.token().await;
     let host = Host::new("fra");
     assert_eq!(mesh.join(&host, &token).await.unwrap_err().code, "name_taken");
+    // What paths call a place that no member has.
+    let nobody = Host::new(PathsReply::FREE);
+    assert_eq!(mesh.join(&nobody, &token).await.unwrap_err().code, "name_taken");
     let founder = mesh.founder.again("ber");
     assert_eq!(mesh.join(&founder, &token).await.unwrap_err().code, "key_taken");
     mesh.join(&host.again("ber"), &token).await.unwrap();

@@ -250,6 +250,11 @@ pub struct PathsReply {
     pub next: Option<u64>,
 }
 
+impl PathsReply {
+    /// What `nodes` calls a place that no node has now; no member may have this name.
+    pub const FREE: &str = "0.free";
+}
+
 /// Whether an oracle's measuring goes on, and what holds it up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measuring {
