@@ -54,15 +54,13 @@ async fn a_relay_that_was_not_reached_is_tried_again_and_comes_up_once_it_is() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_of_bytes_uses_up_no_more_of_anothers_day_than_was_ordered() {
     let mesh = Fake::start(4, settings()).await;
-    for n in 1..4 {
-        mesh.report(n, &Reports::default()).await;
-    }
+    mesh.work(1..4, u64::MAX, rate);
     let order = mesh.order(0).await;
     let victim = number(order.to.as_str()) as u32;
     assert_eq!(mesh.report(0, &failed(order.id, false, u64::MAX)).await.accepted, 1);
-    mesh.work(0..4, u64::MAX, rate);
+    mesh.work(0..1, u64::MAX, rate);
     mesh.until("the victim is measured", |p| {
-        p.legs.iter().filter(|leg| leg.from == victim || leg.to == victim).count() >= 4
+        p.legs.iter().filter(|leg| leg.from == victim || leg.to == victim).count() >= 6
     })
     .await;
     mesh.stop().await;
@@ -184,9 +182,7 @@ async fn who_says_that_it_measured_without_sending_is_contradicted_by_a_silent_r
 #[tokio::test]
 async fn a_busy_end_is_no_failure_and_the_last_failure_is_told_with_its_reason() {
     let mesh = Fake::start(3, settings()).await;
-    for n in 1..3 {
-        mesh.report(n, &Reports::default()).await;
-    }
+    mesh.work(1..3, u64::MAX, rate);
     let order = mesh.order(0).await;
     let busy = Done { id: order.id, outcome: Outcome::Busy };
     mesh.report(0, &Reports { done: vec![busy], ..Reports::default() }).await;

@@ -1,22 +1,17 @@
 //! What a receiver checks before it takes a flow.
 
-use crate::fake::{BYTES, Fake, number, settings};
+use crate::fake::{BYTES, Fake, number, rate, settings};
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signer as _,
-    mesh::{
-        measure::Reports,
-        measure_ticket::{Ticket, Void},
-    },
+    mesh::measure_ticket::{Ticket, Void},
 };
 
 #[tokio::test]
 async fn an_order_is_signed_with_the_meshs_key_for_its_pair() {
     let mesh = Fake::start(3, settings()).await;
-    for n in 1..3 {
-        mesh.report(n, &Reports::default()).await;
-    }
+    mesh.work(1..3, u64::MAX, rate);
     let order = mesh.order(0).await;
     let shown = Ticket::bytes_of(&order.ticket).unwrap();
     let key = |n: usize| -> NodeId { mesh.hosts[n].node.id() };
