@@ -8,6 +8,9 @@ use tokio::time::timeout;
 /// What is hidden in a message: no origin may ever see it as a request of its own.
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
 
+/// How long an origin waits for what comes behind a head.
+const BEHIND: Duration = Duration::from_millis(300);
+
 /// Sends this, and ends; all that the origin gets meanwhile, and all that the program gets.
 async fn through(request: &str) -> (String, String) {
     let (scene, origin) = (Scene::new().await, Origin::new().await);
@@ -16,9 +19,15 @@ async fn through(request: &str) -> (String, String) {
     program.send(request.replace("{url}", &url).replace("{host}", &origin.at.to_string())).await;
     program.end().await;
     let mut got = String::new();
-    let told = tokio::select! {
-        told = program.rest() => told,
-        never = serve(&origin, &mut got) => match never {},
+    let told = {
+        let mut serving = std::pin::pin!(serve(&origin, &mut got));
+        let told = tokio::select! {
+            told = program.rest() => told,
+            never = serving.as_mut() => match never {},
+        };
+        // The program may be answered before the origin has read all.
+        _ = timeout(BEHIND + BEHIND / 2, serving).await;
+        told
     };
     (got, String::from_utf8_lossy(&told).into_owned())
 }
@@ -30,11 +39,12 @@ async fn serve(origin: &Origin, got: &mut String) -> std::convert::Infallible {
         let mut bytes = Vec::new();
         while let Ok(1..) = tokio::io::AsyncReadExt::read_buf(&mut at.tcp, &mut bytes).await {
             if bytes.windows(4).any(|w| w == b"\r\n\r\n") {
+                *got += &String::from_utf8_lossy(&bytes);
                 at.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
                     .await;
                 // What comes behind belongs to the same message.
-                let rest = timeout(Duration::from_millis(300), at.rest()).await;
-                bytes.extend(rest.unwrap_or_default());
+                let rest = timeout(BEHIND, at.rest()).await;
+                bytes = rest.unwrap_or_default();
                 break;
             }
         }

@@ -63,7 +63,12 @@ fn check(args: &[OsString]) -> anyhow::Result<ExitCode> {
     let args = match <CheckArgs as clap::Parser>::try_parse_from([name].iter().chain(args)) {
         Ok(args) => args,
         Err(usage) => {
-            usage.print().context("cannot write to the terminal")?;
+            // A help goes to standard output, a mistake to standard error.
+            if usage.use_stderr() {
+                thalweg_console::note!("{}", usage.render().to_string().trim_end());
+            } else {
+                thalweg_console::say(&usage.render().to_string())?;
+            }
             return Ok(ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2)));
         }
     };

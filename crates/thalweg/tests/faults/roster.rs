@@ -128,5 +128,7 @@ fn a_roster_altered_on_disk_is_told_and_fetched_anew() {
     assert!(line.contains(&file.display().to_string()), "{line}");
     nyc_runs.log_until("event=roster_updated");
     by_socks(nyc_runs.socks(), echo.local_addr().unwrap());
+    // In force first, then on disk.
+    until("the new roster is on disk", || file.exists());
     assert!(Signed::<Roster>::open(&fs::read(&file).unwrap(), &Ed25519).is_ok());
 }
