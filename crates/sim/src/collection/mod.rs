@@ -2,7 +2,7 @@
 //!
 //! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004).
 //! Links are shared max-min fairly, as long TCP flows of equal round-trip times would; packets, losses and
-//! round trips show only as the time a connection takes to get going ([`setup`]).
+//! round trips show only as the time a connection takes to get going.
 
 mod background;
 mod evaluation;
@@ -13,6 +13,6 @@ mod tests;
 mod topology;
 
 pub use background::Ratio;
-pub use evaluation::{Evaluation, Settings, figures};
+pub use evaluation::{Evaluation, EvaluationError, Settings, figures};
 pub use methods::MethodKind;
 pub use topology::Topology;
