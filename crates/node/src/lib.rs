@@ -6,6 +6,8 @@ pub mod budget;
 pub mod config;
 pub mod daemon;
 pub mod detours;
+pub mod files;
+pub mod gather;
 pub mod get;
 pub mod history;
 pub mod job;

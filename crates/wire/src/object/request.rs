@@ -59,8 +59,9 @@ pub enum Request {
     Read(ReadRequest),
     /// Whole small files one behind the other: for each what `Read` has.
     ReadAll(Vec<FileRef>),
-    /// A secret with which another member may read this once, for an hour. Reply: `Ticket`.
-    Ticket(ReadRequest, Name),
+    /// A secret with which another member may read these, one behind the other, once, for an hour.
+    /// Reply: `Ticket`.
+    Ticket(Vec<ReadRequest>, Name),
     /// Fetches from another node into the spool, with its ticket. Reply: `Fetched`.
     Fetch {
         /// What it is called here from now on.
