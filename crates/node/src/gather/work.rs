@@ -117,7 +117,7 @@ mod tests {
         let snapshot = Snapshot { device: 1, inode: 1, size, modified_ns: 0, changed_ns: 0 };
         let path = FilePath::new(b"a".to_vec()).unwrap();
         let file = FileRef { root: b"/data".to_vec(), path, snapshot };
-        Wanted { source, file, missing: Vec::from([0..size]) }
+        Wanted { source, file, missing: std::iter::once(0..size).collect() }
     }
 
     proptest! {
