@@ -13,10 +13,12 @@
 mod entry;
 mod path;
 mod request;
+mod spool;
 
 pub use entry::{Entry, Kind, Snapshot};
 pub use path::{FilePath, PathError};
 pub use request::{
     Check, Failure, FileRef, ListRequest, MAX_REPLY, MAX_REQUEST, MessageError, ReadRequest, Reply,
-    Request, SpoolId, decode, encode, length,
+    Request, decode, encode, length,
 };
+pub use spool::{Denied, Grant, JobId, SpoolId, Ticket};

@@ -1,6 +1,6 @@
 //! Requests and replies, and their framing.
 
-use super::{Entry, FilePath, Snapshot};
+use super::{Denied, Entry, FilePath, Grant, JobId, Snapshot, SpoolId, Ticket};
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -10,10 +10,6 @@ pub const MAX_REQUEST: usize = 1 << 20;
 
 /// The longest reply: a part of a listing.
 pub const MAX_REPLY: usize = 1 << 20;
-
-/// Names data that an intermediate holds for a transfer; drawn by who asks for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SpoolId(pub [u8; 16]);
 
 /// The BLAKE3 hash of bytes that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,28 +55,34 @@ pub enum Request {
     Read(ReadRequest),
     /// Whole small files one behind the other: for each what `Read` has.
     ReadAll(Vec<FileRef>),
-    /// A secret with which another member may read these, one behind the other, once, for an hour.
-    /// Reply: `Ticket`.
-    Ticket(Vec<ReadRequest>, Name),
-    /// Fetches from another node into the spool, with its ticket. Reply: `Fetched`.
+    /// Parts of files one behind the other: for each what `Read` has.
+    ReadParts(Vec<ReadRequest>),
+    /// Tickets with which other members may read what the asking one may. Reply: `Tickets`.
+    Tickets(Vec<Grant>),
+    /// Reads what a ticket is for. Replies: `Parts`, then for each part what `Read` has; or
+    /// `Failed`.
+    Redeem(Ticket),
+    /// What was sent for tickets that the asking member has got from here. Reply: `Checks`.
+    Sent(Vec<Ticket>),
+    /// Fetches from another node into the spool, all of it over one connection. Reply: `Fetched`.
     Fetch {
         /// What it is called here from now on.
         id: SpoolId,
         /// Who has it.
         from: Name,
-        /// Its ticket: of a file, or of data in its spool.
-        ticket: Vec<u8>,
-        /// How many bytes that is.
+        /// Its tickets; their parts come one behind the other.
+        tickets: Vec<Ticket>,
+        /// How many bytes that is at most.
         bytes: u64,
+        /// Who is to have a ticket for it, once it is here.
+        then: Option<Name>,
     },
-    /// Reads what a ticket is for. Replies as `Read`.
-    Redeem(Vec<u8>),
-    /// Reads what was fetched, all of it. Replies as `Read`.
+    /// Reads what was fetched, all of it. Replies as `Redeem`.
     Spooled(SpoolId),
-    /// A ticket for data in the spool. Reply: `Ticket`.
-    TicketSpooled(SpoolId, Name),
     /// Forgets what was fetched; nothing there is no error. Reply: `Dropped`.
     Drop(Vec<SpoolId>),
+    /// Forgets all that was fetched for a collection. Reply: `Dropped`.
+    DropJob(JobId),
     /// Writes a file: `bytes` follow the request. Reply: `Stored`, or `Failed`.
     Store {
         /// The directory, absolute on the serving host, and the file below it.
@@ -141,14 +143,23 @@ pub enum Reply {
     Bytes(u64),
     /// All of them were sent; the file had not changed before nor after.
     Sent(Check),
-    /// A ticket.
-    Ticket(Vec<u8>),
+    /// So many parts follow.
+    Parts(u32),
+    /// Tickets, in the order of their grants.
+    Tickets(Vec<Result<Ticket, Denied>>),
+    /// What was sent for each ticket, part by part; `None`: it was not redeemed, or not to the
+    /// end, or is not known (any more).
+    Checks(Vec<Option<Vec<Option<Check>>>>),
     /// It is in the spool.
     Fetched {
-        /// The hash of the bytes.
-        check: Check,
-        /// How long it took, µs.
+        /// For each part the hash of what came, or what was said instead of it.
+        parts: Vec<Result<Check, Failure>>,
+        /// From the first request for it to its last byte, µs.
         micros: u64,
+        /// The most bytes that were held here for this collection at a time so far.
+        most: u64,
+        /// For who was to have one.
+        ticket: Option<Ticket>,
     },
     /// It is gone.
     Dropped,

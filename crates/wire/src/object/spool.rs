@@ -1,0 +1,48 @@
+//! Data that goes by way of other nodes: tickets, and what nodes hold of others' data.
+
+use super::{Failure, ReadRequest};
+use crate::mesh::Name;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which collection data belongs to; the same in all its sessions, also after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct JobId(pub [u8; 8]);
+
+/// Names data that a node holds for a member; drawn by who asks for it, and known to it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SpoolId {
+    /// The collection.
+    pub job: JobId,
+    /// Another one for each entry of the collection, in all its sessions.
+    pub number: u64,
+}
+
+/// A secret with which one member may read something once, for an hour.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ticket(pub [u8; 16]);
+
+/// Secret as it is.
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ticket(…)")
+    }
+}
+
+/// What a ticket shall be for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Parts of files, one behind the other.
+    pub reads: Vec<ReadRequest>,
+    /// The member who may read them.
+    pub to: Name,
+}
+
+/// There is no ticket for this.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denied {
+    /// The first read that is not possible, as an index of [`Grant::reads`].
+    pub read: u32,
+    /// Why.
+    pub why: Failure,
+}
