@@ -27,6 +27,10 @@ pub struct JobIdError;
 pub enum Kind {
     /// One to one.
     Get,
+    /// Many to one: the destination pulls.
+    Gather,
+    /// One to one, pushed by who has it.
+    Send,
 }
 
 /// The durable record of one transfer.

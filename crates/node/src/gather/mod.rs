@@ -11,6 +11,7 @@
 
 mod inventory;
 mod land;
+pub mod landing;
 mod method;
 mod overlay;
 mod work;
