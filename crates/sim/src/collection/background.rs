@@ -17,8 +17,31 @@ const LONGEST: f64 = 3.0;
 /// Flows over the peering point (B0, A0) to flows over (B1, A1).
 pub type Ratio = (u32, u32);
 
+/// A flow as it was drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drawn {
+    /// The node it comes from.
+    pub from: usize,
+    /// The node it goes to.
+    pub to: usize,
+    /// Absent: an infinite download.
+    pub stream: Option<OnOff>,
+}
+
+/// An on–off stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OnOff {
+    /// Rate while on, Mbit/s.
+    pub rate: f64,
+    /// Average time on, s.
+    pub on: f64,
+    /// Average time off, s.
+    pub off: f64,
+}
+
 #[derive(Clone, Debug)]
 struct Source {
+    ends: (usize, usize),
     links: Vec<u32>,
     kind: Kind,
     running: Option<FlowId>,
@@ -64,12 +87,25 @@ impl Background {
                     let which = 1 + random::index(&mut random, 2);
                     net.stub_node(domain, point, which, random::index(&mut random, 6))
                 };
-                let links = net.route(end(1), end(0)).unwrap_or_default();
+                let ends = (end(1), end(0));
+                let links = net.route(ends.0, ends.1).unwrap_or_default();
                 let own = random::stream(seed, "background flow", sources.len() as u64);
-                sources.push(Source::new(links, ftp, streams, own));
+                sources.push(Source::new(ends, links, ftp, streams, own));
             }
         }
         Self { sources, begun: 0.0 }
+    }
+
+    /// The flows, those over point 0 first.
+    pub fn drawn(&self) -> Vec<Drawn> {
+        let drawn = |source: &Source| {
+            let stream = match source.kind {
+                Kind::Ftp => None,
+                Kind::Stream { rate, on, off, .. } => Some(OnOff { rate, on, off }),
+            };
+            Drawn { from: source.ends.0, to: source.ends.1, stream }
+        };
+        self.sources.iter().map(drawn).collect()
     }
 
     /// Begins all of it.
@@ -138,7 +174,13 @@ impl Kind {
 
 impl Source {
     /// A stream's rate is such that all of a point together average [`STREAMS`] of its 5 Mbit/s.
-    fn new(links: Vec<u32>, ftp: bool, streams: usize, mut random: Stream) -> Self {
+    fn new(
+        ends: (usize, usize),
+        links: Vec<u32>,
+        ftp: bool,
+        streams: usize,
+        mut random: Stream,
+    ) -> Self {
         let kind = if ftp {
             Kind::Ftp
         } else {
@@ -148,7 +190,7 @@ impl Source {
             let rate = mean * (on + off) / on;
             Kind::Stream { rate, on, off, changes: random::exponential(&mut random, on) }
         };
-        Self { links, kind, running: None, random }
+        Self { ends, links, kind, running: None, random }
     }
 
     fn toggle(&mut self, engine: &mut Engine) {

@@ -144,8 +144,8 @@ impl Evaluation {
 }
 
 /// Bytes of each host: "uniformly distributed between 25 and 75 MBytes with an additional
-/// constraint that the total … is 350 MBytes"; other totals in proportion.
-fn amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
+/// constraint that the total … is 350 MBytes"; other totals in proportion. The last has none.
+pub fn amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
     let mut random = random::stream(seed, "amounts", 0);
     let sources = hosts - 1;
     loop {

@@ -12,7 +12,7 @@ mod run;
 mod tests;
 mod topology;
 
-pub use background::Ratio;
-pub use evaluation::{Evaluation, EvaluationError, Settings, figures};
+pub use background::{Background, Drawn, OnOff, Ratio};
+pub use evaluation::{Evaluation, EvaluationError, Settings, amounts, figures};
 pub use methods::MethodKind;
-pub use topology::Topology;
+pub use topology::{Topology, bistros};

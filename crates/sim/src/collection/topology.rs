@@ -37,6 +37,31 @@ pub struct Topology {
 }
 
 impl Topology {
+    /// How many nodes: transit nodes of A and of B first, then stub domain by stub domain.
+    pub const fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// A node's name: `a0` … `b3` are transit nodes, `a0s1n2` is the third node of the second
+    /// stub domain of `a0`.
+    pub fn name(&self, node: usize) -> String {
+        let transit =
+            |at: usize| format!("{}{}", if at < TRANSIT { "a" } else { "b" }, at % TRANSIT);
+        let Some(at) = node.checked_sub(2 * TRANSIT) else { return transit(node) };
+        let stub = at / STUB_NODES;
+        format!("{}s{}n{}", transit(stub / STUBS), stub % STUBS, at % STUB_NODES)
+    }
+
+    /// From where to where a link leads. The one after an even link is its other direction.
+    pub fn ends(&self, link: u32) -> (usize, usize) {
+        self.ends[link as usize]
+    }
+
+    /// One way over a link, s.
+    pub fn delay(&self, link: u32) -> f64 {
+        self.delay[link as usize]
+    }
+
     /// The network of a seed.
     pub fn transit_stub(seed: u64) -> Self {
         let mut random = random::stream(seed, "transit-stub", 0);
