@@ -9,6 +9,7 @@ mod destination;
 mod reader;
 
 pub mod address_class;
+pub mod bistro;
 pub mod content_disposition;
 pub mod content_range;
 pub mod file_name;

@@ -1,0 +1,138 @@
+//! What binds a client to data that it does not yet show.
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+use thalweg_units::NodeId;
+
+/// BLAKE3's context string: a hash of this kind is none of any other.
+const CONTEXT: &str = "thalweg 2026 bistro commitment 1: nonce, client key, data";
+
+/// What hides the data until it is shown: 32 random bytes. Not printed by `Debug`.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nonce([u8; 32]);
+
+impl Nonce {
+    /// The nonce with these random bytes.
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes, for the file of its owner.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nonce(…)")
+    }
+}
+
+/// The size and the hidden hash of data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Commitment {
+    /// Bytes of the data.
+    pub size: u64,
+    /// BLAKE3 in its key derivation mode over `nonce ‖ client key ‖ data`.
+    ///
+    /// The hash is over nonce and data. The key is between them so that nobody who sees
+    /// a commitment and later its nonce can have made the same one under a key of his own.
+    pub hash: [u8; 32],
+}
+
+impl Commitment {
+    /// The hash in hexadecimal digits.
+    pub fn hash_text(&self) -> String {
+        data_encoding::HEXLOWER.encode(&self.hash)
+    }
+}
+
+impl fmt::Debug for Commitment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Commitment({} B, {}…)", self.size, &self.hash_text()[..8])
+    }
+}
+
+/// Reads data, and gives its commitment.
+#[derive(Clone)]
+pub struct Committing {
+    hasher: blake3::Hasher,
+    size: u64,
+}
+
+impl Committing {
+    /// Of nothing yet.
+    pub fn new(nonce: &Nonce, client: &NodeId) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
+        hasher.update(&nonce.0).update(client.as_bytes());
+        Self { hasher, size: 0 }
+    }
+
+    /// The next bytes of the data.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        self.size += bytes.len() as u64;
+    }
+
+    /// Bytes so far.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Of all that was read.
+    pub fn finish(&self) -> Commitment {
+        Commitment { size: self.size, hash: *self.hasher.finalize().as_bytes() }
+    }
+}
+
+impl fmt::Debug for Committing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Committing({} B)", self.size)
+    }
+}
+
+/// 32 bytes of 64 hexadecimal digits.
+pub(super) fn hex32(text: &str) -> Option<[u8; 32]> {
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
+}
+
+impl FromStr for Nonce {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        hex32(text).map(Self).ok_or("a nonce is 64 hexadecimal digits")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(nonce: u8, client: u8, parts: &[&[u8]]) -> Commitment {
+        let mut committing =
+            Committing::new(&Nonce([nonce; 32]), &NodeId::from_bytes([client; 32]));
+        parts.iter().for_each(|part| committing.update(part));
+        committing.finish()
+    }
+
+    #[test]
+    fn it_is_of_the_nonce_the_key_and_the_data() {
+        let one = of(1, 2, &[b"data"]);
+        assert_eq!(one.size, 4);
+        assert_ne!(one.hash, of(3, 2, &[b"data"]).hash, "another nonce");
+        assert_ne!(one.hash, of(1, 3, &[b"data"]).hash, "another key");
+        assert_ne!(one.hash, of(1, 2, &[b"date"]).hash, "other data");
+        assert_ne!(&one.hash, blake3::hash(b"data").as_bytes());
+        assert!(!format!("{:?}", Nonce([7; 32])).contains('7'));
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_in_which_parts_data_comes(data: Vec<u8>, cut: usize) {
+            let (a, b) = data.split_at(cut % (data.len() + 1));
+            prop_assert_eq!(of(1, 2, &[a, b]), of(1, 2, &[&data]));
+        }
+    }
+}

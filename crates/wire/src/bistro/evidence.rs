@@ -1,0 +1,224 @@
+//! What a client keeps of a submission: a text that proves itself.
+
+use super::{
+    Commitment, Label, Nonce, Receipt, Sheet, Stamp, StampId, commitment::hex32, date::show_date,
+};
+use crate::{
+    Signable, Signed, Verifier,
+    mesh::{Name, Roster},
+};
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use std::fmt;
+use thalweg_units::NodeId;
+use thiserror::Error;
+
+/// The first line.
+const HEAD: &str = "thalweg receipt 1";
+
+/// A submission, as far as it has got: committed to, stamped, received by a node.
+///
+/// Printed as lines of a word and a value, of which those for people say again what the signed
+/// ones hold. [`Evidence::read`] takes the text back only if all of it agrees: each signature is
+/// its signer's, and the text is byte for byte the one that these values print as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// The drop box.
+    pub drop_box: Name,
+    /// The key of the destination's node.
+    pub destination: NodeId,
+    /// The key that commits.
+    pub client: NodeId,
+    /// What the client calls the data.
+    pub label: Label,
+    /// The data's size and hidden hash.
+    pub commitment: Commitment,
+    /// What opens the commitment. Its line may be taken out before others get the text.
+    pub nonce: Option<Nonce>,
+    /// Step 1, signed by the destination.
+    pub stamp: Option<Signed<Stamp>>,
+    /// Step 2, signed by the node that has the data.
+    pub receipt: Option<Signed<Receipt>>,
+    /// The destination's list of such nodes.
+    pub sheet: Option<Signed<Sheet>>,
+    /// The mesh's list of members, by which its key vouches for both.
+    pub roster: Option<Signed<Roster>>,
+}
+
+/// The text is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{field}: {why}")]
+pub struct EvidenceError {
+    /// The word before the value that is wrong.
+    pub field: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+fn wrong(field: &str, why: impl fmt::Display) -> EvidenceError {
+    EvidenceError { field: field.to_owned(), why: why.to_string() }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEAD}")?;
+        self.lines().iter().try_for_each(|(word, value)| writeln!(f, "{word} {value}"))
+    }
+}
+
+fn encoded<T: Signable>(signed: &Signed<T>) -> String {
+    BASE64URL_NOPAD.encode(&signed.encode())
+}
+
+impl Evidence {
+    /// The lines, without the first.
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![
+            ("box", self.drop_box.to_string()),
+            ("destination", self.destination.to_string()),
+            ("file", self.label.to_string()),
+            ("size", self.commitment.size.to_string()),
+            ("commitment", self.commitment.hash_text()),
+            ("client", self.client.to_string()),
+        ];
+        if let Some(stamp) = self.stamp.as_ref().map(Signed::value) {
+            lines.push(("committed", show_date(stamp.time)));
+            lines.push(("deadline", show_date(stamp.until)));
+            lines.push(("number", stamp.number.to_string()));
+        }
+        if let Some(receipt) = &self.receipt {
+            lines.push(("received", show_date(receipt.value().time)));
+            lines.push(("node", format!("{} {}", receipt.value().node, receipt.signer())));
+        }
+        let nonce = self.nonce.map(|nonce| HEXLOWER.encode(nonce.as_bytes()));
+        lines.extend(nonce.map(|text| ("nonce", text)));
+        lines.extend(self.stamp.as_ref().map(|s| ("stamp", encoded(s))));
+        lines.extend(self.receipt.as_ref().map(|s| ("receipt", encoded(s))));
+        lines.extend(self.sheet.as_ref().map(|s| ("sheet", encoded(s))));
+        lines.extend(self.roster.as_ref().map(|s| ("roster", encoded(s))));
+        lines
+    }
+
+    /// The text's evidence.
+    ///
+    /// # Errors
+    /// The field that is wrong. Whose the keys are is not looked at here: see [`Evidence::judge`].
+    pub fn read(text: &str, verifier: &impl Verifier) -> Result<Self, EvidenceError> {
+        let lines = split(text)?;
+        let evidence = Self::of(&Words(&lines), verifier)?;
+        evidence.agree()?;
+        let meant = evidence.lines();
+        let differ =
+            meant.iter().zip(&lines).find(|((w, v), (word, value))| w != word || v != value);
+        if let Some(((word, value), (found, _))) = differ {
+            return Err(match word == found {
+                true => wrong(word, format!("what is signed says `{value}`")),
+                false => wrong(found, format!("`{word}` is expected in this place")),
+            });
+        }
+        if let Some((word, _)) = lines.get(meant.len()) {
+            return Err(wrong(word, "this line is not expected"));
+        }
+        match evidence.to_string() == text {
+            true => Ok(evidence),
+            false => Err(wrong("text", "line ends or blanks were altered")),
+        }
+    }
+
+    fn of(words: &Words<'_>, verifier: &impl Verifier) -> Result<Self, EvidenceError> {
+        let size = words.needed("size")?.parse::<u64>().map_err(|e| wrong("size", e))?;
+        Ok(Self {
+            drop_box: words.parsed("box")?,
+            destination: words.parsed("destination")?,
+            client: words.parsed("client")?,
+            label: words.parsed("file")?,
+            commitment: Commitment { size, hash: words.hash("commitment")? },
+            nonce: match words.get("nonce") {
+                Some(_) => Some(words.parsed("nonce")?),
+                None => None,
+            },
+            stamp: words.signed("stamp", verifier)?,
+            receipt: words.signed("receipt", verifier)?,
+            sheet: words.signed("sheet", verifier)?,
+            roster: words.signed("roster", verifier)?,
+        })
+    }
+
+    /// That all of it is about one submission.
+    fn agree(&self) -> Result<(), EvidenceError> {
+        if let Some(stamp) = &self.stamp {
+            let said = stamp.value();
+            let same = |field, same: bool| {
+                let why = "the signed stamp is for another one";
+                if same { Ok(()) } else { Err(wrong(field, why)) }
+            };
+            same("box", said.drop_box == self.drop_box)?;
+            same("destination", stamp.signer() == self.destination)?;
+            same("client", said.client == self.client)?;
+            same("file", said.label == self.label)?;
+            same("size", said.commitment.size == self.commitment.size)?;
+            same("commitment", said.commitment == self.commitment)?;
+        }
+        if let Some(receipt) = &self.receipt {
+            let id = self.stamp.as_ref().map(StampId::of);
+            if id != Some(receipt.value().stamp) {
+                return Err(wrong("receipt", "it is for another stamp"));
+            }
+        }
+        let sheet = self.sheet.as_ref();
+        if sheet.is_some_and(|s| s.signer() != self.destination) {
+            return Err(wrong("sheet", "another key than the destination's has signed it"));
+        }
+        match sheet.is_some_and(|s| s.value().drop_box != self.drop_box) {
+            true => Err(wrong("sheet", "it is of another drop box")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The lines after the first, as words and values.
+fn split(text: &str) -> Result<Vec<(&str, &str)>, EvidenceError> {
+    let mut lines = text.lines();
+    if lines.next() != Some(HEAD) {
+        return Err(wrong("text", format!("a receipt begins with the line `{HEAD}`")));
+    }
+    let pair = |line: &str| wrong("text", format!("`{}` is no word and value", shown(line)));
+    lines.map(|line| line.split_once(' ').ok_or_else(|| pair(line))).collect()
+}
+
+/// The beginning of what is not trusted, printable.
+fn shown(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_debug).collect()
+}
+
+struct Words<'a>(&'a [(&'a str, &'a str)]);
+
+impl Words<'_> {
+    fn get(&self, word: &str) -> Option<&str> {
+        self.0.iter().find(|(w, _)| *w == word).map(|(_, value)| *value)
+    }
+
+    fn needed(&self, word: &str) -> Result<&str, EvidenceError> {
+        self.get(word).ok_or_else(|| wrong(word, "the line is missing"))
+    }
+
+    fn parsed<T: std::str::FromStr<Err: fmt::Display>>(
+        &self,
+        word: &str,
+    ) -> Result<T, EvidenceError> {
+        self.needed(word)?.parse().map_err(|e| wrong(word, e))
+    }
+
+    fn hash(&self, word: &str) -> Result<[u8; 32], EvidenceError> {
+        hex32(self.needed(word)?).ok_or_else(|| wrong(word, "64 hexadecimal digits are expected"))
+    }
+
+    fn signed<T: Signable>(
+        &self,
+        word: &str,
+        verifier: &impl Verifier,
+    ) -> Result<Option<Signed<T>>, EvidenceError> {
+        let Some(text) = self.get(word) else { return Ok(None) };
+        let bytes = BASE64URL_NOPAD.decode(text.as_bytes()).map_err(|e| wrong(word, e))?;
+        Signed::open(&bytes, verifier).map(Some).map_err(|e| wrong(word, e))
+    }
+}

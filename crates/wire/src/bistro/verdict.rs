@@ -1,0 +1,166 @@
+//! What evidence proves to somebody who trusts some keys.
+
+use super::{Evidence, show_date};
+use crate::{
+    Signed,
+    mesh::{Name, Roster},
+};
+use thalweg_units::{NodeId, WallTime};
+
+/// The keys that somebody knows to be whose they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trust(Vec<String>);
+
+impl Trust {
+    /// The fewest digits of a key that name it: 128 bits, so that nobody finds another key with them.
+    pub const LEAST_DIGITS: usize = 32;
+
+    /// Trusts one more key, given by its hexadecimal digits or the first of them.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn add(&mut self, key: &str) -> Result<(), String> {
+        let digits = key.bytes().all(|b| b.is_ascii_hexdigit());
+        if !digits || !(Self::LEAST_DIGITS..=64).contains(&key.len()) {
+            let least = Self::LEAST_DIGITS;
+            return Err(format!("a key is 64 hexadecimal digits, or the first {least} at least"));
+        }
+        self.0.push(key.to_ascii_lowercase());
+        Ok(())
+    }
+
+    /// Whether it has this key.
+    pub fn has(&self, key: &NodeId) -> bool {
+        let text = key.to_string();
+        self.0.iter().any(|known| text.starts_with(known.as_str()))
+    }
+}
+
+/// Why a key is believed to be whose it is said to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trusted {
+    /// It is one of the given ones.
+    Given,
+    /// The mesh's key, which is, has it in a roster that held then.
+    Mesh,
+    /// The destination's key, which is believed, has it in the box's sheet.
+    Sheet,
+    /// It is not.
+    Not,
+}
+
+/// What is proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The destination's key.
+    pub destination: Trusted,
+    /// The key of the node with the data; none without a receipt.
+    pub node: Option<Trusted>,
+    /// What is proven, a sentence each.
+    pub proven: Vec<String>,
+    /// What is not, and why.
+    pub unproven: Vec<String>,
+}
+
+impl Verdict {
+    /// Whether both steps are proven to who trusts these keys.
+    pub fn is_whole(&self) -> bool {
+        self.unproven.is_empty()
+    }
+}
+
+impl Evidence {
+    /// What this proves, if these keys are whose they should be.
+    pub fn judge(&self, trust: &Trust) -> Verdict {
+        let destination = self.trusted(&self.destination, None, trust);
+        let node = self.receipt.as_ref().map(|receipt| {
+            let (key, name) = (receipt.signer(), &receipt.value().node);
+            match key == self.destination {
+                true => destination,
+                false => self.node_trusted(&key, name, destination, trust),
+            }
+        });
+        let mut verdict = Verdict { destination, node, proven: Vec::new(), unproven: Vec::new() };
+        self.judge_stamp(&mut verdict);
+        self.judge_receipt(&mut verdict);
+        verdict
+    }
+
+    fn judge_stamp(&self, verdict: &mut Verdict) {
+        let Some(stamp) = self.stamp.as_ref().map(Signed::value) else {
+            let what = "that anything was committed to: the destination has stamped nothing yet";
+            return verdict.unproven.push(what.into());
+        };
+        let says = format!(
+            "key {} committed to `{}` ({} bytes) at {}, before the deadline {}, as number {} of `{}`",
+            stamp.client,
+            stamp.label,
+            stamp.commitment.size,
+            show_date(stamp.time),
+            show_date(stamp.until),
+            stamp.number,
+            stamp.drop_box,
+        );
+        let key = self.destination;
+        match verdict.destination {
+            Trusted::Not => verdict.unproven.push(format!(
+                "that key {key} is the destination's: give its key, or the mesh's, by --key. \
+                 Whoever has that key says: {says}"
+            )),
+            _ => verdict.proven.push(says),
+        }
+    }
+
+    fn judge_receipt(&self, verdict: &mut Verdict) {
+        let Some(receipt) = &self.receipt else {
+            return verdict.unproven.push("that the data was brought: there is no receipt".into());
+        };
+        let said = receipt.value();
+        let says = format!(
+            "node `{}` had data that matches this commitment, at {} by its own clock",
+            said.node,
+            show_date(said.time),
+        );
+        match verdict.node {
+            Some(Trusted::Not) | None => verdict.unproven.push(format!(
+                "that key {} is node `{}`'s. Whoever has that key says: {says}",
+                receipt.signer(),
+                said.node,
+            )),
+            Some(_) => verdict.proven.push(says),
+        }
+    }
+
+    fn trusted(&self, key: &NodeId, name: Option<&Name>, trust: &Trust) -> Trusted {
+        if trust.has(key) {
+            return Trusted::Given;
+        }
+        let time = self.stamp.as_ref().map(|stamp| stamp.value().time);
+        match self.roster.as_ref().filter(|roster| trust.has(&roster.signer())) {
+            Some(roster) if is_listed(roster.value(), key, name, time) => Trusted::Mesh,
+            _ => Trusted::Not,
+        }
+    }
+
+    fn node_trusted(
+        &self,
+        key: &NodeId,
+        name: &Name,
+        destination: Trusted,
+        trust: &Trust,
+    ) -> Trusted {
+        let known = self.trusted(key, Some(name), trust);
+        let listed = |sheet: &Signed<super::Sheet>| {
+            sheet.value().node(key).is_some_and(|node| node.name == *name)
+        };
+        let by_sheet = destination != Trusted::Not && self.sheet.as_ref().is_some_and(listed);
+        if known == Trusted::Not && by_sheet { Trusted::Sheet } else { known }
+    }
+}
+
+/// Whether the roster held at that time and has the node.
+fn is_listed(roster: &Roster, key: &NodeId, name: Option<&Name>, time: Option<WallTime>) -> bool {
+    let held = time.is_some_and(|time| roster.check(time).is_ok());
+    let member = roster.members.iter().find(|member| member.node == Some(*key));
+    held && member.is_some_and(|member| name.is_none_or(|name| member.name == *name))
+}
