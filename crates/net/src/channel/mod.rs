@@ -29,14 +29,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub enum Protocol {
     /// The oracle's API: HTTP/1.1.
     Api,
-    /// Joining: HTTP/1.1; the only one for keys that are in no roster.
+    /// Joining: HTTP/1.1; for keys that are in no roster.
     Join,
     /// SOCKS5 with terms.
     Relay,
     /// Bulk flows that are only measured.
     Measure,
-    /// Objects between nodes (reserved).
+    /// Files between nodes.
     Object,
+    /// Submissions with a deadline; for keys that are in no roster where a drop box is open.
+    Submit,
     /// Bonded streams (reserved).
     Bond,
     /// One-to-many delivery (reserved).
@@ -45,8 +47,16 @@ pub enum Protocol {
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Api, Self::Join, Self::Relay, Self::Measure, Self::Object, Self::Bond, Self::Cast];
+    pub const ALL: [Self; 8] = [
+        Self::Api,
+        Self::Join,
+        Self::Relay,
+        Self::Measure,
+        Self::Object,
+        Self::Submit,
+        Self::Bond,
+        Self::Cast,
+    ];
 
     /// The ALPN name; the number grows when old and new do not understand each other.
     pub const fn alpn(self) -> &'static [u8] {
@@ -56,6 +66,7 @@ impl Protocol {
             Self::Relay => b"thalweg/relay/1",
             Self::Measure => b"thalweg/measure/1",
             Self::Object => b"thalweg/object/1",
+            Self::Submit => b"thalweg/submit/1",
             Self::Bond => b"thalweg/bond/1",
             Self::Cast => b"thalweg/cast/1",
         }
@@ -106,6 +117,12 @@ impl<IO> Channel<IO> {
     /// The connection beneath, for options and counters alone.
     pub fn get_ref(&self) -> &IO {
         &self.session.io
+    }
+
+    /// The same channel, whose connection is wrapped.
+    pub(crate) fn map_io<W>(self, wrap: impl FnOnce(IO) -> W) -> Channel<W> {
+        let Self { session: Session { io, tls, incoming }, peer, protocol, depth } = self;
+        Channel { session: Session { io: wrap(io), tls, incoming }, peer, protocol, depth }
     }
 
     /// Keying material of this channel (RFC 8446 §7.5); see [`crate::Peer::exporter_secret`].

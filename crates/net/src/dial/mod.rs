@@ -1,6 +1,7 @@
 //! Making connections: directly, or through a chain of relays, SOCKS5's or the mesh's.
 
 mod error;
+mod member;
 mod mesh;
 mod options;
 mod race;
@@ -81,7 +82,8 @@ impl Dialer {
         let mut turns = Turns::of(route.hops());
         loop {
             let patience = Patience::share(until, turns.left());
-            match self.dial_by(patience, &turns, route, to).await {
+            let to_host = Toward { at: to, node: None };
+            match self.dial_by(patience, &turns, route, to_host).await {
                 Err(error) if turns.advance(&error) => {}
                 done => return Ok(Stream::new(done?, route.clone(), to.clone())),
             }
@@ -94,26 +96,29 @@ impl Dialer {
         patience: Patience,
         turns: &Turns<'_>,
         route: &Route,
-        to: &Destination,
+        to: Toward<'_>,
     ) -> Result<Transport, DialError> {
         let Some(first) = route.hops().first() else {
-            let reach = self.reach(to, route.interface());
-            let tcp = patience.wait(Step::reach(to, false), reach).await?;
+            let reach = self.reach(to.at, route.interface());
+            let tcp = patience.wait(Step::reach(to.at, false), reach).await?;
             return Ok(Transport::Tcp(Leg::new(tcp)));
         };
-        let mut at = self.enter_first(patience, first, route.interface()).await?;
+        let entering = self.enter_first(patience, first, route.interface(), Protocol::Relay);
+        let mut at = entering.await?;
         for (i, hop) in route.hops().iter().enumerate() {
             let next = route.hops().get(i + 1);
-            let toward = turns.address(i + 1).unwrap_or(to);
             let relay = turns.address(i).unwrap_or(&hop.relay);
-            let toward = Toward { at: toward, node: next.and_then(Hop::key) };
+            let toward = Toward {
+                at: turns.address(i + 1).unwrap_or(to.at),
+                node: next.map_or(to.node, Hop::key),
+            };
             let leg = ask(patience, at, hop, relay, toward).await?;
             let Some(next) = next else { return Ok(leg) };
-            let entering = self.enter(leg, next);
+            let entering = self.enter(leg, next, Protocol::Relay);
             at = patience.wait(Step::reach(toward.at, true), entering).await?;
         }
         // A route that has a first hop has a last one.
-        Err(Step::reach(to, false).failed(Cause::NoAddress))
+        Err(Step::reach(to.at, false).failed(Cause::NoAddress))
     }
 
     /// Whether there is all that `route` needs, before anything is opened.
@@ -129,7 +134,7 @@ impl Dialer {
         Ok(())
     }
 
-    /// The first relay, at whichever of its addresses it is found.
+    /// The first node on the way, at whichever of its addresses it is found.
     ///
     /// Behind one of them may be another host, e.g. where two private networks have the
     /// same addresses: then the rest races on.
@@ -138,11 +143,12 @@ impl Dialer {
         patience: Patience,
         hop: &Hop,
         interface: Option<NonZeroU32>,
+        protocol: Protocol,
     ) -> Result<Entered, DialError> {
         let mut addresses: Vec<&Destination> = hop.addresses().collect();
         let mut misled = None;
         loop {
-            let step = || Step::reach(&hop.relay, true);
+            let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
             let racing = self.race(&addresses, interface);
             let (tcp, winner) = match (patience.wait(step(), racing).await, misled) {
                 (Ok(won), _) => won,
@@ -152,7 +158,7 @@ impl Dialer {
             };
             addresses.retain(|address| **address != winner);
             let left = Patience::share(patience.until, addresses.len() as u32);
-            let entering = self.enter(Transport::Tcp(Leg::new(tcp)), hop);
+            let entering = self.enter(Transport::Tcp(Leg::new(tcp)), hop, protocol);
             match left.wait(step(), entering).await {
                 Err(error) if !addresses.is_empty() => misled = Some(error),
                 done => return done,
@@ -173,11 +179,11 @@ impl Dialer {
         race::staggered(attempts, self.options.stagger).await
     }
 
-    /// What is spoken to the relay at the other end of `leg`.
-    async fn enter(&self, leg: Transport, hop: &Hop) -> Result<Entered, Cause> {
+    /// What is spoken to the node at the other end of `leg`.
+    async fn enter(&self, leg: Transport, hop: &Hop, protocol: Protocol) -> Result<Entered, Cause> {
         let Speech::Mesh { key, .. } = &hop.speech else { return Ok(Entered::Socks(leg)) };
         let identity = self.identity.as_ref().ok_or(Cause::NoIdentity)?;
-        Ok(Entered::Mesh(Box::new(identity.connect(leg, *key, Protocol::Relay).await?)))
+        Ok(Entered::Mesh(Box::new(identity.connect(leg, *key, protocol).await?)))
     }
 
     /// A TCP connection to `host` from here.
@@ -191,7 +197,7 @@ impl Dialer {
     }
 }
 
-/// A relay that can be asked.
+/// A node that can be asked.
 enum Entered {
     /// A plain one.
     Socks(Transport),

@@ -66,7 +66,7 @@ impl<'a> Turns<'a> {
     pub fn advance(&mut self, error: &DialError) -> bool {
         let missed = match (&error.step, &error.cause) {
             (Step::Ask { toward, .. }, Cause::Refused(_) | Cause::TimedOut(_)) => toward,
-            (Step::Reach { host, is_relay: true }, _) => host,
+            (Step::Reach { host, .. }, _) => host,
             _ => return false,
         };
         let mut later = self.0.iter_mut().skip(1);

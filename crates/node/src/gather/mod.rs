@@ -9,15 +9,29 @@
 //!                                          └─────────┘
 //! ```
 
+mod estimates;
+mod event;
+mod forecast;
+mod grid;
 mod inventory;
 mod land;
 pub mod landing;
 mod method;
+mod method_name;
 mod overlay;
+pub mod remote;
 mod work;
 
+pub use estimates::{Estimates, Leg, RatesError};
+pub use event::{
+    Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Totals,
+};
+pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath};
+pub use grid::choose as choose_grid;
 pub use inventory::{FileNo, Inventory, Piece, Wanted};
 pub use land::{Land, LandError};
 pub use method::Method;
+pub use method_name::{MethodName, MethodNameError};
 pub use overlay::Overlay;
+pub use remote::{Reach, Remote, RemoteError, Sink};
 pub use work::Work;

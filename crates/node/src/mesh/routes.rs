@@ -42,6 +42,12 @@ pub enum RouteNameError {
     /// It relays, but has not told where.
     #[error("relay `{0}` has no address in the roster; it joins anew with --address HOST:PORT")]
     NoAddress(Name),
+    /// It is a member, and no daemon runs there.
+    #[error("member `{0}` runs no node (`thalweg node` on it, then it can be reached)")]
+    NoNode(Name),
+    /// It has told the mesh no address.
+    #[error("node `{0}` has no address in the roster; it joins anew with --address HOST:PORT")]
+    Nowhere(Name),
     /// It is this host.
     #[error("`{0}` is this host itself; leave it out")]
     Myself(Name),
@@ -104,6 +110,24 @@ impl Names<'_> {
             Some((relay.name.clone(), Route::new(vec![hop]).ok()?))
         };
         open.filter_map(route).take(most).collect()
+    }
+
+    /// Any member that runs a node, as the far end of a channel ([`thalweg_net::Dialer::channel`]);
+    /// it need not be a relay, and may be this host.
+    ///
+    /// # Errors
+    /// [`RouteNameError`].
+    pub fn node(&self, name: &Name) -> Result<Hop, RouteNameError> {
+        let none = |why: &str| RouteNameError::NoRoster { name: name.clone(), why: why.to_owned() };
+        let roster = self.roster.map_err(none)?;
+        let unknown =
+            || RouteNameError::Unknown { nearest: nearest(name, roster), name: name.clone() };
+        let member = roster.by_name(name).ok_or_else(unknown)?;
+        let key = member.node.ok_or_else(|| RouteNameError::NoNode(name.clone()))?;
+        let addresses = member.addresses.split_first();
+        let (first, others) = addresses.ok_or_else(|| RouteNameError::Nowhere(name.clone()))?;
+        let hop = Hop::mesh(first.clone(), key, Terms::default());
+        Ok(hop.or_at(others.to_vec()).named(name.clone()))
     }
 
     fn hop(&self, text: &str, terms: &Terms) -> Result<Hop, RouteNameError> {

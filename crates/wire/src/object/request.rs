@@ -96,6 +96,15 @@ pub enum Request {
         /// Their hash.
         check: Check,
     },
+    /// The hash of whole files, without their bytes: for each `Sent`, or `Failed`.
+    Check(Vec<FileRef>),
+    /// Which bytes of a file that is being stored are here. Reply: `Held`.
+    Held {
+        /// As in `Store`.
+        into: Vec<u8>,
+        /// As in `Store`.
+        entry: Entry,
+    },
 }
 
 /// Why something is not done.
@@ -165,6 +174,8 @@ pub enum Reply {
     Dropped,
     /// It is on the disk, under its name if it is complete.
     Stored,
+    /// These bytes are on the disk, ascending, each from the first up to before the second; all of them if the file has its name.
+    Held(Vec<(u64, u64)>),
     /// Not done. After `Bytes`: the bytes that were promised came all the same, filled up with zeros.
     Failed(Failure),
 }

@@ -1,0 +1,97 @@
+//! Who opens channels to other nodes.
+
+use super::{ReachError, Remote};
+use crate::mesh::{Membership, Names};
+use std::sync::Arc;
+use thalweg_net::{
+    DialOptions, Dialer, Route, Stream,
+    channel::{Channel, Connector, Protocol},
+};
+use thalweg_wire::mesh::{LegKind, Name, Roster, Terms};
+
+/// Opens [`Remote`]s by name; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    me: Name,
+    membership: Membership,
+    dialer: Dialer,
+    terms: Terms,
+}
+
+impl Reach {
+    /// As the member `me`, with its client's (or its node's) identity.
+    ///
+    /// Relays are asked for open legs: what passes is sealed between the two ends.
+    pub fn new(me: Name, membership: Membership, identity: Connector, dial: DialOptions) -> Self {
+        let dialer = Dialer::with_identity(dial, identity);
+        let terms = Terms { leg: LegKind::Open, ..Terms::default() };
+        Self { me, membership, dialer, terms }
+    }
+
+    /// The same, with other terms for the relays, such as tags to avoid.
+    #[must_use]
+    pub fn with_terms(self, terms: Terms) -> Self {
+        Self { terms, ..self }
+    }
+
+    /// This host's name.
+    pub fn me(&self) -> &Name {
+        &self.me
+    }
+
+    /// The roster that holds now, if there is one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn roster(&self) -> Result<Arc<Roster>, String> {
+        let roster = self.membership.current();
+        let roster = roster.ok_or("this host has no roster yet (start `thalweg node`)")?;
+        roster.check(self.membership.now()).map_err(|fault| fault.to_string())?;
+        Ok(roster)
+    }
+
+    /// The route through these relays, the nearest to this host first.
+    ///
+    /// # Errors
+    /// [`ReachError::Name`].
+    pub fn route(&self, via: &[Name]) -> Result<Route, ReachError> {
+        let text = match via {
+            [] => "direct".to_owned(),
+            names => names.iter().map(Name::as_str).collect::<Vec<_>>().join("+"),
+        };
+        self.with_names(|names| Ok(names.route(&text, &self.terms)?))
+    }
+
+    /// The files of `node`, through these relays, the nearest to this host first; none: directly.
+    ///
+    /// # Errors
+    /// [`ReachError`].
+    pub async fn open(&self, node: &Name, via: &[Name]) -> Result<Remote, ReachError> {
+        let channel = self.channel(node, via, Protocol::Object).await?;
+        Ok(Remote::new(channel, node.clone()))
+    }
+
+    /// A channel of any protocol, in the same way.
+    ///
+    /// # Errors
+    /// [`ReachError`].
+    pub async fn channel(
+        &self,
+        node: &Name,
+        via: &[Name],
+        protocol: Protocol,
+    ) -> Result<Channel<Stream>, ReachError> {
+        let to = self.with_names(|names| Ok(names.node(node)?))?;
+        let route = self.route(via)?;
+        let opened = self.dialer.channel(&route, &to, protocol).await;
+        opened.map_err(|why| ReachError::Dial { node: node.clone(), why: Box::new(why) })
+    }
+
+    fn with_names<T>(
+        &self,
+        ask: impl FnOnce(Names<'_>) -> Result<T, ReachError>,
+    ) -> Result<T, ReachError> {
+        let roster = self.roster();
+        ask(Names { roster: roster.as_deref().map_err(String::as_str), me: Some(&self.me) })
+    }
+}
