@@ -23,9 +23,7 @@ pub mod remote;
 mod work;
 
 pub use estimates::{Estimates, Leg, RatesError};
-pub use event::{
-    Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Totals,
-};
+pub use event::{Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Totals};
 pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath};
 pub use grid::choose as choose_grid;
 pub use inventory::{FileNo, Inventory, Piece, Wanted};

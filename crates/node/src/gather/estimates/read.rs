@@ -1,0 +1,220 @@
+//! Rates of legs in a file: TOML, or CSV as tables of measurements are.
+//!
+//! ```text
+//! [[leg]]                                 from,to,rate,rtt
+//! from = "fra"                            fra,nyc,40 Mbit/s,80 ms
+//! to = "nyc"                              nyc,fra,38.5 Mbit/s,
+//! rate = "40 Mbit/s"
+//! rtt = "80 ms"                           # or bps and rtt_ms, as plain numbers
+//! ```
+
+use super::{Estimates, Leg};
+use serde::Deserialize;
+use std::time::Duration;
+use thalweg_units::{Rate, parse_duration};
+use thalweg_wire::mesh::Name;
+use thiserror::Error;
+
+/// A file of rates cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RatesError {
+    /// A line of a table.
+    #[error("line {line}: {why}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// What is wrong, and how to write it.
+        why: String,
+    },
+    /// TOML.
+    #[error("{0}")]
+    Toml(String),
+    /// There is nothing in it.
+    #[error(
+        "no leg in it: write a table with the head `from,to,rate,rtt`, or `[[leg]]` sections \
+         with from, to and rate"
+    )]
+    Empty,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default)]
+    leg: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    from: Name,
+    to: Name,
+    rate: Rate,
+    rtt: Option<String>,
+}
+
+/// Which column is what.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Column {
+    From,
+    To,
+    Rate,
+    Bps,
+    Rtt,
+    RttMs,
+}
+
+/// The columns by their heads.
+const COLUMNS: &[(&str, Column)] = &[
+    ("from", Column::From),
+    ("to", Column::To),
+    ("rate", Column::Rate),
+    ("bps", Column::Bps),
+    ("rtt", Column::Rtt),
+    ("rtt_ms", Column::RttMs),
+];
+
+impl Estimates {
+    /// Reads a file's text: TOML if it has sections, else a table.
+    ///
+    /// # Errors
+    ///
+    /// [`RatesError`] names the line.
+    pub fn parse(text: &str) -> Result<Self, RatesError> {
+        let first = text.lines().map(str::trim).find(|line| is_content(line));
+        let estimates = match first {
+            None => return Err(RatesError::Empty),
+            Some(line) if line.starts_with('[') || line.contains('=') => Self::parse_toml(text)?,
+            Some(_) => Self::parse_table(text)?,
+        };
+        if estimates.is_empty() { Err(RatesError::Empty) } else { Ok(estimates) }
+    }
+
+    fn parse_toml(text: &str) -> Result<Self, RatesError> {
+        let document: Document =
+            toml::from_str(text).map_err(|e| RatesError::Toml(e.to_string().trim_end().into()))?;
+        let mut estimates = Self::default();
+        for entry in document.leg {
+            let rtt = entry.rtt.as_deref().map(parse_duration).transpose();
+            let rtt = rtt.map_err(|e| RatesError::Toml(e.to_string()))?;
+            let leg = Leg { rate: Some(entry.rate), rtt };
+            estimates.legs.insert((entry.from, entry.to), leg);
+        }
+        Ok(estimates)
+    }
+
+    fn parse_table(text: &str) -> Result<Self, RatesError> {
+        let mut lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| is_content(line));
+        let Some((line, head)) = lines.next() else { return Err(RatesError::Empty) };
+        let columns = columns(head).map_err(|why| RatesError::Line { line, why })?;
+        let mut estimates = Self::default();
+        for (line, row) in lines {
+            let (ends, leg) =
+                read_row(&columns, row).map_err(|why| RatesError::Line { line, why })?;
+            estimates.legs.insert(ends, leg);
+        }
+        Ok(estimates)
+    }
+}
+
+fn is_content(line: &str) -> bool {
+    !line.is_empty() && !line.starts_with('#')
+}
+
+fn columns(head: &str) -> Result<Vec<Column>, String> {
+    let expected = "the first line names the columns: from,to,rate,rtt (or bps, rtt_ms)";
+    let column = |name: &str| {
+        let known = COLUMNS.iter().find(|(known, _)| *known == name.trim());
+        known.map(|(_, column)| *column)
+    };
+    let columns: Option<Vec<Column>> = head.split(',').map(column).collect();
+    let columns = columns.ok_or_else(|| format!("`{head}`: {expected}"))?;
+    let has = |column| columns.contains(&column);
+    match has(Column::From) && has(Column::To) && (has(Column::Rate) || has(Column::Bps)) {
+        true => Ok(columns),
+        false => Err(format!("`{head}`: {expected}")),
+    }
+}
+
+fn read_row(columns: &[Column], row: &str) -> Result<((Name, Name), Leg), String> {
+    let cells: Vec<&str> = row.split(',').map(str::trim).collect();
+    if cells.len() != columns.len() {
+        return Err(format!("{} columns, and the first line names {}", cells.len(), columns.len()));
+    }
+    let (mut from, mut to, mut leg) = (None, None, Leg::default());
+    for (column, cell) in columns.iter().zip(cells) {
+        match column {
+            Column::From => from = Some(cell.parse::<Name>().map_err(|e| e.to_string())?),
+            Column::To => to = Some(cell.parse::<Name>().map_err(|e| e.to_string())?),
+            // An empty cell is a leg that is not measured, or a round trip.
+            _ if cell.is_empty() => {}
+            Column::Rate => leg.rate = Some(cell.parse::<Rate>().map_err(|e| e.to_string())?),
+            Column::Bps => leg.rate = Some(Rate::from_bps(number(cell)? as u64)),
+            Column::Rtt => leg.rtt = Some(parse_duration(cell).map_err(|e| e.to_string())?),
+            Column::RttMs => leg.rtt = Some(Duration::from_secs_f64(number(cell)? / 1000.0)),
+        }
+    }
+    match (from, to) {
+        (Some(from), Some(to)) => Ok(((from, to), leg)),
+        _ => Err("from and to are lacking".to_owned()),
+    }
+}
+
+/// Far beyond any rate, and any round trip of this planet in ms.
+const LARGEST: f64 = 1e15;
+
+fn number(cell: &str) -> Result<f64, String> {
+    let number = cell.parse::<f64>().ok().filter(|n| (0.0..=LARGEST).contains(n));
+    number.ok_or_else(|| format!("`{cell}` is no number from 0 on"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn toml_and_tables_say_the_same() {
+        let toml = "# measured on Monday\n[[leg]]\nfrom = \"fra\"\nto = \"nyc\"\n\
+                    rate = \"40 Mbit/s\"\nrtt = \"80 ms\"\n[[leg]]\nfrom = \"nyc\"\nto = \"fra\"\n\
+                    rate = \"2.5 Mbit/s\"\n";
+        let table = "# measured on Monday\nfrom,to,rate,rtt\nfra,nyc,40 Mbit/s,80 ms\n\n\
+                     nyc, fra, 2.5 Mbit/s,\n";
+        let plain = "to,from,rtt_ms,bps\nnyc,fra,80,4e7\nfra,nyc,,2500000\n";
+        let read = Estimates::parse(toml).unwrap();
+        assert_eq!(Estimates::parse(table).unwrap(), read);
+        assert_eq!(Estimates::parse(plain).unwrap(), read);
+        assert_eq!(read.len(), 2);
+    }
+
+    #[test]
+    fn faults_are_named_with_their_line() {
+        for (text, says) in [
+            ("", "no leg in it"),
+            ("# nothing\n", "no leg in it"),
+            ("from,to,rate\n", "no leg in it"),
+            ("fra,nyc,40 Mbit/s\n", "line 1: `fra,nyc,40 Mbit/s`: the first line names"),
+            ("from,to\na,b\n", "line 1"),
+            ("from,to,rate\n\na,b,40\n", "line 3"),
+            ("from,to,rate\na,B,4 Mbit/s\n", "line 2: `B` is no name"),
+            ("from,to,rate\na,b\n", "line 2: 2 columns, and the first line names 3"),
+            ("from,to,bps\na,b,-1\n", "line 2: `-1` is no number"),
+            ("from,to,bps,rtt_ms\na,b,1,1e300\n", "line 2"),
+            ("[[leg]]\nfrom = \"a\"\n", "missing field"),
+            ("[[leg]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1 Mbit/s\"\nrtt = \"5\"\n", "5"),
+            ("[[legs]]\n", "unknown field"),
+        ] {
+            let error = Estimates::parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text:?}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(from,to,bps,rtt_ms\n)?[a-z0-9,.e\n-]{0,60}") {
+            if let Ok(estimates) = Estimates::parse(&text) {
+                prop_assert!(!estimates.is_empty());
+            }
+        }
+    }
+}
