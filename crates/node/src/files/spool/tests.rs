@@ -1,0 +1,152 @@
+//! The spool on a real directory.
+
+use super::*;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
+use thalweg_units::WallTime;
+use thalweg_wire::object::Check;
+
+const OWNER: NodeId = NodeId::from_bytes([1; 32]);
+const OTHER: NodeId = NodeId::from_bytes([2; 32]);
+const JOB: JobId = JobId([3; 8]);
+
+const fn id(number: u64) -> SpoolId {
+    SpoolId { job: JOB, number }
+}
+
+fn check(bytes: &[u8]) -> Check {
+    Check(*blake3::hash(bytes).as_bytes())
+}
+
+/// A clock that is set, in seconds.
+fn clock() -> (WallClock, Arc<AtomicU64>) {
+    let seconds = Arc::new(AtomicU64::new(1_000_000));
+    let own = Arc::clone(&seconds);
+    let now = move || WallTime::from_unix_nanos(own.load(Ordering::Relaxed) * 1_000_000_000);
+    (WallClock::new(now), seconds)
+}
+
+fn open(dir: &TempDir, bound: u64, clock: &WallClock) -> Spool {
+    Spool::open(dir.path(), ByteSize::from_bytes(bound), clock.clone()).unwrap()
+}
+
+async fn fill(spool: &Spool, owner: NodeId, number: u64, parts: &[&[u8]]) {
+    let bytes = parts.iter().map(|part| part.len() as u64).sum();
+    let mut filling = spool.begin(owner, id(number), bytes).unwrap();
+    for part in parts {
+        filling.write(part).await.unwrap();
+        filling.end_part(Ok(check(part))).await.unwrap();
+    }
+    filling.finish().await.unwrap();
+}
+
+async fn content(spool: &Spool, owner: NodeId, number: u64) -> Vec<u8> {
+    let mut reading = spool.read(owner, id(number)).unwrap();
+    let mut left: u64 = reading.parts().iter().map(|part| part.bytes).sum();
+    let mut all = Vec::new();
+    while left > 0 {
+        let bytes = reading.next(left).await.unwrap();
+        left -= bytes.len() as u64;
+        all.extend_from_slice(&bytes);
+    }
+    all
+}
+
+fn files(dir: &TempDir) -> usize {
+    std::fs::read_dir(dir.path()).unwrap().count()
+}
+
+#[tokio::test]
+async fn what_was_put_in_comes_out_for_its_owner_alone() {
+    let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
+    let spool = open(&dir, 10 << 20, &clock);
+    let large = vec![7; 700_000];
+    let mut filling = spool.begin(OWNER, id(1), 1_000_000).unwrap();
+    assert_eq!(spool.read(OWNER, id(1)).unwrap_err(), Failure::NoSpool, "it is not whole");
+    filling.write(b"one").await.unwrap();
+    filling.end_part(Ok(check(b"one"))).await.unwrap();
+    // It broke off: what came of it is no part of the entry.
+    filling.write(&large).await.unwrap();
+    filling.end_part(Err(Failure::Changed)).await.unwrap();
+    filling.write(b"three").await.unwrap();
+    filling.end_part(Ok(check(b"three"))).await.unwrap();
+    let parts = filling.finish().await.unwrap();
+    assert_eq!(parts, [Ok(check(b"one")), Err(Failure::Changed), Ok(check(b"three"))]);
+    assert_eq!(content(&spool, OWNER, 1).await, b"onethree");
+    assert_eq!(spool.read(OTHER, id(1)).unwrap_err(), Failure::NoSpool);
+    assert_eq!(spool.most(OWNER, JOB), 700_003);
+    fill(&spool, OTHER, 1, &[&large]).await;
+    assert_eq!(content(&spool, OTHER, 1).await, large);
+    spool.forget(OWNER, &[id(1), id(2)]);
+    assert_eq!(spool.read(OWNER, id(1)).unwrap_err(), Failure::NoSpool);
+    spool.forget_job(OTHER, JOB);
+    assert_eq!((spool.used(), files(&dir), spool.most(OTHER, JOB)), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn it_holds_no_more_than_its_bound() {
+    let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
+    let spool = open(&dir, 20_000, &clock);
+    let mut first = spool.begin(OWNER, id(1), 10_000).unwrap();
+    assert_eq!(spool.begin(OTHER, id(1), 10_000).unwrap_err(), Failure::Full(10_000));
+    assert!(spool.begin(OWNER, id(1), 1).is_err(), "the name is taken");
+    first.write(&[0; 10_000]).await.unwrap();
+    assert_eq!(first.write(&[0]).await, Err(Failure::Full(1)), "more than was asked for");
+    drop(first);
+    assert_eq!((spool.used(), files(&dir)), (0, 0), "what broke off takes no room");
+    spool.begin(OTHER, id(1), 10_000).unwrap();
+}
+
+#[tokio::test]
+async fn bytes_with_another_hash_than_said_are_refused() {
+    let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
+    let spool = open(&dir, 20_000, &clock);
+    let mut filling = spool.begin(OWNER, id(1), 100).unwrap();
+    filling.write(b"one").await.unwrap();
+    let refused = filling.end_part(Ok(check(b"two"))).await.unwrap_err();
+    assert!(refused.to_string().contains("another hash"), "{refused}");
+}
+
+#[tokio::test]
+async fn after_a_crash_what_is_whole_is_there_and_nothing_else() {
+    let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
+    let spool = open(&dir, 1 << 20, &clock);
+    fill(&spool, OWNER, 1, &[b"kept", b"as well"]).await;
+    fill(&spool, OWNER, 2, &[b"torn"]).await;
+    let torn = spool.path(OWNER, id(2));
+    File::options().write(true).open(torn).unwrap().set_len(40).unwrap();
+    let mut half = spool.begin(OWNER, id(3), 1000).unwrap();
+    half.write(&[1; 1000]).await.unwrap();
+    half.end_part(Ok(check(&[1; 1000]))).await.unwrap();
+    // As a kill does: nobody tidies up.
+    std::mem::forget(half);
+    std::fs::write(dir.path().join("stray"), b"something").unwrap();
+    assert_eq!(files(&dir), 4);
+    let again = open(&dir, 1 << 20, &clock);
+    assert_eq!(files(&dir), 1);
+    assert_eq!(content(&again, OWNER, 1).await, b"keptas well");
+    let length = std::fs::metadata(again.path(OWNER, id(1))).unwrap().len();
+    assert_eq!(again.used(), length + 4096);
+    assert_eq!(again.most(OWNER, JOB), 11);
+}
+
+#[tokio::test]
+async fn what_is_too_old_or_of_a_dead_transfer_goes() {
+    let (dir, (clock, seconds)) = (TempDir::new().unwrap(), clock());
+    let spool = open(&dir, 1 << 20, &clock);
+    let visit = spool.visit(OWNER);
+    drop(spool.visit(OTHER));
+    fill(&spool, OWNER, 1, &[b"one"]).await;
+    fill(&spool, OTHER, 1, &[b"two"]).await;
+    seconds.fetch_add(601, Ordering::Relaxed);
+    spool.sweep();
+    assert!(spool.read(OWNER, id(1)).is_ok() && spool.read(OTHER, id(1)).is_err());
+    seconds.fetch_add(24 * 3600, Ordering::Relaxed);
+    spool.sweep();
+    assert_eq!((spool.used(), files(&dir)), (0, 0), "no transfer takes a day");
+    drop(visit);
+    fill(&spool, OWNER, 1, &[b"one"]).await;
+    seconds.fetch_add(24 * 3600, Ordering::Relaxed);
+    let again = open(&dir, 1 << 20, &clock);
+    assert_eq!((again.used(), files(&dir)), (0, 0));
+}

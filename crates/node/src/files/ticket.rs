@@ -1,0 +1,241 @@
+//! Tickets: what a member may read lent to another one, once.
+//!
+//! A ticket never widens rights: it is for what its owner may read, which is asked again when
+//! it is redeemed, and for one member, whom the owner has named.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    mesh::Name,
+    object::{Check, Failure, ReadRequest, SpoolId, Ticket},
+};
+use tokio::time::Instant;
+
+/// How long a ticket can be redeemed, and what was sent for it be asked.
+const VALID: Duration = Duration::from_secs(3600);
+
+/// Reads in all tickets together: 200 MB of long names at the most.
+const MOST: usize = 200_000;
+
+/// Of one owner: who draws tickets for all its data at once leaves room for others.
+const MOST_EACH: usize = 100_000;
+
+/// What a ticket is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lent {
+    /// Parts of files.
+    Files(Arc<[ReadRequest]>),
+    /// An entry of the spool.
+    Spooled(SpoolId),
+}
+
+impl Lent {
+    /// How much it counts.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Files(reads) => reads.len().max(1),
+            Self::Spooled(_) => 1,
+        }
+    }
+}
+
+/// A ticket that is out.
+#[derive(Debug)]
+struct Issued {
+    owner: NodeId,
+    to: Name,
+    until: Instant,
+    weight: usize,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Not redeemed.
+    Valid(Lent),
+    /// It is being sent, or that broke off.
+    Spent,
+    /// What was sent, part by part; `None`: that part was not.
+    Sent(Vec<Option<Check>>),
+}
+
+/// All tickets that this node has given out, and knows.
+#[derive(Debug, Default)]
+pub struct Tickets(Mutex<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    issued: BTreeMap<Ticket, Issued>,
+    /// In the order of their ends.
+    ends: std::collections::VecDeque<(Instant, Ticket)>,
+    weight: usize,
+    by_owner: BTreeMap<NodeId, usize>,
+}
+
+impl Tickets {
+    /// A ticket of `owner` for the member `to`.
+    ///
+    /// # Errors
+    /// [`Failure::Busy`] if too many are out, [`Failure::System`] without randomness.
+    pub fn issue(&self, owner: NodeId, to: Name, lent: Lent) -> Result<Ticket, Failure> {
+        let mut secret = [0; 16];
+        let random = getrandom::fill(&mut secret);
+        random.map_err(|e| Failure::System(format!("no random numbers: {e}")))?;
+        let ticket = Ticket(secret);
+        let (until, weight) = (Instant::now() + VALID, lent.weight());
+        let mut book = self.lock();
+        book.expire();
+        let of_owner = book.by_owner.get(&owner).copied().unwrap_or(0);
+        if book.weight + weight > MOST || of_owner + weight > MOST_EACH {
+            return Err(Failure::Busy);
+        }
+        book.weight += weight;
+        *book.by_owner.entry(owner).or_default() += weight;
+        book.ends.push_back((until, ticket));
+        let issued = Issued { owner, to, until, weight, state: State::Valid(lent) };
+        book.issued.insert(ticket, issued);
+        Ok(ticket)
+    }
+
+    /// What it is for, and who lends that; it is spent from now on.
+    ///
+    /// # Errors
+    /// [`Failure::Ticket`].
+    pub fn redeem(&self, ticket: Ticket, who: &Name) -> Result<(NodeId, Lent), Failure> {
+        let mut book = self.lock();
+        book.expire();
+        let issued = book.issued.get_mut(&ticket).filter(|issued| issued.to == *who);
+        let issued = issued.ok_or(Failure::Ticket)?;
+        match std::mem::replace(&mut issued.state, State::Spent) {
+            State::Valid(lent) => Ok((issued.owner, lent)),
+            other => {
+                issued.state = other;
+                Err(Failure::Ticket)
+            }
+        }
+    }
+
+    /// What was sent for it.
+    pub fn sent(&self, ticket: Ticket, checks: Vec<Option<Check>>) {
+        if let Some(issued) = self.lock().issued.get_mut(&ticket) {
+            issued.state = State::Sent(checks);
+        }
+    }
+
+    /// What was sent for tickets of this owner, who asks once for each that was.
+    pub fn take_checks(
+        &self,
+        owner: NodeId,
+        tickets: &[Ticket],
+    ) -> Vec<Option<Vec<Option<Check>>>> {
+        let mut book = self.lock();
+        tickets.iter().map(|ticket| book.take_checks(owner, *ticket)).collect()
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Book {
+    fn take_checks(&mut self, owner: NodeId, ticket: Ticket) -> Option<Vec<Option<Check>>> {
+        let issued = self.issued.get(&ticket)?;
+        if issued.owner != owner || !matches!(issued.state, State::Sent(_)) {
+            return None;
+        }
+        match self.remove(ticket)?.state {
+            State::Sent(checks) => Some(checks),
+            _ => None,
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = Instant::now();
+        while let Some((until, ticket)) = self.ends.front().copied()
+            && (until <= now || !self.issued.contains_key(&ticket))
+        {
+            self.ends.pop_front();
+            if self.issued.get(&ticket).is_some_and(|issued| issued.until <= now) {
+                self.remove(ticket);
+            }
+        }
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Issued> {
+        let issued = self.issued.remove(&ticket)?;
+        self.weight -= issued.weight;
+        if let Some(weight) = self.by_owner.get_mut(&issued.owner) {
+            *weight -= issued.weight;
+            if *weight == 0 {
+                self.by_owner.remove(&issued.owner);
+            }
+        }
+        Some(issued)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_wire::object::JobId;
+
+    const OWNER: NodeId = NodeId::from_bytes([1; 32]);
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    fn lent(number: u64) -> Lent {
+        Lent::Spooled(SpoolId { job: JobId([0; 8]), number })
+    }
+
+    #[tokio::test]
+    async fn a_ticket_is_for_one_member_and_for_once() {
+        let tickets = Tickets::default();
+        let ticket = tickets.issue(OWNER, name("fra"), lent(1)).unwrap();
+        assert_eq!(tickets.redeem(ticket, &name("nyc")), Err(Failure::Ticket));
+        assert_eq!(tickets.redeem(Ticket([0; 16]), &name("fra")), Err(Failure::Ticket));
+        assert_eq!(tickets.redeem(ticket, &name("fra")), Ok((OWNER, lent(1))));
+        assert_eq!(tickets.redeem(ticket, &name("fra")), Err(Failure::Ticket));
+    }
+
+    #[tokio::test]
+    async fn what_was_sent_is_told_to_the_owner_alone_and_once() {
+        let tickets = Tickets::default();
+        let ticket = tickets.issue(OWNER, name("fra"), lent(1)).unwrap();
+        assert_eq!(tickets.take_checks(OWNER, &[ticket]), [None], "it was not redeemed");
+        tickets.redeem(ticket, &name("fra")).unwrap();
+        tickets.sent(ticket, vec![Some(Check([7; 32])), None]);
+        assert_eq!(tickets.take_checks(NodeId::from_bytes([2; 32]), &[ticket]), [None]);
+        let sent = Some(vec![Some(Check([7; 32])), None]);
+        assert_eq!(tickets.take_checks(OWNER, &[Ticket([0; 16]), ticket]), [None, sent]);
+        assert_eq!(tickets.take_checks(OWNER, &[ticket]), [None]);
+        assert_eq!(tickets.lock().weight, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_hour_it_is_nothing() {
+        let tickets = Tickets::default();
+        let ticket = tickets.issue(OWNER, name("fra"), lent(1)).unwrap();
+        tokio::time::advance(VALID).await;
+        assert_eq!(tickets.redeem(ticket, &name("fra")), Err(Failure::Ticket));
+        let book = tickets.lock();
+        assert!(book.issued.is_empty() && book.by_owner.is_empty() && book.weight == 0);
+    }
+
+    #[tokio::test]
+    async fn so_many_are_out_at_most() {
+        let tickets = Tickets::default();
+        for number in 0..MOST_EACH as u64 {
+            tickets.issue(OWNER, name("fra"), lent(number)).unwrap();
+        }
+        assert_eq!(tickets.issue(OWNER, name("fra"), lent(0)), Err(Failure::Busy));
+        let other = NodeId::from_bytes([2; 32]);
+        assert!(tickets.issue(other, name("fra"), lent(0)).is_ok());
+    }
+}
