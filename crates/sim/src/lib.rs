@@ -10,6 +10,7 @@ pub mod figures;
 pub mod input;
 pub mod matrix;
 pub mod planetlab;
+pub mod planning;
 pub mod random;
 pub mod stats;
 pub mod world;

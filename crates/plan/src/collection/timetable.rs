@@ -118,8 +118,14 @@ impl Problem {
             (0..self.hosts).map(|host| self.is_destination(host)).collect();
         // At most one round per host of a way.
         for _ in 0..self.hosts {
+            let mut more = false;
             for leg in &self.legs {
-                reaches[leg.from as usize] |= reaches[leg.to as usize];
+                let reached = reaches[leg.to as usize] && !reaches[leg.from as usize];
+                reaches[leg.from as usize] |= reached;
+                more |= reached;
+            }
+            if !more {
+                break;
             }
         }
         let cut_off = |supply: &&super::Supply| supply.units > 0 && !reaches[supply.host as usize];

@@ -16,8 +16,10 @@ enum State {
     Full,
 }
 
-/// The arcs of the problem, then one artificial arc per node to or from the root.
+/// The arcs of the problem in mixed order, then one artificial arc per node to or from the root.
 struct Simplex {
+    /// Which of the problem's arcs stands at each place.
+    order: Vec<u32>,
     from: Vec<u32>,
     to: Vec<u32>,
     capacity: Vec<u64>,
@@ -48,6 +50,14 @@ pub fn solve(network: &Network) -> Result<Flow, Infeasible> {
     simplex.finish(network.supply().len())
 }
 
+/// Arcs so that one block of the search has some of everywhere: every k-th, then the same from the
+/// next on. Blocks of neighbours (in a time-expanded graph all of one slot) hold arcs that want the
+/// same change: the tree goes to and fro, with nine times the pivots (docs/planning.md).
+fn mixed(arcs: u32) -> Vec<u32> {
+    let step = arcs.isqrt().max(1);
+    (0..step).flat_map(|first| (first..arcs).step_by(step as usize)).collect()
+}
+
 impl Simplex {
     /// All supply over artificial arcs, each dearer than any way through the network.
     ///
@@ -56,11 +66,14 @@ impl Simplex {
         let (arcs, nodes) = (network.arcs(), network.supply().len() as u32);
         let dear = arcs.iter().map(|arc| arc.cost.abs()).max().unwrap_or(0) + 1;
         let dear = dear * (i64::from(nodes) + 1);
+        let order = mixed(arcs.len() as u32);
+        let mixed = || order.iter().map(|arc| &arcs[*arc as usize]);
         let mut simplex = Self {
-            from: arcs.iter().map(|arc| arc.from).collect(),
-            to: arcs.iter().map(|arc| arc.to).collect(),
-            capacity: arcs.iter().map(|arc| arc.capacity).collect(),
-            cost: arcs.iter().map(|arc| arc.cost).collect(),
+            from: mixed().map(|arc| arc.from).collect(),
+            to: mixed().map(|arc| arc.to).collect(),
+            capacity: mixed().map(|arc| arc.capacity).collect(),
+            cost: mixed().map(|arc| arc.cost).collect(),
+            order,
             flow: vec![0; arcs.len()],
             state: vec![State::Empty; arcs.len()],
             tree: Tree::new(nodes),
@@ -87,7 +100,7 @@ impl Simplex {
 
     /// Negative for an empty arc: using it would save.
     fn reduced_cost(&self, arc: usize) -> i64 {
-        let at = |node: u32| self.tree.at(node).potential;
+        let at = |node: u32| self.tree.potential[node as usize];
         self.cost[arc] + at(self.from[arc]) - at(self.to[arc])
     }
 
@@ -200,8 +213,9 @@ impl Simplex {
         if stranded > 0 {
             return Err(Infeasible { stranded });
         }
-        self.flow.truncate(self.real);
-        let potential = (0..nodes as u32).map(|node| self.tree.at(node).potential).collect();
-        Ok(Flow { on: self.flow, potential })
+        let mut on = vec![0; self.real];
+        self.order.iter().zip(&self.flow).for_each(|(arc, flow)| on[*arc as usize] = *flow);
+        self.tree.potential.truncate(nodes);
+        Ok(Flow { on, potential: self.tree.potential })
     }
 }

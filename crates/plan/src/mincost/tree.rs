@@ -17,14 +17,15 @@ pub struct Place {
     first_child: u32,
     next: u32,
     before: u32,
-    /// The price of a unit here: reduced cost = cost + potential(from) − potential(to).
-    pub potential: i64,
 }
 
 /// A rooted spanning tree. Moving a subtree takes time in proportion to its size.
 #[derive(Debug)]
 pub struct Tree {
     places: Vec<Place>,
+    /// The price of a unit at each node: reduced cost = cost + potential(from) − potential(to).
+    /// Apart from the places: pricing reads nothing else of a node, and these fit a cache.
+    pub potential: Vec<i64>,
     stack: Vec<u32>,
 }
 
@@ -39,9 +40,9 @@ impl Tree {
             first_child: NONE,
             next: NONE,
             before: NONE,
-            potential: 0,
         };
-        Self { places: vec![alone; root as usize + 1], stack: Vec::new() }
+        let nodes = root as usize + 1;
+        Self { places: vec![alone; nodes], potential: vec![0; nodes], stack: Vec::new() }
     }
 
     /// The place of a node.
@@ -53,8 +54,8 @@ impl Tree {
     pub fn plant(&mut self, node: u32, parent: u32, arc: u32, up: bool, potential: i64) {
         self.link(node, parent, arc, up);
         let depth = self.at(parent).depth + 1;
-        let place = &mut self.places[node as usize];
-        (place.depth, place.potential) = (depth, potential);
+        self.places[node as usize].depth = depth;
+        self.potential[node as usize] = potential;
     }
 
     /// Moves the subtree below `top` to under `parent`: `node`, which is in it, becomes its head
@@ -120,7 +121,7 @@ impl Tree {
             let depth = self.at(self.at(node).parent).depth + 1;
             let place = &mut self.places[node as usize];
             place.depth = depth;
-            place.potential += change;
+            self.potential[node as usize] += change;
             let mut child = place.first_child;
             while child != NONE {
                 stack.push(child);
