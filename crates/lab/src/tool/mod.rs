@@ -10,6 +10,7 @@
 
 mod arrivals;
 mod blast;
+mod collection;
 mod control;
 mod datagram_sink;
 mod dispersion;
@@ -61,6 +62,8 @@ enum Tool {
     Http(http::Args),
     /// Serve a directory over HTTP/1.1 with the faults that a URL names
     WebFaults(web_faults::Args),
+    /// Data, other traffic and capacities for experiments with collection from many hosts
+    Collection(collection::Args),
     /// Relay by SOCKS5 and alter, withhold or break off what is relayed
     RelayFaults(relay_faults::Args),
 }
@@ -81,6 +84,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Tool::UdpBlast(a) => blast::run(&a),
         Tool::Http(a) => http::run(&a),
         Tool::WebFaults(a) => web_faults::run(&a),
+        Tool::Collection(a) => collection::run(&a),
         Tool::RelayFaults(a) => relay_faults::run(&a),
     }?;
     Ok(ExitCode::SUCCESS)

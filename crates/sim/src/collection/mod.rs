@@ -5,7 +5,9 @@
 //! round trips show only as the time a connection takes to get going.
 
 mod background;
+mod bound;
 mod evaluation;
+mod fluid;
 mod methods;
 mod run;
 #[cfg(test)]
@@ -15,4 +17,4 @@ mod topology;
 pub use background::{Background, Drawn, OnOff, Ratio};
 pub use evaluation::{Evaluation, EvaluationError, Settings, amounts, figures};
 pub use methods::MethodKind;
-pub use topology::{Topology, bistros};
+pub use topology::{Topology, background_ends, bistros};

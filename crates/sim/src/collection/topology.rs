@@ -155,6 +155,16 @@ impl Topology {
         links
     }
 
+    /// How many nodes there are.
+    pub(super) const fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The nodes a link leads from and to.
+    pub(super) fn ends(&self, link: usize) -> (usize, usize) {
+        self.ends[link]
+    }
+
     /// The round trip over these links and back, s.
     pub fn rtt(&self, links: &[u32]) -> f64 {
         2.0 * links.iter().map(|link| self.delay[*link as usize]).sum::<f64>()
@@ -192,4 +202,13 @@ pub fn bistros(net: &Topology, seed: u64) -> Vec<usize> {
     let mut hosts: Vec<usize> = others.iter().map(|(domain, at)| place(*domain, *at)).collect();
     hosts.push(place(0, 1));
     hosts
+}
+
+/// The nodes where background flows end in domain 0 (A) or 1 (B): all those of the second and the
+/// third stub domain of the transit nodes with a peering point, "different from those holding the
+/// bistros".
+pub fn background_ends(net: &Topology, domain: usize) -> Vec<usize> {
+    let stubs = (0..2).flat_map(|point| [(point, 1), (point, 2)]);
+    let nodes = |(point, which)| (0..STUB_NODES).map(move |n| (point, which, n));
+    stubs.flat_map(nodes).map(|(point, which, n)| net.stub_node(domain, point, which, n)).collect()
 }

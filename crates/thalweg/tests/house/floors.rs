@@ -23,7 +23,7 @@ const SIDEWAYS: &[(&str, &str)] = &[("plan", "measure")];
 /// The rooms beside the product and all that they may import. Below floor 5
 /// the product imports them in its tests alone.
 const BESIDE: &[(&str, &[&str])] = &[
-    ("lab", &["units", "console"]),
+    ("lab", &["units", "console", "sim"]),
     ("experiment", &["units", "console", "measure", "plan", "lab"]),
     ("sim", &["units", "measure", "plan"]),
 ];

@@ -3,6 +3,7 @@
 //! A generator writes what a user could have written, so that a written host
 //! or link with the same name is laid over the generated one.
 
+mod collection;
 mod dumbbell;
 mod matrix;
 mod multihomed;
@@ -10,6 +11,7 @@ mod planetlab;
 mod star;
 mod transit_stub;
 
+pub use collection::Collection;
 pub use dumbbell::Dumbbell;
 pub use matrix::{Matrix, Synthetic};
 pub use multihomed::Multihomed;
@@ -32,6 +34,8 @@ pub enum Generate {
     Matrix(Matrix),
     /// Transit routers, stub networks, hosts.
     TransitStub(Box<TransitStub>),
+    /// The network of the evaluation of coordinated collection.
+    Collection(Collection),
     /// One client with several interfaces, one server.
     Multihomed(Multihomed),
 }
@@ -71,6 +75,7 @@ impl Generate {
             Self::Star(s) => s.expand(),
             Self::Matrix(m) => m.expand(seed),
             Self::TransitStub(t) => t.expand(seed),
+            Self::Collection(c) => c.expand(seed),
             Self::Multihomed(m) => m.expand(),
         }
     }

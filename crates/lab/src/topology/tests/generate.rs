@@ -1,5 +1,6 @@
 //! Every generator resolves, joins all pairs, and repeats itself.
 
+mod collection;
 mod planetlab;
 
 use super::{refused, resolved, route};

@@ -1,0 +1,225 @@
+//! The measurement of all pairs.
+
+use super::{DATA, ORDERS, Order, Outcome};
+use crate::tool::{
+    collection::Scene,
+    control::Control,
+    net::{self, TcpOptions},
+    output,
+};
+use anyhow::Context;
+use serde_json::json;
+use std::{
+    collections::BTreeSet,
+    fmt::Write as _,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+use thalweg_sim::{
+    collection::{Topology, bistros},
+    random,
+};
+use thalweg_units::ByteSize;
+
+/// Between the end of its patience with a bistro and that of the bistro.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Arguments of `collection capacity`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    scene: Scene,
+    /// Of each transfer
+    #[arg(long, value_name = "SIZE")]
+    bytes: ByteSize,
+    /// Transfers of a pair, one after the other
+    #[arg(long, default_value_t = 10)]
+    times: u32,
+    /// For a pair; what is not over by then counts as far as it came
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = net::parse_span)]
+    longest: Duration,
+    /// Each capacity is written this much too high or too low at most, drawn evenly: 0.7 is ±70 %
+    #[arg(long, default_value_t = 0.0)]
+    wrong_by: f64,
+    /// Writes `from,to,bps` lines with a header
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// With --wrong-by: the capacities as measured are read from here, nothing is measured
+    #[arg(long, value_name = "FILE")]
+    measured: Option<PathBuf>,
+}
+
+/// An ordered pair of hosts, and the links it uses.
+#[derive(Clone, Debug)]
+struct Pair {
+    from: String,
+    to: String,
+    links: BTreeSet<u32>,
+}
+
+/// Measures and writes.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let rates = match &args.measured {
+        Some(file) => read(file)?,
+        None => measure(args)?,
+    };
+    let mut random = random::stream(args.scene.seed, "wrong", 0);
+    let mut text = "from,to,bps\n".to_owned();
+    for (from, to, bps) in &rates {
+        let factor = 1.0 + args.wrong_by * (2.0 * random::unit(&mut random) - 1.0);
+        // Writing to a string cannot fail.
+        _ = writeln!(text, "{from},{to},{:.0}", bps * factor);
+    }
+    std::fs::write(&args.out, text)
+        .with_context(|| format!("cannot write {}", args.out.display()))?;
+    output::line(&json!({ "pairs": rates.len() }))
+}
+
+type Rates = Vec<(String, String, f64)>;
+
+fn read(file: &std::path::Path) -> anyhow::Result<Rates> {
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let line = |line: &str| -> Option<(String, String, f64)> {
+        let mut fields = line.split(',');
+        let (from, to) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+        Some((from, to, fields.next()?.trim().parse().ok()?))
+    };
+    Ok(text.lines().filter_map(line).collect())
+}
+
+/// All pairs, several at a time where they share no link, so that none is "traffic corresponding
+/// to other bistro pairs" to another.
+fn measure(args: &Args) -> anyhow::Result<Rates> {
+    let pairs = pairs(args.scene.seed);
+    let state = Mutex::new(State { waiting: pairs, busy: BTreeSet::new(), done: Vec::new() });
+    thread::scope(|scope| -> anyhow::Result<()> {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(|| work(&state, args))).collect();
+        let join = |worker: thread::ScopedJoinHandle<'_, anyhow::Result<()>>| {
+            worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a measurement's thread died")))
+        };
+        workers.into_iter().try_for_each(join)
+    })?;
+    let mut rates = state.into_inner().unwrap_or_else(PoisonError::into_inner).done;
+    rates.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    Ok(rates)
+}
+
+/// Eight hosts form no more pairs at a time that share none, with both directions.
+const AT_ONCE: usize = 8;
+/// How often a worker looks for a pair whose links are free.
+const LOOK: Duration = Duration::from_millis(20);
+
+struct State {
+    waiting: Vec<Pair>,
+    busy: BTreeSet<u32>,
+    done: Rates,
+}
+
+fn work(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let next = {
+            let mut state = lock();
+            if state.waiting.is_empty() {
+                return Ok(());
+            }
+            state.take()
+        };
+        let Some(pair) = next else {
+            thread::sleep(LOOK);
+            continue;
+        };
+        let rate = order(&pair, args);
+        let mut state = lock();
+        state.busy.retain(|link| !pair.links.contains(link));
+        match rate {
+            Ok(rate) => state.done.push((pair.from, pair.to, rate)),
+            Err(e) => {
+                state.waiting.clear();
+                return Err(e.context(format!("measuring from {} to {}", pair.from, pair.to)));
+            }
+        }
+    }
+}
+
+impl State {
+    /// The first pair that shares no link with one that is being measured.
+    fn take(&mut self) -> Option<Pair> {
+        let free = |pair: &Pair| pair.links.is_disjoint(&self.busy);
+        let at = self.waiting.iter().position(free)?;
+        let pair = self.waiting.remove(at);
+        self.busy.extend(&pair.links);
+        Some(pair)
+    }
+}
+
+/// Every ordered pair but those from the destination, which has nothing to send.
+fn pairs(seed: u64) -> Vec<Pair> {
+    let net = Topology::transit_stub(seed);
+    let nodes = bistros(&net, seed);
+    let last = nodes.len() - 1;
+    let name = |at: usize| if at == last { "d".to_owned() } else { format!("s{}", at + 1) };
+    let all = (0..last).flat_map(|from| (0..=last).map(move |to| (from, to)));
+    let pair = |(from, to): (usize, usize)| Pair {
+        from: name(from),
+        to: name(to),
+        links: net.route(nodes[from], nodes[to]).unwrap_or_default().into_iter().collect(),
+    };
+    all.filter(|(from, to)| from != to).map(pair).collect()
+}
+
+/// Has a pair measured; bit/s.
+fn order(pair: &Pair, args: &Args) -> anyhow::Result<f64> {
+    let to = net::resolve(&format!("{}:{DATA}", pair.to))?;
+    let at = net::resolve(&format!("{}:{ORDERS}", pair.from))?;
+    let begun = Instant::now();
+    let stream = net::connect_tcp(at, &TcpOptions::default())?;
+    let mut control = Control::new(stream, args.longest + GRACE)?;
+    let longest = args.longest.as_secs_f64();
+    control.send(&Order { to, bytes: args.bytes.as_bytes(), times: args.times, longest })?;
+    let Outcome { bytes, seconds } = control.receive()?;
+    anyhow::ensure!(seconds > 0.0 && begun.elapsed() > Duration::ZERO, "no time has passed");
+    Ok(bytes as f64 * 8.0 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_that_are_measured_at_once_share_no_link() {
+        let mut state = State { waiting: pairs(4), busy: BTreeSet::new(), done: Vec::new() };
+        assert_eq!(state.waiting.len(), 49);
+        let mut taken: Vec<Pair> = Vec::new();
+        while let Some(pair) = state.take() {
+            assert!(taken.iter().all(|other| other.links.is_disjoint(&pair.links)));
+            taken.push(pair);
+        }
+        assert!(taken.len() >= 2, "{}", taken.len());
+    }
+
+    #[test]
+    fn wrong_capacities_are_the_measured_ones_within_the_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let (right, wrong) = (dir.path().join("right.csv"), dir.path().join("wrong.csv"));
+        let table: String = (1..=7).map(|s| format!("s{s},d,1000000\n")).collect();
+        std::fs::write(&right, format!("from,to,bps\n{table}")).unwrap();
+        let args = Args {
+            scene: Scene { seed: 1, pace: 1.0 },
+            bytes: ByteSize::from_bytes(1),
+            times: 1,
+            longest: Duration::from_secs(1),
+            wrong_by: 0.7,
+            out: wrong.clone(),
+            measured: Some(right),
+        };
+        run(&args).unwrap();
+        let rates = read(&wrong).unwrap();
+        assert_eq!(rates.len(), 7);
+        assert!(rates.iter().all(|r| (300_000.0..=1_700_000.0).contains(&r.2)));
+        assert!(rates.iter().any(|r| (r.2 - 1e6).abs() > 2e5));
+    }
+}

@@ -1,0 +1,66 @@
+//! `collection …`: what the experiments of coordinated collection need around it, in the network of
+//! `[generate] kind = "collection"`.
+//!
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004) §VI. What is
+//! drawn from the seed is drawn by the simulator's code, so that a seed means the same there.
+//!
+//! - [`data`]: the files of the seven sources;
+//! - [`background`]: other traffic from domain B to domain A, and what it attains;
+//! - [`capacity`]: what one TCP connection attains between each two bistros.
+
+mod background;
+mod capacity;
+mod data;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// `thalweg-lab tool collection …`
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    tool: Tool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Tool {
+    /// Write the sources' files
+    Data(data::Args),
+    /// Send all background flows, from host `bg-b`
+    BackgroundSend(background::SendArgs),
+    /// Receive and count them, on host `bg-a`
+    BackgroundReceive(background::ReceiveArgs),
+    /// Send and receive transfers for `capacity`, on each bistro
+    CapacityServe(capacity::ServeArgs),
+    /// Measure all ordered pairs of bistros, from any host; write them as CSV
+    Capacity(capacity::MeasureArgs),
+}
+
+/// Runs one of them to its end.
+///
+/// # Errors
+/// What failed, on which address or path.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.tool {
+        Tool::Data(a) => data::run(a),
+        Tool::BackgroundSend(a) => background::send(a),
+        Tool::BackgroundReceive(a) => background::receive(a),
+        Tool::CapacityServe(a) => capacity::serve(a),
+        Tool::Capacity(a) => capacity::measure(a),
+    }
+}
+
+/// Of which network and how fast.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct Scene {
+    /// The topology's seed
+    #[arg(long)]
+    seed: u64,
+    /// The topology's pace
+    #[arg(long, default_value_t = 1.0)]
+    pace: f64,
+}
+
+/// Seconds since 1970.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
