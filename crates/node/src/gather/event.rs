@@ -138,7 +138,7 @@ pub struct SourceProgress {
 /// How a collection ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// `complete`, `partial`, `interrupted` or `failed`.
+    /// In a word.
     pub outcome: Outcome,
     /// Files that were fetched and have their names.
     pub files: u64,
@@ -148,6 +148,8 @@ pub struct Totals {
     pub present_files: u64,
     /// Files that are not here, or not as they are at the source.
     pub failed_files: u64,
+    /// Files that were begun or waited when it ended.
+    pub unfinished_files: u64,
     /// Sources that were left out.
     pub failed_sources: u64,
     /// Bytes of unfinished files that the same command takes over.
@@ -192,6 +194,8 @@ pub enum Outcome {
     Partial,
     /// It was asked to end.
     Interrupted,
+    /// Nothing was to be moved: it was looked at and planned.
+    Planned,
     /// It could not go on.
     #[default]
     Failed,

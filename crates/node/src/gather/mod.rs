@@ -9,6 +9,8 @@
 //!                                          └─────────┘
 //! ```
 
+mod direct;
+mod errand;
 mod estimates;
 mod event;
 mod forecast;
@@ -20,8 +22,10 @@ mod method;
 mod method_name;
 mod overlay;
 pub mod remote;
+pub mod run;
 mod work;
 
+pub use errand::Errand;
 pub use estimates::{Estimates, Leg, RatesError};
 pub use event::{Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Totals};
 pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath};

@@ -1,0 +1,72 @@
+//! How a collection ended, in numbers.
+
+use super::{
+    super::{Event, LandError, Outcome, SourceTotals, Totals, landing::Report},
+    Ready, Run,
+};
+use std::{collections::BTreeSet, time::Duration};
+use thalweg_units::{ByteSize, Rate};
+
+impl Totals {
+    /// It was asked to end before anything was moved.
+    pub(super) fn interrupted() -> Self {
+        Self { outcome: Outcome::Interrupted, ..Self::default() }
+    }
+}
+
+impl Run {
+    /// The end; each file that is not here is told.
+    pub(super) fn totals(
+        &self,
+        ready: &Ready,
+        ended: Result<Vec<(u32, String)>, LandError>,
+        report: Report,
+        sources: Vec<SourceTotals>,
+        took: Duration,
+    ) -> Totals {
+        self.tell_of_failures(ready, &report);
+        let mut failed: BTreeSet<u32> = ready.failed.iter().copied().collect();
+        let mut stopped = report.stopped.as_ref().map(ToString::to_string);
+        match ended {
+            Ok(more) => failed.extend(more.into_iter().map(|(source, _)| source)),
+            Err(all) => _ = stopped.get_or_insert(all.to_string()),
+        }
+        let forecast = &ready.plan.forecast;
+        let whole = report.is_complete() && failed.is_empty() && stopped.is_none();
+        let outcome = match whole {
+            true => Outcome::Complete,
+            false if stopped.is_some() => Outcome::Failed,
+            false if self.stop.is_cancelled() => Outcome::Interrupted,
+            false => Outcome::Partial,
+        };
+        let bytes: u64 = sources.iter().map(|source| source.bytes).sum();
+        Totals {
+            outcome,
+            files: report.files,
+            bytes,
+            present_files: report.skipped,
+            failed_files: report.failed.len() as u64,
+            unfinished_files: report.unfinished,
+            failed_sources: failed.len() as u64,
+            kept_bytes: report.kept_bytes,
+            seconds: took.as_secs_f64(),
+            rate_bps: Rate::over(ByteSize::from_bytes(bytes), took).as_bps(),
+            planned_seconds: forecast.makespan_seconds,
+            bound_seconds: forecast.bound_seconds,
+            late: self.request.deadline.is_some_and(|most| self.began.elapsed() > most),
+            sources,
+            why: stopped,
+        }
+    }
+
+    fn tell_of_failures(&self, ready: &Ready, report: &Report) {
+        for failed in &report.failed {
+            let Some(source) = ready.overlay.names.get(failed.source as usize) else { continue };
+            self.events.event(Event::FileFailed {
+                source: source.clone(),
+                file: failed.path.display().to_string(),
+                why: failed.why.clone(),
+            });
+        }
+    }
+}

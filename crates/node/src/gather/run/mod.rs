@@ -1,0 +1,231 @@
+//! A whole collection: from listings to files, with all that is told on the way.
+
+mod ending;
+mod listing;
+mod participants;
+mod planning;
+mod sums;
+mod watch;
+mod way_in;
+
+pub use listing::Asked;
+pub use participants::Via;
+
+use super::{
+    Errand, Estimates, Event, EventSink, Forecast, ForecastError, Inventory, Land, LandError,
+    Method, MethodName, Overlay, Plan, Reach, Totals, direct,
+    landing::{Landing, Layout, OpenError, Options},
+};
+use crate::{
+    get::Limit,
+    job::{Job, Kind},
+    mesh::RouteNameError,
+};
+use listing::Listings;
+use std::{
+    num::NonZeroU64,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use sums::RemoteSums;
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::Terms;
+use thiserror::Error;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use watch::Watch;
+use way_in::WayIn;
+
+/// What is to be collected, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// From whom, in the order of the participants; each node once.
+    pub sources: Vec<Asked>,
+    /// Patterns that are left out at all of them.
+    pub exclude: Vec<Vec<u8>>,
+    /// The directory.
+    pub into: PathBuf,
+    /// Where each source's files go below it; `None`: by the number of nodes.
+    pub layout: Option<Layout>,
+    /// Compare content instead of times.
+    pub checksum: bool,
+    /// Which hosts may stand between.
+    pub via: Via,
+    /// What relays are asked for.
+    pub terms: Terms,
+    /// What is known of legs.
+    pub estimates: Estimates,
+    /// How it is carried out.
+    pub method: MethodName,
+    /// The slot of a timetable; `None`: chosen.
+    pub slot: Option<Duration>,
+    /// Its data unit; `None`: chosen.
+    pub unit: Option<ByteSize>,
+    /// The most bytes a second that this host takes.
+    pub limit: Option<NonZeroU64>,
+    /// When all is to be here, from the beginning.
+    pub deadline: Option<Duration>,
+    /// Only look and plan.
+    pub dry_run: bool,
+}
+
+/// A collection did not begin, or could not go on at all.
+#[derive(Debug, Error)]
+pub enum GatherError {
+    /// No such node.
+    #[error(transparent)]
+    Name(#[from] RouteNameError),
+    /// This host has no roster that holds.
+    #[error("{0}")]
+    Roster(String),
+    /// Nobody said what they have; each was told as [`Event::SourceFailed`].
+    #[error("no source could be asked what it has: {0}")]
+    NoSource(String),
+    /// It cannot land here.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It cannot be planned.
+    #[error(transparent)]
+    Forecast(#[from] ForecastError),
+    /// A task died; its panic was printed.
+    #[error("a part of this program broke off")]
+    Broken,
+}
+
+/// Collects; what happens is told to `events`, the end as [`Event::Ended`] as well.
+///
+/// When `stop` is cancelled, what came is kept, and a later call with the same request goes on.
+///
+/// # Errors
+///
+/// [`GatherError`]: nothing was moved.
+pub async fn gather(
+    request: Request,
+    reach: Reach,
+    events: Arc<dyn EventSink>,
+    stop: CancellationToken,
+) -> Result<Totals, GatherError> {
+    let reach = reach.with_terms(request.terms.clone());
+    let run = Run { request, reach, events, stop, began: Instant::now() };
+    let totals = run.run().await?;
+    run.events.event(Event::Ended(totals.clone()));
+    Ok(totals)
+}
+
+struct Run {
+    request: Request,
+    reach: Reach,
+    events: Arc<dyn EventSink>,
+    stop: CancellationToken,
+    began: Instant,
+}
+
+/// What is known when bytes begin to flow.
+struct Ready {
+    overlay: Arc<Overlay>,
+    landing: Landing,
+    inventory: Arc<Inventory>,
+    plan: Plan,
+    method: Method,
+    /// Sources that could not be listed.
+    failed: Vec<u32>,
+}
+
+impl Run {
+    async fn run(&self) -> Result<Totals, GatherError> {
+        participants::check(&self.request, &self.reach)?;
+        let listings = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return Ok(Totals::interrupted()),
+            listings = listing::all(&self.request, &self.reach, &self.events) => listings?,
+        };
+        let ready = self.prepare(listings).await?;
+        if self.request.dry_run {
+            return Ok(self.looked(&ready));
+        }
+        let began = Instant::now();
+        let watch = Watch::start(&ready, self.events.clone(), began);
+        let ended = self.execute(&ready, &watch).await;
+        let report = ready.landing.finish().await;
+        let sources = watch.finish().await;
+        Ok(self.totals(&ready, ended, report, sources, began.elapsed()))
+    }
+
+    /// Overlay, landing and plan.
+    async fn prepare(&self, listings: Listings) -> Result<Ready, GatherError> {
+        let Listings { listed, failed, rtts } = listings;
+        let overlay = Arc::new(participants::overlay(&self.request, &self.reach, rtts)?);
+        let (landing, inventory) = self.open(listed, &overlay).await?;
+        let outlook = landing.outlook().clone();
+        self.events.event(Event::Started {
+            job: landing.job().id,
+            into: self.request.into.display().to_string(),
+            files: outlook.files,
+            bytes: outlook.bytes,
+            present_files: outlook.present_files,
+            present_bytes: outlook.present_bytes + outlook.resumed_bytes,
+        });
+        let amounts = inventory.amounts(overlay.names.len());
+        let amounts: Vec<_> = amounts.into_iter().map(ByteSize::from_bytes).collect();
+        let (plan, method) = self.plan(overlay.clone(), amounts).await?;
+        self.events.event(Event::Planned(plan.forecast.clone()));
+        self.tell_of_deadline(&plan.forecast);
+        Ok(Ready { overlay, landing, inventory: Arc::new(inventory), plan, method, failed })
+    }
+
+    async fn open(
+        &self,
+        listed: Vec<super::landing::Listed>,
+        overlay: &Overlay,
+    ) -> Result<(Landing, Inventory), GatherError> {
+        let Request { sources, into, .. } = &self.request;
+        let asked = sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let job = Job::begin(Kind::Gather, asked, into.display().to_string());
+        let sums = RemoteSums::new(self.reach.clone(), overlay.names.clone());
+        let options = Options {
+            layout: self.request.layout,
+            sums: self.request.checksum.then(|| Arc::new(sums) as _),
+            dry_run: self.request.dry_run,
+            ..Options::new(job)
+        };
+        let into = into.clone();
+        let opened = spawn_blocking(move || Landing::open(&into, listed, options)).await;
+        Ok(opened.map_err(|_| GatherError::Broken)??)
+    }
+
+    async fn execute(&self, ready: &Ready, watch: &Watch) -> Result<Vec<(u32, String)>, LandError> {
+        let limit = self.request.limit.map(Limit::new);
+        let land: Arc<dyn Land> = Arc::new(WayIn::new(
+            Arc::new(ready.landing.clone()),
+            &ready.inventory,
+            watch.counts(),
+            limit,
+        ));
+        let errand = Errand {
+            reach: self.reach.clone(),
+            overlay: ready.overlay.clone(),
+            inventory: ready.inventory.clone(),
+            land,
+            events: self.events.clone(),
+            stop: self.stop.clone(),
+        };
+        _ = (ready.method, &ready.plan);
+        direct::run(&errand, self.request.method.connections()).await
+    }
+
+    fn looked(&self, ready: &Ready) -> Totals {
+        let outlook = ready.landing.outlook();
+        let Forecast { makespan_seconds, bound_seconds, .. } = ready.plan.forecast;
+        Totals {
+            outcome: super::Outcome::Planned,
+            present_files: outlook.present_files,
+            failed_files: outlook.failed.len() as u64,
+            failed_sources: ready.failed.len() as u64,
+            planned_seconds: makespan_seconds,
+            bound_seconds,
+            late: self.is_beyond(bound_seconds),
+            ..Totals::default()
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Who takes part.
+
+use super::{
+    super::{Overlay, Reach},
+    GatherError, Request,
+};
+use crate::mesh::Names;
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_wire::mesh::Name;
+
+/// The most hosts between that are taken unasked: the planner's time grows with their square, and the
+/// next best add little.
+const MOST: usize = 16;
+
+/// Which hosts may stand between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// The relays of the roster, the best by the estimates.
+    Relays,
+    /// These.
+    Named(Vec<Name>),
+}
+
+/// That all who are named are members.
+pub(super) fn check(request: &Request, reach: &Reach) -> Result<(), GatherError> {
+    let roster = reach.roster().map_err(GatherError::Roster)?;
+    let names = Names { roster: Ok(&roster), me: Some(reach.me()) };
+    for source in &request.sources {
+        names.node(&source.node)?;
+    }
+    if let Via::Named(via) = &request.via {
+        for name in via {
+            names.route(name.as_str(), &request.terms)?;
+        }
+    }
+    Ok(())
+}
+
+/// The overlay of the request, with round trips that were just seen from the sources.
+pub(super) fn overlay(
+    request: &Request,
+    reach: &Reach,
+    rtts: BTreeMap<Name, Duration>,
+) -> Result<Overlay, GatherError> {
+    let roster = reach.roster().map_err(GatherError::Roster)?;
+    let here = reach.me();
+    let sources: Vec<Name> = request.sources.iter().map(|source| source.node.clone()).collect();
+    let mut estimates = request.estimates.clone();
+    rtts.iter().for_each(|(source, rtt)| estimates.learn_rtt(source, here, *rtt));
+    let intermediates = match &request.via {
+        Via::Named(names) => {
+            estimates.intermediates(&sources, names.iter().cloned(), here, names.len())
+        }
+        Via::Relays => {
+            let names = Names { roster: Ok(&roster), me: Some(here) };
+            let relays = names.candidates(&request.terms, usize::MAX).into_iter();
+            estimates.intermediates(&sources, relays.map(|(name, _)| name), here, MOST)
+        }
+    };
+    Ok(estimates.overlay(&sources, &intermediates, here))
+}

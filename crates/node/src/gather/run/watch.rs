@@ -1,0 +1,169 @@
+//! How far it is, counted at this end and told a few times a second.
+
+use super::{
+    super::{Event, EventSink, Progress, SourceProgress, SourceTotals, landing::Landing},
+    Ready,
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use thalweg_wire::mesh::Name;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Between two counts.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// A rate of late is a mean over about so long.
+const MEMORY: f64 = 3.0;
+
+/// Bytes by source, and when the last of them came.
+#[derive(Debug)]
+pub(super) struct Counts {
+    began: Instant,
+    sources: Vec<Count>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    bytes: AtomicU64,
+    /// µs since the beginning.
+    last: AtomicU64,
+}
+
+impl Counts {
+    fn new(sources: usize, began: Instant) -> Self {
+        let sources = std::iter::repeat_with(Count::default).take(sources).collect();
+        Self { began, sources }
+    }
+
+    /// Bytes of a source came.
+    pub(super) fn came(&self, source: u32, bytes: u64) {
+        let Some(count) = self.sources.get(source as usize) else { return };
+        count.bytes.fetch_add(bytes, Relaxed);
+        let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        count.last.fetch_max(micros, Relaxed);
+    }
+
+    fn bytes(&self, source: usize) -> u64 {
+        self.sources.get(source).map_or(0, |count| count.bytes.load(Relaxed))
+    }
+}
+
+/// Counts, and a task that tells them.
+pub(super) struct Watch {
+    counts: Arc<Counts>,
+    names: Vec<Name>,
+    teller: Teller,
+    task: AbortOnDropHandle<()>,
+}
+
+impl Watch {
+    /// Begins to tell.
+    pub(super) fn start(ready: &Ready, events: Arc<dyn EventSink>, began: Instant) -> Self {
+        let names = ready.overlay.names[..ready.overlay.sources].to_vec();
+        let counts = Arc::new(Counts::new(names.len(), began));
+        let planned = ready.plan.forecast.makespan_seconds;
+        let (landing, rates) = (ready.landing.clone(), vec![None; names.len()]);
+        let teller = Teller {
+            counts: counts.clone(),
+            names: names.clone(),
+            landing,
+            events,
+            planned,
+            before: vec![0; names.len()],
+            rates,
+            at: began,
+        };
+        let mut ticking = teller.clone();
+        let task = tokio::spawn(async move {
+            let mut ticks = interval(EVERY);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                ticking.tell(Instant::now());
+            }
+        });
+        Self { counts, names, teller, task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Where bytes are counted.
+    pub(super) fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
+    }
+
+    /// Tells the end; what each source sent.
+    pub(super) async fn finish(mut self) -> Vec<SourceTotals> {
+        self.task.abort();
+        _ = (&mut self.task).await;
+        self.teller.at = self.counts.began;
+        self.teller.tell(Instant::now());
+        let totals = self.names.into_iter().zip(&self.counts.sources);
+        let total = |(source, count): (Name, &Count)| SourceTotals {
+            source,
+            bytes: count.bytes.load(Relaxed),
+            seconds: count.last.load(Relaxed) as f64 / 1e6,
+        };
+        totals.map(total).collect()
+    }
+}
+
+#[derive(Clone)]
+struct Teller {
+    counts: Arc<Counts>,
+    names: Vec<Name>,
+    landing: Landing,
+    events: Arc<dyn EventSink>,
+    planned: Option<f64>,
+    /// Bytes that had come when it was last told.
+    before: Vec<u64>,
+    /// Bytes a second of late.
+    rates: Vec<Option<f64>>,
+    at: Instant,
+}
+
+impl Teller {
+    fn tell(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64().max(1e-3);
+        self.at = now;
+        let landed = self.landing.progress();
+        let mut sum = Progress::default();
+        for (index, source) in self.names.iter().enumerate() {
+            let bytes = self.counts.bytes(index);
+            let came = bytes - self.before[index];
+            self.before[index] = bytes;
+            let rate = came as f64 / passed;
+            let weight = (passed / MEMORY).min(1.0);
+            let late = self.rates[index].map_or(rate, |late| late + weight * (rate - late));
+            self.rates[index] = (bytes > 0).then_some(late);
+            let landed = landed.get(index).copied().unwrap_or_default();
+            let left = landed.of_bytes.saturating_sub(landed.bytes);
+            let left_seconds = match (left, self.rates[index]) {
+                (0, _) => Some(0.0),
+                (_, Some(late)) if late > 1.0 => Some(left as f64 / late),
+                _ => None,
+            };
+            sum.done_bytes += landed.bytes;
+            sum.total_bytes += landed.of_bytes;
+            sum.done_files += landed.files;
+            sum.total_files += landed.of_files;
+            sum.rate_bps += (rate * 8.0) as u64;
+            sum.sources.push(SourceProgress {
+                source: source.clone(),
+                done_bytes: landed.bytes,
+                total_bytes: landed.of_bytes,
+                rate_bps: (rate * 8.0) as u64,
+                left_seconds,
+            });
+        }
+        let lefts: Option<Vec<f64>> = sum.sources.iter().map(|s| s.left_seconds).collect();
+        sum.left_seconds = lefts.map(|lefts| lefts.into_iter().fold(0.0, f64::max));
+        sum.seconds = now.saturating_duration_since(self.counts.began).as_secs_f64();
+        sum.plan_left_seconds = self.planned.map(|planned| planned - sum.seconds);
+        self.events.event(Event::Progress(sum));
+    }
+}
