@@ -71,7 +71,8 @@ impl Costs<'_> {
                 self.c1.saturating_sub(self.c2.saturating_mul(prefer))
             }
             Objective::MeanCompletion => 1,
-            Objective::Price(of) => i64::from(of.get(leg).copied().unwrap_or(0)),
+            // Of equals the one with fewer transfers.
+            Objective::Price(of) => i64::from(of.get(leg).copied().unwrap_or(0)) * 1024 + 1,
         }
     }
 

@@ -10,20 +10,11 @@
 //! if the sources' rates demand/T do not fit, the cut that stops them says the least T that it
 //! lets through; as many largest flows as T has different cuts, which are few.
 
-use super::{PlanError, Problem};
+use super::{
+    PlanError, Problem, lp,
+    rated::{Left, RatedPath},
+};
 use crate::maxflow::MaxFlow;
-use std::collections::BTreeMap;
-
-/// A path and its share of the plan.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RatedPath {
-    /// The host that has the data.
-    pub source: u32,
-    /// The hosts it is sent to, in turn; the last is the destination.
-    pub via: Vec<u32>,
-    /// Data units a slot, greater than 0.
-    pub per_slot: f64,
-}
 
 /// A plan of constant rates: every source ends at the same time, T*.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,12 +29,16 @@ impl Problem {
     /// The plan of constant rates. Limits of hosts count, but for storage (nothing is stored) and
     /// times at which data gets ready.
     ///
-    /// O(log) largest flows on the overlay graph itself.
+    /// O(log) largest flows on the overlay graph itself; with sets of legs that share a capacity
+    /// [`fluid_shared`](Self::fluid_shared).
     ///
     /// # Errors
     ///
-    /// [`PlanError::NoPath`] for a host that has no way.
+    /// [`PlanError::NoPath`] for a host that has no way, and as `fluid_shared`.
     pub fn fluid(&self) -> Result<Fluid, PlanError> {
+        if !self.shared.is_empty() {
+            return self.fluid_shared();
+        }
         self.check_ways()?;
         if self.units() == 0 {
             return Ok(Fluid { slots: 0.0, paths: Vec::new() });
@@ -52,6 +47,18 @@ impl Problem {
         let slots = net.shortest();
         let paths = net.paths(slots);
         Ok(Fluid { slots, paths })
+    }
+
+    /// The same plan by linear programming, the only way with capacities on sets of legs.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host that has no way, [`PlanError::Shut`] if a set's capacity of 0
+    /// cuts one off, [`PlanError::Unsolved`] if the solver gives up.
+    pub fn fluid_shared(&self) -> Result<Fluid, PlanError> {
+        self.check_ways()?;
+        let rates = lp::solve(self, &[lp::Commodity::of(self)], lp::Goal::Fastest)?;
+        Ok(rates.fluid(self))
     }
 }
 
@@ -142,84 +149,16 @@ impl<'a> Net<'a> {
     /// The paths of the flow at T*.
     fn paths(&mut self, slots: f64) -> Vec<RatedPath> {
         let (flow, ..) = self.run(slots);
-        let mut left = Left::new(self, &flow);
-        let mut paths = Vec::new();
-        for (index, supply) in self.problem.supplies.iter().enumerate() {
-            let mut own = flow.on(self.ends + index);
-            while let Some((via, on)) = left.path(supply.host, own) {
-                own -= on;
-                let per_slot = on as f64 / self.scale;
-                paths.push(RatedPath { source: supply.host, via, per_slot });
-            }
+        let mut left = Left::new(self.problem.hosts);
+        for (arc, leg) in self.problem.legs.iter().enumerate() {
+            left.sends(leg.from, leg.to, flow.on(arc));
         }
-        paths
-    }
-}
-
-/// A flow that paths are taken out of.
-struct Left {
-    /// By sender: receivers, and what goes there.
-    sent: Vec<BTreeMap<u32, u64>>,
-    stays: Vec<u64>,
-}
-
-impl Left {
-    fn new(net: &Net, flow: &MaxFlow) -> Self {
-        let hosts = net.problem.hosts as usize;
-        let mut left = Self { sent: vec![BTreeMap::new(); hosts], stays: vec![0; hosts] };
-        for (arc, leg) in net.problem.legs.iter().enumerate() {
-            let on = flow.on(arc);
-            if on > 0 {
-                *left.sent[leg.from as usize].entry(leg.to).or_default() += on;
-            }
+        let first = self.ends + self.problem.supplies.len();
+        for (at, (host, _)) in self.problem.demands.iter().enumerate() {
+            left.stays(*host, flow.on(first + at));
         }
-        let first = net.ends + net.problem.supplies.len();
-        for (at, (host, _)) in net.problem.demands.iter().enumerate() {
-            left.stays[*host as usize] += flow.on(first + at);
-        }
-        left
-    }
-
-    /// The next path from `source`, with at most `own` on it; circles on the way are undone.
-    fn path(&mut self, source: u32, own: u64) -> Option<(Vec<u32>, u64)> {
-        if own == 0 {
-            return None;
-        }
-        let mut way = vec![source];
-        loop {
-            let at = *way.last()?;
-            if self.stays[at as usize] > 0 {
-                let on = self.least(&way).min(own).min(self.stays[at as usize]);
-                self.stays[at as usize] -= on;
-                self.take(&way, on);
-                return Some((way.split_off(1), on));
-            }
-            let to = *self.sent[at as usize].keys().next()?;
-            let back = way.iter().position(|host| *host == to);
-            way.push(to);
-            if let Some(back) = back {
-                let circle = way[back..].to_vec();
-                let on = self.least(&circle);
-                self.take(&circle, on);
-                way.truncate(1);
-            }
-        }
-    }
-
-    fn least(&self, way: &[u32]) -> u64 {
-        let on = |leg: &[u32]| self.sent[leg[0] as usize].get(&leg[1]).copied().unwrap_or(0);
-        way.windows(2).map(on).min().unwrap_or(u64::MAX)
-    }
-
-    fn take(&mut self, way: &[u32], units: u64) {
-        for leg in way.windows(2) {
-            let sent = &mut self.sent[leg[0] as usize];
-            if let Some(on) = sent.get_mut(&leg[1]) {
-                *on -= units;
-                if *on == 0 {
-                    sent.remove(&leg[1]);
-                }
-            }
-        }
+        let own = self.problem.supplies.iter().enumerate();
+        let own = own.map(|(index, supply)| (supply.host, flow.on(self.ends + index)));
+        left.paths(own, self.scale)
     }
 }

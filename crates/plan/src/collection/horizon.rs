@@ -15,10 +15,7 @@ pub fn smallest(problem: &Problem) -> Result<u32, PlanError> {
     }
     let mut high = 1;
     while !feasible(problem, high)? {
-        high *= 2;
-        if high > MOST_SLOTS {
-            return Err(PlanError::TooLong { most: MOST_SLOTS });
-        }
+        high = doubled(high)?;
     }
     let mut low = high / 2;
     while low + 1 < high {
@@ -30,6 +27,12 @@ pub fn smallest(problem: &Problem) -> Result<u32, PlanError> {
         }
     }
     Ok(high)
+}
+
+/// Twice as many slots, while that is not too many.
+pub fn doubled(slots: u32) -> Result<u32, PlanError> {
+    let more = slots.max(1) * 2;
+    if more > MOST_SLOTS { Err(PlanError::TooLong { most: MOST_SLOTS }) } else { Ok(more) }
 }
 
 fn feasible(problem: &Problem, slots: u32) -> Result<bool, PlanError> {

@@ -19,20 +19,28 @@ mod expanded;
 mod fluid;
 mod grid;
 mod horizon;
+mod lp;
+mod prices;
+#[cfg(test)]
+mod prices_tests;
 mod problem;
+mod rated;
 mod release;
 #[cfg(test)]
 mod release_tests;
 mod rival;
+pub mod steering;
 #[cfg(test)]
 mod tests;
 mod timetable;
 
 pub use direct::{Direct, DirectRelease};
 pub use expanded::Objective;
-pub use fluid::{Fluid, RatedPath};
+pub use fluid::Fluid;
 pub use grid::Grid;
+pub use prices::{Offer, PriceError, Priced, Prices};
 pub use problem::{Leg, Limits, Problem, ProblemError, Supply};
+pub use rated::RatedPath;
 pub use release::{Release, Rule, Transfer};
 pub use rival::BestPath;
 pub use timetable::{PlanError, TimedPath, Timetable};

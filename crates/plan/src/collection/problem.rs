@@ -36,6 +36,18 @@ pub struct Limits {
     pub storage: Option<u64>,
 }
 
+/// Legs that slow each other: together they take no more than this.
+///
+/// §III: "Such knowledge (if available) could be used to specify a capacity function on sets of edges,
+/// and one could use Linear Programming to obtain an optimal flow under those constraints."
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shared {
+    /// The legs, as positions in the problem's; each once.
+    pub legs: Vec<usize>,
+    /// Data units all of them take in a slot.
+    pub per_slot: u64,
+}
+
 /// A data collection problem on the overlay graph (§III), in data units and slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -44,6 +56,7 @@ pub struct Problem {
     pub(super) supplies: Vec<Supply>,
     pub(super) demands: Vec<(u32, u64)>,
     pub(super) limits: Vec<Limits>,
+    pub(super) shared: Vec<Shared>,
 }
 
 /// Why a problem cannot be planned at all.
@@ -117,13 +130,26 @@ impl Problem {
         let mut legs: Vec<Leg> = legs.iter().filter(used).copied().collect();
         legs.iter_mut().for_each(|leg| leg.per_slot = leg.per_slot.min(supplied.max(1)));
         let limits = vec![Limits::default(); hosts as usize];
-        Ok(Self { hosts, legs, supplies, demands, limits })
+        Ok(Self { hosts, legs, supplies, demands, limits, shared: Vec::new() })
     }
 
     /// The same with a host's limits; an unknown host is passed over.
     pub fn with_limits(mut self, host: u32, limits: Limits) -> Self {
         if let Some(at) = self.limits.get_mut(host as usize) {
             *at = limits;
+        }
+        self
+    }
+
+    /// The same where these legs, (from, to), take no more than `per_slot` data units a slot together.
+    ///
+    /// A set may be given for any bottleneck, sets may overlap; pairs without a leg are passed over. The
+    /// plans are then those of a linear program (docs/planning.md), for some hundred legs.
+    pub fn with_shared(mut self, legs: &[(u32, u32)], per_slot: u64) -> Self {
+        let inside = |leg: &Leg| legs.contains(&(leg.from, leg.to));
+        let legs: Vec<usize> = (0..self.legs.len()).filter(|at| inside(&self.legs[*at])).collect();
+        if !legs.is_empty() {
+            self.shared.push(Shared { legs, per_slot });
         }
         self
     }

@@ -67,6 +67,24 @@ pub enum PlanError {
         /// What is left over.
         stranded: u64,
     },
+    /// A set of legs that takes nothing cuts data off.
+    #[error("the capacity that legs share lets nothing through to the destination")]
+    Shut,
+    /// A linear program has no answer.
+    #[error(
+        "the linear program was not solved ({0}): leave the shared capacities out, or take larger data units"
+    )]
+    Unsolved(String),
+    /// A linear program is too large to be solved in reasonable time.
+    #[error(
+        "a timetable with shared capacities has {variables} unknowns, more than {most}: take a longer slot, or the fluid plan"
+    )]
+    TooLarge {
+        /// Its unknowns.
+        variables: usize,
+        /// The most that are tried.
+        most: usize,
+    },
 }
 
 impl From<NetworkError> for PlanError {

@@ -1,0 +1,403 @@
+//! What a plan costs: the cheapest within a deadline, the fastest within a budget, and the curve.
+//!
+//! Ours; the paper says "Modifications to this cost function can be made if other properties are desired".
+//! Over constant rates the least price P(T) falls with T, is convex and made of straight parts, and each
+//! cheapest flow says by its potentials how steep it is there: Newton's method finds the T of a
+//! budget, and tangents all corners of the curve.
+
+use super::{Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated::Left};
+use crate::mincost::{Arc, Flow, Network};
+use thiserror::Error;
+
+/// The price of a data unit on each leg, 0 or more, in any currency.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prices {
+    /// By the problem's order of legs.
+    on: Vec<f64>,
+}
+
+/// A plan and what it costs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Priced<P> {
+    /// The plan.
+    pub plan: P,
+    /// The sum over all legs of units times price.
+    pub price: f64,
+}
+
+/// A point of the time–price curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Offer {
+    /// The makespan, in slots.
+    pub slots: f64,
+    /// The least price of plans that end by then.
+    pub price: f64,
+}
+
+/// Why there is no plan at this price.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum PriceError {
+    /// There is no plan at all.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// No plan is this cheap, however long it takes.
+    #[error("the budget is too small: the cheapest plan costs {least}")]
+    OverBudget {
+        /// The cheapest plan's price.
+        least: f64,
+    },
+    /// No plan is this fast, whatever it costs.
+    #[error("the deadline is too early: the fastest plan takes {slots} slots")]
+    TooSoon {
+        /// The fastest plan's slots.
+        slots: f64,
+    },
+}
+
+impl Prices {
+    /// The price of a unit on each leg by its ends (from, to); what is below 0 or no number is 0.
+    pub fn of(problem: &Problem, price: impl Fn(u32, u32) -> f64) -> Self {
+        let price = |leg: &super::Leg| price(leg.from, leg.to);
+        let sane = |price: f64| if price.is_finite() { price.max(0.0) } else { 0.0 };
+        Self { on: problem.legs.iter().map(price).map(sane).collect() }
+    }
+
+    fn highest(&self) -> f64 {
+        self.on.iter().copied().fold(0.0, f64::max)
+    }
+
+    fn of_leg(&self, problem: &Problem, from: u32, to: u32) -> f64 {
+        let same = |leg: &super::Leg| (leg.from, leg.to) == (from, to);
+        problem.legs.iter().position(same).map_or(0.0, |leg| self.on[leg])
+    }
+
+    /// What a fluid plan costs.
+    pub fn fluid(&self, problem: &Problem, plan: &Fluid) -> f64 {
+        let path = |path: &super::RatedPath| {
+            let from = std::iter::once(&path.source).chain(&path.via);
+            let legs = from.zip(&path.via).map(|(from, to)| self.of_leg(problem, *from, *to));
+            legs.sum::<f64>() * path.per_slot * plan.slots
+        };
+        plan.paths.iter().map(path).sum()
+    }
+
+    /// What a timetable costs.
+    pub fn timetable(&self, problem: &Problem, plan: &Timetable) -> f64 {
+        let path = |path: &super::TimedPath| {
+            let legs = path.transfers().map(|(_, from, to)| self.of_leg(problem, from, to));
+            legs.sum::<f64>() * path.units as f64
+        };
+        plan.paths.iter().map(path).sum()
+    }
+}
+
+impl Problem {
+    /// The cheapest plan of constant rates that ends within `slots`.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::TooSoon`] if none does, else as [`fluid`](Self::fluid).
+    pub fn fluid_within(&self, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+        let fastest = self.fluid()?.slots;
+        if slots < fastest * (1.0 - EQUAL) {
+            return Err(PriceError::TooSoon { slots: fastest });
+        }
+        self.priced(slots.max(fastest), prices)
+    }
+
+    /// The fastest plan of constant rates that costs at most `budget`.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::OverBudget`] if none does, else as [`fluid`](Self::fluid).
+    pub fn fluid_for(&self, budget: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+        let slots = self.fluid()?.slots;
+        let least = self.least_price(prices)?;
+        if budget < least - least.abs() * EQUAL {
+            return Err(PriceError::OverBudget { least });
+        }
+        if slots <= 0.0 {
+            return Ok(Priced { plan: Fluid { slots, paths: Vec::new() }, price: 0.0 });
+        }
+        if !self.shared.is_empty() {
+            let goal = lp::Goal::Within(&prices.on, budget.max(least * (1.0 + EQUAL)));
+            let plan = lp::solve(self, &[lp::Commodity::of(self)], goal)?.fluid(self);
+            return Ok(Priced { price: prices.fluid(self, &plan), plan });
+        }
+        let slots = Curve::new(self, prices).slots_for(slots, budget)?;
+        self.priced(slots, prices)
+    }
+
+    /// The time–price curve of constant rates: from the fastest plan to the cheapest, with all corners
+    /// between, 64 at most; straight between two points. With shared capacities 17 points of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`fluid`](Self::fluid).
+    pub fn fluid_curve(&self, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
+        let fastest = self.fluid()?.slots;
+        if fastest <= 0.0 {
+            return Ok(vec![Offer { slots: 0.0, price: 0.0 }]);
+        }
+        if !self.shared.is_empty() {
+            return self.sampled_curve(fastest, prices);
+        }
+        let curve = Curve::new(self, prices);
+        let last = curve.slots_for(fastest, self.least_price(prices)?)?;
+        curve.corners(fastest, last)
+    }
+
+    fn sampled_curve(&self, fastest: f64, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
+        let least = self.least_price(prices)?;
+        let last = self.fluid_for(least, prices)?.plan.slots.max(fastest);
+        let at = |step: u32| fastest + (last - fastest) * f64::from(step) / 16.0;
+        let offer = |slots| Ok(Offer { slots, price: self.priced(slots, prices)?.price });
+        let mut offers: Vec<Offer> =
+            (0..=16).map(at).map(offer).collect::<Result<_, PriceError>>()?;
+        offers.dedup_by(|next, one| next.slots <= one.slots * (1.0 + EQUAL));
+        Ok(offers)
+    }
+
+    /// The price of the cheapest plan that takes as long as it likes.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::NoPath`] for a host that has no way.
+    pub fn least_price(&self, prices: &Prices) -> Result<f64, PriceError> {
+        self.check_ways()?;
+        // Every leg takes everything, if it has the time: a set of legs and a host too.
+        let flow = Curve::new(self, prices).cheapest(f64::INFINITY)?;
+        Ok(flow.price)
+    }
+
+    /// The cheapest plan at these slots, which are enough.
+    fn priced(&self, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+        if slots <= 0.0 {
+            return Ok(Priced { plan: Fluid { slots: 0.0, paths: Vec::new() }, price: 0.0 });
+        }
+        let plan = if self.shared.is_empty() {
+            Curve::new(self, prices).cheapest(slots)?.plan(self, slots)
+        } else {
+            let goal = lp::Goal::Cheapest(&prices.on, slots * (1.0 + EQUAL));
+            let mut plan = lp::solve(self, &[lp::Commodity::of(self)], goal)?.fluid(self);
+            plan.slots = slots;
+            plan
+        };
+        Ok(Priced { price: prices.fluid(self, &plan), plan })
+    }
+
+    /// The cheapest timetable that ends within `slots`.
+    ///
+    /// # Errors
+    ///
+    /// [`PlanError::TooShort`] if none does.
+    pub fn timetable_cheapest(
+        &self,
+        slots: u32,
+        prices: &Prices,
+    ) -> Result<Priced<Timetable>, PriceError> {
+        let plan = self.timetable_within(slots, Objective::Price(&whole(prices)))?;
+        Ok(Priced { price: prices.timetable(self, &plan), plan })
+    }
+
+    /// The timetable with the fewest slots that costs at most `budget`: by doubling and binary search,
+    /// since the least price never rises with the slots.
+    ///
+    /// # Errors
+    ///
+    /// [`PriceError::OverBudget`] if none does, else as [`timetable`](Self::timetable).
+    pub fn timetable_for(
+        &self,
+        budget: f64,
+        prices: &Prices,
+    ) -> Result<Priced<Timetable>, PriceError> {
+        let least = self.least_price(prices)?;
+        let most = budget + budget.abs().max(least.abs()) * EQUAL;
+        if most < least {
+            return Err(PriceError::OverBudget { least });
+        }
+        let first = self.smallest_horizon()?;
+        let (mut low, mut high) = (first.saturating_sub(1), first);
+        let mut plan = self.timetable_cheapest(high, prices)?;
+        while plan.price > most {
+            low = high;
+            high = horizon::doubled(high)?;
+            plan = self.timetable_cheapest(high, prices)?;
+        }
+        while low + 1 < high {
+            let middle = low.midpoint(high);
+            let other = self.timetable_cheapest(middle, prices)?;
+            if other.price <= most {
+                (high, plan) = (middle, other);
+            } else {
+                low = middle;
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Relative differences below this are roundings.
+const EQUAL: f64 = 1e-9;
+
+/// Prices as whole numbers: the dearest leg's is 2²⁴.
+fn whole(prices: &Prices) -> Vec<u32> {
+    let scale = f64::from(1 << 24) / prices.highest().max(f64::MIN_POSITIVE);
+    prices.on.iter().map(|price| (price * scale).round() as u32).collect()
+}
+
+/// The curve P(T) of a problem without shared capacities.
+struct Curve<'a> {
+    problem: &'a Problem,
+    prices: &'a Prices,
+    /// Whole numbers of the flow in a data unit, and of its costs in a price.
+    fine: f64,
+    dear: f64,
+}
+
+/// A point of it, with its flow.
+struct Point {
+    price: f64,
+    /// dP/dT, at most 0: what a slot more would save.
+    slope: f64,
+    flow: Flow,
+    fine: f64,
+}
+
+impl<'a> Curve<'a> {
+    fn new(problem: &'a Problem, prices: &'a Prices) -> Self {
+        let fine = ((1_u64 << 50) as f64 / problem.units().max(1) as f64).floor().max(1.0);
+        let most = prices.highest();
+        let dear = if most > 0.0 { f64::from(1 << 30) / most } else { 1.0 };
+        Self { problem, prices, fine, dear }
+    }
+
+    /// What goes through a leg in all.
+    fn room(&self, per_slot: Option<u64>, slots: f64) -> u64 {
+        let all = self.problem.units() as f64 * self.fine;
+        // Rounded up, so that what just fits is not refused.
+        let room = per_slot.map_or(all, |most| (most as f64 * slots * self.fine).ceil());
+        // 0 · ∞ is a host that is shut for good.
+        if room.is_nan() { 0 } else { (room * (1.0 + EQUAL)).min(all) as u64 }
+    }
+
+    /// Legs, then hosts' limits in and out. Nodes as in the fluid plan: inside, before, behind.
+    fn network(&self, slots: f64) -> Result<Network, PriceError> {
+        let hosts = self.problem.hosts;
+        let mut arcs = Vec::with_capacity(self.problem.legs.len() + 2 * hosts as usize);
+        let shut =
+            |leg| self.problem.shared.iter().any(|s| s.per_slot == 0 && s.legs.contains(&leg));
+        for (at, (leg, price)) in self.problem.legs.iter().zip(&self.prices.on).enumerate() {
+            // Of equals the way with fewer legs.
+            let cost = (price * self.dear).round() as i64 + 1;
+            let capacity = if shut(at) { 0 } else { self.room(Some(leg.per_slot), slots) };
+            arcs.push(Arc { from: 2 * hosts + leg.from, to: hosts + leg.to, capacity, cost });
+        }
+        for (host, limits) in (0..hosts).zip(&self.problem.limits) {
+            let room = |most| self.room(most, slots);
+            let (into, out) = (room(limits.ingress), room(limits.egress));
+            arcs.push(Arc { from: hosts + host, to: host, capacity: into, cost: 0 });
+            arcs.push(Arc { from: host, to: 2 * hosts + host, capacity: out, cost: 0 });
+        }
+        let mut supply = vec![0; 3 * hosts as usize];
+        let units = |units: u64| (units as f64 * self.fine) as i64;
+        let (from, to) = (&self.problem.supplies, &self.problem.demands);
+        from.iter().for_each(|from| supply[from.host as usize] += units(from.units));
+        to.iter().for_each(|(host, demand)| supply[*host as usize] -= units(*demand));
+        Ok(Network::new(supply, arcs).map_err(PlanError::from)?)
+    }
+
+    fn cheapest(&self, slots: f64) -> Result<Point, PriceError> {
+        let network = self.network(slots)?;
+        let flow = network.cheapest().map_err(|why| PlanError::TooShort {
+            slots: slots as u32,
+            stranded: (why.stranded as f64 / self.fine).ceil() as u64,
+        })?;
+        let legs = self.prices.on.iter().zip(&flow.on);
+        let price = legs.map(|(price, on)| price * *on as f64).sum::<f64>() / self.fine;
+        let slope = self.slope(&network, &flow);
+        Ok(Point { price, slope, flow, fine: self.fine })
+    }
+
+    /// What the full legs and limits would save if they took a slot's worth more.
+    fn slope(&self, network: &Network, flow: &Flow) -> f64 {
+        let limits = self.problem.limits.iter().flat_map(|at| [at.ingress, at.egress]);
+        let capacities = self.problem.legs.iter().map(|leg| Some(leg.per_slot)).chain(limits);
+        let saves = |(arc, per_slot): (&Arc, Option<u64>)| {
+            let price = |node: u32| flow.potential[node as usize];
+            let reduced = arc.cost + price(arc.from) - price(arc.to);
+            per_slot.map_or(0.0, |per_slot| reduced.min(0) as f64 * per_slot as f64)
+        };
+        network.arcs().iter().zip(capacities).map(saves).sum::<f64>() / self.dear
+    }
+
+    /// The least T, from `fastest` on, at which the price is within a budget that is enough.
+    fn slots_for(&self, fastest: f64, budget: f64) -> Result<f64, PriceError> {
+        let most = budget + budget.abs() * EQUAL;
+        let mut slots = fastest;
+        // P is convex: the tangent reaches the budget before P does. It has finitely many corners; the
+        // bound is for roundings, which could go on for ever.
+        for _ in 0..MOST_STEPS {
+            let point = self.cheapest(slots)?;
+            let next = slots - (point.price - budget) / point.slope.min(-f64::MIN_POSITIVE);
+            if point.price <= most || !next.is_finite() || next <= slots * (1.0 + EQUAL) {
+                break;
+            }
+            slots = next;
+        }
+        Ok(slots)
+    }
+
+    /// All corners between two ends: where the tangents of two points meet there is one, or another
+    /// straight part below it.
+    fn corners(&self, first: f64, last: f64) -> Result<Vec<Offer>, PriceError> {
+        let ends = [first, last.max(first)];
+        let mut found: Vec<(f64, Point)> = Vec::new();
+        for slots in ends {
+            found.push((slots, self.cheapest(slots)?));
+        }
+        let mut at = 0;
+        while at + 1 < found.len() && found.len() < MOST_CORNERS {
+            match self.between(&found[at], &found[at + 1])? {
+                Some(point) => found.insert(at + 1, point),
+                None => at += 1,
+            }
+        }
+        let mut offers: Vec<Offer> =
+            found.iter().map(|(slots, at)| Offer { slots: *slots, price: at.price }).collect();
+        offers.dedup_by(|next, one| next.slots <= one.slots * (1.0 + EQUAL));
+        Ok(offers)
+    }
+
+    /// The point under where two tangents meet, unless the curve is straight or bent just there.
+    fn between(
+        &self,
+        (left, a): &(f64, Point),
+        (right, b): &(f64, Point),
+    ) -> Result<Option<(f64, Point)>, PriceError> {
+        let bent = b.slope - a.slope;
+        let meet = (a.price - b.price + b.slope * right - a.slope * left) / bent;
+        let inside = meet > left + (right - left) * 1e-6 && meet < right - (right - left) * 1e-6;
+        if bent.is_nan() || bent <= 0.0 || !inside {
+            return Ok(None);
+        }
+        Ok(Some((meet, self.cheapest(meet)?)))
+    }
+}
+
+/// Newton's steps; each passes a corner.
+const MOST_STEPS: u32 = 200;
+const MOST_CORNERS: usize = 64;
+
+impl Point {
+    fn plan(&self, problem: &Problem, slots: f64) -> Fluid {
+        let mut left = Left::new(problem.hosts);
+        for (leg, on) in problem.legs.iter().zip(&self.flow.on) {
+            left.sends(leg.from, leg.to, *on);
+        }
+        let units = |units: u64| (units as f64 * self.fine) as u64;
+        problem.demands.iter().for_each(|(host, demand)| left.stays(*host, units(*demand)));
+        let own = problem.supplies.iter().map(|supply| (supply.host, units(supply.units)));
+        Fluid { slots, paths: left.paths(own, self.fine * slots) }
+    }
+}
