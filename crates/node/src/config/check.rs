@@ -17,6 +17,8 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     listeners(config, &mut problems);
     relay(&config.relay, &mut problems);
     measure(&config.measure, &mut problems);
+    super::drop_box::check(&config.drop_box, &mut problems);
+    super::files::check(&config.files, &mut problems);
     socks(config, &mut problems);
     oracle(&config.oracle, &mut problems);
     problems

@@ -5,6 +5,8 @@
 //! and column. The keys, one by one, are in [`Config::example`].
 
 mod check;
+mod drop_box;
+mod files;
 mod measure;
 mod oracle_measure;
 mod place;
@@ -14,6 +16,8 @@ mod relay;
 mod sections;
 mod text;
 
+pub use drop_box::DropBoxSection;
+pub use files::{AcceptSection, FilesSection, OfferSection, Whom};
 pub use measure::MeasureSection;
 pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use place::{NoPlace, config_file, state_directory};
@@ -44,6 +48,10 @@ pub struct Config {
     pub relay: RelaySection,
     /// Measuring.
     pub measure: MeasureSection,
+    /// Submissions with a deadline.
+    pub drop_box: Vec<DropBoxSection>,
+    /// Files for other members.
+    pub files: FilesSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
     /// Prometheus metrics.
@@ -62,6 +70,8 @@ impl Default for Config {
             listen: all.into(),
             relay: RelaySection::default(),
             measure: MeasureSection::default(),
+            files: FilesSection::default(),
+            drop_box: Vec::new(),
             socks: SocksSection::default(),
             metrics: MetricsSection::default(),
             log: LogSection::default(),

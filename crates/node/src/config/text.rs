@@ -1,11 +1,14 @@
 //! Values as text with their unit, and what is said when the unit is missing.
 
-use super::DatabaseUrl;
+use super::{DatabaseUrl, Whom};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 use std::{fmt, marker::PhantomData, net::SocketAddr, time::Duration};
-use thalweg_units::{ByteSize, Rate, parse_duration};
-use thalweg_wire::mesh::{Name, PortRange};
+use thalweg_units::{ByteSize, NodeId, Rate, WallTime, parse_duration};
+use thalweg_wire::{
+    bistro::parse_date,
+    mesh::{Name, PortRange},
+};
 
 /// A type of values that settings write as text.
 pub(super) trait Text: Sized {
@@ -41,6 +44,9 @@ text!(
     "a database's URL, e.g. \"postgres://thalweg@db.example/thalweg?sslmode=verify-full\"",
     str::parse::<DatabaseUrl>
 );
+text!(NodeId, "a key of 64 hexadecimal digits", str::parse::<NodeId>);
+text!(WallTime, "a date with its zone, e.g. \"2026-04-15T23:59:00Z\"", parse_date);
+text!(Whom, "a member's name, \"@\" and a tag, or \"*\" for all members", str::parse::<Whom>);
 text!(Name, "a name, e.g. \"fra-1\" or \"country=de\"", str::parse::<Name>);
 
 impl Text for SocketAddr {

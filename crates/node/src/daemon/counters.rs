@@ -66,7 +66,14 @@ impl Strange {
 }
 
 /// The protocols that can be open.
-const SERVED: [Protocol; 4] = [Protocol::Api, Protocol::Join, Protocol::Relay, Protocol::Measure];
+const SERVED: [Protocol; 6] = [
+    Protocol::Api,
+    Protocol::Join,
+    Protocol::Relay,
+    Protocol::Measure,
+    Protocol::Object,
+    Protocol::Submit,
+];
 
 const fn label(protocol: Protocol) -> Label {
     let word = match protocol {
@@ -74,6 +81,8 @@ const fn label(protocol: Protocol) -> Label {
         Protocol::Join => "join",
         Protocol::Relay => "relay",
         Protocol::Measure => "measure",
+        Protocol::Object => "object",
+        Protocol::Submit => "submit",
         _ => "other",
     };
     [("protocol", word)]

@@ -3,6 +3,8 @@
 //! ```text
 //! accept ─ place? ─ preamble, TLS ─ key admitted? ─┬ relay: a session of node::relay
 //!            no: closed      no: an alert, closed  ├ measure: node::prober
+//!                                                  ├ object: node::files
+//!                                                  ├ submit: node::drop_box, strangers as well
 //!                                                  └ api, join: the oracle, where one is
 //! ```
 //!
@@ -12,7 +14,9 @@
 use super::{
     counters::{Counters, Strange},
     gate::{Gate, Place},
-    service::{ApiService, Caller, MeasureService, RelayService},
+    service::{
+        ApiService, BoxFuture, Caller, FilesService, MeasureService, RelayService, SubmitService,
+    },
     throttle::Throttle,
 };
 use crate::{
@@ -55,6 +59,10 @@ pub struct Services {
     pub oracle: Option<Arc<dyn ApiService>>,
     /// Receives measurements; none: this node takes part in none.
     pub measure: Option<Arc<dyn MeasureService>>,
+    /// Files for members; none: this node offers none and passes none on.
+    pub files: Option<Arc<dyn FilesService>>,
+    /// Drop boxes; none: this node has none.
+    pub submit: Option<Arc<dyn SubmitService>>,
 }
 
 impl Services {
@@ -63,7 +71,9 @@ impl Services {
         let relay = self.relay.iter().map(|_| Protocol::Relay);
         let oracle = self.oracle.iter().flat_map(|_| [Protocol::Api, Protocol::Join]);
         let measure = self.measure.iter().map(|_| Protocol::Measure);
-        relay.chain(oracle).chain(measure).collect()
+        let files = self.files.iter().map(|_| Protocol::Object);
+        let submit = self.submit.iter().map(|_| Protocol::Submit);
+        relay.chain(oracle).chain(measure).chain(files).chain(submit).collect()
     }
 }
 
@@ -165,7 +175,14 @@ impl Door {
                 self.api(Arc::clone(oracle), channel, Some(peer), from);
             }
             (Protocol::Measure, Some(peer), Services { measure: Some(measure), .. }) => {
-                self.measure(measure, channel, peer, from);
+                self.transfer(Protocol::Measure, measure.serve(channel, peer, from));
+            }
+            (Protocol::Object, Some(peer), Services { files: Some(files), .. }) => {
+                self.transfer(Protocol::Object, files.serve(channel, peer, from));
+            }
+            // Whether a stranger may was asked in the handshake.
+            (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {
+                self.transfer(Protocol::Submit, submit.serve(channel, peer, from));
             }
             (Protocol::Join, _, Services { oracle: Some(oracle), .. }) => {
                 self.api(Arc::clone(oracle), channel, None, from);
@@ -191,19 +208,13 @@ impl Door {
         });
     }
 
-    /// On shutdown it ends as the API does: nobody waits for a measurement.
-    fn measure(
-        &self,
-        measure: &Arc<dyn MeasureService>,
-        channel: Channel<TcpStream>,
-        peer: MeshPeer,
-        from: SocketAddr,
-    ) {
-        let open = self.counters.open(Protocol::Measure);
+    /// On shutdown it ends as the API does: nobody waits for a measurement, and who fetches
+    /// files goes on elsewhere or later.
+    fn transfer(&self, protocol: Protocol, serving: BoxFuture<'static, ()>) {
+        let open = self.counters.open(protocol);
         let cut = self.ends.cut_api.clone();
-        let flow = measure.serve(channel, peer, from);
         self.ends.api.spawn(async move {
-            tokio::select! { () = cut.cancelled() => {}, () = flow => {} }
+            tokio::select! { () = cut.cancelled() => {}, () = serving => {} }
             drop(open);
         });
     }

@@ -13,6 +13,7 @@
 mod client;
 mod counters;
 mod door;
+mod doorman;
 mod error;
 mod gate;
 mod local_api;
@@ -21,7 +22,7 @@ mod metrics;
 mod oracle_down;
 mod service;
 mod status;
-mod throttle;
+pub(crate) mod throttle;
 
 pub use client::{LocalClient, LocalError};
 pub use counters::Counts;
@@ -30,7 +31,10 @@ pub use error::DaemonError;
 pub use gate::Limits;
 pub use local_socks::Ways;
 pub use oracle_down::OracleDown;
-pub use service::{ApiService, BoxFuture, Caller, Control, MeasureService, RelayService};
+pub use service::{
+    ApiService, BoxFuture, Caller, Control, FilesService, MeasureService, RelayService,
+    SubmitService,
+};
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
 use crate::{
@@ -39,6 +43,7 @@ use crate::{
 };
 use counters::Counters;
 use door::{Door, Ends};
+use doorman::Doorman;
 use gate::Gate;
 use local_socks::LocalSocks;
 use metrics::RosterMetrics;
@@ -179,7 +184,8 @@ impl Daemon {
             duties: duties(&membership, &key.id()),
             started: Instant::now(),
         };
-        let admission = Arc::new(membership.clone());
+        let submit = services.submit.clone();
+        let admission = Arc::new(Doorman { membership: membership.clone(), submit });
         let acceptor = Acceptor::new(&key, admission, &services.protocols());
         let door = Arc::new(Door {
             acceptor: acceptor.map_err(DaemonError::Key)?,

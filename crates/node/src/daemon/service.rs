@@ -64,6 +64,34 @@ pub trait MeasureService: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'static, ()>;
 }
 
+/// Serves channels `object`: [`crate::files`], or a fake in tests.
+pub trait FilesService: Send + Sync + fmt::Debug {
+    /// Serves one channel to its end or to the peer's revocation. Dropping the future cuts it.
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()>;
+
+    /// Its counts, for `thalweg status`.
+    fn report(&self) -> serde_json::Value;
+}
+
+/// Serves channels `submit`: [`crate::drop_box`], or a fake in tests.
+pub trait SubmitService: Send + Sync + fmt::Debug {
+    /// Whether a key that is in no roster may open a channel. Never blocks.
+    fn admits(&self, key: &NodeId) -> bool;
+
+    /// Serves one channel to its end or to a member's revocation. Dropping the future cuts it.
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: Option<MeshPeer>,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()>;
+}
+
 /// The oracle's end of the channels `api` and `join`; there on oracles alone.
 pub trait ApiService: Send + Sync + fmt::Debug {
     /// Serves one channel to its end. Dropping the future cuts it.

@@ -2,6 +2,110 @@
 //!
 //! What a node offers, and to whom, is in its settings (`[files]`); nothing is offered without
 //! them. The other end is [`crate::gather`].
+//!
+//! ```text
+//! door ── Files ── a session for each channel ─┬ list, read ── beneath: what is offered, and no more
+//!                                              ├ store ── files in the making
+//!                                              └ exchange ── tickets, spool
+//! ```
+
+mod beneath;
+mod exchange;
+mod fetch;
+mod lending;
+mod list;
+mod offer;
+mod pattern;
+mod pour;
+mod read;
+mod session;
 
 pub mod spool;
 pub mod ticket;
+
+pub use lending::Lending;
+pub use offer::OfferError;
+
+use crate::{
+    config::FilesSection,
+    daemon::{BoxFuture, FilesService},
+    mesh::{Membership, MeshPeer},
+    relay::Log,
+};
+use offer::Offers;
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
+use thalweg_net::channel::Channel;
+use thalweg_wire::mesh::Member;
+use tokio::{net::TcpStream, sync::Semaphore};
+
+/// Serves files; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Files(Arc<Shared>);
+
+/// What all sessions need.
+#[derive(Debug)]
+struct Shared {
+    membership: Membership,
+    offers: Offers,
+    places: Arc<Semaphore>,
+    /// For data that goes by way of this node; none: it passes nothing on.
+    lending: OnceLock<Lending>,
+    log: Log,
+}
+
+/// Who reads, as the roster has it now.
+#[derive(Clone, Debug)]
+struct Reader {
+    shared: Arc<Shared>,
+    member: Arc<Member>,
+}
+
+impl Reader {
+    fn offers(&self) -> &Offers {
+        &self.shared.offers
+    }
+}
+
+impl Files {
+    /// What these settings offer; `state` is the directory with this node's keys.
+    ///
+    /// # Errors
+    /// [`OfferError`].
+    pub fn new(
+        settings: &FilesSection,
+        state: &Path,
+        membership: Membership,
+        log: Log,
+    ) -> Result<Self, OfferError> {
+        let offers = Offers::new(settings, state)?;
+        let places = Arc::new(Semaphore::new(settings.max_channels));
+        let lending = OnceLock::new();
+        Ok(Self(Arc::new(Shared { membership, offers, places, lending, log })))
+    }
+
+    /// From now on it lends its own files to third nodes, and holds others' data. Once.
+    pub fn lend(&self, lending: Lending) {
+        // A second one would have another spool, which nothing led to.
+        _ = self.0.lending.set(lending);
+    }
+}
+
+impl FilesService for Files {
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(session::serve(Arc::clone(&self.0), channel, peer, from))
+    }
+
+    fn report(&self) -> serde_json::Value {
+        let (offered, accepting) = self.0.offers.count();
+        serde_json::json!({ "offered": offered, "accepting": accepting })
+    }
+}

@@ -108,7 +108,13 @@ impl Node {
         let measure = set.measures.then(|| Arc::new(prober.clone()) as Arc<dyn MeasureService>);
         let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
         // With an oracle's place, the door serves something where measuring is off.
-        let services = Services { relay: None, oracle: Some(down.clone()), measure };
+        let services = Services {
+            relay: None,
+            oracle: Some(down.clone()),
+            measure,
+            files: None,
+            submit: None,
+        };
         let config = DaemonConfig {
             listen: vec![set.listen],
             handshake: std::time::Duration::from_secs(10),

@@ -42,7 +42,7 @@ pub enum Kind {
 pub struct Entry {
     /// Which of the paths asked for it was found under.
     pub root: u32,
-    /// Its path below that.
+    /// Its path below that; below the [`crate::object::base`] of a pattern. Empty: the thing itself.
     pub path: FilePath,
     /// What it is.
     pub kind: Kind,

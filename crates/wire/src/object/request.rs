@@ -18,9 +18,9 @@ pub struct Check(pub [u8; 32]);
 /// A file as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileRef {
-    /// The path asked for, absolute on the serving host.
+    /// The path or pattern asked for, as in [`ListRequest::roots`].
     pub root: Vec<u8>,
-    /// Below that.
+    /// Below its [`crate::object::base`].
     pub path: FilePath,
     /// The content that is meant.
     pub snapshot: Snapshot,
@@ -29,7 +29,8 @@ pub struct FileRef {
 /// Asks what is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListRequest {
-    /// Absolute paths on the serving host; each may hold `*`, `?`, `[…]` and `**`.
+    /// Absolute paths on the serving host. A last `/` asks for what a directory holds, as rsync's
+    /// does. Each may be a pattern with `*`, `?`, `[…]` and `**`: [`crate::object::base`].
     pub roots: Vec<Vec<u8>>,
     /// Patterns that are left out, with what is below them; matched as `rsync --exclude` does.
     pub exclude: Vec<Vec<u8>>,
@@ -174,8 +175,12 @@ pub enum Reply {
     Dropped,
     /// It is on the disk, under its name if it is complete.
     Stored,
-    /// These bytes are on the disk, ascending, each from the first up to before the second; all of them if the file has its name.
+    /// These bytes are on the disk, ascending, each from the first up to before the second; all of
+    /// them if the file has its name.
     Held(Vec<(u64, u64)>),
+    /// Not done yet: the reply follows. Said every some seconds, so that silence means a dead node;
+    /// instead of any other reply, any number of times.
+    Wait,
     /// Not done. After `Bytes`: the bytes that were promised came all the same, filled up with zeros.
     Failed(Failure),
 }

@@ -5,9 +5,16 @@ use crate::mesh::Name;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// The most bytes of a part of a ticket: its hash is known before any of it is kept, so that each
+/// end holds a part in memory.
+pub const MAX_PART: u64 = 1 << 20;
+
+/// The most parts of a ticket, and of an entry of the spool.
+pub const MAX_PARTS: usize = 16_384;
+
 /// Which collection data belongs to; the same in all its sessions, also after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct JobId(pub [u8; 8]);
+pub struct JobId(pub [u8; 16]);
 
 /// Names data that a node holds for a member; drawn by who asks for it, and known to it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,7 +39,8 @@ impl fmt::Debug for Ticket {
 /// What a ticket shall be for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Parts of files, one behind the other.
+    /// Parts of files, one behind the other: at most [`MAX_PARTS`], each of at most [`MAX_PART`]
+    /// bytes.
     pub reads: Vec<ReadRequest>,
     /// The member who may read them.
     pub to: Name,

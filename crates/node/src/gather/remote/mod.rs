@@ -6,14 +6,17 @@
 
 mod error;
 mod listing;
+mod parts;
 mod reach;
 mod reading;
 mod sink;
+mod spares;
 mod storing;
 
 pub use error::{ReachError, RemoteError};
 pub use reach::Reach;
 pub use sink::{Sink, ToLand};
+pub use spares::{Fresh, Spares};
 
 use std::{collections::VecDeque, io, time::Duration};
 use thalweg_net::{Stream, channel::Channel};
@@ -158,6 +161,15 @@ impl Remote {
     }
 
     async fn message(&mut self) -> io::Result<Reply> {
+        loop {
+            match self.any_message().await? {
+                Reply::Wait => {}
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    async fn any_message(&mut self) -> io::Result<Reply> {
         let mut head = [0; 4];
         within(self.channel.read_exact(&mut head)).await?;
         let length = object::length(head, MAX_REPLY).map_err(invalid)?;

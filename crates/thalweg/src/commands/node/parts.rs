@@ -10,7 +10,8 @@ use thalweg_net::PrivateKey;
 use thalweg_node::{
     budget::Budget,
     config::Config,
-    daemon::{DaemonConfig, MeasureService, Node, RelayService, Services},
+    daemon::{DaemonConfig, FilesService, MeasureService, Node, RelayService, Services},
+    files::Files,
     mesh::{
         Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
         WallClock,
@@ -140,11 +141,12 @@ impl Parts {
         tasks.spawn(self.seat.clone().remind(config.oracle.clone(), self.log.clone()));
         let control = self.seat.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.seat.service();
+        let files = self.files(config, state)?;
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure },
+            services: Services { relay, oracle, measure, files },
             control,
             registry,
             log: self.log,
@@ -200,6 +202,17 @@ impl Parts {
         let purse = Purse::kept(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
+    }
+
+    /// Who serves files. Also where nothing is offered: any node can hold data on its way.
+    fn files(
+        &self,
+        config: &Config,
+        state: &State,
+    ) -> anyhow::Result<Option<Arc<dyn FilesService>>> {
+        let (membership, log) = (self.membership.clone(), self.log.clone());
+        let files = Files::new(&config.files, state.dir(), membership, log)?;
+        Ok(Some(Arc::new(files) as Arc<dyn FilesService>))
     }
 
     fn sync(&self, client: OracleClient, state: &State) -> RosterSync {

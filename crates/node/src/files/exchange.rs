@@ -1,0 +1,119 @@
+//! Requests about data that goes by way of other nodes: tickets and the spool.
+
+use super::{
+    Reader,
+    fetch::Order,
+    lending::{Lending, Redeemed},
+    read::{Reading, full_path},
+    session::Session,
+};
+use std::{io, pin::pin, sync::Arc, time::Duration};
+use thalweg_wire::object::{
+    self, Denied, Failure, Grant, MAX_REPLY, ReadRequest, Reply, Request, Ticket,
+};
+use tokio::time::sleep;
+
+/// Who waits for a transfer hears so often that it is under way.
+const WAIT: Duration = Duration::from_secs(15);
+
+impl Session {
+    /// Answers one of them.
+    ///
+    /// # Errors
+    /// The channel's; also if it is none of them.
+    pub(super) async fn exchange(&mut self, request: Request) -> io::Result<()> {
+        let Some(lending) = self.shared.lending.get().cloned() else {
+            let why = "this node passes no data on".to_owned();
+            return self.reply(&Reply::Failed(Failure::System(why))).await;
+        };
+        let owner = self.peer.key();
+        // From now on its entries are wanted as long as the channel is open.
+        self.visit.get_or_insert_with(|| lending.spool().visit(owner));
+        match request {
+            Request::Tickets(grants) => {
+                let tickets = self.grant(&lending, grants)?;
+                self.reply(&Reply::Tickets(tickets)).await
+            }
+            Request::Redeem(ticket) => self.redeem(&lending, ticket).await,
+            Request::Sent(tickets) => {
+                let checks = lending.checks(&self.peer, &tickets);
+                self.reply(&short(Reply::Checks(checks))).await
+            }
+            Request::Fetch { id, from, tickets, bytes, then } => {
+                self.fetch(&lending, Order { id, from, tickets, bytes, then }).await
+            }
+            Request::Spooled(id) => match lending.spooled(&self.peer, id) {
+                Ok(reading) => {
+                    self.reply(&Reply::Parts(reading.parts().len() as u32)).await?;
+                    self.pour(reading).await.map(drop)
+                }
+                Err(why) => self.reply(&Reply::Failed(why)).await,
+            },
+            Request::Drop(ids) => {
+                lending.spool().forget(owner, &ids);
+                self.reply(&Reply::Dropped).await
+            }
+            Request::DropJob(job) => {
+                lending.spool().forget_job(owner, job);
+                self.reply(&Reply::Dropped).await
+            }
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a request of another kind")),
+        }
+    }
+
+    /// Tickets for what the peer itself may read.
+    fn grant(
+        &self,
+        lending: &Lending,
+        grants: Vec<Grant>,
+    ) -> io::Result<Vec<Result<Ticket, Denied>>> {
+        let gone = || io::Error::other("the peer is no member any more");
+        let reader = self.reader().ok_or_else(gone)?;
+        let may = |read: &ReadRequest| {
+            reader.offers().readable(&reader.member, &full_path(&read.file)).map(drop)
+        };
+        Ok(lending.grant(&self.peer, grants, may))
+    }
+
+    async fn redeem(&mut self, lending: &Lending, ticket: Ticket) -> io::Result<()> {
+        match lending.redeem(&self.peer, ticket) {
+            Err(why) => self.reply(&Reply::Failed(why)).await,
+            Ok(Redeemed::Spooled(reading)) => {
+                let checks = reading.checks();
+                self.reply(&Reply::Parts(reading.parts().len() as u32)).await?;
+                self.pour(reading).await?;
+                lending.sent(ticket, checks);
+                Ok(())
+            }
+            Ok(Redeemed::Files(owner, reads)) => {
+                let shared = Arc::clone(&self.shared);
+                let reader = Reader { shared, member: Arc::new(owner.member().clone()) };
+                self.reply(&Reply::Parts(reads.len() as u32)).await?;
+                let reading = self.pour(Reading::new(reader, reads.to_vec())).await?;
+                lending.sent(ticket, reading.said.into_iter().map(Result::ok).collect());
+                Ok(())
+            }
+        }
+    }
+
+    /// Who asked and is gone is noticed when it is told to wait: then nothing is kept.
+    async fn fetch(&mut self, lending: &Lending, order: Order) -> io::Result<()> {
+        let peer = self.peer.clone();
+        let mut work = pin!(lending.fetch(&peer, order));
+        let reply = loop {
+            tokio::select! {
+                done = &mut work => break done.unwrap_or_else(Reply::Failed),
+                () = sleep(WAIT) => self.reply(&Reply::Wait).await?,
+            }
+        };
+        self.reply(&short(reply)).await
+    }
+}
+
+/// The reply, if it may be sent: many failures in words are long.
+fn short(reply: Reply) -> Reply {
+    if object::encode(&reply).len() <= MAX_REPLY {
+        return reply;
+    }
+    Reply::Failed(Failure::System("the answer is too long: ask for less at a time".to_owned()))
+}

@@ -1,0 +1,339 @@
+//! What is there: a walk that holds one directory open at a time, and tells what it finds in parts.
+
+use super::{
+    Reader,
+    beneath::{Root, failure, look_in, modified, snapshot},
+    pattern::{Excludes, Pattern, Stand},
+    pour::{Buffer, Source},
+};
+use rustix::{
+    fs::{Dir, FileType, Stat},
+    io::Errno,
+};
+use std::{
+    mem,
+    os::fd::{AsFd as _, OwnedFd},
+    time::{Duration, Instant},
+};
+use thalweg_wire::object::{self, Entry, Failure, FilePath, Kind, ListRequest, Reply};
+
+/// Entries of one reply: 50 kB with names of 80 bytes; a reply with the longest of all names
+/// still fits.
+const PART: usize = 200;
+
+/// The longest turn without a word.
+const TURN: Duration = Duration::from_secs(5);
+
+/// Failures that are named; of more only the number.
+const MOST_FAILURES: usize = 200;
+
+/// The answer to a [`ListRequest`].
+#[derive(Debug)]
+pub(super) struct Listing {
+    reader: Reader,
+    roots: std::vec::IntoIter<Vec<u8>>,
+    /// The next root's number.
+    number: u32,
+    excludes: Excludes,
+    walk: Option<Walk>,
+    entries: Vec<Entry>,
+    failures: Vec<(Vec<u8>, Failure)>,
+    unnamed: u64,
+}
+
+/// Below one root.
+#[derive(Debug)]
+struct Walk {
+    number: u32,
+    /// As it was asked for.
+    asked: Vec<u8>,
+    root: Root,
+    /// What excludes see before the path: the name of the directory asked for, and `/`.
+    above: Vec<u8>,
+    pattern: Option<Pattern>,
+    /// Directories still to be read; the last one next.
+    pending: Vec<Pending>,
+    open: Option<OpenDirectory>,
+    /// The last directory above a match that was told, with those above it.
+    told: Vec<u8>,
+    found: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    path: Vec<u8>,
+    /// In the pattern; `None`: all below is meant.
+    stand: Option<Stand>,
+}
+
+#[derive(Debug)]
+struct OpenDirectory {
+    at: Pending,
+    directory: OwnedFd,
+    entries: Dir,
+}
+
+impl Listing {
+    pub fn new(reader: Reader, request: ListRequest) -> Result<Self, Failure> {
+        let excludes = Excludes::new(&request.exclude)?;
+        let (entries, failures) = (Vec::new(), Vec::new());
+        let roots = request.roots.into_iter();
+        Ok(Self { reader, roots, number: 0, excludes, walk: None, entries, failures, unnamed: 0 })
+    }
+
+    /// Begins with what was asked for; nothing to walk below a file.
+    fn begin(&mut self, asked: Vec<u8>) -> Result<Option<Walk>, Failure> {
+        let base = object::base(&asked).to_vec();
+        let (place, below) = self.reader.offers().readable(&self.reader.member, &base)?;
+        let offered = Root::open(&place.path)?;
+        let pattern = object::pattern(&asked).map(|parts| Pattern::new(&parts)).transpose()?;
+        let number = self.number;
+        let failed = |e| failure(&base, e);
+        if pattern.is_none() && !asked.ends_with(b"/") && !below.is_empty() {
+            let found = offered.look(below).map_err(failed)?;
+            let name = base.rsplit(|b| *b == b'/').next().unwrap_or_default();
+            if self.excludes.leaves_out(name, is_directory(&found)) {
+                return Ok(None);
+            }
+            let link = || offered.link(below);
+            self.entries.push(entry(number, Vec::new(), &found, link).map_err(failed)?);
+            if !is_directory(&found) {
+                return Ok(None);
+            }
+        }
+        let root = offered.directory(below).map_err(failed)?;
+        if pattern.is_none() && (asked.ends_with(b"/") || below.is_empty()) {
+            let found = root.look(b"").map_err(failed)?;
+            self.entries.push(entry(number, Vec::new(), &found, no_link).map_err(failed)?);
+        }
+        let above = match pattern.is_some() || asked.ends_with(b"/") {
+            true => Vec::new(),
+            false => above(&base),
+        };
+        let stand = pattern.as_ref().map(Pattern::start);
+        let pending = vec![Pending { path: Vec::new(), stand }];
+        let (open, told, found) = (None, Vec::new(), pattern.is_none());
+        Ok(Some(Walk { number, asked, root, above, pattern, pending, open, told, found }))
+    }
+
+    fn fail(&mut self, path: Vec<u8>, why: Failure) {
+        match self.failures.len() < MOST_FAILURES {
+            true => self.failures.push((path, why)),
+            false => self.unnamed += 1,
+        }
+    }
+
+    /// One step: a root is begun or ended, a directory opened, or an entry looked at; false: all is told.
+    fn step(&mut self) -> bool {
+        let Some(mut walk) = self.walk.take() else {
+            let Some(asked) = self.roots.next() else { return false };
+            match self.begin(asked.clone()) {
+                Ok(walk) => self.walk = walk,
+                Err(why) => self.fail(asked, why),
+            }
+            self.number += 1;
+            return true;
+        };
+        if walk.open.is_none() && walk.pending.is_empty() {
+            if !walk.found {
+                let why = Failure::System("nothing there matches the pattern".into());
+                self.fail(walk.asked, why);
+            }
+            return true;
+        }
+        if let Err((path, e)) = walk.step(&self.excludes, &mut self.entries) {
+            let path = [object::base(&walk.asked), b"/", &path].concat();
+            let why = failure(&path, e);
+            self.fail(path, why);
+        }
+        self.walk = Some(walk);
+        true
+    }
+
+    fn tell(&mut self, buffer: &mut Buffer) {
+        if !self.entries.is_empty() {
+            buffer.reply(&Reply::Entries(mem::take(&mut self.entries)));
+        }
+    }
+
+    fn end(&mut self, buffer: &mut Buffer) {
+        if self.unnamed > 0 {
+            let why = Failure::System(format!("and {} more like these", self.unnamed));
+            self.failures.push((Vec::new(), why));
+        }
+        buffer.reply(&Reply::Listed(mem::take(&mut self.failures)));
+    }
+}
+
+impl Source for Listing {
+    fn fill(&mut self, buffer: &mut Buffer) -> bool {
+        let began = Instant::now();
+        let mut steps = 0u32;
+        while buffer.room() > 0 {
+            if !self.step() {
+                self.tell(buffer);
+                self.end(buffer);
+                return false;
+            }
+            if self.entries.len() >= PART {
+                self.tell(buffer);
+            }
+            steps += 1;
+            if steps.is_multiple_of(64) && began.elapsed() > TURN {
+                self.tell(buffer);
+                buffer.reply(&Reply::Wait);
+                break;
+            }
+        }
+        true
+    }
+}
+
+impl Walk {
+    /// Looks at the next entry of the open directory, or opens the next directory.
+    fn step(
+        &mut self,
+        excludes: &Excludes,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), (Vec<u8>, Errno)> {
+        let Some(mut open) = self.open.take() else {
+            let Some(at) = self.pending.pop() else { return Ok(()) };
+            self.open = Some(self.open_directory(at)?);
+            return Ok(());
+        };
+        match open.entries.read() {
+            None => Ok(()),
+            Some(Err(e)) => Err((open.at.path, e)),
+            Some(Ok(next)) => {
+                let name = next.file_name();
+                let looked = match name.to_bytes() {
+                    b"." | b".." => Ok(()),
+                    _ => self.look(&open, name, excludes, entries),
+                };
+                self.open = Some(open);
+                looked
+            }
+        }
+    }
+
+    fn open_directory(&self, at: Pending) -> Result<OpenDirectory, (Vec<u8>, Errno)> {
+        let opened = self.root.entries(&at.path).and_then(|directory| {
+            let entries = Dir::read_from(directory.as_fd())?;
+            Ok((directory, entries))
+        });
+        match opened {
+            Ok((directory, entries)) => Ok(OpenDirectory { at, directory, entries }),
+            Err(e) => Err((at.path, e)),
+        }
+    }
+
+    fn look(
+        &mut self,
+        open: &OpenDirectory,
+        name: &std::ffi::CStr,
+        excludes: &Excludes,
+        entries: &mut Vec<Entry>,
+    ) -> Result<(), (Vec<u8>, Errno)> {
+        let bytes = name.to_bytes();
+        let stand = match (&self.pattern, open.at.stand) {
+            (Some(pattern), Some(stand)) => match pattern.step(stand, bytes) {
+                Some(next) => Some(next),
+                None => return Ok(()),
+            },
+            _ => None,
+        };
+        let path = joined(&open.at.path, bytes);
+        let found = match look_in(&open.directory, name) {
+            // Removed since its directory was read.
+            Err(Errno::NOENT) => return Ok(()),
+            found => found.map_err(|e| (path.clone(), e))?,
+        };
+        let is_directory = is_directory(&found);
+        if !excludes.is_empty()
+            && excludes.leaves_out(&[&self.above[..], &path].concat(), is_directory)
+        {
+            return Ok(());
+        }
+        let is_met = stand.is_none_or(|stand| self.is_met(stand));
+        if is_met {
+            self.found = true;
+            if stand.is_some() {
+                self.tell_above(&path, entries);
+            }
+            let link = || self.root.link(&path);
+            let entry = entry(self.number, path.clone(), &found, link);
+            entries.push(entry.map_err(|e| (path.clone(), e))?);
+        }
+        if is_directory {
+            self.pending.push(Pending { path, stand: stand.filter(|_| !is_met) });
+        }
+        Ok(())
+    }
+
+    fn is_met(&self, stand: Stand) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.is_met(stand))
+    }
+
+    /// The directories above a match, each once: a walk comes back to none that it has left.
+    fn tell_above(&mut self, path: &[u8], entries: &mut Vec<Entry>) {
+        let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        for above in ends.map(|end| &path[..end]) {
+            let is_told =
+                self.told.strip_prefix(above).is_some_and(|r| r.is_empty() || r[0] == b'/');
+            if is_told {
+                continue;
+            }
+            // What it cannot be told of is made as any directory.
+            let found = self.root.look(above).ok();
+            let told = found.and_then(|f| entry(self.number, above.to_vec(), &f, no_link).ok());
+            entries.extend(told);
+            self.told = above.to_vec();
+        }
+    }
+}
+
+/// `dir` of `/data/dir`, with a `/` behind.
+fn above(base: &[u8]) -> Vec<u8> {
+    match base.rsplit(|b| *b == b'/').next() {
+        Some(name) if !name.is_empty() => [name, b"/"].concat(),
+        _ => Vec::new(),
+    }
+}
+
+fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
+    match path.is_empty() {
+        true => name.to_vec(),
+        false => [path, b"/", name].concat(),
+    }
+}
+
+fn is_directory(found: &Stat) -> bool {
+    FileType::from_raw_mode(found.st_mode) == FileType::Directory
+}
+
+fn no_link() -> Result<Vec<u8>, Errno> {
+    Err(Errno::INVAL)
+}
+
+fn entry(
+    root: u32,
+    path: Vec<u8>,
+    found: &Stat,
+    link: impl FnOnce() -> Result<Vec<u8>, Errno>,
+) -> Result<Entry, Errno> {
+    let kind = match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile => Kind::File { snapshot: snapshot(found) },
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink { target: link()? },
+        _ => Kind::Special,
+    };
+    Ok(Entry {
+        root,
+        path: FilePath::new(path).map_err(|_| Errno::NAMETOOLONG)?,
+        kind,
+        mode: (found.st_mode & 0o7777) as u16,
+        owner: found.st_uid,
+        group: found.st_gid,
+        modified_ns: modified(found),
+    })
+}

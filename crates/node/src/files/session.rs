@@ -1,0 +1,160 @@
+//! One member's channel: request by request.
+
+use super::{
+    Reader, Shared,
+    list::Listing,
+    pour::{Source, pour},
+    read::Reading,
+    spool::Visit,
+};
+use crate::{mesh::MeshPeer, relay::Event};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_net::channel::Channel;
+use thalweg_wire::object::{self, Failure, MAX_REQUEST, Reply, Request};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+/// Without a byte either way for so long, the channel is closed and its place free.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// One channel.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub shared: Arc<Shared>,
+    pub channel: Channel<TcpStream>,
+    pub peer: MeshPeer,
+    /// Once something was asked about data that is held here.
+    pub visit: Option<Visit>,
+    requests: u64,
+    failed: u64,
+    sent: u64,
+}
+
+/// Serves one channel to its end; cut at once when the peer is revoked.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    channel: Channel<TcpStream>,
+    peer: MeshPeer,
+    from: SocketAddr,
+) {
+    let began = Instant::now();
+    let revoked = peer.revoked();
+    let mut session =
+        Session { shared, channel, peer, visit: None, requests: 0, failed: 0, sent: 0 };
+    let ended = tokio::select! {
+        biased;
+        () = revoked => Err(io::Error::other("the peer is revoked")),
+        ended = session.run() => ended,
+    };
+    session.tell(from, began, ended);
+}
+
+impl Session {
+    async fn run(&mut self) -> io::Result<()> {
+        let place = Arc::clone(&self.shared.places).try_acquire_owned();
+        while let Some(request) = self.next().await? {
+            self.requests += 1;
+            if place.is_err() {
+                self.reply(&Reply::Failed(Failure::Busy)).await?;
+                break;
+            }
+            self.answer(request).await?;
+        }
+        within(self.channel.shutdown()).await
+    }
+
+    async fn answer(&mut self, request: Request) -> io::Result<()> {
+        let Some(reader) = self.reader() else {
+            return Err(io::Error::other("the peer is no member any more"));
+        };
+        match request {
+            Request::List(request) => match Listing::new(reader, request) {
+                Ok(listing) => self.pour(listing).await.map(drop),
+                Err(why) => self.reply(&Reply::Failed(why)).await,
+            },
+            Request::Read(part) => self.read(Reading::new(reader, vec![part])).await,
+            Request::ReadParts(parts) => self.read(Reading::new(reader, parts)).await,
+            Request::ReadAll(files) => self.read(Reading::whole(reader, files)).await,
+            Request::Check(files) => self.read(Reading::hashes(reader, files)).await,
+            other => self.exchange(other).await,
+        }
+    }
+
+    async fn read(&mut self, reading: Reading) -> io::Result<()> {
+        let reading = self.pour(reading).await?;
+        self.failed += reading.said.iter().filter(|said| said.is_err()).count() as u64;
+        Ok(())
+    }
+
+    /// The peer with the rights that it has now.
+    pub fn reader(&self) -> Option<Reader> {
+        let roster = self.shared.membership.current()?;
+        let member = roster.by_key(&self.peer.key())?.clone();
+        Some(Reader { shared: Arc::clone(&self.shared), member: Arc::new(member) })
+    }
+
+    /// The next request; `None` at the peer's goodbye.
+    async fn next(&mut self) -> io::Result<Option<Request>> {
+        let mut head = [0; 4];
+        let first = within(self.channel.read(&mut head)).await?;
+        if first == 0 {
+            return Ok(None);
+        }
+        within(self.channel.read_exact(&mut head[first..])).await?;
+        let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+        let length = object::length(head, MAX_REQUEST).map_err(invalid)?;
+        let mut body = vec![0; length];
+        within(self.channel.read_exact(&mut body)).await?;
+        object::decode(&body).map(Some).map_err(invalid)
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// The channel's.
+    pub async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
+        self.failed += u64::from(matches!(reply, Reply::Failed(_)));
+        let message = object::encode(reply);
+        within(self.channel.write_all(&message)).await?;
+        within(self.channel.flush()).await
+    }
+
+    /// Sends all that a source has; gives it back.
+    ///
+    /// # Errors
+    /// The channel's.
+    pub async fn pour<S: Source>(&mut self, source: S) -> io::Result<S> {
+        let (source, sent) = pour(&mut self.channel, source).await?;
+        self.sent += sent;
+        Ok(source)
+    }
+
+    fn tell(&self, from: SocketAddr, began: Instant, ended: io::Result<()>) {
+        let event = Event::new("files")
+            .with("client", from)
+            .with("peer", &self.peer.member().name)
+            .with_number("requests", self.requests)
+            .with_number("failed", self.failed)
+            .with_number("sent_bytes", self.sent)
+            .with_number("ms", began.elapsed().as_millis());
+        self.shared.log.put(match ended {
+            Ok(()) => event,
+            Err(e) => event.with("why", e),
+        });
+    }
+}
+
+async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match timeout(IDLE, step).await {
+        Ok(done) => done,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing for {IDLE:?}"))),
+    }
+}

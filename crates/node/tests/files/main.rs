@@ -1,0 +1,6 @@
+//! Files between nodes with real doors, relays and disks, on loopback.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod reading;
+mod scene;

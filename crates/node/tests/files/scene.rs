@@ -1,0 +1,236 @@
+//! Nodes `n1`, `n2`, … (keys 1, 2, …) that relay and serve files, and a roster of them.
+
+use std::{
+    net::SocketAddr,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{Receiver, TryRecvError},
+    },
+};
+use tempfile::TempDir;
+use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
+use thalweg_node::{
+    budget::Budget,
+    config::{AcceptSection, FilesSection, OfferSection, Whom},
+    daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services},
+    files::Files,
+    gather::{Reach, Remote},
+    mesh::Membership,
+    relay::{Event, Log, MeshRelay, RelayConfig, RelayMetrics},
+};
+use thalweg_units::WallTime;
+use thalweg_wire::{
+    Signed, Signer as _,
+    mesh::{Member, Name, Role, Roster},
+    object::{Entry, FileRef, Kind, ListRequest},
+};
+use tokio::task::JoinSet;
+
+const MESH: u8 = 200;
+
+/// The key with this number.
+pub fn key(n: u8) -> PrivateKey {
+    PrivateKey::from_seed(&[n; 32])
+}
+
+pub fn name(n: u8) -> Name {
+    format!("n{n}").parse().unwrap()
+}
+
+pub fn signed(version: u64, members: Vec<Member>) -> Vec<u8> {
+    let roster = Roster {
+        version,
+        not_before: WallTime::from_unix_nanos(0),
+        expiry: WallTime::from_unix_nanos(u64::MAX),
+        members,
+        rules: Vec::new(),
+    };
+    Signed::sign(roster, &key(MESH)).encode()
+}
+
+/// A running node; it and its tasks end when it is dropped.
+pub struct Node {
+    pub n: u8,
+    pub at: SocketAddr,
+    pub membership: Membership,
+    /// What it offers.
+    pub data: PathBuf,
+    /// Where it accepts files.
+    pub inbox: PathBuf,
+    pub dir: TempDir,
+    log: Receiver<Event>,
+    _tasks: JoinSet<()>,
+}
+
+impl Node {
+    /// One that offers `data` to these, and accepts files of theirs into `inbox`.
+    pub async fn start(n: u8, whom: &[&str]) -> Self {
+        Self::limited(n, whom, 8).await
+    }
+
+    /// The same, with so many channels at a time.
+    pub async fn limited(n: u8, whom: &[&str], max_channels: usize) -> Self {
+        let dir = TempDir::new().unwrap();
+        let [data, inbox, state] = ["data", "inbox", "state"].map(|d| dir.path().join(d));
+        for made in [&data, &inbox, &state] {
+            std::fs::create_dir(made).unwrap();
+        }
+        let membership = Membership::new(key(MESH).id(), None);
+        let (log, queue) = Log::to_queue();
+        let whom: Vec<Whom> = whom.iter().map(|w| w.parse().unwrap()).collect();
+        let settings = FilesSection {
+            offer: vec![OfferSection { path: data.clone(), to: whom.clone() }],
+            accept: vec![AcceptSection { path: inbox.clone(), from: whom }],
+            max_channels,
+            ..FilesSection::default()
+        };
+        let files = Files::new(&settings, &state, membership.clone(), log.clone()).unwrap();
+        let mut registry = Default::default();
+        let relay = RelayConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let metrics = RelayMetrics::register(&mut registry);
+        let budget = Arc::new(Budget::new());
+        let (own, ours) = (key(n).id(), membership.clone());
+        let relay = MeshRelay::new(own, relay, ours, budget, metrics, log.clone()).unwrap();
+        let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
+        let config = DaemonConfig {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+            handshake: std::time::Duration::from_secs(10),
+            limits: Limits::default(),
+            drain: std::time::Duration::ZERO,
+            metrics: None,
+            socket: dir.path().join("node.sock"),
+            socks: None,
+        };
+        let served = Served {
+            name: name(n),
+            key: key(n),
+            membership: membership.clone(),
+            services: Services {
+                relay: Some(Arc::new(relay)),
+                oracle: None,
+                measure: None,
+                files: Some(Arc::new(files)),
+                submit: None,
+            },
+            control: down,
+            registry,
+            log,
+        };
+        let daemon = Daemon::bind(config, served).await.unwrap();
+        let at = daemon.local_addrs()[0];
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            daemon.run(std::future::pending(), std::future::pending()).await;
+        });
+        Self { n, at, membership, data, inbox, dir, log: queue, _tasks: tasks }
+    }
+
+    pub fn member(&self) -> Member {
+        Member {
+            name: name(self.n),
+            node: Some(key(self.n).id()),
+            client: key(self.n + 100).id(),
+            addresses: vec![self.at.into()],
+            roles: [Role::Client, Role::Relay].into(),
+            tags: [format!("tag{}", self.n).parse().unwrap()].into(),
+        }
+    }
+
+    /// Puts a file into what is offered.
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        let path = self.data.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    /// The absolute path, as a root to ask for.
+    pub fn root(&self, below: &str) -> Vec<u8> {
+        [self.data.as_os_str().as_bytes(), below.as_bytes()].concat()
+    }
+
+    /// Opens others' files as this host's command line.
+    pub fn reach(&self) -> Reach {
+        let identity = Connector::new(&key(self.n + 100)).unwrap();
+        Reach::new(name(self.n), self.membership.clone(), identity, DialOptions::default())
+    }
+
+    /// The files of `to`, by these relays.
+    pub async fn open(&self, to: &Self, via: &[&Self]) -> Remote {
+        let via: Vec<Name> = via.iter().map(|node| name(node.n)).collect();
+        self.reach().open(&name(to.n), &via).await.unwrap()
+    }
+
+    /// The next line of its log that has this text.
+    pub async fn line(&self, text: &str) -> String {
+        loop {
+            match self.log.try_recv() {
+                Ok(event) if event.to_string().contains(text) => return event.to_string(),
+                Ok(_) => {}
+                Err(TryRecvError::Empty) => tokio::task::yield_now().await,
+                Err(TryRecvError::Disconnected) => panic!("the log ended without `{text}`"),
+            }
+        }
+    }
+}
+
+/// Shows all nodes the roster of them.
+pub fn introduce(nodes: &[&Node]) {
+    let signed = signed(nodes.len() as u64, nodes.iter().map(|node| node.member()).collect());
+    for node in nodes {
+        node.membership.offer(&signed).unwrap();
+    }
+}
+
+/// `n1` that offers its files to all, `n2`, `n3`.
+pub async fn three() -> [Node; 3] {
+    let nodes =
+        [Node::start(1, &["*"]).await, Node::start(2, &[]).await, Node::start(3, &[]).await];
+    introduce(&[&nodes[0], &nodes[1], &nodes[2]]);
+    nodes
+}
+
+/// What is at `roots`, in the order of the paths, and what could not be read.
+pub async fn list(
+    remote: &mut Remote,
+    roots: &[&[u8]],
+    exclude: &[&str],
+) -> (Vec<Entry>, Vec<(Vec<u8>, String)>) {
+    let roots = roots.iter().map(|root| root.to_vec()).collect();
+    let exclude = exclude.iter().map(|e| e.as_bytes().to_vec()).collect();
+    let mut entries = Vec::new();
+    let request = ListRequest { roots, exclude };
+    let failures = remote.list(request, |part| entries.extend(part)).await.unwrap();
+    // Parents come first, whatever the order else.
+    for (i, entry) in entries.iter().enumerate() {
+        let path = Path::new(std::ffi::OsStr::from_bytes(entry.path.as_bytes()));
+        let parent = path.parent().map(|p| p.as_os_str().as_bytes());
+        let parent = parent.filter(|p| !p.is_empty());
+        let before = &entries[..i];
+        assert!(
+            parent.is_none_or(|parent| before.iter().any(|b| b.path.as_bytes() == parent)),
+            "{path:?} before its parent"
+        );
+    }
+    entries.sort_by(|a, b| (a.root, &a.path).cmp(&(b.root, &b.path)));
+    (entries, failures.into_iter().map(|(path, why)| (path, why.to_string())).collect())
+}
+
+/// The names of entries.
+pub fn names(entries: &[Entry]) -> Vec<String> {
+    entries.iter().map(|entry| entry.path.to_string()).collect()
+}
+
+/// The file of an entry below a root.
+pub fn file(root: &[u8], entry: &Entry) -> FileRef {
+    let Kind::File { snapshot } = entry.kind else { panic!("{entry:?} is no file") };
+    FileRef { root: root.to_vec(), path: entry.path.clone(), snapshot }
+}
+
+/// The only file at this root.
+pub async fn the_file(remote: &mut Remote, root: &[u8]) -> FileRef {
+    let (entries, failures) = list(remote, &[root], &[]).await;
+    assert_eq!((entries.len(), failures.len()), (1, 0), "{failures:?}");
+    file(root, &entries[0])
+}
