@@ -143,6 +143,13 @@ impl Engine {
         left
     }
 
+    /// What a flow has not moved, Mbit; unknown ones: 0.
+    pub fn left(&self, flow: FlowId) -> f64 {
+        let slot = self.slot_of.get(&flow);
+        let running = slot.and_then(|slot| self.slots[*slot as usize].as_ref());
+        running.map_or(0.0, |running| running.left_at(self.now))
+    }
+
     /// When the next flow ends by itself, if nothing else happens; infinite: never.
     pub fn next_end(&mut self) -> f64 {
         while let Some(&Reverse((at, _, slot, version))) = self.ends.peek() {

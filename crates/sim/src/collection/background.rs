@@ -45,6 +45,8 @@ struct Source {
     links: Vec<u32>,
     kind: Kind,
     running: Option<FlowId>,
+    /// Mbit that its ended flows moved.
+    moved: f64,
     random: Stream,
 }
 
@@ -148,6 +150,16 @@ impl Background {
         }
     }
 
+    /// What it has moved over each link since the start, Mbit.
+    pub fn carried(&self, engine: &Engine, links: usize) -> Vec<f64> {
+        let mut carried = vec![0.0; links];
+        for source in &self.sources {
+            let running = source.running.map_or(0.0, |flow| ENDLESS - engine.left(flow));
+            source.links.iter().for_each(|link| carried[*link as usize] += source.moved + running);
+        }
+        carried
+    }
+
     /// Ends everything, and returns the mean rate of the FTPs since the start, Mbit/s.
     pub fn finish(&mut self, engine: &mut Engine) -> f64 {
         let (mut moved, mut ftps) = (0.0, 0);
@@ -190,13 +202,13 @@ impl Source {
             let rate = mean * (on + off) / on;
             Kind::Stream { rate, on, off, changes: random::exponential(&mut random, on) }
         };
-        Self { ends, links, kind, running: None, random }
+        Self { ends, links, kind, running: None, moved: 0.0, random }
     }
 
     fn toggle(&mut self, engine: &mut Engine) {
         let Kind::Stream { rate, on, off, changes } = &mut self.kind else { return };
         let mean = if let Some(flow) = self.running.take() {
-            engine.stop(&[flow]);
+            self.moved += ENDLESS - engine.stop(&[flow])[0];
             *off
         } else {
             let flow = Flow { links: self.links.clone(), limit: *rate, size: ENDLESS };

@@ -2,13 +2,18 @@
 
 use super::{
     background::{Background, Ratio},
+    bound,
+    fluid::Flowing,
     methods::{Directly, Method, MethodKind, Scheduled},
     run::{Outcome, Scene},
     topology::{self, Topology},
 };
 use crate::{figures::Report, matrix::Matrix, random};
 use std::time::Duration;
-use thalweg_plan::collection::{Direct, Grid, PlanError, Problem, ProblemError, Rule, Timetable};
+use thalweg_plan::{
+    Graph,
+    collection::{Direct, Grid, PlanError, Problem, ProblemError, Rule, Timetable, steering},
+};
 use thalweg_units::ByteSize;
 
 /// No pair is measured for longer, s.
@@ -47,6 +52,8 @@ pub struct Evaluation {
     scene: Scene,
     /// Bytes by host; the destination, last, has none.
     amounts: Vec<f64>,
+    /// What was measured, wrong where that is asked for.
+    estimates: Graph,
     problem: Problem,
     timetable: Timetable,
     /// Mean rate of a background FTP without any collection, Mbit/s.
@@ -80,11 +87,12 @@ impl Evaluation {
         let units: Vec<ByteSize> =
             amounts.iter().map(|bytes| ByteSize::from_bytes(*bytes as u64)).collect();
         let destination = scene.hosts.len() as u32 - 1;
-        let problem = settings.grid.collect(&rates.graph(), &units, destination)?;
+        let estimates = rates.graph();
+        let problem = settings.grid.collect(&estimates, &units, destination)?;
         let timetable = problem.timetable()?;
         let seconds = f64::from(timetable.slots) * settings.grid.slot.as_secs_f64();
         let undisturbed = scene.undisturbed(seconds);
-        Ok(Self { settings, seed, scene, amounts, problem, timetable, undisturbed })
+        Ok(Self { settings, seed, scene, amounts, estimates, problem, timetable, undisturbed })
     }
 
     /// T, the plan's makespan, s.
@@ -114,6 +122,10 @@ impl Evaluation {
             MethodKind::BestPath => scheduled(&self.best_paths()?, Rule::Chain),
             MethodKind::Direct(direct) => directly(direct, 1),
             MethodKind::AllAtOnceOver(over) => directly(Direct::AllAtOnce, over),
+            MethodKind::Fluid(ways) => {
+                let settings = steering::Settings { ways, ..steering::Settings::default() };
+                Box::new(Flowing::new(settings, &self.amounts, &self.estimates))
+            }
         };
         Ok(self.scene.run(method.as_mut()))
     }
@@ -135,6 +147,12 @@ impl Evaluation {
         let sources = self.amounts.len() - 1;
         let share = |host: usize| held[host] as f64 * unit / self.amounts[host];
         (0..sources).map(share).sum::<f64>() * 100.0 / sources as f64
+    }
+
+    /// The least makespan that any method could have had in a run: see [`bound::shortest`], s.
+    pub fn bound(&self, outcome: &Outcome) -> f64 {
+        let mbit: Vec<f64> = self.amounts.iter().map(|bytes| bytes * MBIT).collect();
+        bound::shortest(&self.scene.net, &self.scene.hosts, &mbit, &outcome.record)
     }
 
     /// Background throughput in a run, in % of the undisturbed (Fig. 7).
@@ -198,6 +216,7 @@ pub fn figures(seed: u64, settings: Settings) -> Result<Report, EvaluationError>
         ("path_delay", MethodKind::PathDelay),
         ("best_path", MethodKind::BestPath),
         ("all_at_once_over_4", MethodKind::AllAtOnceOver(4)),
+        ("fluid", MethodKind::Fluid(steering::Settings::default().ways)),
     ];
     let mut report = Report::default();
     report.add("planned", "s", evaluation.planned());

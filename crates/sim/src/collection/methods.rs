@@ -2,7 +2,7 @@
 
 use super::run::Sending;
 use crate::random::Stream;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::collection::{Direct, DirectRelease, Release, Rule, Timetable};
 
 /// A way to collect the data, as the run asks it.
@@ -11,6 +11,12 @@ pub trait Method {
     fn due(&mut self, now: f64) -> Vec<Sending>;
     /// A transfer is complete.
     fn done(&mut self, id: usize, now: f64);
+    /// What its running transfers have moved so far, Mbit by id: for those that adapt.
+    fn look(&mut self, _now: f64, _moved: &BTreeMap<usize, f64>) {}
+    /// Transfers that end now, complete or not.
+    fn ends(&mut self) -> Vec<usize> {
+        Vec::new()
+    }
     /// When it may have more without anything being complete, later than now.
     fn wakes(&self, now: f64) -> Option<f64>;
     /// All is there.
@@ -28,6 +34,8 @@ pub enum MethodKind {
     BestPath,
     /// A direct method.
     Direct(Direct),
+    /// Ours: the adaptive fluid plan, with so many ways a source.
+    Fluid(usize),
     /// All at once, each host over so many connections.
     AllAtOnceOver(usize),
 }

@@ -1,6 +1,6 @@
 //! A method at work: its transfers begin and end, beside the background.
 
-use super::{background::Background, methods::Method, topology::Topology};
+use super::{background::Background, bound::Record, methods::Method, topology::Topology};
 use crate::engine::{Engine, Flow, FlowId};
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ pub struct Outcome {
     pub makespan: f64,
     /// Mean rate of a background FTP meanwhile, Mbit/s.
     pub background: f64,
+    /// What the background moved over each link.
+    pub record: Record,
 }
 
 /// The place where methods are compared: the network, the hosts, the background.
@@ -106,13 +108,16 @@ impl Scene {
             background: self.background.clone(),
             flows: BTreeMap::new(),
             starting: Vec::new(),
+            record: Record::default(),
         };
         run.background.start(&mut run.engine);
         while !method.is_finished() && run.engine.now() < LONGEST {
             run.step(method);
         }
+        run.record(true);
         let makespan = run.engine.now();
-        Outcome { makespan, background: run.background.finish(&mut run.engine) }
+        let background = run.background.finish(&mut run.engine);
+        Outcome { makespan, background, record: run.record }
     }
 }
 
@@ -120,14 +125,42 @@ struct Running<'a> {
     scene: &'a Scene,
     engine: Engine,
     background: Background,
-    flows: BTreeMap<FlowId, usize>,
+    /// By flow: the method's name for it, and its size, Mbit.
+    flows: BTreeMap<FlowId, (usize, f64)>,
     /// Connections that get going: when, which, the flow.
     starting: Vec<(f64, usize, Flow)>,
+    record: Record,
 }
 
 impl Running<'_> {
+    /// Notes what the background moved, now and then.
+    fn record(&mut self, last: bool) {
+        let now = self.engine.now();
+        if last || now >= self.record.next() {
+            let links = self.scene.net.capacity.len();
+            self.record.add(now, self.background.carried(&self.engine, links));
+        }
+    }
+
+    /// Tells the method how far its transfers are, and ends those that it is done with.
+    fn look(&mut self, method: &mut dyn Method) {
+        let moved = |(flow, id): (&FlowId, &(usize, f64))| (id.0, id.1 - self.engine.left(*flow));
+        let moved = self.flows.iter().map(moved).collect();
+        method.look(self.engine.now(), &moved);
+        for id in method.ends() {
+            let flow = self.flows.iter().find(|(_, other)| other.0 == id).map(|(flow, _)| *flow);
+            if let Some(flow) = flow {
+                self.engine.stop(&[flow]);
+                self.flows.remove(&flow);
+            }
+            self.starting.retain(|starting| starting.1 != id);
+        }
+    }
+
     /// To the next thing that happens.
     fn step(&mut self, method: &mut dyn Method) {
+        self.record(false);
+        self.look(method);
         for sending in method.due(self.engine.now()) {
             let (links, rtt) = self.scene.way(&sending.hosts);
             let at = self.engine.now() + self.scene.setup(&links, rtt, sending.size);
@@ -138,7 +171,7 @@ impl Running<'_> {
         let wakes = method.wakes(self.engine.now()).unwrap_or(f64::INFINITY);
         let then = starts.min(wakes).min(self.background.changes()).min(LONGEST);
         for flow in self.engine.advance(then) {
-            if let Some(id) = self.flows.remove(&flow) {
+            if let Some((id, _)) = self.flows.remove(&flow) {
                 method.done(id, self.engine.now());
             }
         }
@@ -152,8 +185,9 @@ impl Running<'_> {
         self.starting = later;
         let due: Vec<(f64, usize, Flow)> = due;
         for (_, id, flow) in due {
+            let size = flow.size;
             if let Some(name) = self.engine.start([flow]).first() {
-                self.flows.insert(*name, id);
+                self.flows.insert(*name, (id, size));
             }
         }
     }

@@ -155,16 +155,6 @@ impl Topology {
         links
     }
 
-    /// How many nodes there are.
-    pub(super) const fn nodes(&self) -> usize {
-        self.nodes
-    }
-
-    /// The nodes a link leads from and to.
-    pub(super) fn ends(&self, link: usize) -> (usize, usize) {
-        self.ends[link]
-    }
-
     /// The round trip over these links and back, s.
     pub fn rtt(&self, links: &[u32]) -> f64 {
         2.0 * links.iter().map(|link| self.delay[*link as usize]).sum::<f64>()

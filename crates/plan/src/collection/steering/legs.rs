@@ -1,0 +1,161 @@
+//! What is known of legs, and of sets of them.
+
+use crate::Graph;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// From, to.
+pub(super) type Leg = (u32, u32);
+
+/// Legs whose sum is limited: they share a bottleneck.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedSet {
+    /// The legs, as (from, to).
+    pub legs: BTreeSet<(u32, u32)>,
+    /// What they carry together, bytes/s.
+    pub limit: f64,
+}
+
+/// Estimates of legs, corrected as they are used.
+#[derive(Clone, Debug)]
+pub(super) struct Legs {
+    known: BTreeMap<Leg, f64>,
+    /// What goes into and out of each host: its access link is taken to be as fast as its fastest
+    /// leg until more is seen to pass. The learnt ones follow.
+    hosts: Vec<SharedSet>,
+    learnt: Vec<SharedSet>,
+}
+
+/// No more sets are kept; the oldest goes.
+const MOST_SETS: usize = 64;
+
+impl Legs {
+    pub(super) fn new(nodes: u32, destination: u32, estimates: &Graph) -> Self {
+        let inside = |leg: &((usize, usize), _)| {
+            let ((from, to), _) = *leg;
+            from < nodes as usize && to < nodes as usize && from != destination as usize
+        };
+        let known: BTreeMap<Leg, f64> = estimates
+            .legs()
+            .map(|(leg, rate)| (leg, rate.as_bps() as f64 / 8.0))
+            .filter(inside)
+            .map(|((from, to), rate)| ((from as u32, to as u32), rate))
+            .collect();
+        let mut legs = Self { known, hosts: Vec::new(), learnt: Vec::new() };
+        for host in 0..nodes {
+            legs.host(nodes, |other| (other, host));
+            legs.host(nodes, |other| (host, other));
+        }
+        legs
+    }
+
+    fn host(&mut self, nodes: u32, leg: impl Fn(u32) -> Leg) {
+        let legs: BTreeSet<Leg> = (0..nodes).map(leg).filter(|leg| leg.0 != leg.1).collect();
+        let limit = legs.iter().filter_map(|leg| self.known(*leg)).fold(0.0, f64::max);
+        let limit = if limit > 0.0 { limit } else { f64::INFINITY };
+        self.hosts.push(SharedSet { legs, limit });
+    }
+
+    /// The access limits of a host, in and out, bytes/s.
+    pub(super) fn host_limits(&self, host: u32) -> (f64, f64) {
+        (self.hosts[2 * host as usize].limit, self.hosts[2 * host as usize + 1].limit)
+    }
+
+    pub(super) fn known(&self, leg: Leg) -> Option<f64> {
+        self.known.get(&leg).copied()
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (Leg, f64)> {
+        self.known.iter().map(|(leg, rate)| (*leg, *rate))
+    }
+
+    /// The estimate, or what is usual here: the mean of all that is known; without any, 1 MB/s.
+    pub(super) fn rate(&self, leg: Leg) -> f64 {
+        self.known(leg).unwrap_or_else(|| self.usual())
+    }
+
+    fn usual(&self) -> f64 {
+        if self.known.is_empty() {
+            return 1e6;
+        }
+        self.known.values().sum::<f64>() / self.known.len() as f64
+    }
+
+    /// A leg was seen to carry this much.
+    pub(super) fn raise(&mut self, leg: Leg, carried: f64) {
+        let known = self.known.entry(leg).or_insert(carried);
+        *known = known.max(carried);
+    }
+
+    /// A leg was seen to carry no more than this.
+    pub(super) fn lower(&mut self, leg: Leg, carried: f64) {
+        self.known.insert(leg, carried);
+    }
+
+    /// Sets that carried more than their limit have a higher one.
+    pub(super) fn raise_sets(&mut self, loads: &BTreeMap<Leg, f64>) {
+        for set in self.hosts.iter_mut().chain(&mut self.learnt) {
+            let load = load_of(set, loads);
+            if load > set.limit {
+                set.limit = load;
+            }
+        }
+    }
+
+    /// These legs carry no more than this together. A set of the same legs is replaced.
+    pub(super) fn learn(&mut self, legs: BTreeSet<Leg>, limit: f64) {
+        self.learnt.retain(|set| set.legs != legs);
+        if self.learnt.len() >= MOST_SETS {
+            self.learnt.remove(0);
+        }
+        self.learnt.push(SharedSet { legs, limit });
+    }
+
+    pub(super) fn learnt(&self) -> &[SharedSet] {
+        &self.learnt
+    }
+
+    /// What one more connection over this leg may get, bytes/s: what is left of the leg and of its sets, or
+    /// its share among the connections that are there already, whichever is more.
+    pub(super) fn room(&self, leg: Leg, used: &Used) -> f64 {
+        let own = share(self.rate(leg), used.load(leg), used.count(leg));
+        let sets = self.hosts.iter().chain(&self.learnt);
+        let sets = sets.filter(|set| set.limit.is_finite() && set.legs.contains(&leg));
+        let room = |set: &SharedSet| {
+            let load = load_of(set, &used.loads);
+            share(set.limit, load, set.legs.iter().map(|leg| used.count(*leg)).sum())
+        };
+        sets.map(room).fold(own, f64::min)
+    }
+}
+
+fn share(limit: f64, load: f64, connections: u32) -> f64 {
+    (limit - load).max(limit / f64::from(connections + 1))
+}
+
+fn load_of(set: &SharedSet, loads: &BTreeMap<Leg, f64>) -> f64 {
+    set.legs.iter().filter_map(|leg| loads.get(leg)).sum()
+}
+
+/// What the open ways make of the legs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Used {
+    /// Bytes/s by leg.
+    pub(super) loads: BTreeMap<Leg, f64>,
+    /// Connections by leg.
+    pub(super) counts: BTreeMap<Leg, u32>,
+}
+
+impl Used {
+    pub(super) fn put(&mut self, leg: Leg, rate: f64) {
+        *self.loads.entry(leg).or_default() += rate;
+        *self.counts.entry(leg).or_default() += 1;
+    }
+
+    pub(super) fn load(&self, leg: Leg) -> f64 {
+        self.loads.get(&leg).copied().unwrap_or(0.0)
+    }
+
+    fn count(&self, leg: Leg) -> u32 {
+        self.counts.get(&leg).copied().unwrap_or(0)
+    }
+}

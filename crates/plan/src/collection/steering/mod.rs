@@ -1,0 +1,232 @@
+//! The adaptive fluid plan: which ways each source uses now, corrected by what they really carry.
+//!
+//! Ours; the paper plans once ("Such adaptation to changing network conditions is an ongoing
+//! effort", §III). A *way* is a path of the overlay that is used cut-through: one TCP connection per
+//! leg, all at the same time, so that it is as fast as its slowest leg.
+//!
+//! ```text
+//! estimates ─ start: Problem::fluid ─► ways ─► bytes per way ─ observe ─► settled? ─┐
+//!     ▲                                                                            │
+//!     ├── legs: what they carry ◄── drift ──────────────────────────── judge trials ◄─┤
+//!     └── sets: legs that slow each other ◄── trials that brought nothing ────────────┘
+//!                          balance: who ends last gets ways, who ends early gives them up
+//! ```
+//!
+//! Rates are not enforced: a way takes its source's next data whenever it can, and TCP shares the
+//! bottlenecks per connection. What is steered is how many connections a source has, and where. So
+//! estimates are only needed to begin well; they may be wrong, or missing.
+
+mod balance;
+mod candidates;
+mod choice;
+mod learn;
+mod legs;
+mod open;
+mod settings;
+mod start;
+#[cfg(test)]
+mod tests;
+
+pub use legs::SharedSet;
+pub use open::{Opening, Way, WayId};
+pub use settings::Settings;
+
+use crate::Graph;
+use legs::Legs;
+use open::Open;
+use std::{collections::BTreeMap, time::Duration};
+
+/// What passed since the last observation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// Bytes by way; a way that is not named moved none.
+    pub bytes: BTreeMap<WayId, u64>,
+    /// Bytes still to come, by participant.
+    pub remaining: Vec<u64>,
+    /// Ways that broke; they are left, and tried again after a pause.
+    pub broken: Vec<WayId>,
+    /// Sources that are not reached any more, on no way: their ways are closed for good.
+    pub lost: Vec<u32>,
+}
+
+/// Decides, interval by interval, which ways are open.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    settings: Settings,
+    destination: u32,
+    remaining: Vec<u64>,
+    lost: Vec<bool>,
+    legs: Legs,
+    open: Vec<Open>,
+    benched: BTreeMap<Way, Benched>,
+    /// Intervals so far, and since the last change.
+    ticks: u64,
+    calm: u32,
+    next: u32,
+    drifts: u32,
+}
+
+/// A way that is not to be tried for a while.
+#[derive(Clone, Copy, Debug)]
+struct Benched {
+    until: u64,
+    times: u32,
+    /// What it carried when it was last open, bytes/s.
+    rate: f64,
+}
+
+impl Steering {
+    /// Chooses the first ways.
+    ///
+    /// `remaining` is by participant, the destination's is passed over. `estimates` are of the same
+    /// indices; legs may be missing and rates wrong.
+    pub fn new(settings: Settings, destination: u32, remaining: &[u64], estimates: &Graph) -> Self {
+        let mut steering = Self {
+            settings,
+            destination,
+            remaining: remaining.to_vec(),
+            lost: vec![false; remaining.len()],
+            legs: Legs::new(remaining.len() as u32, destination, estimates),
+            open: Vec::new(),
+            benched: BTreeMap::new(),
+            ticks: 0,
+            calm: 0,
+            next: 0,
+            drifts: 0,
+        };
+        if let Some(own) = steering.remaining.get_mut(destination as usize) {
+            *own = 0;
+        }
+        steering.start();
+        steering
+    }
+
+    /// The ways that are to be open now, by their names; weights of a source sum to 1.
+    pub fn open(&self) -> Vec<Opening> {
+        self.open.iter().map(|open| self.opening(open)).collect()
+    }
+
+    /// Takes what passed in `elapsed`; [`open`](Self::open) is the answer.
+    pub fn observe(&mut self, elapsed: Duration, seen: &Observation) {
+        let seconds = elapsed.as_secs_f64().max(1e-3);
+        self.ticks += 1;
+        self.calm += 1;
+        self.take(seconds, seen);
+        self.close_broken(seen);
+        self.close_finished();
+        if self.calm >= self.settings.samples {
+            let judged = self.judge();
+            self.learn_drift();
+            let balanced = self.balance();
+            if judged || balanced {
+                self.calm = 0;
+            }
+        }
+        self.keep_reachable();
+    }
+
+    /// When everything is there at the present rates; `None`: a source has none yet.
+    pub fn ends_in(&self) -> Option<Duration> {
+        let waiting = (0..self.remaining.len() as u32).filter(|source| self.is_waiting(*source));
+        let ends = waiting.map(|source| self.ends(source)).fold(0.0, f64::max);
+        Duration::try_from_secs_f64(ends).ok()
+    }
+
+    /// Sets of legs that were seen to slow each other.
+    pub fn shared_sets(&self) -> &[SharedSet] {
+        self.legs.learnt()
+    }
+
+    /// What a leg is taken to carry now, bytes/s; `None`: nothing is known of it.
+    pub fn leg(&self, from: u32, to: u32) -> Option<f64> {
+        self.legs.known((from, to))
+    }
+
+    /// How often realised rates were away from the planned ones for long enough.
+    pub fn drifts(&self) -> u32 {
+        self.drifts
+    }
+
+    fn take(&mut self, seconds: f64, seen: &Observation) {
+        for (at, bytes) in seen.remaining.iter().enumerate() {
+            if at != self.destination as usize && at < self.remaining.len() {
+                self.remaining[at] = *bytes;
+            }
+        }
+        for open in &mut self.open {
+            let bytes = seen.bytes.get(&open.id).copied().unwrap_or(0);
+            open.take(bytes as f64 / seconds, self.settings.samples);
+        }
+        seen.lost.iter().for_each(|source| {
+            if let Some(lost) = self.lost.get_mut(*source as usize) {
+                *lost = true;
+            }
+        });
+    }
+
+    fn close_broken(&mut self, seen: &Observation) {
+        for id in &seen.broken {
+            if self.open.iter().any(|open| open.id == *id) {
+                self.close(*id);
+                self.calm = 0;
+            }
+        }
+    }
+
+    fn close_finished(&mut self) {
+        let (remaining, lost) = (&self.remaining, &self.lost);
+        let waits = |open: &Open| {
+            let source = open.way.source as usize;
+            remaining[source] > 0 && !lost[source]
+        };
+        let before = self.open.len();
+        self.open.retain(waits);
+        if self.open.len() < before {
+            self.calm = 0;
+        }
+    }
+
+    /// Leaves a way, and benches it, longer each time.
+    fn close(&mut self, id: WayId) {
+        let Some(at) = self.open.iter().position(|open| open.id == id) else { return };
+        let open = self.open.remove(at);
+        let times = self.benched.get(&open.way).map_or(0, |benched| benched.times) + 1;
+        let pause = u64::from(self.settings.pause) << times.min(6);
+        let benched = Benched { until: self.ticks + pause, times, rate: open.rate() };
+        self.benched.insert(open.way, benched);
+    }
+
+    fn add(&mut self, way: Way, trial: bool) {
+        let before = self.open.iter().map(|open| (open.id, open.rate())).collect();
+        let expected = self.expected(&way);
+        let id = WayId(self.next);
+        self.next += 1;
+        self.open.push(Open::new(id, way, expected, trial.then_some(before)));
+    }
+
+    fn is_waiting(&self, source: u32) -> bool {
+        self.remaining[source as usize] > 0 && !self.lost[source as usize]
+    }
+
+    fn of(&self, source: u32) -> impl Iterator<Item = &Open> {
+        self.open.iter().filter(move |open| open.way.source == source)
+    }
+
+    /// What a source gets now, bytes/s.
+    fn rate(&self, source: u32) -> f64 {
+        self.of(source).map(Open::rate).sum()
+    }
+
+    /// When a source ends at its present rate, s.
+    fn ends(&self, source: u32) -> f64 {
+        let left = self.remaining[source as usize] as f64;
+        if left > 0.0 { left / self.rate(source).max(1e-9) } else { 0.0 }
+    }
+
+    fn opening(&self, open: &Open) -> Opening {
+        let all: f64 = self.of(open.way.source).map(Open::weight).sum();
+        let count = self.of(open.way.source).count() as f64;
+        let weight = if all > 0.0 { open.weight() / all } else { 1.0 / count };
+        Opening { id: open.id, way: open.way.clone(), weight, expected: open.weight() }
+    }
+}

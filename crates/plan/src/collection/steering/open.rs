@@ -1,0 +1,87 @@
+//! Ways, and what is known of those that are open.
+
+use super::legs::Leg;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The hosts some data passes, cut-through.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Way {
+    /// Who has the data.
+    pub source: u32,
+    /// The intermediates, from the source on; none: directly.
+    pub via: Vec<u32>,
+}
+
+impl Way {
+    /// Its legs, in order.
+    pub(super) fn legs(&self, destination: u32) -> Vec<Leg> {
+        let hosts: Vec<u32> = std::iter::once(self.source)
+            .chain(self.via.iter().copied())
+            .chain(std::iter::once(destination))
+            .collect();
+        hosts.windows(2).map(|leg| (leg[0], leg[1])).collect()
+    }
+}
+
+/// An open way's name; not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WayId(pub u32);
+
+/// A way that is to be open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opening {
+    /// Its name as long as it is open.
+    pub id: WayId,
+    /// The hosts.
+    pub way: Way,
+    /// Its share of the source's data, 0 to 1; those of a source sum to 1.
+    pub weight: f64,
+    /// What it is expected to carry, bytes/s; 0: unknown.
+    pub expected: f64,
+}
+
+/// An open way with its last rates.
+#[derive(Clone, Debug)]
+pub(super) struct Open {
+    pub(super) id: WayId,
+    pub(super) way: Way,
+    /// What was planned, bytes/s; 0: unknown.
+    pub(super) expected: f64,
+    /// The last intervals' rates, the newest last, bytes/s.
+    rates: VecDeque<f64>,
+    /// On trial: what the ways carried before it was opened.
+    pub(super) trial: Option<BTreeMap<WayId, f64>>,
+}
+
+impl Open {
+    pub(super) fn new(
+        id: WayId,
+        way: Way,
+        expected: f64,
+        trial: Option<BTreeMap<WayId, f64>>,
+    ) -> Self {
+        Self { id, way, expected, rates: VecDeque::new(), trial }
+    }
+
+    pub(super) fn take(&mut self, rate: f64, samples: u32) {
+        self.rates.push_back(rate);
+        while self.rates.len() > samples.max(1) as usize {
+            self.rates.pop_front();
+        }
+    }
+
+    /// The mean of the last intervals, bytes/s.
+    pub(super) fn rate(&self) -> f64 {
+        let count = self.rates.len().max(1);
+        self.rates.iter().sum::<f64>() / count as f64
+    }
+
+    /// What it carries, or is expected to before anything is seen.
+    pub(super) fn weight(&self) -> f64 {
+        if self.rates.is_empty() { self.expected } else { self.rate() }
+    }
+
+    pub(super) fn seen(&self) -> u32 {
+        self.rates.len() as u32
+    }
+}

@@ -1,0 +1,1 @@
+//! Ways are well chosen, and not changed for nothing.
