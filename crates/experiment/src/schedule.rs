@@ -211,7 +211,7 @@ pub fn estimate(plan: &Plan, options: &Options, rounds: &[Round]) -> Result<Dura
     for round in rounds {
         let values = round.parameters(plan, options.quick)?;
         if plan.network == Scope::Round {
-            total += NETWORK_COST;
+            total += NETWORK_COST + services_estimate(plan, None, &values)?;
         }
         for arm in &arms {
             total += arm_estimate(plan, arm, &values)?;
@@ -224,13 +224,37 @@ fn arm_estimate(plan: &Plan, arm: &Arm, values: &Values) -> Result<Duration> {
     if !applies(&arm.when, values)? {
         return Ok(Duration::ZERO);
     }
-    let at = || format!("arm {}: expect", arm.name);
-    let text = values.render(&arm.expect, Face::Real)?;
-    let expect =
-        thalweg_units::parse_duration(&text).map_err(|e| ExperimentError::value(at(), e))?;
+    let expect = span(&arm.expect, values, || format!("arm {}: expect", arm.name))?;
+    let services = match plan.network {
+        Scope::Arm => services_estimate(plan, Some(&arm.name), values)?,
+        Scope::Round => Duration::ZERO,
+    };
     let own_network = plan.network == Scope::Arm && plan.kind == Kind::Lab;
     let network = if own_network { NETWORK_COST } else { Duration::ZERO };
-    Ok(expect + network + plan.settle)
+    Ok(expect + network + services + plan.settle)
+}
+
+/// What services say that they take to get ready: of an arm, or all of them.
+fn services_estimate(plan: &Plan, arm: Option<&str>, values: &Values) -> Result<Duration> {
+    let mut total = Duration::ZERO;
+    for service in &plan.service {
+        let serves = match (&service.arms, arm) {
+            (Some(patterns), Some(arm)) => pattern::any(patterns, arm),
+            _ => true,
+        };
+        if let Some(expect) = service.ready.expect.as_ref().filter(|_| serves)
+            && applies(&service.when, values)?
+        {
+            let at = || format!("service {}: ready.expect", service.name);
+            total += span(expect, values, at)?;
+        }
+    }
+    Ok(total)
+}
+
+fn span(text: &str, values: &Values, at: impl FnOnce() -> String) -> Result<Duration> {
+    let text = values.render(text, Face::Real)?;
+    thalweg_units::parse_duration(&text).map_err(|e| ExperimentError::value(at(), e))
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ pub struct Service {
 }
 
 /// When a service counts as up; the empty condition: at once.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ready {
     /// A TCP listener on this port (may be a placeholder).
@@ -130,6 +130,22 @@ pub struct Ready {
     /// It has ended, with success: a preparation.
     #[serde(default)]
     pub exit: bool,
+    /// How long that may take.
+    #[serde(default = "twenty_seconds", with = "thalweg_units::serde_duration")]
+    pub within: Duration,
+    /// For the estimate, where it takes long; may hold placeholders.
+    pub expect: Option<String>,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self { port: None, line: None, exit: false, within: twenty_seconds(), expect: None }
+    }
+}
+
+/// A service that is not up by then will not come up, unless its plan knows better.
+const fn twenty_seconds() -> Duration {
+    Duration::from_secs(20)
 }
 
 /// What is known of a metric beforehand.

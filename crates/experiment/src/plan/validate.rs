@@ -92,7 +92,8 @@ fn placeholders_known(plan: &Plan) -> Checked {
         check("validity", text, &[])?;
     }
     for service in &plan.service {
-        for text in service.command.iter().chain(service.otherwise.iter().flatten()) {
+        let texts = service.command.iter().chain(service.otherwise.iter().flatten());
+        for text in texts.chain(&service.ready.expect) {
             check(&format!("service {}", service.name), text, &["host"])?;
         }
     }
@@ -106,6 +107,9 @@ fn placeholders_known(plan: &Plan) -> Checked {
 fn known_names(plan: &Plan) -> BTreeSet<String> {
     let mut known: BTreeSet<String> =
         ["scratch", "seed", "repeat", "thalweg", "thalweg-lab"].map(String::from).into();
+    if plan.kind == Kind::Lab {
+        known.insert("lab".to_owned());
+    }
     known.extend(plan.params.keys().chain(plan.draw.keys()).cloned());
     for axis in &plan.vary {
         known.insert(axis.name.clone());

@@ -131,9 +131,10 @@ impl Network {
         command
     }
 
-    /// Sets `{ip.HOST}`, `{ip.HOST.1}` … of all hosts.
+    /// Sets `{ip.HOST}`, `{ip.HOST.1}` … of all hosts, and `{lab}`, the lab's socket.
     pub fn addresses(&self, values: &mut Values) {
         let Self::Lab(lab) = self else { return };
+        values.set("lab", lab.socket().display().to_string());
         let resolved = lab.resolved();
         for host in &resolved.hosts {
             for (k, interface) in host.interfaces.iter().enumerate() {

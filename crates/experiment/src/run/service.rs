@@ -20,8 +20,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A service that is not up by then will not come up.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -190,7 +188,8 @@ fn ready(
         Some(port) => Some(port_number(service, port, values)?),
         None => None,
     };
-    let deadline = Instant::now() + PATIENCE;
+    let patience = service.ready.within;
+    let deadline = Instant::now() + patience;
     loop {
         stop.check()?;
         if let Some(ended) = instance.process.ended() {
@@ -210,7 +209,7 @@ fn ready(
             return Ok(());
         }
         if Instant::now() > deadline {
-            let why = format!("not ready after {PATIENCE:?}: {}", last_words(&instance.process));
+            let why = format!("not ready after {patience:?}: {}", last_words(&instance.process));
             return Err(ExperimentError::Service { service: instance.id.clone(), why });
         }
         thread::sleep(LOOK);

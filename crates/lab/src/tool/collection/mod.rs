@@ -12,7 +12,11 @@ mod background;
 mod capacity;
 mod data;
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use anyhow::Context;
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 /// `thalweg-lab tool collection …`
 #[derive(Debug, clap::Args)]
@@ -58,6 +62,13 @@ struct Scene {
     /// The topology's pace
     #[arg(long, default_value_t = 1.0)]
     pace: f64,
+}
+
+/// The IPv4 address of a host of the lab: its headers are those of the paper's packets.
+fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    let unknown = || format!("there is no host `{host}` here");
+    let mut found = (host, port).to_socket_addrs().with_context(unknown)?;
+    found.find(SocketAddr::is_ipv4).with_context(unknown)
 }
 
 /// Seconds since 1970.

@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
+//! `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -8,6 +8,7 @@
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
+//! - [`gather`]: a collection from seven sources, and what was possible;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
@@ -18,6 +19,7 @@
 mod bulk;
 mod connect;
 mod cut;
+mod gather;
 mod get_faults;
 mod idle;
 mod latency;
@@ -63,6 +65,8 @@ enum Work {
     Soak(soak::Args),
     /// Download while something goes wrong; is there ever a wrong byte under the name?
     GetFaults(get_faults::Args),
+    /// Collect in the lab's network for collections; how far is it from what was possible?
+    Gather(gather::Args),
     /// Rank a mesh that nobody has, and ask its oracle; how large may it be?
     Oracle(oracle::Args),
     /// Kill the elected one of several oracles; when does another schedule?
@@ -93,6 +97,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Soak(args) => soak::run(&args).await,
             // Processes and threads of its own: nothing else runs in this runtime.
             Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
+            // Another process does the work.
+            Work::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
             Work::Oracle(args) => oracle::run(&args).await,
             Work::Takeover(args) => takeover::run(&args).await,
             Work::Strangers(args) => strangers::run(&args).await,

@@ -2,6 +2,7 @@
 
 use super::{Flow, PORT, Which, interface, udp};
 use crate::tool::{
+    collection::resolve,
     net::{self, TcpOptions},
     tcp_source,
 };
@@ -68,8 +69,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn place(number: usize, flow: &Flow) -> anyhow::Result<Placed> {
-    let from = net::resolve(&format!("{}:0", interface("bg-b", flow.from)))?.ip();
-    let to = net::resolve(&format!("{}:{PORT}", interface("bg-a", flow.to)))?;
+    let from = resolve(&interface("bg-b", flow.from), 0)?.ip();
+    let to = resolve(&interface("bg-a", flow.to), PORT)?;
     Ok(Placed { number: u16::try_from(number)?, from, to })
 }
 

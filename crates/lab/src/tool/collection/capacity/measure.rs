@@ -2,7 +2,7 @@
 
 use super::{DATA, ORDERS, Order, Outcome};
 use crate::tool::{
-    collection::Scene,
+    collection::{Scene, resolve},
     control::Control,
     net::{self, TcpOptions},
     output,
@@ -173,8 +173,8 @@ fn pairs(seed: u64) -> Vec<Pair> {
 
 /// Has a pair measured; bit/s.
 fn order(pair: &Pair, args: &Args) -> anyhow::Result<f64> {
-    let to = net::resolve(&format!("{}:{DATA}", pair.to))?;
-    let at = net::resolve(&format!("{}:{ORDERS}", pair.from))?;
+    let to = resolve(&pair.to, DATA)?;
+    let at = resolve(&pair.from, ORDERS)?;
     let begun = Instant::now();
     let stream = net::connect_tcp(at, &TcpOptions::default())?;
     let mut control = Control::new(stream, args.longest + GRACE)?;

@@ -1,0 +1,91 @@
+//! What the background attained over time.
+
+use anyhow::{Context as _, ensure};
+use serde::Deserialize;
+use std::{fs, path::Path};
+
+/// The receiver's record.
+#[derive(Debug)]
+pub struct Background {
+    /// Whether a flow is an on–off stream, not a download.
+    streams: Vec<bool>,
+    lines: Vec<Line>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Head {
+    streams: Vec<bool>,
+}
+
+/// Bytes of each flow since the line before.
+#[derive(Debug, Deserialize)]
+struct Line {
+    /// s since 1970.
+    at: f64,
+    bytes: Vec<u64>,
+}
+
+/// Mbit/s of all downloads, and of all streams.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Infinite TCP flows together.
+    pub downloads: f64,
+    /// On–off UDP streams together.
+    pub streams: f64,
+}
+
+impl Background {
+    /// Reads the record; its last line may be half written.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has no head.
+    pub fn read(file: &Path) -> anyhow::Result<Self> {
+        let text =
+            fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        Self::parse(&text).with_context(|| format!("{} is no such record", file.display()))
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let mut lines = text.lines();
+        let head: Head = serde_json::from_str(lines.next().context("it is empty")?)?;
+        let lines = lines.map_while(|line| serde_json::from_str(line).ok()).collect();
+        Ok(Self { streams: head.streams, lines })
+    }
+
+    /// Mean rates from one time to another, s since 1970, by the lines that end in between: whole ones.
+    ///
+    /// # Errors
+    /// When no line covers it: the receiver has ended.
+    pub fn rates(&self, from: f64, to: f64) -> anyhow::Result<Rates> {
+        let (mut seconds, mut sums) = (0.0, [0_u64; 2]);
+        for pair in self.lines.windows(2) {
+            let [before, line] = pair else { continue };
+            if before.at < from || line.at > to {
+                continue;
+            }
+            seconds += line.at - before.at;
+            for (bytes, stream) in line.bytes.iter().zip(&self.streams) {
+                sums[usize::from(*stream)] += bytes;
+            }
+        }
+        ensure!(seconds > 0.0, "the background's record has no whole line of this time");
+        let [downloads, streams] = sums.map(|bytes| bytes as f64 * 8e-6 / seconds);
+        Ok(Rates { downloads, streams })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_lines_within_the_time_count() {
+        let text = "{\"streams\":[false,true]}\n{\"at\":10.0,\"bytes\":[9,9]}\n\
+                    {\"at\":11.0,\"bytes\":[250000,125000]}\n{\"at\":12.0,\"bytes\":[500000,125000]}\n\
+                    {\"at\":13.0,\"bytes\":[9,9]}\n{\"at\":14.";
+        let background = Background::parse(text).unwrap();
+        let rates = background.rates(10.0, 12.5).unwrap();
+        assert_eq!(rates, Rates { downloads: 3.0, streams: 1.0 });
+        assert!(background.rates(20.0, 30.0).is_err());
+    }
+}
