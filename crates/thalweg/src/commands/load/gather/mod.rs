@@ -29,7 +29,7 @@ const OUTPUT_MAX: u64 = 256 << 20;
 #[derive(clap::Args)]
 pub struct Args {
     /// The lab's socket
-    #[arg(long, env = "THALWEG_LAB", value_name = "SOCKET")]
+    #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
     /// The topology's seed
     #[arg(long)]
