@@ -191,7 +191,7 @@ mod tests {
     }
 
     fn lent(number: u64) -> Lent {
-        Lent::Spooled(SpoolId { job: JobId([0; 8]), number })
+        Lent::Spooled(SpoolId { job: JobId([0; 16]), number })
     }
 
     #[tokio::test]

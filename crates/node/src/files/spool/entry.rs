@@ -60,8 +60,6 @@ impl Label {
         let (hash, length) = (*blake3::hash(&tail).as_bytes(), tail.len() as u32);
         tail.extend(hash);
         tail.extend(length.to_be_bytes());
-        // What came of a part that failed lies behind the data.
-        file.set_len(at)?;
         file.write_all_at(&tail, at)?;
         Ok(at + tail.len() as u64)
     }

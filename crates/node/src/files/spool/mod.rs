@@ -92,7 +92,7 @@ impl Spool {
         match options.open(&path) {
             Ok(file) => Ok(Filling::new(self.clone(), file, path, label, bytes)),
             Err(e) => {
-                self.abandoned(&label, 0);
+                self.abandoned(&label);
                 Err(in_words("create", &e))
             }
         }
@@ -171,21 +171,16 @@ impl Spool {
         self.lock().came(label, bytes);
     }
 
-    fn lost(&self, label: &Label, bytes: u64) {
-        self.lock().lost(label, bytes);
-    }
-
     fn finished(&self, label: &Label, length: u64) {
         self.lock().finished(label, length);
     }
 
-    fn abandoned(&self, label: &Label, came: u64) {
-        let mut held = self.lock();
-        held.lost(label, came);
-        held.remove(label.owner, label.id);
+    fn abandoned(&self, label: &Label) {
+        self.lock().remove(label.owner, label.id);
     }
 
-    fn most(&self, owner: NodeId, job: JobId) -> u64 {
+    /// The most bytes of a collection at a time so far.
+    pub fn most(&self, owner: NodeId, job: JobId) -> u64 {
         self.lock().most(owner, job)
     }
 

@@ -99,16 +99,6 @@ impl Held {
         sum.most = sum.most.max(sum.now);
     }
 
-    /// Some of its data is not any more.
-    pub fn lost(&mut self, label: &Label, bytes: u64) {
-        if let Some(entry) = self.entries.get_mut(&(label.owner, label.id)) {
-            entry.came = entry.came.saturating_sub(bytes);
-            if let Some(sum) = self.sums.get_mut(&(label.owner, label.id.job)) {
-                sum.now = sum.now.saturating_sub(bytes);
-            }
-        }
-    }
-
     /// It is whole, and its file of this length.
     pub fn finished(&mut self, label: &Label, length: u64) {
         if let Some(entry) = self.entries.get_mut(&(label.owner, label.id)) {
@@ -193,7 +183,7 @@ impl Held {
         let found = self.entries.iter().filter(is_old).map(|(key, _)| *key).collect();
         let entries = &self.entries;
         let holds = |owner: &NodeId| {
-            let from = (*owner, SpoolId { job: JobId([0; 8]), number: 0 });
+            let from = (*owner, SpoolId { job: JobId([0; 16]), number: 0 });
             entries.range(from..).next().is_some_and(|((of, _), _)| of == owner)
         };
         let silent = |p: &Presence| p.channels == 0 && lasted(p.left, now) > ABSENT;

@@ -1,0 +1,72 @@
+//! What goes by way of other nodes: parts, each with its hash.
+
+use super::{Remote, RemoteError, invalid, unexpected, within};
+use std::io;
+use thalweg_wire::object::{Check, Failure, MAX_PART, Reply};
+use tokio::io::AsyncReadExt as _;
+
+impl Remote {
+    /// How many parts the oldest request without an answer has, one that has `Redeem`'s replies. Then come exactly so many
+    /// [`part`](Self::part)s and one [`end_parts`](Self::end_parts).
+    ///
+    /// # Errors
+    /// [`RemoteError::Refused`] if it has none: the request is answered; [`RemoteError::Lost`].
+    pub async fn parts(&mut self) -> Result<u32, RemoteError> {
+        let reply = self.exchange(async |remote| {
+            let reply = remote.message().await?;
+            if matches!(reply, Reply::Failed(_)) {
+                remote.answered().await?;
+            }
+            Ok(reply)
+        });
+        match reply.await? {
+            Reply::Parts(parts) => Ok(parts),
+            Reply::Failed(why) => Err(RemoteError::Refused { node: self.node.clone(), why }),
+            _ => Err(self.lost(unexpected())),
+        }
+    }
+
+    /// The next part, in place of what `into` holds; its hash, which is compared with what the
+    /// other node says, or why it says that there is none.
+    ///
+    /// # Errors
+    /// [`RemoteError::Lost`]; also if hashes differ, which no honest node and no network
+    /// brings about.
+    pub async fn part(
+        &mut self,
+        into: &mut Vec<u8>,
+    ) -> Result<Result<Check, Failure>, RemoteError> {
+        self.exchange(async |remote| {
+            into.clear();
+            let bytes = match remote.message().await? {
+                Reply::Bytes(bytes) if bytes <= MAX_PART => bytes as usize,
+                Reply::Failed(why) => return Ok(Err(why)),
+                _ => return Err(unexpected()),
+            };
+            into.resize(bytes, 0);
+            let mut filled = 0;
+            while filled < bytes {
+                match within(remote.channel.read(&mut into[filled..])).await? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    more => filled += more,
+                }
+            }
+            let came = Check(*blake3::hash(into).as_bytes());
+            match remote.message().await? {
+                Reply::Sent(said) if said == came => Ok(Ok(came)),
+                Reply::Sent(_) => Err(invalid("what came has another hash than it says")),
+                Reply::Failed(why) => Ok(Err(why)),
+                _ => Err(unexpected()),
+            }
+        })
+        .await
+    }
+
+    /// All parts have come.
+    ///
+    /// # Errors
+    /// [`RemoteError::Lost`].
+    pub async fn end_parts(&mut self) -> Result<(), RemoteError> {
+        self.exchange(async |remote| remote.answered().await).await
+    }
+}
