@@ -22,6 +22,10 @@ struct Cli {
 enum Command {
     /// Download a URL over the best of several paths
     Get(Box<commands::get::Args>),
+    /// Collect files from many members to this host, by a plan over all paths
+    Gather(Box<commands::gather::Args>),
+    /// Send files to another member, over several paths where that pays
+    Send(Box<commands::send::Args>),
     /// Serve this host's programs as an HTTP and SOCKS5 proxy over the best paths known
     Proxy(commands::proxy::Args),
     /// Run a command whose traffic goes by a proxy of its own over the best paths known
@@ -68,6 +72,8 @@ fn main() -> ExitCode {
     };
     let result = match command {
         Command::Get(args) => commands::get::run(*args),
+        Command::Gather(args) => commands::gather::run(*args),
+        Command::Send(args) => commands::send::run(*args),
         Command::Proxy(args) => commands::proxy::run(args),
         Command::Run(args) => commands::run_with::run(args),
         Command::Paths(args) => commands::paths::run(args),

@@ -23,6 +23,8 @@ mod method_name;
 mod overlay;
 pub mod remote;
 pub mod run;
+pub mod send;
+pub mod slotted;
 mod work;
 
 pub use errand::Errand;

@@ -3,6 +3,7 @@
 pub mod config;
 pub mod demo;
 pub mod experiment;
+pub mod gather;
 pub mod get;
 pub mod here;
 pub mod history;
@@ -22,6 +23,7 @@ pub mod renewal;
 pub mod revoke;
 pub mod roster;
 pub mod run_with;
+pub mod send;
 pub mod signals;
 pub mod sim;
 pub mod status;

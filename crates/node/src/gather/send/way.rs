@@ -1,0 +1,275 @@
+//! One way to the node: direct, or by a relay.
+
+use super::{
+    super::{Event, Remote, RemoteError},
+    Present, SendError, Shared,
+    queue::Piece,
+};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+use thalweg_wire::{mesh::Name, object::Failure};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// A piece is about a second's worth at the way's rate, between these.
+const SMALLEST: u64 = 256 << 10;
+const LARGEST: u64 = 4 << 20;
+
+/// Connections of a way: while one waits for its answer, the other sends.
+const CONNECTIONS: u32 = 2;
+
+/// A way that broke off is tried again so often in a row.
+const TRIES: u32 = 4;
+
+/// Before the first of them; doubled before each other.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A piece is sent by another way as well if it is out for longer, and nothing else waits.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// When it is seen what a way is good for: past slow start.
+const TRIAL: Duration = Duration::from_secs(4);
+
+/// A relayed way that brings less than this share of the sum costs the relay more than it is worth.
+const SHARE: f64 = 0.1;
+
+/// A way, and what it has brought.
+#[derive(Debug)]
+pub(super) struct Way {
+    via: Vec<Name>,
+    connections: u32,
+    sent: AtomicU64,
+    left: CancellationToken,
+}
+
+impl Way {
+    /// The direct one; with its `several` connections if there is much to send.
+    pub fn direct(several: bool) -> Self {
+        let connections = if several { CONNECTIONS } else { 1 };
+        Self { via: Vec::new(), connections, sent: AtomicU64::new(0), left: Default::default() }
+    }
+
+    /// By this relay.
+    pub fn by(relay: Name) -> Self {
+        let via = vec![relay];
+        Self { via, connections: CONNECTIONS, sent: AtomicU64::new(0), left: Default::default() }
+    }
+
+    /// How many connections work on it.
+    pub fn connections(&self) -> u32 {
+        self.connections
+    }
+
+    /// Until nothing waits any more, or it fails for good; why, then.
+    pub async fn work(&self, shared: &Arc<Shared>) -> Result<(), String> {
+        tokio::select! {
+            biased;
+            () = self.left.cancelled() => Ok(()),
+            ended = self.sessions(shared) => ended,
+        }
+    }
+
+    async fn sessions(&self, shared: &Arc<Shared>) -> Result<(), String> {
+        let (mut tries, mut pause) = (TRIES, PAUSE);
+        loop {
+            let before = self.sent.load(Relaxed);
+            let Err(why) = self.session(shared).await else { return Ok(()) };
+            if self.sent.load(Relaxed) > before {
+                (tries, pause) = (TRIES, PAUSE);
+            }
+            tries -= 1;
+            if tries == 0 {
+                let (source, via) = (shared.reach.me().clone(), self.via.clone());
+                let told = Event::WayClosed { source, via, why: why.clone(), failed: true };
+                shared.events.event(told);
+                return Err(why);
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    /// One connection's work; a piece that did not get there waits again.
+    async fn session(&self, shared: &Arc<Shared>) -> Result<(), String> {
+        let opened = shared.reach.open(&shared.request.node, &self.via).await;
+        let mut remote = opened.map_err(|e| e.to_string())?;
+        let (source, via) = (shared.reach.me().clone(), self.via.clone());
+        shared.events.event(Event::WayOpened { source, via });
+        let mut size = SMALLEST;
+        loop {
+            let taken = shared.queue().take(size, shared.began.elapsed(), PATIENCE);
+            let Some(piece) = taken else {
+                if shared.queue().is_finished() {
+                    remote.close().await;
+                    return Ok(());
+                }
+                // Others have the rest; it comes back if they fail, or take too long.
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let guard = Guard { shared, piece: Some(piece.clone()) };
+            let sending = Instant::now();
+            let bytes = piece.range.end - piece.range.start;
+            if self.send(shared, &mut remote, &piece).await? {
+                guard.done();
+                self.sent.fetch_add(bytes, Relaxed);
+            }
+            let second = bytes as f64 / sending.elapsed().as_secs_f64().max(1e-3);
+            size = (second as u64).clamp(SMALLEST, LARGEST);
+        }
+    }
+
+    /// Whether the piece is there; if not, its file is given up, or it is to be sent again.
+    async fn send(
+        &self,
+        shared: &Arc<Shared>,
+        remote: &mut Remote,
+        piece: &Piece,
+    ) -> Result<bool, String> {
+        let (all, wanted) = (shared.clone(), piece.clone());
+        let read = move || {
+            let bytes = wanted.range.end - wanted.range.start;
+            all.files[wanted.file].read(wanted.range.start, bytes)
+        };
+        let bytes = match spawn_blocking(read).await {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(why)) => {
+                shared.queue().fail(piece.file, why);
+                return Ok(false);
+            }
+            Err(broken) => return Err(broken.to_string()),
+        };
+        if let Some(limit) = &shared.limit {
+            sleep(limit.charge(bytes.len() as u64)).await;
+        }
+        let entry = &shared.files[piece.file].entry;
+        let stored = remote.store(&shared.request.into, entry, piece.range.start, &bytes).await;
+        match stored {
+            Ok(()) => Ok(true),
+            Err(why) if remote.is_whole() && is_final(&why) => {
+                shared.queue().fail(piece.file, why.to_string());
+                Ok(false)
+            }
+            Err(why) => Err(why.to_string()),
+        }
+    }
+}
+
+/// Whether the file will not be taken, however it is sent.
+fn is_final(why: &RemoteError) -> bool {
+    why.is_final() || matches!(why, RemoteError::Refused { why: Failure::Full(_), .. })
+}
+
+/// Gives its piece back unless it is there: also when the work on it is cut off.
+struct Guard<'a> {
+    shared: &'a Shared,
+    piece: Option<Piece>,
+}
+
+impl Guard<'_> {
+    fn done(mut self) {
+        if let Some(piece) = self.piece.take() {
+            self.shared.queue().done(&piece);
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if let Some(piece) = self.piece.take() {
+            self.shared.queue().give_back(piece);
+        }
+    }
+}
+
+/// Ends relayed ways that bring little, once that can be seen.
+pub(super) fn leave_useless(ways: &[Arc<Way>], shared: &Shared, began: Instant) {
+    if began.elapsed() < TRIAL {
+        return;
+    }
+    let all: u64 = ways.iter().map(|way| way.sent.load(Relaxed)).sum();
+    let useless = |way: &&Arc<Way>| {
+        let share = way.sent.load(Relaxed) as f64 / all.max(1) as f64;
+        !way.via.is_empty() && !way.left.is_cancelled() && share < SHARE
+    };
+    for way in ways.iter().filter(useless) {
+        way.left.cancel();
+        let (source, via) = (shared.reach.me().clone(), way.via.clone());
+        let why = "it brings less than a tenth of the sum".to_owned();
+        shared.events.event(Event::WayClosed { source, via, why, failed: false });
+    }
+}
+
+/// Asks the node which bytes it has, and puts the others into the queue.
+///
+/// # Errors
+///
+/// [`SendError`]: it cannot be reached at all, or takes nothing.
+pub(super) async fn ask_what_is_there(shared: &Shared) -> Result<Present, SendError> {
+    let request = &shared.request;
+    let opened = shared.reach.open(&request.node, &[]).await;
+    let mut remote = opened.map_err(|e| SendError::Unreached(e.to_string()))?;
+    let mut present = Present::default();
+    for (index, file) in shared.files.iter().enumerate() {
+        let held = match remote.held(&request.into, &file.entry).await {
+            Ok(held) => held,
+            Err(RemoteError::Refused { node, why }) if is_refusal(&why) => {
+                let into = String::from_utf8_lossy(&request.into).into_owned();
+                return Err(SendError::NotAccepted { node, into, why: why.to_string() });
+            }
+            Err(why @ RemoteError::Refused { .. }) => {
+                shared.queue().fail(index, why.to_string());
+                continue;
+            }
+            Err(why) => return Err(SendError::Unreached(why.to_string())),
+        };
+        let size = file.size();
+        let there: u64 = held.iter().map(|range| range.end - range.start).sum();
+        present.bytes += there;
+        if there >= size && (size > 0 || !held.is_empty()) {
+            present.files += 1;
+            continue;
+        }
+        let mut queue = shared.queue();
+        if size == 0 {
+            queue.add(index, 0..0);
+        }
+        gaps(&held, size).for_each(|gap| queue.add(index, gap));
+    }
+    _ = timeout(Duration::from_secs(1), remote.close()).await;
+    Ok(present)
+}
+
+fn is_refusal(why: &Failure) -> bool {
+    matches!(why, Failure::NotOffered(_))
+}
+
+/// What is not in `held`, which is ascending.
+fn gaps(held: &[std::ops::Range<u64>], size: u64) -> impl Iterator<Item = std::ops::Range<u64>> {
+    let ends = std::iter::once(0).chain(held.iter().map(|range| range.end));
+    let starts = held.iter().map(|range| range.start).chain(std::iter::once(size));
+    ends.zip(starts).map(|(from, to)| from..to).filter(|gap| gap.start < gap.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_what_is_not_held() {
+        let of = |held: &[std::ops::Range<u64>], size| gaps(held, size).collect::<Vec<_>>();
+        let all = |range| vec![range];
+        assert_eq!(of(&[], 5), all(0..5));
+        assert_eq!(of(&[0..2, 4..5], 9), [2..4, 5..9]);
+        assert!(of(&all(0..5), 5).is_empty());
+        assert!(of(&[], 0).is_empty());
+    }
+}

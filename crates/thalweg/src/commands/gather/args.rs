@@ -1,0 +1,288 @@
+//! The arguments of `thalweg gather`.
+
+use super::display::Style;
+use crate::commands::{
+    get::{duration::seconds, rate::bytes_per_second},
+    here::Place,
+};
+use anyhow::{Context as _, bail};
+use std::{
+    ffi::OsString,
+    io::IsTerminal,
+    num::NonZeroU64,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::PathBuf,
+    time::Duration,
+};
+use thalweg_node::gather::{
+    MethodName,
+    landing::Layout,
+    run::{Asked, Via},
+};
+use thalweg_units::{ByteSize, parse_duration};
+use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
+
+const HELP: &str = "\
+Collects files from members of the mesh to this host: all of them at once, over direct paths and
+through relays, by a plan over the rates that the mesh has measured and by what it sees as it
+goes. What is here already is not sent again; an interrupted call is continued by the same one.
+
+  thalweg gather fra:/data/run7 nyc:/data/run7 --into run7
+  thalweg gather 'fra:/var/log/*.gz' --into logs --exclude '*.tmp'
+  thalweg gather fra:/data/ nyc:/data/ --into all --flat      # merged into one directory
+  thalweg gather fra:/data nyc:/data --into d --dry-run       # makespan, its bound, and the ways
+  thalweg gather fra:/data --into d --deadline 30min --json
+
+`NODE:/a/data` lands in DIR/data, `NODE:/a/data/` in DIR itself, as with rsync. Of several nodes, each
+has a directory of its name below DIR, unless --flat. Modes, times and symbolic links are kept, owners
+too if this is root. A node offers nothing until its settings say so: `[files] offer`.
+
+Methods: fluid (default) keeps rates and re-plans; path-sync[=95], path-delay[=TIME] and best-path
+are the coordinated and non-coordinated ones of Cheng et al. (INFOCOM 2004), all-at-once[=CONNECTIONS],
+one-by-one, spread-in-time=G,TIME and concurrent=G its direct ones.
+
+Exit codes:
+  0    everything is there
+  1    failed for a reason that is none of these
+  2    wrong usage
+  4    no source was reached
+  6    the disk: full, no permission, a failed write
+  7    another collection is landing in the same directory
+  8    everything is there, but later than --deadline; with --dry-run: it would be
+  23   some files failed, or a source; the rest is there
+  130  interrupted; what came is kept";
+
+/// Arguments of `thalweg gather`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to collect: a member's name and an absolute path there, which may hold *, ?, […] and **
+    #[arg(value_name = "NODE:PATH", required = true)]
+    what: Vec<OsString>,
+
+    /// The directory where it goes; made if it is not there
+    #[arg(long, value_name = "DIR")]
+    pub into: PathBuf,
+
+    /// Leave out what matches, and what is below it; as rsync's
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<OsString>,
+
+    /// All into the same directory: directories are merged, and two files of one name refused
+    #[arg(long)]
+    flat: bool,
+
+    /// A directory for each node, even of one node alone
+    #[arg(long, conflicts_with = "flat")]
+    by_node: bool,
+
+    /// Compare content where sizes are equal, instead of times
+    #[arg(short, long)]
+    pub checksum: bool,
+
+    /// Fetch nothing: show what would come which way, and how long it would take
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+
+    #[command(flatten)]
+    plan: PlanArgs,
+
+    /// Print nothing but errors
+    #[arg(short, long, help_heading = "What is shown")]
+    quiet: bool,
+
+    /// Say which ways are used, and when they change
+    #[arg(short, long, help_heading = "What is shown")]
+    pub verbose: bool,
+
+    /// Print events on standard output, one JSON object per line
+    #[arg(long, help_heading = "What is shown")]
+    json: bool,
+
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// How it is carried out.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Plan")]
+struct PlanArgs {
+    /// How it is carried out; see below
+    #[arg(long, value_name = "METHOD", default_value = "fluid")]
+    method: MethodName,
+
+    /// Hosts that may stand between, by name, or `none`
+    /// [default: the relays of the mesh, the best 16 by their rates]
+    #[arg(long, value_name = "NAME[,NAME…]|none", value_delimiter = ',')]
+    via: Vec<String>,
+
+    /// Go through no relay with this tag, e.g. country=xx
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    avoid: Vec<Tag>,
+
+    /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
+    #[arg(long, value_name = "FILE")]
+    rates: Option<PathBuf>,
+
+    /// When all should be here, from now on; it is told at once if no plan can hold it
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    deadline: Option<Duration>,
+
+    /// The most that this host takes, in bytes a second (500k, 2M) or as "40 Mbit/s"
+    #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
+    bwlimit: Option<NonZeroU64>,
+
+    /// The slot of a timetable, of path-sync, path-delay and best-path
+    /// [default: about 150 of them]
+    #[arg(long, value_name = "TIME", value_parser = slot)]
+    slot: Option<Duration>,
+
+    /// Its data unit [default: 64 KiB, less if legs are slow]
+    #[arg(long, value_name = "SIZE", value_parser = unit)]
+    unit: Option<ByteSize>,
+}
+
+fn slot(text: &str) -> Result<Duration, String> {
+    match parse_duration(text).map_err(|e| e.to_string())? {
+        slot if slot < Duration::from_millis(10) => Err("it must be 10 ms at least".to_owned()),
+        slot => Ok(slot),
+    }
+}
+
+fn unit(text: &str) -> Result<ByteSize, String> {
+    match text.parse::<ByteSize>().map_err(|e| e.to_string())? {
+        ByteSize::ZERO => Err("it must be a byte at least".to_owned()),
+        unit => Ok(unit),
+    }
+}
+
+impl Args {
+    /// How progress is shown.
+    pub fn style(&self) -> Style {
+        match (self.json, self.quiet) {
+            (true, _) => Style::Json,
+            (_, true) => Style::Quiet,
+            _ if std::io::stderr().is_terminal() => Style::Bars,
+            _ => Style::Lines,
+        }
+    }
+
+    /// What is asked of whom, each node once, in the order of their first names.
+    ///
+    /// # Errors
+    /// What to write instead.
+    pub fn sources(&self) -> anyhow::Result<Vec<Asked>> {
+        let mut sources: Vec<Asked> = Vec::new();
+        for what in &self.what {
+            let (node, path) = node_and_path(what.as_bytes())
+                .with_context(|| format!("`{}`", what.to_string_lossy()))?;
+            match sources.iter_mut().find(|source| source.node == node) {
+                Some(source) => source.paths.push(path),
+                None => sources.push(Asked { node, paths: vec![path] }),
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Patterns to leave out.
+    pub fn excluded(&self) -> Vec<Vec<u8>> {
+        self.exclude.iter().map(|pattern| pattern.clone().into_vec()).collect()
+    }
+
+    /// Where each node's files go, if it was said.
+    pub fn layout(&self) -> Option<Layout> {
+        match (self.flat, self.by_node) {
+            (true, _) => Some(Layout::Flat),
+            (_, true) => Some(Layout::ByNode),
+            _ => None,
+        }
+    }
+
+    /// The method.
+    pub fn method(&self) -> MethodName {
+        self.plan.method
+    }
+
+    /// Who may stand between.
+    ///
+    /// # Errors
+    /// What is no name, and why.
+    pub fn via(&self) -> anyhow::Result<Via> {
+        match &self.plan.via[..] {
+            [] => Ok(Via::Relays),
+            [none] if none == "none" => Ok(Via::Named(Vec::new())),
+            names => {
+                let names: Result<Vec<Name>, _> = names.iter().map(|name| name.parse()).collect();
+                Ok(Via::Named(names.context("--via")?))
+            }
+        }
+    }
+
+    /// What relays are asked for.
+    pub fn terms(&self) -> Terms {
+        Terms { leg: LegKind::Open, avoid: self.plan.avoid.iter().cloned().collect() }
+    }
+
+    /// The tags to avoid.
+    pub fn avoided(&self) -> &[Tag] {
+        &self.plan.avoid
+    }
+
+    /// The file of rates.
+    pub fn rates(&self) -> Option<&PathBuf> {
+        self.plan.rates.as_ref()
+    }
+
+    /// Deadline, limit, slot and unit.
+    pub fn bounds(&self) -> Bounds {
+        let PlanArgs { deadline, bwlimit, slot, unit, .. } = &self.plan;
+        Bounds { deadline: *deadline, limit: *bwlimit, slot: *slot, unit: *unit }
+    }
+}
+
+/// The plan's numbers.
+pub struct Bounds {
+    pub deadline: Option<Duration>,
+    pub limit: Option<NonZeroU64>,
+    pub slot: Option<Duration>,
+    pub unit: Option<ByteSize>,
+}
+
+/// `NODE:/PATH`.
+///
+/// # Errors
+/// What to write instead.
+pub fn node_and_path(text: &[u8]) -> anyhow::Result<(Name, Vec<u8>)> {
+    let Some(colon) = text.iter().position(|b| *b == b':') else {
+        bail!("a member and a path there are written NODE:/PATH");
+    };
+    let (node, path) = (&text[..colon], &text[colon + 1..]);
+    let node: Name = String::from_utf8_lossy(node).parse()?;
+    if !path.starts_with(b"/") {
+        let path = String::from_utf8_lossy(path);
+        bail!("the path must be absolute on that node: {node}:/{path}");
+    }
+    Ok((node, path.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_and_a_path_are_split_at_the_first_colon() {
+        let (node, path) = node_and_path(b"fra:/a:b/\xff").unwrap();
+        assert_eq!((node.as_str(), &path[..]), ("fra", &b"/a:b/\xff"[..]));
+        for (text, says) in [
+            ("fra", "NODE:/PATH"),
+            ("/data/x", "NODE:/PATH"),
+            ("fra:data", "fra:/data"),
+            ("fra:", "absolute"),
+            ("Fra:/x", "is no name"),
+            (":/x", "is no name"),
+        ] {
+            let error = node_and_path(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}

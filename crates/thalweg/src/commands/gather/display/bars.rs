@@ -1,0 +1,93 @@
+//! A bar per source on a terminal, redrawn in place, with lines above them.
+
+use super::{super::words, Note, lines};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::mpsc::Receiver;
+use thalweg_node::gather::{Event, Progress, SourceProgress};
+
+/// Sources with a bar: those with most left. A screen has not many more lines.
+const BARS: usize = 16;
+
+/// Characters of a bar.
+const WIDTH: usize = 24;
+
+/// Shows all.
+pub fn run(command: &str, verbose: bool, notes: &Receiver<Note>) {
+    // A terminal that cannot be redrawn (TERM=dumb) shows the lines alone.
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
+        bar.set_style(style);
+    }
+    for note in notes {
+        match &note {
+            Note::Event(event) => match &**event {
+                Event::Progress(progress) => {
+                    bar.set_message(picture(progress).join("\n"));
+                    bar.tick();
+                }
+                event => bar.suspend(|| lines::of_event(command, verbose, event)),
+            },
+            Note::Failed(..) => bar.suspend(|| lines::of_trouble(command, &note)),
+        }
+    }
+    bar.finish_and_clear();
+}
+
+/// The sources that are under way, and the whole below them.
+fn picture(progress: &Progress) -> Vec<String> {
+    let left = |source: &&SourceProgress| source.total_bytes.saturating_sub(source.done_bytes);
+    let mut shown: Vec<&SourceProgress> =
+        progress.sources.iter().filter(|source| left(source) > 0).collect();
+    shown.sort_by_key(|source| std::cmp::Reverse(left(source)));
+    let more = shown.len().saturating_sub(BARS);
+    shown.truncate(BARS);
+    shown.sort_by_key(|source| &source.source);
+    let width = shown.iter().map(|source| source.source.as_str().len()).max().unwrap_or(0);
+    let mut picture: Vec<String> = shown.into_iter().map(|source| line(source, width)).collect();
+    if more > 0 {
+        picture.push(format!("… and {more} more sources"));
+    }
+    picture.push(words::progress(progress));
+    picture
+}
+
+fn line(source: &SourceProgress, width: usize) -> String {
+    let SourceProgress { source: name, done_bytes, total_bytes, rate_bps, left_seconds } = source;
+    let share = *done_bytes as f64 / (*total_bytes).max(1) as f64;
+    let full = ((share * WIDTH as f64) as usize).min(WIDTH);
+    let left = left_seconds.map(|left| format!(", {} left", words::time(left)));
+    format!(
+        "{name:width$} [{}{}] {:3.0} % of {}, {}{}",
+        "=".repeat(full),
+        " ".repeat(WIDTH - full),
+        share * 100.0,
+        words::size(*total_bytes),
+        words::rate(*rate_bps),
+        left.unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_remainders_are_shown_and_the_whole() {
+        let source = |n: u64| SourceProgress {
+            source: format!("n{n}").parse().unwrap(),
+            done_bytes: 50,
+            total_bytes: 50 + n,
+            rate_bps: 8_000,
+            left_seconds: Some(2.0),
+        };
+        let sources = (0..=20).map(source).collect();
+        let picture = picture(&Progress { sources, ..Progress::default() });
+        assert_eq!(picture.len(), BARS + 2);
+        assert!(!picture.iter().any(|line| line.starts_with("n4 ")), "{picture:#?}");
+        assert_eq!(
+            picture[0],
+            "n10 [====================    ]  83 % of 60 B, 8 kbit/s, 2.0 s left"
+        );
+        assert_eq!(picture[BARS], "… and 4 more sources");
+    }
+}

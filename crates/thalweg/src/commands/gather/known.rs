@@ -1,0 +1,78 @@
+//! What is known of the legs: a file's word, the oracle's, or what is kept of that.
+
+use crate::commands::{here::Place, remembered, renewal};
+use anyhow::Context as _;
+use std::{path::Path, time::Duration};
+use thalweg_node::{
+    detours::{KnownPaths, ask_paths},
+    gather::Estimates,
+    mesh::State,
+};
+
+/// How long the oracle may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A kept roster is asked for again after this time.
+const FRESH: Duration = Duration::from_secs(600);
+
+/// The rates in this file; none without one.
+///
+/// # Errors
+/// What is wrong in it.
+pub fn from_file(file: Option<&Path>) -> anyhow::Result<Estimates> {
+    let Some(file) = file else { return Ok(Estimates::default()) };
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("cannot read --rates {}", file.display()))?;
+    Estimates::parse(&text).with_context(|| format!("--rates {}", file.display()))
+}
+
+/// Asks for a newer roster, if the kept one is old or lacks one of the `names`, and, if `rates`, for
+/// the oracle's rates; takes kept ones if it does not answer. Nothing known is no error.
+pub async fn ask(
+    state: &State,
+    place: &Place,
+    names: &[&str],
+    rates: bool,
+    note: &impl Fn(String),
+) -> Estimates {
+    let renew = async {
+        if needs_roster(state, names) {
+            // An oracle that is away hinders nothing; a refusal shows at the first source.
+            _ = renewal::renew_without_daemon(state, PATIENCE).await;
+        }
+    };
+    let asked = async {
+        match rates {
+            true => Some(ask_paths(state, PATIENCE).await),
+            false => None,
+        }
+    };
+    let ((), asked) = tokio::join!(renew, asked);
+    let (now, file) = (remembered::now(), remembered::file(None, place));
+    let file = file.map(|file| KnownPaths::beside(&file));
+    match asked {
+        None => Estimates::default(),
+        Some(Ok(reply)) => {
+            let known = KnownPaths::new(reply, now);
+            // Only a hint for the next time.
+            _ = file.map(|file| known.keep(&file));
+            Estimates::of_paths(&known, now)
+        }
+        Some(Err(why)) => {
+            let kept = file.map(|file| KnownPaths::load(&file).0);
+            let kept = kept.flatten().map(|known| Estimates::of_paths(&known, now));
+            let kept = kept.unwrap_or_default();
+            let what = if kept.is_empty() { "no rates are known" } else { "kept rates are used" };
+            note(format!("{what}: {why}"));
+            kept
+        }
+    }
+}
+
+fn needs_roster(state: &State, names: &[&str]) -> bool {
+    let Ok(membership) = state.membership() else { return false };
+    let Some(roster) = membership.current() else { return true };
+    let unknown = |name: &&str| name.parse().is_ok_and(|name| roster.by_name(&name).is_none());
+    let is_old = renewal::age(state).is_none_or(|age| age > FRESH);
+    membership.time_left().is_none() || is_old || names.iter().any(unknown)
+}

@@ -1,0 +1,137 @@
+//! `thalweg gather`: from arguments to exit code.
+
+mod args;
+mod display;
+mod exit;
+pub mod known;
+mod words;
+
+pub use args::{Args, node_and_path};
+pub use display::{Display, Style};
+pub use exit::Code;
+
+use super::{
+    here,
+    signals::{INTERRUPTED, Signals},
+};
+use std::{process::ExitCode, sync::Arc};
+use thalweg_net::{DialOptions, channel::Connector};
+use thalweg_node::{
+    gather::{
+        EventSink, Reach, Totals,
+        run::{GatherError, Request, gather},
+    },
+    mesh::State,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+/// The threads that move data: more than the hashes and seals of some Gbit/s need.
+const THREADS: usize = 4;
+
+/// Runs the command.
+///
+/// # Errors
+/// When the system gives no threads, or this host is in no mesh; other failures are printed here
+/// and end with the exit code that the help names.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let request = match request(&args) {
+        Ok(request) => request,
+        Err(mistake) => {
+            thalweg_console::note!("thalweg gather: {mistake:#}");
+            return Ok(ExitCode::from(Code::Usage as u8));
+        }
+    };
+    let state = args.place.open()?;
+    let runtime = runtime()?;
+    let display = Arc::new(Display::start("gather", args.style(), args.verbose)?);
+    let ended = runtime.block_on(collect(&args, state, request, display.clone()));
+    // A look-up of a name may hang; nobody waits for it.
+    runtime.shutdown_background();
+    let code = match &ended {
+        Ok(Ok(totals)) => Code::of(totals),
+        Ok(Err(error)) => Code::of_error(error),
+        Err(_) => Code::Other,
+    };
+    if let Ok(Err(error)) = &ended {
+        display.failed(error.to_string(), code as u8);
+    }
+    display.finish();
+    ended.map(|_| ExitCode::from(code as u8))
+}
+
+/// As many threads as there are cores, up to [`THREADS`].
+///
+/// # Errors
+/// If the system gives none.
+pub fn runtime() -> std::io::Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Builder::new_multi_thread().worker_threads(cores.min(THREADS)).enable_all().build()
+}
+
+/// What the command line says.
+fn request(args: &Args) -> anyhow::Result<Request> {
+    let bounds = args.bounds();
+    Ok(Request {
+        sources: args.sources()?,
+        exclude: args.excluded(),
+        into: args.into.clone(),
+        layout: args.layout(),
+        checksum: args.checksum,
+        via: args.via()?,
+        terms: args.terms(),
+        estimates: known::from_file(args.rates().map(|file| file.as_path()))?,
+        method: args.method(),
+        slot: bounds.slot,
+        unit: bounds.unit,
+        limit: bounds.limit,
+        deadline: bounds.deadline,
+        dry_run: args.dry_run,
+    })
+}
+
+/// The outer error is this host's own.
+async fn collect(
+    args: &Args,
+    state: State,
+    mut request: Request,
+    display: Arc<Display>,
+) -> anyhow::Result<Result<Totals, GatherError>> {
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(listen(Signals::watch()?, stop.clone()));
+    let note = |text: String| display.note(text);
+    let names: Vec<&str> = request.sources.iter().map(|source| source.node.as_str()).collect();
+    let ask = args.rates().is_none();
+    let estimates = known::ask(&state, &args.place, &names, ask, &note).await;
+    if ask {
+        request.estimates = estimates;
+    }
+    let reach = reach(&state)?;
+    if let Ok(roster) = reach.roster() {
+        super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
+    }
+    let ended = gather(request, reach, display.clone() as Arc<dyn EventSink>, stop).await;
+    signals.abort();
+    Ok(ended)
+}
+
+/// Who opens channels: this host's client.
+///
+/// # Errors
+/// If the state cannot be used.
+pub fn reach(state: &State) -> anyhow::Result<Reach> {
+    let identity = Connector::new(&state.client_key()?)?;
+    let (me, membership) = (state.mesh()?.name, state.membership()?);
+    Ok(Reach::new(me, membership, identity, DialOptions::default()))
+}
+
+/// The first Ctrl-C or SIGTERM ends the transfer in order, the second one at once.
+pub async fn listen(mut signals: Signals, stop: CancellationToken) {
+    loop {
+        signals.next().await;
+        if stop.is_cancelled() {
+            std::process::exit(INTERRUPTED.into());
+        }
+        stop.cancel();
+    }
+}

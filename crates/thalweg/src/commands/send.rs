@@ -1,0 +1,184 @@
+//! `thalweg send`: from arguments to exit code.
+
+use super::{
+    gather::{self, Code, Display, Style, known, node_and_path},
+    get::{mesh::check_tags, rate::bytes_per_second},
+    here::Place,
+    signals::Signals,
+};
+use anyhow::Context as _;
+use std::{
+    ffi::OsString, io::IsTerminal, num::NonZeroU64, os::unix::ffi::OsStrExt as _, path::PathBuf,
+    process::ExitCode, sync::Arc,
+};
+use thalweg_node::{
+    gather::{
+        EventSink, Totals,
+        run::Via,
+        send::{SendError, SendRequest, send},
+    },
+    mesh::State,
+};
+use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
+use tokio_util::sync::CancellationToken;
+
+const HELP: &str = "\
+Sends files to a directory of another member, over the direct path and, if there is much to send,
+through relays as well, each with the share that it can carry. A file has its name there when all of
+it is there, with its mode and time; each part is checked by its hash. An interrupted call is
+continued by the same one.
+
+  thalweg send results.tar fra:/inbox
+  thalweg send run7 run8 fra:/inbox --via nyc,ber
+  thalweg send run7/ fra:/inbox                    # what is in it, not the directory itself
+
+A node takes nothing until its settings say so: `[files] accept`.
+
+Exit codes:
+  0    everything is there
+  1    failed for a reason that is none of these
+  2    wrong usage
+  4    the node was not reached
+  6    a file here cannot be read
+  23   some files failed; the rest is there
+  130  interrupted; what is there is kept";
+
+/// Arguments of `thalweg send`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Files, or directories with all below them
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    /// The member, and an absolute directory there
+    #[arg(value_name = "NODE:DIR", required = true)]
+    to: OsString,
+
+    /// Relays to use besides the direct path, by name, or `none`
+    /// [default: the best three of the mesh by their rates]
+    #[arg(long, value_name = "NAME[,NAME…]|none", value_delimiter = ',')]
+    via: Vec<String>,
+
+    /// Go through no relay with this tag, e.g. country=xx
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
+    avoid: Vec<Tag>,
+
+    /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
+    #[arg(long, value_name = "FILE")]
+    rates: Option<PathBuf>,
+
+    /// The most that this host sends, in bytes a second (500k, 2M) or as "40 Mbit/s"
+    #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
+    bwlimit: Option<NonZeroU64>,
+
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Say which ways are used, and when they change
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Print events on standard output, one JSON object per line
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As [`gather::run`].
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let request = match args.request() {
+        Ok(request) => request,
+        Err(mistake) => {
+            thalweg_console::note!("thalweg send: {mistake:#}");
+            return Ok(ExitCode::from(Code::Usage as u8));
+        }
+    };
+    let state = args.place.open()?;
+    let runtime = gather::runtime()?;
+    let display = Arc::new(Display::start("send", args.style(), args.verbose)?);
+    let ended = runtime.block_on(deliver(&args, state, request, display.clone()));
+    runtime.shutdown_background();
+    let code = match &ended {
+        Ok(Ok(totals)) => Code::of(totals),
+        Ok(Err(error)) => code_of(error),
+        Err(_) => Code::Other,
+    };
+    if let Ok(Err(error)) = &ended {
+        display.failed(error.to_string(), code as u8);
+    }
+    display.finish();
+    ended.map(|_| ExitCode::from(code as u8))
+}
+
+fn code_of(error: &SendError) -> Code {
+    match error {
+        SendError::Name(_) => Code::Usage,
+        SendError::Roster(_) | SendError::NotAccepted { .. } => Code::Other,
+        SendError::Local(_) => Code::Disk,
+        SendError::Unreached(_) => Code::Network,
+    }
+}
+
+impl Args {
+    fn request(&self) -> anyhow::Result<SendRequest> {
+        let (node, into) = node_and_path(self.to.as_bytes())
+            .with_context(|| format!("`{}`", self.to.to_string_lossy()))?;
+        let via = match &self.via[..] {
+            [] => Via::Relays,
+            [none] if none == "none" => Via::Named(Vec::new()),
+            names => {
+                let names: Result<Vec<Name>, _> = names.iter().map(|name| name.parse()).collect();
+                Via::Named(names.context("--via")?)
+            }
+        };
+        Ok(SendRequest {
+            files: self.files.clone(),
+            node,
+            into,
+            via,
+            terms: Terms { leg: LegKind::Open, avoid: self.avoid.iter().cloned().collect() },
+            estimates: known::from_file(self.rates.as_deref())?,
+            limit: self.bwlimit,
+        })
+    }
+
+    fn style(&self) -> Style {
+        match (self.json, self.quiet) {
+            (true, _) => Style::Json,
+            (_, true) => Style::Quiet,
+            _ if std::io::stderr().is_terminal() => Style::Bars,
+            _ => Style::Lines,
+        }
+    }
+}
+
+/// The outer error is this host's own.
+async fn deliver(
+    args: &Args,
+    state: State,
+    mut request: SendRequest,
+    display: Arc<Display>,
+) -> anyhow::Result<Result<Totals, SendError>> {
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(gather::listen(Signals::watch()?, stop.clone()));
+    let note = |text: String| display.note(text);
+    let ask = args.rates.is_none();
+    let estimates = known::ask(&state, &args.place, &[request.node.as_str()], ask, &note).await;
+    if ask {
+        request.estimates = estimates;
+    }
+    let reach = gather::reach(&state)?;
+    if let Ok(roster) = reach.roster() {
+        check_tags(&roster, &args.avoid, &args.place.argument())?;
+    }
+    let ended = send(request, reach, display.clone() as Arc<dyn EventSink>, stop).await;
+    signals.abort();
+    Ok(ended)
+}
