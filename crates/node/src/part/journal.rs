@@ -114,6 +114,20 @@ impl Journal {
         Ok(Self { file, path: path.to_owned(), check: contents.check })
     }
 
+    /// The check of its last line, with which it can be [reopened](Self::reopen).
+    pub(super) fn check(&self) -> [u8; 8] {
+        self.check
+    }
+
+    /// Goes on with the journal whose last line had this check, as its writer left it.
+    pub(super) fn reopen(path: &Path, check: [u8; 8]) -> Result<Self, PartError> {
+        let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().append(true))? else {
+            let what = "not the journal that was just written";
+            return Err(PartError::NotAFile { path: path.to_owned(), what });
+        };
+        Ok(Self { file, path: path.to_owned(), check })
+    }
+
     /// Removes it from `path`, unless another process has put its own there.
     pub(super) fn remove(&self, path: &Path) -> Result<(), PartError> {
         if super::place::is_name_of(path, &self.file)? {

@@ -3,10 +3,11 @@
 use super::digest::Digest;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use thalweg_wire::object::Snapshot;
 
 /// The identity of the bytes that a [`super::Part`] collects.
 ///
-/// `get` keys by URL and validators; gather and cast will key by object.
+/// `get` keys by URL and validators, gather by node and snapshot; cast will key by object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum PartKey {
@@ -27,6 +28,13 @@ pub enum PartKey {
         hash: Digest,
         /// Its length in bytes.
         length: u64,
+    },
+    /// A file of another node, as it was listed there.
+    Listed {
+        /// The node's name.
+        node: String,
+        /// The content that is meant.
+        snapshot: Snapshot,
     },
 }
 
@@ -74,6 +82,7 @@ impl PartKey {
         match self {
             Self::Url { length, .. } => *length,
             Self::Object { length, .. } => Some(*length),
+            Self::Listed { snapshot, .. } => Some(snapshot.size),
         }
     }
 
@@ -82,6 +91,7 @@ impl PartKey {
         match self {
             Self::Url { digests, .. } => digests,
             Self::Object { hash, .. } => std::slice::from_ref(hash),
+            Self::Listed { .. } => &[],
         }
     }
 
@@ -102,6 +112,7 @@ impl PartKey {
                 n == n0 && (same_content || same_version)
             }
             (Self::Object { .. }, Self::Object { .. }) => self == earlier,
+            (Self::Listed { .. }, Self::Listed { .. }) => self == earlier,
             _ => false,
         }
     }

@@ -13,15 +13,18 @@
 //! [`Part`] blocks on the disk; [`Writer`] puts it on a thread of its own.
 
 mod adopt;
+mod attributes;
 mod behind;
 mod digest;
 mod error;
 mod gap;
+mod group;
 mod journal;
 mod key;
 mod leftover;
 mod mark;
 mod mode;
+mod park;
 mod place;
 mod publish;
 mod publisher;
@@ -36,11 +39,16 @@ mod write;
 mod writer;
 
 pub use adopt::ADOPTED;
+pub use attributes::Attributes;
 pub use digest::{Digest, DigestError};
 pub use error::PartError;
+pub use group::{Complete, Shown};
 pub use key::{PartKey, Validator};
 pub use mark::is_published_as;
+pub(crate) use mode::umask;
+pub use park::Parked;
 pub use publisher::Publisher;
+pub(crate) use publisher::syncs_as_a_whole;
 pub use ranges::Ranges;
 pub use reader::PartReader;
 pub use writer::{WriteFailed, Writer};
@@ -114,6 +122,8 @@ pub struct Part {
     discarded: bool,
     /// A sync or a record failed: what is on the disk is not known any more.
     poisoned: bool,
+    /// What the published file gets; `None`: the rules of [`mode`].
+    attributes: Option<Attributes>,
 }
 
 impl Part {
@@ -127,7 +137,26 @@ impl Part {
     /// [`PartError::Busy`] if another process works on it, [`PartError::NotAFile`],
     /// [`PartError::DiskFull`] if the missing bytes cannot fit, or the system's refusal.
     pub fn open(target: &Path, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
-        let place = Place::of(target)?;
+        Self::open_in(Place::of(target)?, key, job, batch)
+    }
+
+    /// As [`open`](Self::open), but a target that is a link is replaced itself, not what it
+    /// points to; and the published file gets `attributes`, if any.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_exactly(
+        target: &Path,
+        key: PartKey,
+        job: Job,
+        batch: Batch,
+        attributes: Option<Attributes>,
+    ) -> Result<Self, PartError> {
+        let part = Self::open_in(Place::exactly(target)?, key, job, batch)?;
+        Ok(Self { attributes, ..part })
+    }
+
+    fn open_in(place: Place, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
         let file = place.lock()?;
         let mut part = Self::empty(place, file, key, job, batch);
         match journal::read(&part.place.journal)? {
@@ -178,6 +207,7 @@ impl Part {
             resumed: 0,
             discarded: false,
             poisoned: false,
+            attributes: None,
         }
     }
 
@@ -200,6 +230,21 @@ impl Part {
         };
         let needed = key.length().unwrap_or(0).saturating_sub(kept);
         Ok(place.free().is_none_or(|free| free >= needed))
+    }
+
+    /// What a journal beside `target`, as [`open_exactly`](Self::open_exactly) finds it, says
+    /// that is there of `key`; `None` if there is none. A look from outside: the bytes are not read.
+    ///
+    /// # Errors
+    /// [`PartError::NotAFile`], or a journal that cannot be read.
+    pub fn kept(target: &Path, key: &PartKey) -> Result<Option<Ranges>, PartError> {
+        let contents = journal::read(&Place::exactly(target)?.journal)?;
+        Ok(contents.map(|contents| {
+            let mut kept = Ranges::default();
+            let records = if key.continues(&contents.key) { contents.records } else { Vec::new() };
+            records.into_iter().for_each(|record| kept.insert(record.range));
+            kept
+        }))
     }
 
     /// Takes over the records whose bytes are still as they were.
@@ -297,6 +342,11 @@ impl Part {
     /// The bytes still to come, ascending; empty if the length is unknown.
     pub fn missing(&self) -> Vec<Range<u64>> {
         self.present.missing(self.key.length().unwrap_or(0))
+    }
+
+    /// How many bytes are there.
+    pub fn present(&self) -> u64 {
+        self.present.total()
     }
 
     /// The bytes from the start on that are there without a gap.

@@ -30,7 +30,7 @@ fn keep_owner(file: &File, old: &Metadata) -> bool {
 
 /// The process's mask (proc_pid_status(5), Linux 4.7). umask(2) can only be read by changing
 /// it, under the eyes of all threads. If it cannot be read all is masked but the owner's.
-fn umask() -> u32 {
+pub(crate) fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("Umask:"));
     mask.and_then(|m| u32::from_str_radix(m.trim(), 8).ok()).unwrap_or(0o077)

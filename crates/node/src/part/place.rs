@@ -6,8 +6,8 @@ use super::{
 };
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::{
-    ffi::OsString,
-    fs::{self, File, OpenOptions},
+    ffi::{OsStr, OsString},
+    fs::{self, File, FileType, Metadata, OpenOptions},
     io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -41,20 +41,28 @@ impl Place {
             }
             _ => target.to_owned(),
         };
-        match found {
-            Some(m) if m.is_dir() => return Err(not("a directory")),
-            Some(m) if !m.is_file() => return Err(not("a device, pipe or socket")),
-            _ => {}
-        }
+        refuse(found.as_ref().map(Metadata::file_type)).map_err(not)?;
         Self::beside(target).ok_or_else(|| not("no file name"))
+    }
+
+    /// The names for `target`. A link is not followed: it is replaced itself.
+    ///
+    /// # Errors
+    /// If the target has no file name, or is a directory or a device.
+    pub(super) fn exactly(target: &Path) -> Result<Self, PartError> {
+        let not = |what| PartError::NotAFile { path: target.to_owned(), what };
+        let found = fs::symlink_metadata(target).ok().map(|m| m.file_type());
+        refuse(found.filter(|kind| !kind.is_symlink())).map_err(not)?;
+        Self::beside(target.to_owned()).ok_or_else(|| not("no file name"))
     }
 
     /// The names for a target that is no link.
     fn beside(target: PathBuf) -> Option<Self> {
         let name = target.file_name()?;
+        let short = brief_name(name);
         let beside = |suffix: &str| {
             let mut hidden = OsString::from(".");
-            hidden.push(name);
+            hidden.push(short.as_deref().unwrap_or(name));
             hidden.push(suffix);
             target.with_file_name(hidden)
         };
@@ -165,6 +173,23 @@ pub(super) fn free_beside(file: &Path) -> Option<u64> {
     let s = rustix::fs::statvfs(parent.unwrap_or(Path::new("."))).ok()?;
     let blocks = if rustix::process::geteuid().is_root() { s.f_bfree } else { s.f_bavail };
     blocks.checked_mul(s.f_frsize)
+}
+
+/// Nothing, or a file: other things are not replaced.
+fn refuse(found: Option<FileType>) -> Result<(), &'static str> {
+    match found {
+        Some(kind) if kind.is_dir() => Err("a directory"),
+        Some(kind) if !kind.is_file() => Err("a device, pipe or socket"),
+        _ => Ok(()),
+    }
+}
+
+/// Another name for one that has no room for what is added to it: 255 bytes is the most of
+/// all filesystems (statfs(2)).
+fn brief_name(name: &OsStr) -> Option<OsString> {
+    const ROOM: usize = 255 - 1 - ".thalweg-journal.new".len();
+    let long = name.len() > ROOM;
+    long.then(|| blake3::hash(name.as_encoded_bytes()).to_hex()[..32].into())
 }
 
 /// What open(2) says where `O_TMPFILE` is not known, to the kernel or to the filesystem.

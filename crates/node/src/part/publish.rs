@@ -82,7 +82,9 @@ impl Part {
             Err(wrong @ PartError::Digest { .. }) => Err(self.remove().err().unwrap_or(wrong)),
             Err(other) => Err(other),
             Ok(()) => {
-                mode::put(&self.file, &self.place.target);
+                if self.attributes.is_none() {
+                    mode::put(&self.file, &self.place.target);
+                }
                 mark::put(&self.file, &self.key);
                 Ok(())
             }
@@ -91,7 +93,8 @@ impl Part {
 
     /// Gives the synced file its final name. If that fails what there is is journaled.
     pub(super) fn show(&mut self) -> Result<(), PartError> {
-        let Err(error) = show::show(&self.place, &self.file, &self.key) else { return Ok(()) };
+        let shown = show::show(&self.place, &self.file, &self.key, self.attributes.as_ref());
+        let Err(error) = shown else { return Ok(()) };
         // The journal's name may be another process's, too.
         let ours = place::is_name_of(&self.place.part, &self.file)?;
         Err(if ours { self.record().err().unwrap_or(error) } else { error })

@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     fs::File,
     io,
-    os::unix::fs::MetadataExt,
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -179,7 +179,8 @@ fn device(part: &Part) -> Option<u64> {
 /// Syncs parts of one filesystem and gives them their names; those that have them. What was given
 /// its name `before` is done by that.
 fn publish_together(mut group: Vec<Waiting>, before: Vec<Waiting>) -> Vec<Waiting> {
-    let alone = group.len() + before.len() < TOGETHER || !syncs_as_a_whole(&group);
+    let known = group.first().is_some_and(|w| syncs_as_a_whole(&w.part.file));
+    let alone = group.len() + before.len() < TOGETHER || !known;
     let synced = if alone { Ok(()) } else { sync_filesystem(&mut group) };
     match alone || synced.is_err() {
         true => sync_names(before),
@@ -212,13 +213,12 @@ fn done(waiting: Waiting) {
     _ = waiting.report.send(waiting.part.forget_journal());
 }
 
-/// Whether the `syncfs` of the group's filesystem is known to write all to the disk and to tell of
+/// Whether the `syncfs` of a file's filesystem is known to write all to the disk and to tell of
 /// failures. That of FUSE does not reach its server, that of overlayfs tells nothing of its layers.
-fn syncs_as_a_whole(group: &[Waiting]) -> bool {
+pub(crate) fn syncs_as_a_whole(file: impl AsFd) -> bool {
     /// ext2 to ext4, XFS, Btrfs, F2FS (statfs(2)).
     const KNOWN: [u32; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
-    let kind = group.first().and_then(|w| rustix::fs::fstatfs(&w.part.file).ok());
-    kind.is_some_and(|s| KNOWN.contains(&(s.f_type as u32)))
+    rustix::fs::fstatfs(file).is_ok_and(|s| KNOWN.contains(&(s.f_type as u32)))
 }
 
 /// One `syncfs` for all. From Linux 5.8 on it reports every failed write-back since its file

@@ -4,7 +4,7 @@
 //! given it to a file of its own; what lies there then is unfinished, or a stranger's.
 
 use super::{
-    PartError, PartKey, adopt, mark, mode,
+    Attributes, PartError, PartKey, adopt, mark, mode,
     place::{Place, is_name_of},
 };
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -21,18 +21,34 @@ use std::{
 /// # Errors
 /// If the system refuses, or another process is quicker twice: nothing of it stays under the
 /// final name.
-pub(super) fn show(place: &Place, file: &File, key: &PartKey) -> Result<(), PartError> {
+pub(super) fn show(
+    place: &Place,
+    file: &File,
+    key: &PartKey,
+    attributes: Option<&Attributes>,
+) -> Result<(), PartError> {
     if is_name_of(&place.part, file)? {
+        // Not earlier: a file that belongs to another owner is not resumed.
+        put(attributes, file, &place.part)?;
         return rename(&place.part, file, &place.target);
     }
     let beside = fresh_name(&place.part)?;
     let copied = copy(file, &beside, &place.target, key);
-    let shown = copied.and_then(|copy| rename(&beside, &copy, &place.target));
+    let shown = copied.and_then(|copy| {
+        put(attributes, &copy, &beside)?;
+        rename(&beside, &copy, &place.target)
+    });
     if shown.is_err() {
         // Best effort: the first error is the one to tell.
         _ = fs::remove_file(&beside);
     }
     shown
+}
+
+/// The attributes that were asked for. What the filesystem does not have is not missed.
+fn put(attributes: Option<&Attributes>, file: &File, path: &Path) -> Result<(), PartError> {
+    let done = attributes.map_or(Ok(true), |attributes| attributes.put(file));
+    done.map(drop).map_err(|e| PartError::io("set mode and time of", path)(e.into()))
 }
 
 /// A synced copy of `file`, under the new name `path`.

@@ -17,8 +17,26 @@
 //! ([`Layout::ByNode`]), so that equal names do not meet; with [`Layout::Flat`] directories are
 //! merged, and two different things under one name are refused before anything is moved.
 
+mod batch;
+mod begun;
+mod crew;
+mod ending;
+mod large;
+mod layout;
+mod lock;
+mod make;
+mod open;
 mod options;
+mod plan;
 mod report;
+mod shared;
+mod small;
+mod survey;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod work;
+mod writer;
 
 pub use options::{Layout, Listed, Options, Sums};
 pub use report::{Collision, Failed, OpenError, Outlook, Progress, Report};
@@ -26,20 +44,32 @@ pub use report::{Collision, Failed, OpenError, Outlook, Progress, Report};
 use super::{FileNo, Inventory, Land, LandError};
 use crate::{daemon::BoxFuture, job::Job};
 use bytes::Bytes;
-use std::path::Path;
+use std::{io, path::Path, sync::Arc};
+use work::Work;
 
 /// A collection's files in the making. Cloning gives another hand on the same.
 ///
 /// Dropping the last one without [`finish`](Self::finish) is like a crash; it waits for
-/// the write under way.
+/// the writes under way.
 #[derive(Clone, Debug)]
-pub struct Landing {}
+pub struct Landing {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    outlook: Outlook,
+    job: Job,
+    /// `None` if it only looks.
+    work: Option<Arc<Work>>,
+}
 
 impl Landing {
     /// Finds out what is missing below `into`, makes directories, symbolic links and empty files, and
     /// locks it against other collections. With [`Options::dry_run`] it only looks.
     ///
-    /// Blocks on the disk, and on [`Sums`]: not for a thread of the runtime.
+    /// Files of the inventory with nothing missing are complete already; they only wait for
+    /// their names. Blocks on the disk, and on [`Sums`]: not for a thread of the runtime.
     ///
     /// # Errors
     ///
@@ -49,23 +79,34 @@ impl Landing {
         listed: Vec<Listed>,
         options: Options,
     ) -> Result<(Self, Inventory), OpenError> {
-        _ = (into, listed, options);
-        Err(OpenError::Locked(into.to_owned()))
+        open::open(into, &listed, options)
+    }
+
+    fn looking(outlook: Outlook, job: Job) -> Self {
+        Self { inner: Arc::new(Inner { outlook, job, work: None }) }
+    }
+
+    fn working(outlook: Outlook, work: Work) -> Self {
+        let job = work.shared().job.clone();
+        Self { inner: Arc::new(Inner { outlook, job, work: Some(Arc::new(work)) }) }
     }
 
     /// What [`open`](Self::open) found.
     pub fn outlook(&self) -> &Outlook {
-        unreachable!()
+        &self.inner.outlook
     }
 
     /// The durable record: an earlier session's, if this goes on with it.
     pub fn job(&self) -> &Job {
-        unreachable!()
+        &self.inner.job
     }
 
     /// How far each source is, by its index; all of them, also those with nothing to fetch.
     pub fn progress(&self) -> Vec<Progress> {
-        Vec::new()
+        let Some(work) = &self.inner.work else { return Vec::new() };
+        let known = work.shared().progress();
+        let most = known.keys().last().map_or(0, |source| source + 1);
+        (0..most).map(|source| known.get(&source).copied().unwrap_or_default()).collect()
     }
 
     /// Completes what can be completed: the last batch, directories' modes and times, sync. What is not
@@ -73,17 +114,31 @@ impl Landing {
     ///
     /// Also the end of a session that is interrupted. A second call gives the same report.
     pub async fn finish(&self) -> Report {
-        Report::default()
+        let Some(work) = self.inner.work.clone() else { return Report::default() };
+        let ended = tokio::task::spawn_blocking(move || work.end()).await;
+        ended.unwrap_or_else(|_| Report { stopped: Some(died()), ..Report::default() })
     }
+}
+
+fn died() -> LandError {
+    let why = "the thread that completes the collection died: run the same command again".into();
+    LandError::All { why, kind: io::ErrorKind::Other }
 }
 
 impl Land for Landing {
     fn write(&self, file: FileNo, at: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), LandError>> {
-        _ = (file, at, bytes);
-        Box::pin(async { Ok(()) })
+        Box::pin(async move {
+            match &self.inner.work {
+                Some(work) => work.write(file.0, at, bytes).await,
+                None => Err(LandError::All {
+                    why: "nothing is written when it is only looked".into(),
+                    kind: io::ErrorKind::Unsupported,
+                }),
+            }
+        })
     }
 
     fn give_up(&self, file: FileNo, why: String) {
-        _ = (file, why);
+        self.inner.work.iter().for_each(|work| work.give_up(file.0, why.clone()));
     }
 }

@@ -1,0 +1,95 @@
+//! A part that is let go for a while, so that its descriptors serve others.
+
+use super::{
+    Attributes, Batch, Part, PartError, PartKey, Ranges, Record, journal::Journal, place::Place,
+    runs::Sources,
+};
+use crate::job::Job;
+use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
+
+/// A part that is closed but not forgotten: opening it again reads and hashes nothing, as long as
+/// nobody else has touched its file.
+pub struct Parked {
+    job: Job,
+    key: PartKey,
+    batch: Batch,
+    attributes: Option<Attributes>,
+    journal: Option<[u8; 8]>,
+    records: Vec<Record>,
+    durable: Ranges,
+    sources: Sources,
+    seen: Seen,
+}
+
+/// The file as it was when it was let go.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    device: u64,
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Seen {
+    fn of(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            length: found.len(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }
+    }
+}
+
+impl Part {
+    /// Makes a checkpoint and closes the files; the lock goes with them.
+    ///
+    /// # Errors
+    /// As [`Part::checkpoint`].
+    pub fn park(mut self) -> Result<Parked, PartError> {
+        self.checkpoint()?;
+        let seen = self.file.metadata().map_err(PartError::io("look at", &self.place.part))?;
+        Ok(Parked {
+            seen: Seen::of(&seen),
+            journal: self.journal.as_ref().map(Journal::check),
+            job: self.job,
+            key: self.key,
+            batch: self.batch,
+            attributes: self.attributes,
+            records: self.records,
+            durable: self.durable,
+            sources: self.sources,
+        })
+    }
+}
+
+impl Parked {
+    /// Bytes that will survive a crash.
+    pub fn durable(&self) -> u64 {
+        self.durable.total()
+    }
+
+    /// Opens it again, for the same target. If its file was touched meanwhile it is
+    /// opened as by a new session.
+    ///
+    /// # Errors
+    /// As [`Part::open`].
+    pub fn open(self, target: &Path) -> Result<Part, PartError> {
+        let place = Place::exactly(target)?;
+        let file = place.lock()?;
+        let now = file.metadata().map_err(PartError::io("look at", &place.part))?;
+        if Seen::of(&now) != self.seen {
+            drop(file);
+            return Part::open_exactly(target, self.key, self.job, self.batch, self.attributes);
+        }
+        let mut part = Part::empty(place, file, self.key, self.job, self.batch);
+        let reopen = |check| Journal::reopen(&part.place.journal, check);
+        part.journal = self.journal.map(reopen).transpose()?;
+        part.attributes = self.attributes;
+        part.present = self.durable.clone();
+        (part.records, part.durable, part.sources) = (self.records, self.durable, self.sources);
+        Ok(part)
+    }
+}
