@@ -74,6 +74,30 @@ pub enum Event {
         #[serde(skip_serializing_if = "Option::is_none")]
         makespan_seconds: Option<f64>,
     },
+    /// A transfer of a schedule is over.
+    Transfer {
+        /// Its path's index in the timetable; absent: the method has none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        path: Option<usize>,
+        /// Its slot in the plan; absent as above.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        slot: Option<u32>,
+        /// Who sent.
+        from: Name,
+        /// Who received.
+        to: Name,
+        /// When it was let begin, from the start.
+        began_seconds: f64,
+        /// From then until it was known to be over.
+        seconds: f64,
+        /// While bytes moved; the rest is what synchronising costs.
+        moving_seconds: f64,
+        /// Bytes that came.
+        bytes: u64,
+        /// Why it did not carry all of it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
     /// A file is not kept; the rest goes on.
     FileFailed {
         /// Its source.

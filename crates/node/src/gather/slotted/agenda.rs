@@ -1,0 +1,202 @@
+//! Which transfers may begin, by whichever schedule.
+
+use super::Scheme;
+use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_plan::collection::{DirectRelease, Release, Timetable, Transfer};
+
+/// A transfer that may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// What the agenda calls it.
+    pub key: usize,
+    /// Its path in the timetable, its hop on that, and its slot; none of the direct methods'.
+    pub hop: Option<Hop>,
+    /// The sending participant.
+    pub from: u32,
+    /// The receiving one.
+    pub to: u32,
+    /// What it carries.
+    pub load: Load,
+}
+
+/// A hop of a timetable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The path.
+    pub path: usize,
+    /// Hops before this one.
+    pub index: usize,
+    /// Its slot in the plan.
+    pub slot: u32,
+}
+
+/// How much a transfer carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Data units.
+    Units(u64),
+    /// One of so many equal parts of all that the source has.
+    Share(u32),
+}
+
+/// A schedule as it is carried out.
+#[derive(Debug)]
+pub enum Agenda {
+    /// A timetable's.
+    Paths(Paths),
+    /// A direct method's.
+    Direct(Directly),
+}
+
+/// A timetable's transfers.
+#[derive(Debug)]
+pub struct Paths {
+    release: Release,
+    timetable: Timetable,
+    /// Paths whose data does not come this way (any more).
+    void: Vec<bool>,
+    /// The last slot of which a transfer has begun.
+    slot: u32,
+}
+
+/// The sources' connections of a direct method.
+#[derive(Debug)]
+pub struct Directly {
+    release: DirectRelease,
+    random: Xoshiro256PlusPlus,
+    over: u32,
+    /// By source: connections that are not done.
+    left: BTreeMap<u32, u32>,
+    to: u32,
+}
+
+impl Agenda {
+    /// Nothing has begun. `sources` have data, `to` is the destination.
+    pub fn new(scheme: Scheme, sources: Vec<u32>, to: u32, seed: u64) -> Self {
+        match scheme {
+            Scheme::Paths(timetable, rule) => Self::Paths(Paths {
+                release: Release::new(&timetable, rule),
+                void: vec![false; timetable.paths.len()],
+                timetable,
+                slot: 0,
+            }),
+            Scheme::Direct(method, over) => Self::Direct(Directly {
+                left: sources.iter().map(|source| (*source, over.max(1))).collect(),
+                release: DirectRelease::new(method, sources),
+                random: Xoshiro256PlusPlus::seed_from_u64(seed),
+                over: over.max(1),
+                to,
+            }),
+        }
+    }
+
+    /// What begins now, `now` since the start.
+    pub fn due(&mut self, now: Duration) -> Vec<Start> {
+        match self {
+            Self::Paths(paths) => paths.due(now),
+            Self::Direct(direct) => direct.due(now),
+        }
+    }
+
+    /// A transfer is over, however.
+    pub fn done(&mut self, key: usize) {
+        match self {
+            Self::Paths(paths) => paths.release.done(key),
+            Self::Direct(direct) => direct.done(key as u32),
+        }
+    }
+
+    /// When there can be more without anything being done, after `now`.
+    pub fn wakes(&self, now: Duration) -> Option<Duration> {
+        match self {
+            Self::Paths(paths) => paths.release.wakes(now),
+            Self::Direct(direct) => direct.release.wakes(),
+        }
+    }
+
+    /// Everything is over.
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Self::Paths(paths) => paths.release.is_finished(),
+            Self::Direct(direct) => direct.release.is_finished(),
+        }
+    }
+
+    /// The timetable's part, if there is one.
+    pub fn paths(&self) -> Option<&Paths> {
+        match self {
+            Self::Paths(paths) => Some(paths),
+            Self::Direct(_) => None,
+        }
+    }
+
+    /// A path's data does not come this way: its transfers count as done when they are due.
+    pub fn void(&mut self, path: usize) {
+        if let Self::Paths(paths) = self {
+            paths.void[path] = true;
+        }
+    }
+}
+
+impl Paths {
+    /// The timetable.
+    pub fn timetable(&self) -> &Timetable {
+        &self.timetable
+    }
+
+    /// The last slot of which a transfer has begun.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    fn due(&mut self, now: Duration) -> Vec<Start> {
+        let mut starts = Vec::new();
+        loop {
+            let due = self.release.due(now);
+            let mut passed = false;
+            for key in due {
+                let transfer = self.release.transfers()[key];
+                self.slot = self.slot.max(transfer.slot);
+                if self.void[transfer.path] {
+                    self.release.done(key);
+                    passed = true;
+                } else {
+                    starts.push(self.start(key, transfer));
+                }
+            }
+            if !passed {
+                return starts;
+            }
+        }
+    }
+
+    fn start(&self, key: usize, transfer: Transfer) -> Start {
+        let Transfer { path, slot, from, to, units } = transfer;
+        let index = (slot - self.timetable.paths[path].start) as usize;
+        Start { key, hop: Some(Hop { path, index, slot }), from, to, load: Load::Units(units) }
+    }
+}
+
+impl Directly {
+    fn due(&mut self, now: Duration) -> Vec<Start> {
+        let (to, over) = (self.to, self.over);
+        let due = self.release.due(now, &mut self.random);
+        let start = |from: u32| {
+            let load = Load::Share(over);
+            std::iter::repeat_n(
+                Start { key: from as usize, hop: None, from, to, load },
+                over as usize,
+            )
+        };
+        due.into_iter().flat_map(start).collect()
+    }
+
+    fn done(&mut self, source: u32) {
+        let Some(left) = self.left.get_mut(&source).filter(|left| **left > 0) else { return };
+        *left -= 1;
+        if *left == 0 {
+            self.release.done();
+        }
+    }
+}

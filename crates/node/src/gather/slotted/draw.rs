@@ -1,0 +1,160 @@
+//! A transfer from a source to this host: its files are read, and written as they come.
+
+use super::{
+    blame::Suspect,
+    parcel::{REQUEST, length, read},
+    scene::Scene,
+};
+use crate::gather::{
+    LandError, Piece, Remote, RemoteError,
+    remote::{Fresh, ToLand},
+};
+use std::{collections::VecDeque, time::Duration};
+use thalweg_wire::object::Request;
+use tokio::time::Instant;
+
+/// Bytes of one request: a large file's are given back in parts of this size if they fail.
+const PIECES: u64 = 4 << 20;
+
+/// Requests that have no answer yet: while one comes, the next is read from the source's disk.
+const AHEAD: usize = 3;
+
+/// How a transfer went.
+#[derive(Debug)]
+pub struct Moved {
+    /// Bytes that came.
+    pub bytes: u64,
+    /// From the first word on its connection to its last byte.
+    pub moving: Duration,
+    /// Why not all came.
+    pub failed: Option<String>,
+}
+
+/// No more can be read, or kept.
+enum End {
+    Lost(String),
+    Land(LandError),
+}
+
+impl From<RemoteError> for End {
+    fn from(why: RemoteError) -> Self {
+        match why {
+            RemoteError::Land(why) => Self::Land(why),
+            why => Self::Lost(why.to_string()),
+        }
+    }
+}
+
+/// What was asked for and has not come.
+struct Asked<'a> {
+    scene: &'a Scene,
+    requests: VecDeque<Vec<Piece>>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.scene.give_back(self.requests.drain(..).flatten());
+    }
+}
+
+/// Reads up to `most` bytes of a source's data on a connection of its own.
+///
+/// # Errors
+/// [`LandError::All`].
+pub async fn draw(scene: &Scene, source: u32, most: u64, next: bool) -> Result<Moved, LandError> {
+    let lost = |why: String, bytes, moving| {
+        scene.failed(Suspect::Node(source), &why);
+        Ok(Moved { bytes, moving, failed: Some(why) })
+    };
+    let Fresh { remote, spare } = match scene.spares.take(scene.name(source), next).await {
+        Ok(fresh) => fresh,
+        Err(why) => return lost(why.to_string(), 0, Duration::ZERO),
+    };
+    let (mut bytes, mut began) = (0, Instant::now());
+    let mut ended = on(scene, source, remote, most, &mut bytes).await;
+    if let (Err(End::Lost(_)), true, 0) = (&ended, spare, bytes) {
+        // It was closed while it waited.
+        began = Instant::now();
+        ended = match scene.spares.reach().open(scene.name(source), &[]).await {
+            Ok(remote) => on(scene, source, remote, most, &mut bytes).await,
+            Err(why) => Err(End::Lost(why.to_string())),
+        };
+    }
+    let moving = began.elapsed();
+    match ended {
+        Ok(()) => {
+            scene.works(Suspect::Node(source));
+            Ok(Moved { bytes, moving, failed: None })
+        }
+        Err(End::Land(why)) => Err(why),
+        Err(End::Lost(why)) => lost(why, bytes, moving),
+    }
+}
+
+async fn on(
+    scene: &Scene,
+    source: u32,
+    mut remote: Remote,
+    most: u64,
+    came: &mut u64,
+) -> Result<(), End> {
+    let mut asked = Asked { scene, requests: VecDeque::new() };
+    let mut left = most;
+    loop {
+        while asked.requests.len() < AHEAD && left > 0 {
+            let pieces = take(scene, source, left.min(PIECES));
+            if pieces.is_empty() {
+                break;
+            }
+            left -= pieces.iter().map(Piece::bytes).sum::<u64>().min(left);
+            let reads = pieces.iter().filter_map(|p| read(&scene.errand.inventory, p)).collect();
+            asked.requests.push_back(pieces);
+            remote.ask(&Request::ReadParts(reads)).await?;
+        }
+        let Some(pieces) = asked.requests.front() else { break };
+        let files = Scene::files(pieces);
+        let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
+        let mut sink = ToLand::new(&scene.errand.land, &files);
+        let results = remote.receive_all(&starts, &mut sink).await?;
+        let pieces = asked.requests.pop_front().unwrap_or_default();
+        for (piece, result) in pieces.into_iter().zip(results) {
+            *came += settle(scene, piece, result.err());
+        }
+    }
+    tokio::spawn(remote.close());
+    Ok(())
+}
+
+/// What fits a request.
+fn take(scene: &Scene, source: u32, most: u64) -> Vec<Piece> {
+    let mut pieces = scene.take(source, most);
+    let mut room = REQUEST;
+    let fits = pieces.iter().take_while(|piece| {
+        let file = scene.errand.inventory.get(piece.file);
+        let length = file.map_or(0, |wanted| length(&wanted.file));
+        let fits = length <= room;
+        room = room.saturating_sub(length);
+        fits
+    });
+    let fits = fits.count().max(1).min(pieces.len());
+    scene.give_back(pieces.drain(fits..));
+    pieces
+}
+
+/// Bytes that came of a piece.
+fn settle(scene: &Scene, piece: Piece, failed: Option<RemoteError>) -> u64 {
+    match failed {
+        None => {
+            scene.done(&piece);
+            piece.bytes()
+        }
+        Some(why) if why.is_final() || matches!(why, RemoteError::Land(LandError::File { .. })) => {
+            scene.give_up(&piece, why.to_string());
+            0
+        }
+        Some(_) => {
+            scene.give_back([piece]);
+            0
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The paper's methods, carried out: each transfer of a schedule when the schedule lets it begin.
+//!
+//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §IV and
+//! §V. The destination is the one who synchronises: it asks an intermediate to fetch, hears
+//! when that is done, and only then lets the next transfers begin.
+//!
+//! ```text
+//! agenda: which transfers may begin ─► source → here          draw: reads, as they come
+//!   ▲  Release, DirectRelease          source → intermediate  parcel: tickets; Fetch
+//!   │                                  intermediate → next    Fetch, with the ticket of the hop before
+//!   └── done ◄─────────────────────────intermediate → here    Spooled: each part against the source's hash
+//! ```
+//!
+//! A transfer is one TCP connection that nothing has passed before. What a path carries is taken
+//! from [`Work`](super::Work) when it is about to leave its source, as one entry of the spools on its way.
+//! What does not come is put back, carried by the source's later paths, and what is left
+//! after the schedule is fetched in any way that works ([`rest`]).
+
+mod agenda;
+mod blame;
+mod conductor;
+mod draw;
+mod hop;
+mod ledger;
+mod parcel;
+mod pool;
+mod rest;
+mod scene;
+mod verify;
+
+pub use ledger::{Outcome, TransferTime};
+
+use super::{Errand, LandError};
+use conductor::Conductor;
+use scene::Scene;
+use std::sync::Arc;
+use thalweg_plan::collection::{Direct, Rule, Timetable};
+use thalweg_units::ByteSize;
+use thalweg_wire::object::JobId;
+use tokio::time::Instant;
+
+/// Which schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scheme {
+    /// A timetable by this rule: PathSyncX, PathDelay, best paths.
+    Paths(Timetable, Rule),
+    /// Each source by itself to this host, over so many connections at a time.
+    Direct(Direct, u32),
+}
+
+/// A schedule, and what is to be known to carry it out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    /// The schedule.
+    pub scheme: Scheme,
+    /// The data unit of the timetable.
+    pub unit: ByteSize,
+    /// The collection, the same in all its sessions: what intermediates still hold of an earlier
+    /// one is dropped.
+    pub job: JobId,
+    /// For the draws of the direct methods.
+    pub seed: u64,
+}
+
+/// Carries a schedule out, and fetches what is left over. Sources that could not be reached are in
+/// the outcome; files that are not to be had are given up at the landing.
+///
+/// Ends early, without an error, when the errand is to be stopped.
+///
+/// # Errors
+///
+/// [`LandError::All`]: nothing more can be kept.
+pub async fn run(errand: &Errand, course: Course) -> Result<Outcome, LandError> {
+    let began = Instant::now();
+    let scene = Arc::new(Scene::new(errand.clone(), &course, began));
+    let ended = tokio::select! {
+        biased;
+        () = errand.stop.cancelled() => Ok(()),
+        ended = whole(&scene, course) => ended,
+    };
+    scene.tidy().await;
+    ended.map(|()| scene.outcome())
+}
+
+async fn whole(scene: &Arc<Scene>, course: Course) -> Result<(), LandError> {
+    Conductor::new(scene.clone(), course).await.run().await?;
+    rest::fetch(scene).await
+}
+
+#[cfg(test)]
+mod tests;
