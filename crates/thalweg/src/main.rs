@@ -30,6 +30,8 @@ enum Command {
     Proxy(commands::proxy::Args),
     /// Run a command whose traffic goes by a proxy of its own over the best paths known
     Run(commands::run_with::Args),
+    /// Commit to files before a drop box's deadline, and bring their data
+    Submit(commands::submit::Args),
     /// Show what is known of paths, which relays are tried and why, and where one more would help
     Paths(commands::paths::Args),
     /// Show what downloads remember of paths and relays, and forget it
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         Command::Send(args) => commands::send::run(*args),
         Command::Proxy(args) => commands::proxy::run(args),
         Command::Run(args) => commands::run_with::run(args),
+        Command::Submit(args) => commands::submit::run(args),
         Command::Paths(args) => commands::paths::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Init(args) => commands::init::run(args),

@@ -27,5 +27,6 @@ pub mod send;
 pub mod signals;
 pub mod sim;
 pub mod status;
+pub mod submit;
 pub mod text;
 pub mod token;

@@ -1,17 +1,20 @@
 //! What a node is made of: its keys, its membership, its relay, its oracle.
 
 use super::seat::Seat;
+use anyhow::Context as _;
 use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
-use thalweg_net::PrivateKey;
+use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
     budget::Budget,
     config::Config,
-    daemon::{DaemonConfig, FilesService, MeasureService, Node, RelayService, Services},
-    files::Files,
+    daemon::{DaemonConfig, FilesService, MeasureService, Node, RelayService, Services, SubmitService},
+    drop_box::DropBoxes,
+    files::{Files, Lending, spool::Spool},
+    gather::Reach,
     mesh::{
         Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
         WallClock,
@@ -141,12 +144,20 @@ impl Parts {
         tasks.spawn(self.seat.clone().remind(config.oracle.clone(), self.log.clone()));
         let control = self.seat.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.seat.service();
-        let files = self.files(config, state)?;
+        let lending = self.lending(config, state)?;
+        lending.spool().register(&mut registry);
+        tasks.spawn(lending.spool().clone().keep());
+        let files = self.files(config, state, lending)?;
+        let boxes = self.drop_boxes(config, state)?;
+        if let Some(boxes) = boxes.clone() {
+            tasks.spawn(boxes.run());
+        }
+        let submit = boxes.map(|boxes| Arc::new(boxes) as Arc<dyn SubmitService>);
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, files },
+            services: Services { relay, oracle, measure, files, submit },
             control,
             registry,
             log: self.log,
@@ -209,10 +220,33 @@ impl Parts {
         &self,
         config: &Config,
         state: &State,
+        lending: Lending,
     ) -> anyhow::Result<Option<Arc<dyn FilesService>>> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let files = Files::new(&config.files, state.dir(), membership, log)?;
+        files.lend(lending);
         Ok(Some(Arc::new(files) as Arc<dyn FilesService>))
+    }
+
+    /// What goes by way of this node.
+    fn lending(&self, config: &Config, state: &State) -> anyhow::Result<Lending> {
+        let (dir, membership) = (state.dir().join("spool"), self.membership.clone());
+        let spool = Spool::open(&dir, config.files.spool_bytes, WallClock::default());
+        let spool = spool.with_context(|| format!("cannot use the spool {}", dir.display()))?;
+        let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
+        let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
+        Ok(Lending::new(spool, reach, membership))
+    }
+
+    /// The settings' drop boxes; none if there are none.
+    fn drop_boxes(&self, config: &Config, state: &State) -> anyhow::Result<Option<DropBoxes>> {
+        if config.drop_box.is_empty() {
+            return Ok(None);
+        }
+        // A key of its own copy: stamps are signed by tasks that outlive this.
+        let who = (self.mesh.name.clone(), state.node_key()?);
+        let (membership, log) = (self.membership.clone(), self.log.clone());
+        Ok(Some(DropBoxes::open(&config.drop_box, state.dir(), who, membership, log)?))
     }
 
     fn sync(&self, client: OracleClient, state: &State) -> RosterSync {

@@ -29,7 +29,7 @@ pub fn daemon(
     state: &State,
     parts: &Parts,
 ) -> anyhow::Result<DaemonConfig> {
-    let listen = match parts.serves_others() {
+    let listen = match parts.serves_others() || !config.drop_box.is_empty() {
         true => listens(config, listen, parts.member().as_ref()),
         // Nobody has a reason to come.
         false => Vec::new(),

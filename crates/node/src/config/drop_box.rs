@@ -1,0 +1,110 @@
+//! `[[drop_box]]`: submissions that this node takes.
+
+use super::{Problem, text};
+use serde::Deserialize;
+use std::{collections::BTreeSet, path::PathBuf};
+use thalweg_units::{ByteSize, NodeId, WallTime};
+use thalweg_wire::{bistro::Sheet, mesh::Name};
+
+/// One drop box of [`crate::drop_box`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DropBoxSection {
+    /// What it is called.
+    #[serde(deserialize_with = "text::option")]
+    pub name: Option<Name>,
+    /// Whose box it is, on a node that only takes data for it; absent: this node's own.
+    #[serde(deserialize_with = "text::option")]
+    pub destination: Option<Name>,
+    /// The deadline of commitments; for own boxes.
+    #[serde(deserialize_with = "text::option")]
+    pub until: Option<WallTime>,
+    /// The members whose nodes take data for it; empty: this node itself. For own boxes.
+    #[serde(deserialize_with = "text::list")]
+    pub nodes: Vec<Name>,
+    /// Whether any key may submit, members' or not.
+    pub open: bool,
+    /// Whether members may submit.
+    pub members: bool,
+    /// Keys that may submit although they are no members'.
+    #[serde(deserialize_with = "text::list")]
+    pub keys: BTreeSet<NodeId>,
+    /// The most bytes of one submission.
+    #[serde(deserialize_with = "text::one")]
+    pub max_bytes: ByteSize,
+    /// The most bytes of all commitments (own boxes), and of the data that is kept here.
+    #[serde(deserialize_with = "text::one")]
+    pub max_total: ByteSize,
+    /// Submissions of one key.
+    pub max_per_key: u64,
+    /// Submissions of all keys.
+    pub max_submissions: u64,
+    /// Commitments and pushes a second that one address may begin, for long; ten times as many at once.
+    pub max_rate: u32,
+    /// Where data is kept; absent: below the state directory.
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for DropBoxSection {
+    fn default() -> Self {
+        Self {
+            name: None,
+            destination: None,
+            until: None,
+            nodes: Vec::new(),
+            open: false,
+            members: true,
+            keys: BTreeSet::new(),
+            max_bytes: ByteSize::from_bytes(1_000_000_000),
+            max_total: ByteSize::from_bytes(100_000_000_000),
+            max_per_key: 100,
+            // About 400 B of memory each.
+            max_submissions: 1_000_000,
+            // A university behind one address.
+            max_rate: 20,
+            directory: None,
+        }
+    }
+}
+
+/// What is wrong with them.
+pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
+    let mut names = BTreeSet::new();
+    for (i, one) in boxes.iter().enumerate() {
+        let mut wrong = |key: &str, what: &str| {
+            problems.push(Problem::of(format!("drop_box.{}.{key}", i + 1), what));
+        };
+        match &one.name {
+            None => wrong("name", "a drop box needs a name, e.g. name = \"taxes\""),
+            Some(name) if !names.insert(name) => wrong("name", "there is another box of this name"),
+            Some(_) => {}
+        }
+        if one.destination.is_none() && one.until.is_none() {
+            let what = "a box of this node needs a deadline, e.g. until = \"2026-04-15T23:59:00Z\"; \
+                        a node that only takes data names the box's `destination`";
+            wrong("until", what);
+        }
+        if one.destination.is_some() && (one.until.is_some() || !one.nodes.is_empty()) {
+            wrong(
+                "destination",
+                "`until` and `nodes` are the destination's to say; leave them out",
+            );
+        }
+        if one.nodes.len() > Sheet::MAX_NODES {
+            wrong("nodes", &format!("a box has at most {} nodes", Sheet::MAX_NODES));
+        }
+        if one.directory.as_ref().is_some_and(|dir| !dir.is_absolute()) {
+            wrong("directory", "give an absolute path");
+        }
+        let counts = [
+            ("max_bytes", one.max_bytes == ByteSize::ZERO),
+            ("max_total", one.max_total == ByteSize::ZERO),
+            ("max_per_key", one.max_per_key == 0),
+            ("max_submissions", one.max_submissions == 0),
+            ("max_rate", one.max_rate == 0),
+        ];
+        for (key, _) in counts.into_iter().filter(|(_, zero)| *zero) {
+            wrong(key, "with nothing nobody can submit; leave the box out to have none");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The destination's book of receipts: which node has whose data.
+
+use super::{
+    files::BoxFiles,
+    journal::{self, Journal},
+};
+use std::{
+    collections::BTreeSet,
+    io,
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+use thalweg_net::Ed25519;
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Signed,
+    bistro::{Delivery, Receipt, Refusal, Stamp, StampId},
+    mesh::Name,
+};
+
+/// The receipts of one box.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    destination: NodeId,
+    drop_box: Name,
+    journal: Journal,
+    /// The stamps, and which nodes have said that they have their data; durable.
+    known: Mutex<BTreeSet<(StampId, Name)>>,
+}
+
+/// A node that brings receipts: its name in the roster, and its key.
+#[derive(Clone, Debug)]
+pub struct Bringer {
+    /// Its name.
+    pub name: Name,
+    /// The key of its daemon, which it has proven.
+    pub key: NodeId,
+}
+
+/// A receipt that was checked.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// What the destination gave.
+    pub stamp: Signed<Stamp>,
+    /// What the node gave.
+    pub receipt: Signed<Receipt>,
+    /// The nonce, and where the data is.
+    pub delivery: Delivery,
+}
+
+impl Arrival {
+    /// Reads what a node says; both signatures are checked.
+    ///
+    /// # Errors
+    /// [`Refusal::Forged`].
+    pub fn read(delivery: &Delivery) -> Result<Self, Refusal> {
+        let forged = |e| Refusal::Forged(format!("{e}"));
+        let stamp: Signed<Stamp> = Signed::open(&delivery.stamp, &Ed25519).map_err(forged)?;
+        let receipt: Signed<Receipt> = Signed::open(&delivery.receipt, &Ed25519).map_err(forged)?;
+        match receipt.value().stamp == StampId::of(&stamp) {
+            true => Ok(Self { stamp, receipt, delivery: delivery.clone() }),
+            false => Err(Refusal::Forged("the receipt is for another stamp".into())),
+        }
+    }
+
+    /// The stamp's id.
+    pub fn id(&self) -> StampId {
+        self.receipt.value().stamp
+    }
+}
+
+/// The receipts in a box's directory, in the order in which they came; of one stamp there may be several.
+///
+/// # Errors
+/// The system's; `InvalidData` if the file holds something else.
+pub(super) fn arrivals(files: &BoxFiles) -> io::Result<Vec<Arrival>> {
+    let found = journal::read(&files.receipts())?;
+    decode(&found.records, &files.receipts())
+}
+
+fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Arrival>> {
+    let wrong = |why: String| {
+        let why = format!("{}: {why}; restore it from a copy", file.display());
+        io::Error::new(io::ErrorKind::InvalidData, why)
+    };
+    let one = |record: &Vec<u8>| {
+        let delivery: Delivery =
+            thalweg_wire::object::decode(record).map_err(|e| wrong(e.to_string()))?;
+        Arrival::read(&delivery).map_err(|e| wrong(e.to_string()))
+    };
+    records.iter().map(one).collect()
+}
+
+impl Arrivals {
+    /// Opens or begins the book of the box of the node with this key.
+    ///
+    /// # Errors
+    /// The system's, and `InvalidData` if it is another key's or damaged.
+    pub fn open(files: &BoxFiles, destination: NodeId, drop_box: Name) -> io::Result<Self> {
+        let file = files.receipts();
+        let (journal, found) = Journal::open(&file, destination.as_bytes(), None)?;
+        let known = decode(&found.records, &file)?;
+        let known = known.iter().map(|a| (a.id(), a.receipt.value().node.clone())).collect();
+        Ok(Self { destination, drop_box, journal, known: Mutex::new(known) })
+    }
+
+    /// Keeps receipts, durable; for each why not, if it never will be.
+    ///
+    /// # Errors
+    /// The disk's: none is kept, and all may be brought again.
+    pub async fn keep(
+        &self,
+        bringer: &Bringer,
+        deliveries: &[Delivery],
+    ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
+        let read: Vec<_> = deliveries.iter().map(|d| self.check(bringer, d)).collect();
+        let arrivals = read.iter().filter_map(|r| r.as_ref().ok());
+        let name = |a: &Arrival| (a.id(), a.receipt.value().node.clone());
+        let new: Vec<_> = {
+            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            arrivals.filter(|a| !known.contains(&name(a))).collect()
+        };
+        if !new.is_empty() {
+            // `encode` puts a length in front, which the journal has itself.
+            let record = |a: &&Arrival| thalweg_wire::object::encode(&a.delivery)[4..].to_vec();
+            let written = self.journal.append(new.iter().map(record).collect()).await;
+            written.map_err(|e| Refusal::Unable(format!("write the receipts: {e}")))?;
+            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.extend(new.into_iter().map(name));
+        }
+        Ok(read.into_iter().map(|read| read.map(drop)).collect())
+    }
+
+    /// That the stamp is ours and of this box, and the receipt the bringer's own.
+    fn check(&self, bringer: &Bringer, delivery: &Delivery) -> Result<Arrival, Refusal> {
+        let arrival = Arrival::read(delivery)?;
+        let forged = |why: &str| Err(Refusal::Forged(why.into()));
+        if arrival.stamp.signer() != self.destination {
+            return forged("the stamp is another destination's");
+        }
+        if arrival.stamp.value().drop_box != self.drop_box {
+            return forged("the stamp is of another drop box");
+        }
+        let receipt = &arrival.receipt;
+        if receipt.signer() != bringer.key || receipt.value().node != bringer.name {
+            return forged("the receipt is another node's than who brings it");
+        }
+        Ok(arrival)
+    }
+}

@@ -1,0 +1,114 @@
+//! A client's side: committing, choosing a node, pushing, and what it keeps.
+
+mod choose;
+mod keep;
+mod push;
+
+pub use choose::{Offer, nearest};
+pub use keep::{load_evidence, new_draw, new_nonce, save_evidence};
+pub use push::{PushError, push};
+
+use super::{Line, LineError, Port};
+use thalweg_net::Ed25519;
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Signed,
+    bistro::{Answer, Ask, Intent, MOST_INTENTS, Refusal, Sheet, Stamp},
+    mesh::Name,
+};
+use thiserror::Error;
+
+/// A box, and where its destination is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The box.
+    pub drop_box: Name,
+    /// The destination's node.
+    pub port: Port,
+}
+
+/// The destination was not asked, or its answer is not to be used.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// No answer.
+    #[error(transparent)]
+    Line(#[from] LineError),
+    /// It says no.
+    #[error("{0}")]
+    Refused(#[from] Refusal),
+    /// It has signed something else than was asked for.
+    #[error("the destination's answer cannot be used: {0}")]
+    Wrong(String),
+}
+
+fn wrong(why: impl ToString) -> ClientError {
+    ClientError::Wrong(why.to_string())
+}
+
+impl Target {
+    /// Step 1: commits, and gives the destination's stamps, or why not.
+    ///
+    /// # Errors
+    /// [`ClientError`]; asked again, the same commitments get the same stamps.
+    pub async fn commit(
+        &self,
+        line: &mut Line,
+        client: NodeId,
+        intents: &[Intent],
+    ) -> Result<Vec<Result<Signed<Stamp>, Refusal>>, ClientError> {
+        let mut all = Vec::with_capacity(intents.len());
+        for some in intents.chunks(MOST_INTENTS) {
+            let ask = Ask::Commit(self.drop_box.clone(), some.to_vec());
+            let stamps = match line.ask(&ask).await? {
+                Answer::Stamps(stamps) if stamps.len() == some.len() => stamps,
+                Answer::Refused(refusal) => return Err(refusal.into()),
+                _ => return Err(wrong("it is none to a commitment")),
+            };
+            for (stamp, intent) in stamps.into_iter().zip(some) {
+                all.push(match stamp {
+                    Ok(bytes) => Ok(self.checked(&bytes, client, intent)?),
+                    Err(refusal) => Err(refusal),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// That a stamp is the destination's, and of what was committed to.
+    fn checked(
+        &self,
+        bytes: &[u8],
+        client: NodeId,
+        intent: &Intent,
+    ) -> Result<Signed<Stamp>, ClientError> {
+        let stamp: Signed<Stamp> = Signed::open(bytes, &Ed25519).map_err(wrong)?;
+        let said = stamp.value();
+        match () {
+            () if stamp.signer() != self.port.key => Err(wrong("another key has signed the stamp")),
+            () if said.drop_box != self.drop_box || said.client != client => {
+                Err(wrong("the stamp is of another box or key"))
+            }
+            () if said.commitment != intent.commitment => {
+                Err(wrong("the stamp is of another commitment"))
+            }
+            () => Ok(stamp),
+        }
+    }
+
+    /// What the destination says of its box.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn sheet(&self, line: &mut Line) -> Result<Signed<Sheet>, ClientError> {
+        let bytes = match line.ask(&Ask::Sheet(self.drop_box.clone())).await? {
+            Answer::Sheet(bytes) => bytes,
+            Answer::Refused(refusal) => return Err(refusal.into()),
+            _ => return Err(wrong("it does not describe the box")),
+        };
+        let sheet: Signed<Sheet> = Signed::open(&bytes, &Ed25519).map_err(wrong)?;
+        match sheet.signer() == self.port.key && sheet.value().drop_box == self.drop_box {
+            true => Ok(sheet),
+            false => Err(wrong("the sheet is of another box, or another key has signed it")),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What a node holds of others' submissions: data, receipts, and which of them the destination knows.
+//!
+//! ```text
+//! push ─► part/ID ─ matches? ─► data/xx/ID ─► `held`: receipt ─► client, outbox ─► destination
+//! ```
+//!
+//! Before a receipt is given its data, the data's name and the receipt itself are durable: the
+//! journal syncs the data's filesystem before each group of receipts.
+
+mod push;
+mod record;
+
+pub(super) use push::{Push, push};
+pub(super) use record::Record;
+
+use super::{
+    files::BoxFiles,
+    journal::{self, Journal},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+use thalweg_net::PrivateKey;
+use thalweg_units::NodeId;
+use thalweg_wire::{
+    Signed, Signer as _,
+    bistro::{Delivery, Load, Receipt, Refusal, StampId},
+    mesh::Name,
+};
+use tokio::sync::Notify;
+
+/// Data that is received at a time; each has a buffer of a megabyte.
+const PUSHES: usize = 256;
+
+/// Of one key.
+const PUSHES_EACH: usize = 8;
+
+/// What nobody has gone on with for so long is thrown away.
+const ABANDONED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// Room that is left to the host: what a filesystem needs to work, and its owner to log in.
+const HOST_ROOM: u64 = 64 << 20;
+
+/// The data of one box at a node.
+#[derive(Debug)]
+pub(super) struct Spool {
+    pub files: BoxFiles,
+    key: Arc<PrivateKey>,
+    me: Name,
+    /// Bytes of all data, complete and on its way.
+    max_total: u64,
+    journal: Journal,
+    state: Mutex<State>,
+    /// There is something to tell the destination.
+    pub news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: BTreeMap<StampId, Held>,
+    untold: BTreeSet<StampId>,
+    /// Bytes of held data, and what pushes that are under way may still bring.
+    bytes: u64,
+    receiving: BTreeMap<StampId, (NodeId, u64)>,
+}
+
+#[derive(Debug)]
+struct Held {
+    delivery: Delivery,
+    bytes: u64,
+    /// The destination has it, and it is not here any more.
+    gone: bool,
+}
+
+/// What is in a box's directory at a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpoolCounts {
+    /// Submissions whose data is here.
+    pub held: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those of which the destination does not know yet.
+    pub untold: u64,
+    /// Those that it has collected.
+    pub gone: u64,
+}
+
+/// Counts what is there, without a daemon.
+///
+/// # Errors
+/// The system's.
+pub(super) fn count(files: &BoxFiles) -> io::Result<SpoolCounts> {
+    let mut state = State::default();
+    state.replay(&journal::read(&files.held())?.records);
+    Ok(state.counts())
+}
+
+impl State {
+    fn replay(&mut self, records: &[Vec<u8>]) {
+        for record in records.iter().filter_map(|record| Record::decode(record)) {
+            self.apply(record);
+        }
+    }
+
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Held { id, bytes, delivery } => {
+                if let std::collections::btree_map::Entry::Vacant(entry) = self.held.entry(id) {
+                    entry.insert(Held { delivery, bytes, gone: false });
+                    self.untold.insert(id);
+                    self.bytes += bytes;
+                }
+            }
+            Record::Told(ids) => ids.iter().for_each(|id| _ = self.untold.remove(id)),
+            Record::Gone(ids) => {
+                for id in ids {
+                    self.untold.remove(&id);
+                    if let Some(held) = self.held.get_mut(&id).filter(|held| !held.gone) {
+                        held.gone = true;
+                        self.bytes -= held.bytes;
+                    }
+                }
+            }
+        }
+    }
+
+    fn counts(&self) -> SpoolCounts {
+        let gone = self.held.values().filter(|held| held.gone).count() as u64;
+        let held = self.held.len() as u64 - gone;
+        SpoolCounts { held, bytes: self.bytes, untold: self.untold.len() as u64, gone }
+    }
+}
+
+/// A submission's turn: nobody else receives it meanwhile.
+#[derive(Debug)]
+pub(super) struct Turn<'a> {
+    spool: &'a Spool,
+    id: StampId,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut state = self.spool.lock();
+        if let Some((_, bytes)) = state.receiving.remove(&self.id) {
+            state.bytes -= bytes;
+        }
+    }
+}
+
+impl Spool {
+    /// Opens what is in the directory, and throws away what was abandoned.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(
+        files: BoxFiles,
+        key: Arc<PrivateKey>,
+        me: Name,
+        max_total: u64,
+    ) -> io::Result<Self> {
+        let head = key.id();
+        let (journal, found) = Journal::open(&files.held(), head.as_bytes(), Some(files.data()))?;
+        let mut state = State::default();
+        state.replay(&found.records);
+        clear(&files)?;
+        let (state, news) = (Mutex::new(state), Notify::new());
+        Ok(Self { files, key, me, max_total, journal, state, news })
+    }
+
+    /// A thread that panicked in here left whole entries.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How busy this node is, and how much room it has.
+    pub fn load(&self) -> Load {
+        let state = self.lock();
+        let room = self.max_total.saturating_sub(state.bytes).min(self.disk_room());
+        Load { pushes: state.receiving.len() as u32, room }
+    }
+
+    fn disk_room(&self) -> u64 {
+        let free = rustix::fs::statvfs(self.files.data());
+        free.map_or(0, |f| f.f_bavail.saturating_mul(f.f_frsize).saturating_sub(HOST_ROOM))
+    }
+
+    /// What there is of this submission.
+    pub fn receipt(&self, id: &StampId) -> Option<Vec<u8>> {
+        self.lock().held.get(id).map(|held| held.delivery.receipt.clone())
+    }
+
+    /// The turn to receive so many bytes of it.
+    pub fn begin(&self, id: StampId, client: NodeId, bytes: u64) -> Result<Turn<'_>, Refusal> {
+        let room = self.load().room;
+        let mut state = self.lock();
+        let own = state.receiving.values().filter(|(key, _)| *key == client).count();
+        match () {
+            () if state.receiving.contains_key(&id) => Err(Refusal::Busy),
+            () if state.receiving.len() >= PUSHES || own >= PUSHES_EACH => Err(Refusal::Busy),
+            () if bytes > room => Err(Refusal::NoRoom(bytes)),
+            () => {
+                state.receiving.insert(id, (client, bytes));
+                state.bytes += bytes;
+                drop(state);
+                Ok(Turn { spool: self, id })
+            }
+        }
+    }
+
+    /// Gives the receipt of data that is complete under its name.
+    pub async fn receive(&self, mut delivery: Delivery, bytes: u64) -> Result<Vec<u8>, Refusal> {
+        let id = StampId::of_bytes(&delivery.stamp);
+        let time = crate::mesh::WallClock::default().now();
+        let receipt = Receipt { stamp: id, node: self.me.clone(), time };
+        delivery.receipt = Signed::sign(receipt, &*self.key).encode();
+        let record = Record::Held { id, bytes, delivery: delivery.clone() };
+        self.write(record).await?;
+        self.news.notify_one();
+        Ok(delivery.receipt)
+    }
+
+    /// Makes a record durable, and true.
+    async fn write(&self, record: Record) -> Result<(), Refusal> {
+        let written = self.journal.append(vec![record.encode()]).await;
+        written.map_err(|e| Refusal::Unable(format!("write what it has: {e}")))?;
+        self.lock().apply(record);
+        Ok(())
+    }
+
+    /// Receipts that the destination does not know of, of so many bytes at most.
+    pub fn untold(&self, count: usize, bytes: usize) -> Vec<(StampId, Delivery)> {
+        let state = self.lock();
+        let mut left = bytes;
+        let size = |d: &Delivery| d.stamp.len() + d.receipt.len() + d.path.len() + 64;
+        let all = state.untold.iter().filter_map(|id| Some((*id, state.held.get(id)?)));
+        let some = all.map(|(id, held)| (id, held.delivery.clone())).take(count);
+        let fits = |(_, delivery): &(StampId, Delivery)| {
+            let fits = size(delivery) <= left;
+            left = left.saturating_sub(size(delivery));
+            fits
+        };
+        some.take_while(fits).collect()
+    }
+
+    /// The destination knows of these now.
+    pub async fn told(&self, ids: Vec<StampId>) -> Result<(), Refusal> {
+        self.write(Record::Told(ids)).await
+    }
+
+    /// The destination has collected these: throws their data away; how many there were.
+    pub async fn forget(&self, ids: Vec<StampId>) -> Result<u32, Refusal> {
+        let here: Vec<_> = {
+            let state = self.lock();
+            let here = |id: &StampId| state.held.get(id).is_some_and(|held| !held.gone);
+            ids.into_iter().filter(here).collect()
+        };
+        let count = here.len() as u32;
+        self.write(Record::Gone(here.clone())).await?;
+        for id in here {
+            match fs::remove_file(self.files.of(&id)) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Refusal::Unable(format!("remove collected data: {e}")));
+                }
+                _ => {}
+            }
+        }
+        Ok(count)
+    }
+
+    /// What is here.
+    pub fn counts(&self) -> SpoolCounts {
+        self.lock().counts()
+    }
+}
+
+/// Throws away parts that nobody goes on with.
+fn clear(files: &BoxFiles) -> io::Result<()> {
+    for entry in fs::read_dir(files.parts())? {
+        let entry = entry?;
+        let age = SystemTime::now().duration_since(entry.metadata()?.modified()?);
+        if age.is_ok_and(|age| age > ABANDONED) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Messages on a channel, one at a time.
+
+use serde::{Serialize, de::DeserializeOwned};
+use std::{io, time::Duration};
+use thalweg_wire::object;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::timeout,
+};
+
+/// Reads a message of at most so many bytes; `None` at the peer's goodbye.
+///
+/// # Errors
+/// The connection's; `InvalidData` if it is no message.
+pub(super) async fn read<T: DeserializeOwned>(
+    from: &mut (impl AsyncRead + Unpin),
+    most: usize,
+) -> io::Result<Option<T>> {
+    let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    let mut head = [0; 4];
+    if from.read(&mut head[..1]).await? == 0 {
+        return Ok(None);
+    }
+    from.read_exact(&mut head[1..]).await?;
+    let mut body = vec![0; object::length(head, most).map_err(wrong)?];
+    from.read_exact(&mut body).await?;
+    object::decode(&body).map(Some).map_err(wrong)
+}
+
+/// Writes a message.
+///
+/// # Errors
+/// The connection's.
+pub(super) async fn write(
+    to: &mut (impl AsyncWrite + Unpin),
+    message: &impl Serialize,
+) -> io::Result<()> {
+    to.write_all(&object::encode(message)).await?;
+    to.flush().await
+}
+
+/// The work, unless it takes longer than `limit`.
+///
+/// # Errors
+/// The work's; `TimedOut`, with `what` was waited for.
+pub(super) async fn within<T>(
+    limit: Duration,
+    what: &str,
+    work: impl Future<Output = io::Result<T>>,
+) -> io::Result<T> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no {what} within {limit:?}"));
+    timeout(limit, work).await.map_err(late)?
+}

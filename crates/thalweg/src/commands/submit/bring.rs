@@ -1,0 +1,129 @@
+//! Step 2: the data, to whichever node is near and idle.
+
+use super::item::{Item, Step};
+use anyhow::Context as _;
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    time::{Duration, Instant},
+};
+use thalweg_console::note;
+use thalweg_net::channel::Connector;
+use thalweg_node::drop_box::{Line, Offer, PushError, Target, nearest, new_draw, push};
+use thalweg_wire::{Signed, bistro::Sheet};
+
+/// Between two lines of progress.
+const TELL: Duration = Duration::from_secs(2);
+
+/// Brings all that is committed to and not there; what fails is said of its file.
+///
+/// # Errors
+/// If the destination does not say where to, or a receipt cannot be kept.
+pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> anyhow::Result<()> {
+    let mut open: Vec<&mut Item> =
+        items.iter_mut().filter(|item| item.step() == Step::Committed).collect();
+    let Some(greatest) = open.iter().map(|item| item.evidence.commitment.size).max() else {
+        return Ok(());
+    };
+    let committed = "what is committed to is safe; run this again to bring the data";
+    let mut line = Line::open(connector, &target.port).await.context(committed)?;
+    let sheet = target.sheet(&mut line).await.context(committed)?;
+    line.close().await;
+    let (mut offers, others) = nearest(connector, sheet.value(), greatest, new_draw()?).await;
+    for (name, why) in &others {
+        note!("thalweg: node {name}: {why}");
+    }
+    if offers.is_empty() {
+        let why = "no node of the box takes data now; run this again later";
+        open.iter_mut().for_each(|item| item.why = Some(why.into()));
+    }
+    for item in open {
+        one(item, &sheet, &mut offers, connector).await?;
+    }
+    for offer in offers {
+        offer.line.close().await;
+    }
+    Ok(())
+}
+
+/// To the first node that takes it; one that fails is put behind the others.
+async fn one(
+    item: &mut Item,
+    sheet: &Signed<Sheet>,
+    offers: &mut Vec<Offer>,
+    connector: &Connector,
+) -> anyhow::Result<()> {
+    let (Some(stamp), Some(nonce)) = (item.evidence.stamp.clone(), item.evidence.nonce) else {
+        return Ok(());
+    };
+    for _ in 0..offers.len() {
+        let Some(offer) = offers.first_mut() else { break };
+        let file = File::open(&item.file).map_err(PushError::File);
+        let pushed = match file {
+            Ok(file) => {
+                let mut told = Told::new(file, item);
+                push((&mut offer.line, &offer.node), &stamp, nonce, &mut told).await
+            }
+            Err(e) => Err(e),
+        };
+        match pushed {
+            Ok(receipt) => return item.received(receipt, sheet),
+            Err(e @ PushError::File(_)) => {
+                item.why = Some(e.to_string());
+                return renew(offers, connector).await;
+            }
+            Err(e) => item.why = Some(format!("node {}: {e}", offer.node.name)),
+        }
+        renew(offers, connector).await?;
+        offers.rotate_left(1.min(offers.len()));
+    }
+    Ok(())
+}
+
+/// The first node's channel anew, since what was left of the last push is in the old one;
+/// without the node if that fails.
+async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> anyhow::Result<()> {
+    let Some(first) = offers.first_mut() else { return Ok(()) };
+    let port = thalweg_node::drop_box::Port::on(&first.node);
+    match Line::open(connector, &port).await {
+        Ok(line) => first.line = line,
+        Err(_) => drop(offers.remove(0)),
+    }
+    Ok(())
+}
+
+/// A file that tells how much of it was read.
+struct Told<'a> {
+    file: File,
+    name: std::path::Display<'a>,
+    size: u64,
+    at: u64,
+    since: Instant,
+}
+
+impl<'a> Told<'a> {
+    fn new(file: File, item: &'a Item) -> Self {
+        let size = item.evidence.commitment.size;
+        Self { file, name: item.file.display(), size, at: 0, since: Instant::now() }
+    }
+}
+
+impl Read for Told<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.file.read(buffer)?;
+        self.at += n as u64;
+        if self.since.elapsed() >= TELL {
+            let percent = self.at * 100 / self.size.max(1);
+            note!("thalweg: {}: {percent} % of {} MB", self.name, self.size / 1_000_000);
+            self.since = Instant::now();
+        }
+        Ok(n)
+    }
+}
+
+impl Seek for Told<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = self.file.seek(to)?;
+        Ok(self.at)
+    }
+}

@@ -1,0 +1,171 @@
+//! `thalweg submit`: commits to files before a deadline, and brings their data to a node.
+
+mod bring;
+mod item;
+mod to;
+
+use super::{
+    here::{self, Place},
+    text::say,
+};
+use anyhow::{Context as _, bail};
+use item::{Item, Step};
+use serde_json::json;
+use std::{path::PathBuf, process::ExitCode};
+use thalweg_console::note;
+use thalweg_net::channel::Connector;
+use thalweg_node::drop_box::{Line, Target};
+use thalweg_wire::{Signer as _, bistro::Intent};
+use to::Identity;
+
+const HELP: &str = "\
+First a commitment (size and hidden hash) of each file is stamped and signed by the box's node;
+this needs a moment, and must be before the deadline. Then the data goes to the nearest idle
+node of the box, which gives a receipt. Both are kept in FILE.receipt, which anybody can
+check: `thalweg receipt verify`. Broken off, the same command goes on where it was.
+
+  thalweg submit return.pdf --to taxes@irs
+  thalweg submit *.pdf --to taxes@irs.example:7373#KEY      # without being a member of the mesh
+
+The file must stay as it is until its data is there. FILE.receipt holds the secret that opens
+the commitment; whoever gets a copy to check needs only the other lines.
+
+Exit codes: 0 all files have receipts; 3 some came too late; 4 all commitments are signed, and
+some data is not yet at a node (run it again); 1 anything else.";
+
+/// Some commitments came too late.
+const LATE: u8 = 3;
+
+/// Committed, and not all data is there.
+const UNFINISHED: u8 = 4;
+
+/// Arguments of `thalweg submit`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// What to submit
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The drop box: BOX@NODE by the roster, or BOX@HOST:PORT#KEY
+    #[arg(long, value_name = "BOX@NODE")]
+    to: String,
+    /// Only commit, before the deadline; the same command without this brings the data later
+    #[arg(long)]
+    commit_only: bool,
+    /// Keep the receipts in this directory [default: beside the files]
+    #[arg(long, value_name = "DIR")]
+    receipts: Option<PathBuf>,
+    /// Commit to files anew that were committed to before and have changed since
+    #[arg(long)]
+    anew: bool,
+    /// Print a JSON object for each file
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When nothing could be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let identity = Identity::of(&args.place)?;
+    let target = identity.target(&args.to, &args.place)?;
+    here::block_on(async {
+        let mut items = Vec::with_capacity(args.files.len());
+        for file in &args.files {
+            items.push(Item::open(file, &args, &identity, &target)?);
+        }
+        Item::check_labels(&items)?;
+        let connector = Connector::new(&identity.key)?;
+        commit(&mut items, &target, &connector, &identity).await?;
+        if !args.commit_only {
+            bring::all(&mut items, &target, &connector).await?;
+        }
+        print(&items, args.json)?;
+        Ok(exit(&items, args.commit_only))
+    })
+}
+
+/// Step 1, for those that are not stamped yet.
+async fn commit(
+    items: &mut [Item],
+    target: &Target,
+    connector: &Connector,
+    identity: &Identity,
+) -> anyhow::Result<()> {
+    let mut open: Vec<&mut Item> =
+        items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
+    if open.is_empty() {
+        return Ok(());
+    }
+    let intent = |item: &&mut Item| Intent {
+        label: item.evidence.label.clone(),
+        commitment: item.evidence.commitment,
+    };
+    let intents: Vec<Intent> = open.iter().map(intent).collect();
+    let asked = async {
+        let mut line = Line::open(connector, &target.port).await?;
+        let stamps = target.commit(&mut line, identity.key.id(), &intents).await;
+        line.close().await;
+        stamps
+    };
+    let kept = "nothing is committed to by this call; the receipts' files are kept for another";
+    let stamps = asked.await.with_context(|| format!("the destination: {kept}"))?;
+    for (item, stamp) in open.iter_mut().zip(stamps) {
+        match stamp {
+            Ok(stamp) => item.stamped(stamp)?,
+            Err(refusal) => item.refused(&refusal),
+        }
+    }
+    Ok(())
+}
+
+fn print(items: &[Item], as_json: bool) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for item in items {
+        let (evidence, receipt) = (&item.evidence, item.receipt.display().to_string());
+        let committed = item.evidence.stamp.as_ref().map(|stamp| stamp.value());
+        let node = evidence.receipt.as_ref().map(|r| r.value().node.to_string());
+        if as_json {
+            let date = committed.map(|stamp| thalweg_wire::bistro::show_date(stamp.time));
+            let line = json!({
+                "file": item.file.display().to_string(), "size": evidence.commitment.size,
+                "commitment": evidence.commitment.hash_text(), "step": item.step().word(),
+                "committed": date, "number": committed.map(|stamp| stamp.number), "node": node,
+                "receipt": receipt, "why": item.why,
+            });
+            text += &format!("{line}\n");
+            continue;
+        }
+        let file = item.file.display();
+        text += &match (item.step(), node) {
+            (Step::Received, Some(node)) => format!("{file}: received by {node}; {receipt}\n"),
+            (Step::Committed, _) => format!("{file}: committed; its data is not there yet\n"),
+            _ => format!("{file}: not committed\n"),
+        };
+        if let Some(why) = &item.why {
+            note!("thalweg: {file}: {why}");
+        }
+    }
+    say(&text)
+}
+
+fn exit(items: &[Item], commit_only: bool) -> ExitCode {
+    let any = |step: Step| items.iter().any(|item| item.step() == step);
+    match () {
+        () if items.iter().any(|item| item.late) => ExitCode::from(LATE),
+        () if any(Step::Nothing) => ExitCode::FAILURE,
+        () if any(Step::Committed) && !commit_only => ExitCode::from(UNFINISHED),
+        () => ExitCode::SUCCESS,
+    }
+}
+
+/// A box and a node, of `BOX@NODE`.
+fn parts(to: &str) -> anyhow::Result<(&str, &str)> {
+    match to.split_once('@') {
+        Some((name, node)) if !name.is_empty() && !node.is_empty() => Ok((name, node)),
+        _ => bail!("`{to}` is no drop box: one is written BOX@NODE, or BOX@HOST:PORT#KEY"),
+    }
+}

@@ -1,0 +1,90 @@
+//! Who submits, and to whom.
+
+use super::parts;
+use crate::commands::here::Place;
+use anyhow::{Context as _, bail};
+use std::sync::Arc;
+use thalweg_net::{Ed25519, PrivateKey};
+use thalweg_node::{
+    drop_box::{Port, Target},
+    mesh::State,
+};
+use thalweg_units::{NodeId, likeness};
+use thalweg_wire::{
+    Destination, Signed,
+    mesh::{Name, Roster},
+};
+
+/// The longest roster that is put into each receipt: of some hundred members.
+const MAX_ROSTER: usize = 64 << 10;
+
+/// Who this host is to a drop box.
+pub struct Identity {
+    /// The key of its command line.
+    pub key: PrivateKey,
+    /// The mesh's members, if it is one and its roster holds.
+    members: Option<Arc<Roster>>,
+    /// The same as it was signed, if it is not too long.
+    pub roster: Option<Signed<Roster>>,
+}
+
+impl Identity {
+    /// A member's key, or one of this host that is made for this.
+    ///
+    /// # Errors
+    /// If the state directory cannot be used.
+    pub fn of(place: &Place) -> anyhow::Result<Self> {
+        let state = State::create(&place.directory()?)?;
+        let key = state.make_client_key()?;
+        if !state.has_mesh() {
+            return Ok(Self { key, members: None, roster: None });
+        }
+        let membership = state.membership()?;
+        let members = membership.current().filter(|r| r.check(membership.now()).is_ok());
+        let signed = membership.signed().filter(|bytes| bytes.len() <= MAX_ROSTER);
+        let roster = signed.and_then(|bytes| Signed::open(&bytes, &Ed25519).ok());
+        Ok(Self { key, members, roster })
+    }
+
+    /// The box of `BOX@NODE` or `BOX@HOST:PORT#KEY`.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or that there is no such node.
+    pub fn target(&self, to: &str, place: &Place) -> anyhow::Result<Target> {
+        let (name, node) = parts(to)?;
+        let drop_box: Name = name.parse()?;
+        let port = match node.split_once('#') {
+            Some((host, key)) => {
+                let key: NodeId = key.parse().context("the key after `#`")?;
+                let host: Destination = host.parse()?;
+                Port { key, addresses: vec![host] }
+            }
+            None if node.contains(':') => {
+                bail!(
+                    "`{to}` names an address without its key: write {to}#KEY; who runs the box has it"
+                )
+            }
+            None => self.member(node, place)?,
+        };
+        Ok(Target { drop_box, port })
+    }
+
+    fn member(&self, node: &str, place: &Place) -> anyhow::Result<Port> {
+        let name: Name = node.parse()?;
+        let place = place.argument();
+        let Some(roster) = &self.members else {
+            bail!(
+                "`{name}` names a node, and this host has no roster that holds (`thalweg \
+                 status{place}`); without one a box is written BOX@HOST:PORT#KEY"
+            )
+        };
+        let Some(member) = roster.by_name(&name) else {
+            let names = roster.members.iter().map(|m| m.name.as_str());
+            match likeness::nearest(node, names) {
+                Some(near) => bail!("no member is named `{name}`; did you mean `{near}`?"),
+                None => bail!("no member is named `{name}`; `thalweg roster{place}` lists them"),
+            }
+        };
+        Port::of(member).with_context(|| format!("member `{name}` runs no node that is reached"))
+    }
+}
