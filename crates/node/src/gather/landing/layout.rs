@@ -2,7 +2,7 @@
 
 use super::{Collision, Failed, Layout, Listed};
 use std::{collections::BTreeMap, ffi::OsStr, os::unix::ffi::OsStrExt, path::PathBuf};
-use thalweg_wire::object::{Entry, Kind};
+use thalweg_wire::object::{self, Entry, Kind};
 
 /// Begins all names of our own that are no part of a file in the making.
 pub(super) const OURS: &[u8] = b".thalweg-";
@@ -127,8 +127,7 @@ fn said(listed: &[Listed], origin: Origin) -> String {
     let Some(of) = listed.get(origin.listed as usize) else { return String::new() };
     let Some(entry) = of.entries.get(origin.entry as usize) else { return String::new() };
     let root = of.roots.get(entry.root as usize).map_or(&b""[..], Vec::as_slice);
-    let base = if is_pattern(root) { literal(root) } else { root };
-    let base = to_path(base).join(to_path(entry.path.as_bytes()));
+    let base = to_path(object::base(root)).join(to_path(entry.path.as_bytes()));
     format!("{}:{}", of.node, base.to_string_lossy().trim_end_matches('/').escape_debug())
 }
 
@@ -138,23 +137,16 @@ fn prefix(of: &Listed, root: &[u8], layout: Layout) -> Vec<u8> {
         Layout::ByNode => of.node.as_str().as_bytes().to_vec(),
         Layout::Flat => Vec::new(),
     };
-    let last = root.rsplit(|b| *b == b'/').next().unwrap_or(b"");
-    // As with `/data/`, the content of `/data/.` and `/data/..` is meant.
-    if !is_pattern(root) && !matches!(last, b"" | b"." | b"..") {
-        push(&mut prefix, last);
-    }
+    push(&mut prefix, own_name(root));
     prefix
 }
 
-/// Whether a root has wildcards: its entries' paths are below the last directory without.
-fn is_pattern(root: &[u8]) -> bool {
-    root.iter().any(|b| b"*?[".contains(b))
-}
-
-/// Of a pattern: what is before the last `/` before its first wildcard.
-fn literal(pattern: &[u8]) -> &[u8] {
-    let first = pattern.iter().position(|b| b"*?[".contains(b)).unwrap_or(pattern.len());
-    parent(&pattern[..first])
+/// The name of what was asked for; empty if what is in it is meant.
+fn own_name(root: &[u8]) -> &[u8] {
+    let last = root.rsplit(|b| *b == b'/').next().unwrap_or(b"");
+    // As with `/data/`, the content of `/data/.` and `/data/..` is meant.
+    let content = object::pattern(root).is_some() || matches!(last, b"." | b"..");
+    if content { b"" } else { last }
 }
 
 fn push(path: &mut Vec<u8>, name: &[u8]) {
@@ -177,7 +169,7 @@ fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Fai
     if entry.path.as_bytes().is_empty() && entry.kind != Kind::Directory {
         // `/data/` where `/data` is a file.
         let root = of.roots.get(entry.root as usize).map_or(&b""[..], Vec::as_slice);
-        if root.ends_with(b"/") {
+        if own_name(root).is_empty() {
             return refused("it is asked for as a directory, and is none", root);
         }
     }
@@ -200,6 +192,7 @@ fn is_ours(part: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::gather::landing::tests::{directory, file, link, listed};
+    use thalweg_wire::object::FilePath;
 
     fn names(listed: &[Listed], layout: Layout) -> Vec<String> {
         let laid = Laid::of(listed, layout).unwrap();
@@ -237,16 +230,9 @@ mod tests {
 
     #[test]
     fn one_thing_that_two_paths_name_is_one() {
-        let both = listed(
-            0,
-            "a",
-            &["/d/*", "/d/a"],
-            vec![file("a", 3), {
-                let mut again = file("", 3);
-                again.root = 1;
-                again
-            }],
-        );
+        let mut again = file("a", 3);
+        (again.root, again.path) = (1, FilePath::new(Vec::new()).unwrap());
+        let both = listed(0, "a", &["/d/*", "/d/a"], vec![file("a", 3), again]);
         assert_eq!(names(&[both], Layout::Flat), ["a"]);
     }
 
