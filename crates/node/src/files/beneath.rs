@@ -38,6 +38,12 @@ impl Root {
         openat2(&self.0, name(path), flags, Mode::empty(), WITHIN).map(Self)
     }
 
+    /// The directory of this name in this one; no link.
+    pub fn plain(&self, name: &[u8]) -> Result<Self, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        openat2(&self.0, OsStr::from_bytes(name), flags, Mode::empty(), WITHIN).map(Self)
+    }
+
     /// The entries of a directory below, by no link at all.
     pub fn entries(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;

@@ -10,6 +10,7 @@
 //! ```
 
 mod beneath;
+mod counts;
 mod exchange;
 mod fetch;
 mod lending;
@@ -19,6 +20,7 @@ mod pattern;
 mod pour;
 mod read;
 mod session;
+mod store;
 
 pub mod spool;
 pub mod ticket;
@@ -32,13 +34,16 @@ use crate::{
     mesh::{Membership, MeshPeer},
     relay::Log,
 };
+use counts::Counts;
 use offer::Offers;
+use prometheus_client::registry::Registry;
 use std::{
     net::SocketAddr,
     path::Path,
     sync::{Arc, OnceLock},
 };
 use thalweg_net::channel::Channel;
+use store::Inbox;
 use thalweg_wire::mesh::Member;
 use tokio::{net::TcpStream, sync::Semaphore};
 
@@ -51,6 +56,8 @@ pub struct Files(Arc<Shared>);
 struct Shared {
     membership: Membership,
     offers: Offers,
+    inbox: Inbox,
+    counts: Counts,
     places: Arc<Semaphore>,
     /// For data that goes by way of this node; none: it passes nothing on.
     lending: OnceLock<Lending>,
@@ -84,7 +91,20 @@ impl Files {
         let offers = Offers::new(settings, state)?;
         let places = Arc::new(Semaphore::new(settings.max_channels));
         let lending = OnceLock::new();
-        Ok(Self(Arc::new(Shared { membership, offers, places, lending, log })))
+        Ok(Self(Arc::new(Shared {
+            membership,
+            offers,
+            inbox: Inbox::default(),
+            counts: Counts::default(),
+            places,
+            lending,
+            log,
+        })))
+    }
+
+    /// Makes known to `registry` what is counted, as `thalweg_files_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        self.0.counts.register(registry);
     }
 
     /// From now on it lends its own files to third nodes, and holds others' data. Once.
@@ -106,6 +126,11 @@ impl FilesService for Files {
 
     fn report(&self) -> serde_json::Value {
         let (offered, accepting) = self.0.offers.count();
-        serde_json::json!({ "offered": offered, "accepting": accepting })
+        let mut report = self.0.counts.report();
+        if let Some(report) = report.as_object_mut() {
+            report.insert("offered".into(), offered.into());
+            report.insert("accepting".into(), accepting.into());
+        }
+        report
     }
 }

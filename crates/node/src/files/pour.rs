@@ -1,5 +1,6 @@
 //! From a disk to a channel: what is next is read while what is there is sent.
 
+use super::session::within;
 use std::{io, mem};
 use thalweg_net::channel::Channel;
 use thalweg_wire::object::{self, Reply};
@@ -81,15 +82,15 @@ pub(super) async fn pour<S: Source>(
         let (source, mut full, more) = ahead.await.map_err(io::Error::other)?;
         sent += full.filled as u64;
         if !more {
-            channel.write_all(&full.bytes[..full.filled]).await?;
-            channel.flush().await?;
+            within(channel.write_all(&full.bytes[..full.filled])).await?;
+            within(channel.flush()).await?;
             return Ok((source, sent));
         }
         ahead = read_ahead(source, mem::take(&mut spare));
-        channel.write_all(&full.bytes[..full.filled]).await?;
+        within(channel.write_all(&full.bytes[..full.filled])).await?;
         if full.filled < CHUNK {
             // It may be long until there is more.
-            channel.flush().await?;
+            within(channel.flush()).await?;
         }
         full.filled = 0;
         spare = full;

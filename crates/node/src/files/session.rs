@@ -6,6 +6,7 @@ use super::{
     pour::{Source, pour},
     read::Reading,
     spool::Visit,
+    store::{Making, Piece},
 };
 use crate::{mesh::MeshPeer, relay::Event};
 use std::{
@@ -15,10 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::channel::Channel;
-use thalweg_wire::object::{self, Failure, MAX_REQUEST, Reply, Request};
+use thalweg_wire::object::{self, Failure, MAX_REQUEST, MAX_STORE, Reply, Request};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    task::spawn_blocking,
     time::timeout,
 };
 
@@ -33,9 +35,12 @@ pub(super) struct Session {
     pub peer: MeshPeer,
     /// Once something was asked about data that is held here.
     pub visit: Option<Visit>,
+    /// The file that was written last, kept open for its next part.
+    making: Option<Arc<Making>>,
     requests: u64,
     failed: u64,
     sent: u64,
+    received: u64,
 }
 
 /// Serves one channel to its end; cut at once when the peer is revoked.
@@ -47,8 +52,17 @@ pub(super) async fn serve(
 ) {
     let began = Instant::now();
     let revoked = peer.revoked();
-    let mut session =
-        Session { shared, channel, peer, visit: None, requests: 0, failed: 0, sent: 0 };
+    let mut session = Session {
+        shared,
+        channel,
+        peer,
+        visit: None,
+        making: None,
+        requests: 0,
+        failed: 0,
+        sent: 0,
+        received: 0,
+    };
     let ended = tokio::select! {
         biased;
         () = revoked => Err(io::Error::other("the peer is revoked")),
@@ -62,7 +76,9 @@ impl Session {
         let place = Arc::clone(&self.shared.places).try_acquire_owned();
         while let Some(request) = self.next().await? {
             self.requests += 1;
+            self.shared.counts.requests.inc();
             if place.is_err() {
+                self.shared.counts.busy.inc();
                 self.reply(&Reply::Failed(Failure::Busy)).await?;
                 break;
             }
@@ -84,14 +100,56 @@ impl Session {
             Request::ReadParts(parts) => self.read(Reading::new(reader, parts)).await,
             Request::ReadAll(files) => self.read(Reading::whole(reader, files)).await,
             Request::Check(files) => self.read(Reading::hashes(reader, files)).await,
+            Request::Store { into, entry, from, bytes, check } => {
+                let bytes = self.bytes(bytes).await?;
+                self.store(reader, Piece { into, entry, from, bytes, check }).await
+            }
+            Request::Held { into, entry } => {
+                let held = move || reader.shared.inbox.held(&reader, &into, &entry);
+                let held = spawn_blocking(held).await.map_err(io::Error::other)?;
+                self.reply(&held.map_or_else(Reply::Failed, Reply::Held)).await
+            }
             other => self.exchange(other).await,
         }
     }
 
     async fn read(&mut self, reading: Reading) -> io::Result<()> {
         let reading = self.pour(reading).await?;
-        self.failed += reading.said.iter().filter(|said| said.is_err()).count() as u64;
+        self.count_failed(reading.said.iter().filter(|said| said.is_err()).count());
         Ok(())
+    }
+
+    async fn store(&mut self, reader: Reader, piece: Piece) -> io::Result<()> {
+        let storing = move || reader.shared.inbox.store(&reader, &piece);
+        let reply = match spawn_blocking(storing).await.map_err(io::Error::other)? {
+            Ok(making) => {
+                if making.is_none() {
+                    self.shared.counts.stored.inc();
+                }
+                self.making = making;
+                Reply::Stored
+            }
+            Err(why) => Reply::Failed(why),
+        };
+        self.reply(&reply).await
+    }
+
+    /// So many bytes of a file.
+    async fn bytes(&mut self, count: u64) -> io::Result<Vec<u8>> {
+        if count > MAX_STORE {
+            let why = format!("{count} bytes at once are more than {MAX_STORE}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        let mut bytes = vec![0; count as usize];
+        within(self.channel.read_exact(&mut bytes)).await?;
+        self.received += count;
+        self.shared.counts.received.inc_by(count);
+        Ok(bytes)
+    }
+
+    fn count_failed(&mut self, count: usize) {
+        self.failed += count as u64;
+        self.shared.counts.failed.inc_by(count as u64);
     }
 
     /// The peer with the rights that it has now.
@@ -121,7 +179,7 @@ impl Session {
     /// # Errors
     /// The channel's.
     pub async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
-        self.failed += u64::from(matches!(reply, Reply::Failed(_)));
+        self.count_failed(usize::from(matches!(reply, Reply::Failed(_))));
         let message = object::encode(reply);
         within(self.channel.write_all(&message)).await?;
         within(self.channel.flush()).await
@@ -134,6 +192,7 @@ impl Session {
     pub async fn pour<S: Source>(&mut self, source: S) -> io::Result<S> {
         let (source, sent) = pour(&mut self.channel, source).await?;
         self.sent += sent;
+        self.shared.counts.sent.inc_by(sent);
         Ok(source)
     }
 
@@ -144,6 +203,7 @@ impl Session {
             .with_number("requests", self.requests)
             .with_number("failed", self.failed)
             .with_number("sent_bytes", self.sent)
+            .with_number("received_bytes", self.received)
             .with_number("ms", began.elapsed().as_millis());
         self.shared.log.put(match ended {
             Ok(()) => event,
@@ -152,7 +212,8 @@ impl Session {
     }
 }
 
-async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+/// A step that must end before the peer counts as gone.
+pub(super) async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match timeout(IDLE, step).await {
         Ok(done) => done,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing for {IDLE:?}"))),

@@ -11,6 +11,9 @@ pub const MAX_REQUEST: usize = 1 << 20;
 /// The longest reply: a part of a listing.
 pub const MAX_REPLY: usize = 1 << 20;
 
+/// The most bytes of one `Store`: who serves holds them in memory until their hash is checked.
+pub const MAX_STORE: u64 = 4 << 20;
+
 /// The BLAKE3 hash of bytes that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check(pub [u8; 32]);
@@ -84,7 +87,8 @@ pub enum Request {
     Drop(Vec<SpoolId>),
     /// Forgets all that was fetched for a collection. Reply: `Dropped`.
     DropJob(JobId),
-    /// Writes a file: `bytes` follow the request. Reply: `Stored`, or `Failed`.
+    /// Writes a part of a file: `bytes` follow the request, at most [`MAX_STORE`]. Reply: `Stored`, or
+    /// `Failed`. Parts may come in any order; an empty file is one part of none.
     Store {
         /// The directory, absolute on the serving host, and the file below it.
         into: Vec<u8>,
@@ -173,7 +177,7 @@ pub enum Reply {
     },
     /// It is gone.
     Dropped,
-    /// It is on the disk, under its name if it is complete.
+    /// It is written; as it was the last part missing, all is on the disk, under its name.
     Stored,
     /// These bytes are on the disk, ascending, each from the first up to before the second; all of
     /// them if the file has its name.

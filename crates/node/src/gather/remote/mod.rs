@@ -18,6 +18,7 @@ pub use reach::Reach;
 pub use sink::{Sink, ToLand};
 pub use spares::{Fresh, Spares};
 
+use bytes::Bytes;
 use std::{collections::VecDeque, io, time::Duration};
 use thalweg_net::{Stream, channel::Channel};
 use thalweg_wire::{
@@ -37,6 +38,9 @@ pub const SILENCE: Duration = Duration::from_secs(60);
 /// ends' sockets hold them and neither end ever waits for the other to read. More wait here.
 const AHEAD: usize = 64 * 1024;
 
+/// What is written at once: on a path of 5 kB/s it is gone within [`SILENCE`].
+const SENT: usize = 256 * 1024;
+
 /// An open channel to another node's files.
 ///
 /// Whatever future is dropped half way, or ends with [`RemoteError::Lost`], leaves the
@@ -47,8 +51,8 @@ pub struct Remote {
     node: Name,
     /// Lengths of requests that were sent and not wholly answered, the oldest first.
     sent: VecDeque<usize>,
-    /// Requests that wait for their turn.
-    waiting: VecDeque<Vec<u8>>,
+    /// Requests that wait for their turn, with the bytes that follow them.
+    waiting: VecDeque<(Vec<u8>, Bytes)>,
     /// An exchange was begun and not ended.
     torn: bool,
 }
@@ -85,7 +89,13 @@ impl Remote {
     /// # Errors
     /// [`RemoteError::Lost`].
     pub async fn ask(&mut self, request: &Request) -> Result<(), RemoteError> {
-        self.waiting.push_back(object::encode(request));
+        self.ask_with(request, Bytes::new()).await
+    }
+
+    /// The same with the bytes of a `Store`. The other end takes them in before it says anything,
+    /// so that they do not count among what it must hold.
+    async fn ask_with(&mut self, request: &Request, bytes: Bytes) -> Result<(), RemoteError> {
+        self.waiting.push_back((object::encode(request), bytes));
         self.exchange(async |remote| remote.send_waiting().await).await
     }
 
@@ -147,14 +157,17 @@ impl Remote {
 
     async fn send_waiting(&mut self) -> io::Result<()> {
         let mut any = false;
-        while let Some(next) = self.waiting.front() {
+        while let Some((next, _)) = self.waiting.front() {
             let ahead: usize = self.sent.iter().sum();
             if !self.sent.is_empty() && ahead + next.len() > AHEAD {
                 break;
             }
-            let next = self.waiting.pop_front().unwrap_or_default();
+            let (next, bytes) = self.waiting.pop_front().unwrap_or_default();
             self.sent.push_back(next.len());
             within(self.channel.write_all(&next)).await?;
+            for piece in bytes.chunks(SENT) {
+                within(self.channel.write_all(piece)).await?;
+            }
             any = true;
         }
         if any { within(self.channel.flush()).await } else { Ok(()) }

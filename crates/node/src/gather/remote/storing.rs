@@ -1,13 +1,16 @@
 //! Bytes to another node.
 
-use super::{Remote, RemoteError, unexpected, within};
+use super::{Remote, RemoteError, unexpected};
+use bytes::Bytes;
 use std::ops::Range;
 use thalweg_wire::object::{Check, Entry, FileRef, Reply, Request};
-use tokio::io::AsyncWriteExt as _;
 
 impl Remote {
-    /// Writes bytes of a file, from one place on, below the directory `into`. Pieces of a file may
-    /// come in any order and on several channels; it has its name once all are there.
+    /// Writes a part of a file below the directory `into`, at most [`MAX_STORE`](thalweg_wire::object::MAX_STORE) bytes at once.
+    ///
+    /// Parts may come in any order and on several channels; a crash at either end costs at
+    /// most the last seconds' ([`Remote::held`] tells). The file has its name, and is on the
+    /// disk, once the last missing part is stored.
     ///
     /// # Errors
     /// [`RemoteError`].
@@ -18,15 +21,32 @@ impl Remote {
         from: u64,
         bytes: &[u8],
     ) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(bytes).as_bytes());
+        self.ask_store(into, entry, from, Bytes::copy_from_slice(bytes)).await?;
+        self.stored().await
+    }
+
+    /// Sends a part without waiting until it is stored: the next one can follow at once.
+    ///
+    /// # Errors
+    /// [`RemoteError::Lost`].
+    pub async fn ask_store(
+        &mut self,
+        into: &[u8],
+        entry: &Entry,
+        from: u64,
+        bytes: Bytes,
+    ) -> Result<(), RemoteError> {
+        let check = Check(*blake3::hash(&bytes).as_bytes());
         let (into, entry) = (into.to_vec(), entry.clone());
         let request = Request::Store { into, entry, from, bytes: bytes.len() as u64, check };
-        self.ask(&request).await?;
-        self.exchange(async |remote| {
-            within(remote.channel.write_all(bytes)).await?;
-            within(remote.channel.flush()).await
-        })
-        .await?;
+        self.ask_with(&request, bytes).await
+    }
+
+    /// What became of the oldest part that was sent.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub async fn stored(&mut self) -> Result<(), RemoteError> {
         match self.reply().await? {
             Reply::Stored => Ok(()),
             _ => Err(self.tear()),
