@@ -35,12 +35,15 @@ pub struct Settings {
     pub grid: Grid,
     /// Capacities are multiplied by up to this much up or down before planning: 0 is as measured.
     pub wrong_by: f64,
+    /// Legs lead at most so many hosts on in the hosts' order: longer paths. `None`: all pairs, as
+    /// in the paper.
+    pub reach: Option<usize>,
 }
 
 impl Settings {
     /// The paper's, with so many background flows.
     pub const fn paper(flows: u32) -> Self {
-        Self { flows, ratio: (1, 3), bytes: 350e6, grid: Grid::PAPER, wrong_by: 0.0 }
+        Self { flows, ratio: (1, 3), bytes: 350e6, grid: Grid::PAPER, wrong_by: 0.0, reach: None }
     }
 }
 
@@ -83,7 +86,7 @@ impl Evaluation {
         let background = Background::new(&net, seed, settings.flows, settings.ratio);
         let scene = Scene { net, hosts, background };
         let amounts = amounts(seed, scene.hosts.len(), settings.bytes);
-        let rates = capacities(&scene, seed, settings.wrong_by);
+        let rates = capacities(&scene, seed, &settings);
         let units: Vec<ByteSize> =
             amounts.iter().map(|bytes| ByteSize::from_bytes(*bytes as u64)).collect();
         let destination = scene.hosts.len() as u32 - 1;
@@ -139,13 +142,11 @@ impl Evaluation {
         Ok(Timetable::of_best_paths(&self.problem.best_paths()?, &units))
     }
 
-    /// Mean over the sources of the most of others' data that each holds, in % of its own (Fig. 6),
-    /// as the plan has it.
-    pub fn storage(&self) -> f64 {
-        let held = self.timetable.storage(self.problem.hosts());
-        let unit = self.settings.grid.unit.as_bytes() as f64;
+    /// Mean over the sources of the most of others' data that each held in a run, in % of its own (Fig. 6).
+    pub fn storage(&self, outcome: &Outcome) -> f64 {
         let sources = self.amounts.len() - 1;
-        let share = |host: usize| held[host] as f64 * unit / self.amounts[host];
+        let held = |host: usize| outcome.storage.get(&host).copied().unwrap_or(0.0);
+        let share = |host: usize| held(host) / (self.amounts[host] * MBIT);
         (0..sources).map(share).sum::<f64>() * 100.0 / sources as f64
     }
 
@@ -178,15 +179,18 @@ pub fn amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
     }
 }
 
-/// c′ of all pairs, Mbit/s; wrong by up to `wrong_by` where that is asked for.
-fn capacities(scene: &Scene, seed: u64, wrong_by: f64) -> Matrix {
+/// c′ of all pairs with a leg, Mbit/s; wrong by up to `wrong_by` where that is asked for.
+fn capacities(scene: &Scene, seed: u64, settings: &Settings) -> Matrix {
     let mut random = random::stream(seed, "wrong", 0);
     let destination = scene.hosts.len() - 1;
+    // The hosts in a row that ends at the destination.
+    let place = |host: usize| (host + 1) % (destination + 1);
     Matrix::of(scene.hosts.len(), |from, to| {
-        if from == to || from == destination {
+        let far = settings.reach.is_some_and(|reach| place(from).abs_diff(place(to)) > reach);
+        if from == to || from == destination || far {
             return None;
         }
-        let factor = 1.0 + wrong_by * (2.0 * random::unit(&mut random) - 1.0);
+        let factor = 1.0 + settings.wrong_by * (2.0 * random::unit(&mut random) - 1.0);
         Some(scene.measure(from, to, 5e6 * MBIT, 10, LONGEST_MEASUREMENT) * factor)
     })
 }
@@ -203,12 +207,13 @@ fn direct_methods(evaluation: &Evaluation) -> [(&'static str, MethodKind); 4] {
     ]
 }
 
-/// All methods under one background: makespans in s, background throughput in %, storage in %.
+/// All methods under one background: makespans and their bounds in s, background throughput in %,
+/// storage in %; `only`: methods of these names, all if it is empty.
 ///
 /// # Errors
 ///
 /// [`EvaluationError`].
-pub fn figures(seed: u64, settings: Settings) -> Result<Report, EvaluationError> {
+pub fn figures(seed: u64, settings: Settings, only: &[String]) -> Result<Report, EvaluationError> {
     let evaluation = Evaluation::new(seed, settings)?;
     let coordinated = [
         ("path_sync_100", MethodKind::PathSync(1.0)),
@@ -218,17 +223,34 @@ pub fn figures(seed: u64, settings: Settings) -> Result<Report, EvaluationError>
         ("all_at_once_over_4", MethodKind::AllAtOnceOver(4)),
         ("fluid", MethodKind::Fluid(steering::Settings::default().ways)),
     ];
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|other| other == name);
+    let methods = direct_methods(&evaluation).into_iter().chain(coordinated);
     let mut report = Report::default();
     report.add("planned", "s", evaluation.planned());
-    report.add("storage_path_sync", "%", evaluation.storage());
-    for (name, kind) in direct_methods(&evaluation).into_iter().chain(coordinated) {
+    for (name, kind) in methods.filter(|(name, _)| wanted(name)) {
         let outcome = evaluation.run(kind)?;
         report.add(name, "s", outcome.makespan);
         report.add(format!("background_{name}"), "%", evaluation.background(&outcome));
+        report.add(format!("storage_{name}"), "%", evaluation.storage(&outcome));
+        report.add(format!("bound_{name}"), "s", evaluation.bound(&outcome));
     }
-    let value = |name: &str| report.value(name).unwrap_or(f64::NAN);
-    let (sync, all, best) = (value("path_sync_95"), value("all_at_once"), value("best_path"));
-    report.add("path_sync_95_over_direct", "×", all / sync);
-    report.add("path_sync_95_over_best_path", "×", best / sync);
+    compare(&mut report);
     Ok(report)
+}
+
+/// The paper's comparisons, and ours.
+fn compare(report: &mut Report) {
+    let value = |name: &str| report.value(name).unwrap_or(f64::NAN);
+    let coordinated = ["path_sync_95", "path_sync_100", "path_delay"].map(value);
+    let best = coordinated.into_iter().fold(f64::NAN, f64::min);
+    let over = [
+        ("path_sync_95_over_direct", value("all_at_once") / value("path_sync_95")),
+        ("path_sync_95_over_best_path", value("best_path") / value("path_sync_95")),
+        ("path_delay_over_path_sync_95", value("path_delay") / value("path_sync_95")),
+        ("path_sync_100_over_path_sync_95", value("path_sync_100") / value("path_sync_95")),
+        ("path_sync_95_over_planned", value("path_sync_95") / value("planned")),
+        ("fluid_over_coordinated", best / value("fluid")),
+        ("fluid_over_bound", value("fluid") / value("bound_fluid")),
+    ];
+    over.into_iter().for_each(|(name, times)| report.add(name, "×", times));
 }

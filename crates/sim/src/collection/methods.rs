@@ -21,6 +21,10 @@ pub trait Method {
     fn wakes(&self, now: f64) -> Option<f64>;
     /// All is there.
     fn is_finished(&self) -> bool;
+    /// The most of others' data that each host held so far, Mbit by host; those not there: none.
+    fn storage(&self) -> BTreeMap<usize, f64> {
+        BTreeMap::new()
+    }
 }
 
 /// Which method.
@@ -45,11 +49,31 @@ pub struct Scheduled {
     release: Release,
     /// Mbit of a data unit.
     unit: f64,
+    /// Others' data by host, in units: now, and the most.
+    held: BTreeMap<u32, (u64, u64)>,
 }
 
 impl Scheduled {
     pub fn new(timetable: &Timetable, rule: Rule, unit: f64) -> Self {
-        Self { release: Release::new(timetable, rule), unit }
+        Self { release: Release::new(timetable, rule), unit, held: BTreeMap::new() }
+    }
+
+    /// What a hop brought is held until the next hop of its path is complete.
+    fn hold(&mut self, id: usize) {
+        let transfers = self.release.transfers();
+        let hop = transfers[id];
+        let same = |other: Option<usize>| {
+            other.and_then(|other| transfers.get(other)).is_some_and(|other| other.path == hop.path)
+        };
+        if same(id.checked_sub(1)) {
+            let held = self.held.entry(hop.from).or_default();
+            held.0 = held.0.saturating_sub(hop.units);
+        }
+        if same(Some(id + 1)) {
+            let held = self.held.entry(hop.to).or_default();
+            held.0 += hop.units;
+            held.1 = held.1.max(held.0);
+        }
     }
 }
 
@@ -65,7 +89,13 @@ impl Method for Scheduled {
     }
 
     fn done(&mut self, id: usize, _now: f64) {
+        self.hold(id);
         self.release.done(id);
+    }
+
+    fn storage(&self) -> BTreeMap<usize, f64> {
+        let mbit = |(host, held): (&u32, &(u64, u64))| (*host as usize, held.1 as f64 * self.unit);
+        self.held.iter().map(mbit).collect()
     }
 
     fn wakes(&self, now: f64) -> Option<f64> {

@@ -30,6 +30,8 @@ pub struct Outcome {
     pub background: f64,
     /// What the background moved over each link.
     pub record: Record,
+    /// The most of others' data that a host held, Mbit by host.
+    pub storage: BTreeMap<usize, f64>,
 }
 
 /// The place where methods are compared: the network, the hosts, the background.
@@ -117,7 +119,7 @@ impl Scene {
         run.record(true);
         let makespan = run.engine.now();
         let background = run.background.finish(&mut run.engine);
-        Outcome { makespan, background, record: run.record }
+        Outcome { makespan, background, record: run.record, storage: method.storage() }
     }
 }
 

@@ -3,13 +3,15 @@
 use super::{Open, Steering};
 
 /// Whoever ends within this part of the last one's time ends last as well.
-const LAST: f64 = 0.9;
-/// Whoever ends so many times later than all would together is late.
-pub(super) const LATE: f64 = 1.1;
+pub(super) const LAST: f64 = 0.95;
+/// So many times later than a full access allows is late.
+pub(super) const LATE: f64 = 1.03;
 /// An access that carries this part of what it can is full.
 const FULL: f64 = 0.93;
-/// Whoever would end before this part even with a way less has one too many.
-const EARLY: f64 = 0.8;
+/// Whoever would end before this part of the last one's time without a way does not need it.
+const EARLY: f64 = 0.95;
+/// Ends that differ by no more are the same.
+const SAME: f64 = 1.005;
 /// A way that is to take another's place must promise so many times as much.
 const BETTER: f64 = 1.5;
 /// A way must promise this part of what the source has.
@@ -18,25 +20,20 @@ const LEAST: f64 = 0.05;
 impl Steering {
     /// Opens and closes ways: has anything changed?
     pub(super) fn balance(&mut self) -> bool {
-        let sources: Vec<u32> =
-            (0..self.remaining.len() as u32).filter(|source| self.is_waiting(*source)).collect();
-        let last = sources.iter().map(|source| self.ends(*source)).fold(0.0, f64::max);
+        let forecast = self.forecast(None);
+        let last = forecast.last();
         // What is over before a trial would be has no use for one.
         let round = self.settings.interval.as_secs_f64() * f64::from(self.settings.samples);
         if last < 2.0 * round {
             return false;
         }
-        // Where the destination takes no more, a further way only shifts: to who would end last.
-        let least =
-            if self.is_full() { (LATE * self.mean_end()).max(LAST * last) } else { LAST * last };
+        let is_late = last > LATE * self.floor();
+        let sources = (0..self.remaining.len() as u32).filter(|source| self.is_waiting(*source));
         let mut changed = false;
-        for source in sources {
-            let ends = self.ends(source);
-            if ends >= least {
-                changed |= self.widen(source);
-            } else {
-                changed |= self.narrow(source, EARLY * last);
-            }
+        for source in sources.collect::<Vec<u32>>() {
+            let is_last = forecast.ends[source as usize] >= LAST * last;
+            changed |=
+                if is_late && is_last { self.widen(source) } else { self.narrow(source, last) };
         }
         changed
     }
@@ -45,15 +42,6 @@ impl Steering {
     pub(super) fn is_full(&self) -> bool {
         let (into, _) = self.legs.host_limits(self.destination);
         self.open.iter().map(Open::rate).sum::<f64>() >= FULL * into
-    }
-
-    /// When all would end if sources could share their rates, s.
-    pub(super) fn mean_end(&self) -> f64 {
-        let sources = (0..self.remaining.len() as u32).filter(|source| self.is_waiting(*source));
-        let (left, rate) = sources.fold((0.0, 0.0), |(left, rate), source| {
-            (left + self.remaining[source as usize] as f64, rate + self.rate(source))
-        });
-        left / rate.max(1e-9)
     }
 
     /// Tries one more way, or another in the place of the slowest.
@@ -77,17 +65,19 @@ impl Steering {
         true
     }
 
-    /// Gives up the way that carries least, if it ends early enough without.
-    fn narrow(&mut self, source: u32, early: f64) -> bool {
-        let count = self.of(source).count();
-        let Some(slowest) = self.slowest(source).filter(|_| count > 1) else { return false };
-        let left = self.rate(source) - slowest.rate();
-        let id = slowest.id;
-        let enough = left > 0.0 && self.remaining[source as usize] as f64 / left < early;
-        if enough {
+    /// Gives up the way that carries least, if everything ends as soon without.
+    fn narrow(&mut self, source: u32, last: f64) -> bool {
+        let Some(slowest) = self.slowest(source) else { return false };
+        let (id, is_settled) = (slowest.id, slowest.seen() >= self.settings.samples);
+        if self.of(source).count() < 2 || !is_settled {
+            return false;
+        }
+        let without = self.forecast(Some(id));
+        let goes = without.last() <= SAME * last && without.ends[source as usize] <= EARLY * last;
+        if goes {
             self.close(id);
         }
-        enough
+        goes
     }
 
     /// A source with data has a way at least: the best that is not benched, else the one whose pause

@@ -1,6 +1,10 @@
 //! What rates say of trials, legs and sets.
 
-use super::{Open, Steering, WayId, balance::LATE, legs::Leg};
+use super::{
+    Open, Steering, WayId,
+    balance::{LAST, LATE},
+    legs::Leg,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A trial that adds less than this part of what it carries only takes it from its siblings.
@@ -12,6 +16,10 @@ impl Steering {
         let settled = |open: &&Open| open.trial.is_some() && open.seen() >= self.settings.samples;
         let due: Vec<WayId> = self.open.iter().filter(settled).map(|open| open.id).collect();
         let gain = self.gain(&due);
+        if gain < WORTH {
+            let all = self.open.iter().map(Open::rate).sum();
+            self.legs.limit_into(self.destination, all);
+        }
         let mut changed = false;
         for id in due {
             changed |= self.judge_one(id, gain);
@@ -30,8 +38,8 @@ impl Steering {
         1.0 - taken.max(0.0) / carried.max(1e-9)
     }
 
-    /// A trial is worth its connection if everything together became faster by it; or if its source was
-    /// late, and has more now, be it from the others.
+    /// A trial is worth its connection if everything together became faster by it; or if its source ends
+    /// last, and has more now, be it from the others.
     fn judge_one(&mut self, id: WayId, gain: f64) -> bool {
         let Some(at) = self.open.iter().position(|open| open.id == id) else { return false };
         let Some(before) = self.open[at].trial.take() else { return false };
@@ -41,7 +49,9 @@ impl Steering {
         let siblings = || self.of(source).filter(|open| open.id != id);
         let taken = |open: &Open| before.get(&open.id).map_or(0.0, |was| was - open.rate());
         let own = 1.0 - siblings().map(taken).sum::<f64>().max(0.0) / carried.max(1e-9);
-        let late = self.ends(source) > LATE * self.mean_end();
+        let forecast = self.forecast(None);
+        let late = forecast.last() > LATE * self.floor()
+            && forecast.ends[source as usize] >= LAST * forecast.last();
         let much = carried >= 0.03 * self.rate(source);
         let is_worth = much && own >= WORTH && (gain >= WORTH || late);
         if is_worth || self.of(source).count() <= 1 {

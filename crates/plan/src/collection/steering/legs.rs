@@ -60,6 +60,11 @@ impl Legs {
         (self.hosts[2 * host as usize].limit, self.hosts[2 * host as usize + 1].limit)
     }
 
+    /// A host takes in no more than this.
+    pub(super) fn limit_into(&mut self, host: u32, rate: f64) {
+        self.hosts[2 * host as usize].limit = rate;
+    }
+
     pub(super) fn known(&self, leg: Leg) -> Option<f64> {
         self.known.get(&leg).copied()
     }

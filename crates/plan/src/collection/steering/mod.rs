@@ -19,6 +19,7 @@
 mod balance;
 mod candidates;
 mod choice;
+mod forecast;
 mod learn;
 mod legs;
 mod open;
@@ -125,11 +126,9 @@ impl Steering {
         self.keep_reachable();
     }
 
-    /// When everything is there at the present rates; `None`: a source has none yet.
+    /// When everything is there if the ways stay; `None`: a source gets nothing yet.
     pub fn ends_in(&self) -> Option<Duration> {
-        let waiting = (0..self.remaining.len() as u32).filter(|source| self.is_waiting(*source));
-        let ends = waiting.map(|source| self.ends(source)).fold(0.0, f64::max);
-        Duration::try_from_secs_f64(ends).ok()
+        Duration::try_from_secs_f64(self.forecast(None).last()).ok()
     }
 
     /// Sets of legs that were seen to slow each other.
@@ -157,6 +156,8 @@ impl Steering {
             let bytes = seen.bytes.get(&open.id).copied().unwrap_or(0);
             open.take(bytes as f64 / seconds, self.settings.samples);
         }
+        let is_full = self.is_full();
+        self.open.iter_mut().for_each(|open| open.take_alone(is_full));
         seen.lost.iter().for_each(|source| {
             if let Some(lost) = self.lost.get_mut(*source as usize) {
                 *lost = true;
@@ -198,7 +199,9 @@ impl Steering {
 
     fn add(&mut self, way: Way, trial: bool) {
         let before = self.open.iter().map(|open| (open.id, open.rate())).collect();
-        let expected = self.expected(&way);
+        let legs = way.legs(self.destination).into_iter();
+        let alone = legs.map(|leg| self.legs.rate(leg)).fold(f64::INFINITY, f64::min);
+        let expected = (self.expected(&way), alone);
         let id = WayId(self.next);
         self.next += 1;
         self.open.push(Open::new(id, way, expected, trial.then_some(before)));
@@ -215,12 +218,6 @@ impl Steering {
     /// What a source gets now, bytes/s.
     fn rate(&self, source: u32) -> f64 {
         self.of(source).map(Open::rate).sum()
-    }
-
-    /// When a source ends at its present rate, s.
-    fn ends(&self, source: u32) -> f64 {
-        let left = self.remaining[source as usize] as f64;
-        if left > 0.0 { left / self.rate(source).max(1e-9) } else { 0.0 }
     }
 
     fn opening(&self, open: &Open) -> Opening {

@@ -40,6 +40,9 @@ pub struct Opening {
     pub expected: f64,
 }
 
+/// How much of what is seen goes into what a way is believed to carry alone.
+const BELIEVED: f64 = 0.2;
+
 /// An open way with its last rates.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
@@ -47,6 +50,8 @@ pub(super) struct Open {
     pub(super) way: Way,
     /// What was planned, bytes/s; 0: unknown.
     pub(super) expected: f64,
+    /// What it would carry if the destination's access were free, bytes/s.
+    pub(super) alone: f64,
     /// The last intervals' rates, the newest last, bytes/s.
     rates: VecDeque<f64>,
     /// On trial: what the ways carried before it was opened.
@@ -57,10 +62,10 @@ impl Open {
     pub(super) fn new(
         id: WayId,
         way: Way,
-        expected: f64,
+        (expected, alone): (f64, f64),
         trial: Option<BTreeMap<WayId, f64>>,
     ) -> Self {
-        Self { id, way, expected, rates: VecDeque::new(), trial }
+        Self { id, way, expected, alone, rates: VecDeque::new(), trial }
     }
 
     pub(super) fn take(&mut self, rate: f64, samples: u32) {
@@ -68,6 +73,14 @@ impl Open {
         while self.rates.len() > samples.max(1) as usize {
             self.rates.pop_front();
         }
+    }
+
+    /// While the access is full the rate says what it carries at least, else what it carries; that is believed
+    /// by and by, as an access that is full may seem not to be for a moment.
+    pub(super) fn take_alone(&mut self, is_full: bool) {
+        let rate = self.rate();
+        let believed = if is_full { 0.0 } else { BELIEVED };
+        self.alone = rate.max(self.alone + believed * (rate - self.alone));
     }
 
     /// The mean of the last intervals, bytes/s.
