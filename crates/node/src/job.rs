@@ -254,6 +254,13 @@ impl EventSink for () {
     fn event(&self, _: &Event) {}
 }
 
+impl JobId {
+    /// The 16 bytes, as messages to other nodes have them.
+    pub fn bytes(self) -> [u8; 16] {
+        self.0
+    }
+}
+
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))

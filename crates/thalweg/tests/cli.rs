@@ -10,6 +10,8 @@ use std::process::{Command, Output};
 const COMMANDS: &[&[&str]] = &[
     &[],
     &["get"],
+    &["gather"],
+    &["send"],
     &["history"],
     &["history", "show"],
     &["history", "lift"],

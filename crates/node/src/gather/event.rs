@@ -192,6 +192,14 @@ pub struct Totals {
     pub late: bool,
     /// Of each source.
     pub sources: Vec<SourceTotals>,
+    /// What others held at the most on the way; nodes that held nothing are left out.
+    pub storage: Vec<Stored>,
+    /// Messages to other nodes that only synchronise the transfers of a timetable.
+    pub messages: u64,
+    /// Bytes that came by other ways than the timetable's.
+    pub off_plan_bytes: u64,
+    /// What synchronising took, over all transfers of a timetable.
+    pub overhead_seconds: f64,
     /// Why it ended, if all is not well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -208,7 +216,16 @@ pub struct SourceTotals {
     pub seconds: f64,
 }
 
-/// How a collection ended.
+/// What a node held of others' data.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stored {
+    /// The node.
+    pub node: Name,
+    /// The most bytes at a time.
+    pub bytes: u64,
+}
+
+/// How a collection ended, in a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

@@ -29,7 +29,9 @@ mod work;
 
 pub use errand::Errand;
 pub use estimates::{Estimates, Leg, RatesError};
-pub use event::{Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Totals};
+pub use event::{
+    Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Stored, Totals,
+};
 pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath};
 pub use grid::choose as choose_grid;
 pub use inventory::{FileNo, Inventory, Piece, Wanted};

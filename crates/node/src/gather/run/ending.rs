@@ -1,8 +1,9 @@
 //! How a collection ended, in numbers.
 
 use super::{
-    super::{Event, LandError, Outcome, SourceTotals, Totals, landing::Report},
+    super::{Event, LandError, Outcome, SourceTotals, Stored, Totals, landing::Report},
     Ready, Run,
+    carry::Carried,
 };
 use std::{collections::BTreeSet, time::Duration};
 use thalweg_units::{ByteSize, Rate};
@@ -19,7 +20,7 @@ impl Run {
     pub(super) fn totals(
         &self,
         ready: &Ready,
-        ended: Result<Vec<(u32, String)>, LandError>,
+        ended: Result<Carried, LandError>,
         report: Report,
         sources: Vec<SourceTotals>,
         took: Duration,
@@ -27,10 +28,14 @@ impl Run {
         self.tell_of_failures(ready, &report);
         let mut failed: BTreeSet<u32> = ready.failed.iter().copied().collect();
         let mut stopped = report.stopped.as_ref().map(ToString::to_string);
-        match ended {
-            Ok(more) => failed.extend(more.into_iter().map(|(source, _)| source)),
-            Err(all) => _ = stopped.get_or_insert(all.to_string()),
-        }
+        let carried = match ended {
+            Ok(carried) => carried,
+            Err(all) => {
+                _ = stopped.get_or_insert(all.to_string());
+                Carried::default()
+            }
+        };
+        failed.extend(carried.failed.iter().map(|(source, _)| *source));
         let forecast = &ready.plan.forecast;
         let whole = report.is_complete() && failed.is_empty() && stopped.is_none();
         let outcome = match whole {
@@ -55,8 +60,20 @@ impl Run {
             bound_seconds: forecast.bound_seconds,
             late: self.request.deadline.is_some_and(|most| self.began.elapsed() > most),
             sources,
+            storage: self.storage(ready, &carried),
+            messages: carried.messages,
+            off_plan_bytes: carried.off_plan,
+            overhead_seconds: carried.overhead.as_secs_f64(),
             why: stopped,
         }
+    }
+
+    fn storage(&self, ready: &Ready, carried: &Carried) -> Vec<Stored> {
+        let stored = |(node, bytes): (&u32, &u64)| {
+            let node = ready.overlay.names.get(*node as usize)?.clone();
+            Some(Stored { node, bytes: *bytes })
+        };
+        carried.storage.iter().filter_map(stored).collect()
     }
 
     fn tell_of_failures(&self, ready: &Ready, report: &Report) {

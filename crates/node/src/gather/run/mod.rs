@@ -1,5 +1,6 @@
 //! A whole collection: from listings to files, with all that is told on the way.
 
+mod carry;
 mod ending;
 mod listing;
 mod participants;
@@ -13,7 +14,7 @@ pub use participants::Via;
 
 use super::{
     Errand, Estimates, Event, EventSink, Forecast, ForecastError, Inventory, Land, LandError,
-    Method, MethodName, Overlay, Plan, Reach, Totals, direct,
+    Method, MethodName, Overlay, Plan, Reach, Totals,
     landing::{Landing, Layout, OpenError, Options},
 };
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
     job::{Job, Kind},
     mesh::RouteNameError,
 };
+use carry::Carried;
 use listing::Listings;
 use std::{
     num::NonZeroU64,
@@ -29,6 +31,7 @@ use std::{
     time::{Duration, Instant},
 };
 use sums::RemoteSums;
+use thalweg_plan::collection::Grid;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Terms;
 use thiserror::Error;
@@ -128,6 +131,7 @@ struct Ready {
     inventory: Arc<Inventory>,
     plan: Plan,
     method: Method,
+    grid: Grid,
     /// Sources that could not be listed.
     failed: Vec<u32>,
 }
@@ -168,10 +172,11 @@ impl Run {
         });
         let amounts = inventory.amounts(overlay.names.len());
         let amounts: Vec<_> = amounts.into_iter().map(ByteSize::from_bytes).collect();
-        let (plan, method) = self.plan(overlay.clone(), amounts).await?;
+        let (plan, method, grid) = self.plan(overlay.clone(), amounts).await?;
         self.events.event(Event::Planned(plan.forecast.clone()));
         self.tell_of_deadline(&plan.forecast);
-        Ok(Ready { overlay, landing, inventory: Arc::new(inventory), plan, method, failed })
+        let inventory = Arc::new(inventory);
+        Ok(Ready { overlay, landing, inventory, plan, method, grid, failed })
     }
 
     async fn open(
@@ -194,7 +199,7 @@ impl Run {
         Ok(opened.map_err(|_| GatherError::Broken)??)
     }
 
-    async fn execute(&self, ready: &Ready, watch: &Watch) -> Result<Vec<(u32, String)>, LandError> {
+    async fn execute(&self, ready: &Ready, watch: &Watch) -> Result<Carried, LandError> {
         let limit = self.request.limit.map(Limit::new);
         let land: Arc<dyn Land> = Arc::new(WayIn::new(
             Arc::new(ready.landing.clone()),
@@ -210,8 +215,7 @@ impl Run {
             events: self.events.clone(),
             stop: self.stop.clone(),
         };
-        _ = (ready.method, &ready.plan);
-        direct::run(&errand, self.request.method.connections()).await
+        carry::out(&errand, ready, self.request.method.connections()).await
     }
 
     fn looked(&self, ready: &Ready) -> Totals {

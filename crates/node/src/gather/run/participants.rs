@@ -13,9 +13,10 @@ use thalweg_wire::mesh::Name;
 const MOST: usize = 16;
 
 /// Which hosts may stand between.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// The relays of the roster, the best by the estimates.
+    #[default]
     Relays,
     /// These.
     Named(Vec<Name>),

@@ -10,12 +10,12 @@ use thalweg_units::{ByteSize, Rate};
 use tokio::task::spawn_blocking;
 
 impl Run {
-    /// The plan with its slots; the method, which may need them.
+    /// The plan; the method, which may need its slots; and slots and unit.
     pub(super) async fn plan(
         &self,
         overlay: Arc<Overlay>,
         amounts: Vec<ByteSize>,
-    ) -> Result<(Plan, Method), GatherError> {
+    ) -> Result<(Plan, Method, Grid), GatherError> {
         let (slot, unit) = (self.request.slot, self.request.unit);
         let limit = self.request.limit.map(|bytes| bytes.get().saturating_mul(8));
         let (limit, name) = (limit.map(Rate::from_bps), self.request.method);
@@ -27,8 +27,8 @@ impl Run {
             let grid = choose_grid(&overlay, &amounts, fluid.forecast.bound_seconds, slot, unit);
             let method = name.method(grid.slot);
             match name {
-                MethodName::Fluid => Ok((fluid, method)),
-                _ => Ok((outset(method, grid).plan()?, method)),
+                MethodName::Fluid => Ok((fluid, method, grid)),
+                _ => Ok((outset(method, grid).plan()?, method, grid)),
             }
         });
         planned.await.map_err(|_| GatherError::Broken)?

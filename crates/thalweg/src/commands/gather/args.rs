@@ -167,6 +167,11 @@ impl Args {
         }
     }
 
+    /// Whether standard output has events.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// What is asked of whom, each node once, in the order of their first names.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ pub use exit::Code;
 use super::{
     here,
     signals::{INTERRUPTED, Signals},
+    text::say,
 };
 use std::{process::ExitCode, sync::Arc};
 use thalweg_net::{DialOptions, channel::Connector};
@@ -57,6 +58,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         display.failed(error.to_string(), code as u8);
     }
     display.finish();
+    if let Some(forecast) = display.planned().filter(|_| args.dry_run && !args.is_json()) {
+        say(&words::table(&forecast, usize::MAX))?;
+    }
     ended.map(|_| ExitCode::from(code as u8))
 }
 

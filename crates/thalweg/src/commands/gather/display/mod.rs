@@ -16,7 +16,7 @@ use std::{
     },
     thread::JoinHandle,
 };
-use thalweg_node::gather::{Event, EventSink};
+use thalweg_node::gather::{Event, EventSink, Forecast};
 
 /// Notes that wait to be shown: a listing of failed files comes at once, and this many wait only if
 /// nobody reads any more.
@@ -50,6 +50,7 @@ pub struct Display {
     notes: Mutex<Option<SyncSender<Note>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     lost: AtomicU64,
+    planned: Mutex<Option<Forecast>>,
 }
 
 impl Display {
@@ -62,12 +63,17 @@ impl Display {
         let thread = std::thread::Builder::new().name("display".into());
         let thread = thread.spawn(move || show(command, style, verbose, &receiver))?;
         let (notes, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
-        Ok(Self { notes, thread, lost: AtomicU64::new(0) })
+        Ok(Self { notes, thread, lost: AtomicU64::new(0), planned: Mutex::new(None) })
     }
 
     /// A remark.
     pub fn note(&self, text: String) {
         self.event(Event::Note { text });
+    }
+
+    /// The plan that was told last.
+    pub fn planned(&self) -> Option<Forecast> {
+        lock(&self.planned).take()
     }
 
     /// It could not be done.
@@ -98,6 +104,9 @@ impl Display {
 
 impl EventSink for Display {
     fn event(&self, event: Event) {
+        if let Event::Planned(forecast) = &event {
+            *lock(&self.planned) = Some(forecast.clone());
+        }
         self.push(Note::Event(Box::new(event)));
     }
 }

@@ -1,0 +1,117 @@
+//! What goes wrong on the way.
+
+use super::{Host, Tree, at, ended, events, mesh, named, start, text, tree};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::Stdio,
+};
+
+#[test]
+fn a_node_that_offers_nothing_says_which_lines_would() {
+    let fra = Host::founder();
+    let _fra_runs = fra.start();
+    let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
+    let said = lap.fails(4, &["gather", "fra:/srv/data/*.gz", "--into", "d", "--quiet"]);
+    assert!(said.contains("[files]"), "{said}");
+    assert!(said.contains("offer = [{ path = \"/srv/data\", to = [\"*\"] }]"), "{said}");
+}
+
+#[test]
+fn an_interrupted_collection_goes_on_from_where_it_was() {
+    let (hosts, _daemons) = mesh(&[]);
+    let fra = &hosts[0];
+    let size = 12_000_000;
+    std::fs::write(fra.path("data/big"), tree::content(0, 0, size)).unwrap();
+    let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
+    let source = at("fra", fra, "big");
+    let args = ["gather", &source, "--into", "d", "--json"];
+    let mut slow = lap.command(&[&args[..], &["--bwlimit", "2M"]].concat());
+    let mut child = slow.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut end = serde_json::Value::Null;
+    for line in lines.map(Result::unwrap) {
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if event["event"] == "progress" && event["done_bytes"].as_u64().unwrap() > 3_000_000 {
+            let pid = child.id().to_string();
+            assert!(
+                std::process::Command::new("kill")
+                    .args(["-s", "INT", &pid])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+        end = event;
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!((&end["event"], &end["outcome"]), (&"ended".into(), &"interrupted".into()), "{end}");
+    let kept = end["kept_bytes"].as_u64().unwrap();
+    assert!(kept >= 3_000_000, "{end}");
+    assert!(!lap.path("d/big").exists(), "it is not shown before it is whole");
+
+    let output = lap.run(&args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let bytes = ended(&output)["bytes"].as_u64().unwrap();
+    assert_eq!(bytes, size as u64 - kept, "no finished byte is sent again");
+    assert!(std::fs::read(lap.path("d/big")).unwrap() == tree::content(0, 0, size));
+}
+
+#[test]
+fn a_source_that_dies_and_comes_back_is_gone_on_with() {
+    let (hosts, mut daemons) = mesh(&[]);
+    let fra = &hosts[0];
+    let tree = Tree::make(&fra.path("data/run"), 3);
+    let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
+    let source = at("fra", fra, "run");
+    let args = ["gather", &source, "--into", "d", "--json", "--bwlimit", "4M"];
+    let mut child = lap.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut end, mut restarted) = (serde_json::Value::Null, false);
+    for line in lines.map(Result::unwrap) {
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let began = event["event"] == "progress" && event["done_bytes"].as_u64().unwrap() > 500_000;
+        if began && !restarted {
+            // Killed, and started anew at once.
+            daemons.clear();
+            daemons.push(start(fra));
+            restarted = true;
+        }
+        end = event;
+    }
+    let code = child.wait().unwrap().code();
+    assert!(restarted, "it was over before anything could be killed");
+    assert_eq!(code, Some(0), "{end}");
+    tree.assert_at(&lap.path("d/run"));
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_reported() {
+    let (hosts, _daemons) = mesh(&[]);
+    let fra = &hosts[0];
+    let file = fra.path("data/run/changing");
+    let tree = Tree::make(&fra.path("data/run"), 4);
+    std::fs::write(&file, tree::content(9, 9, 9_000_000)).unwrap();
+    let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
+    let source = at("fra", fra, "run");
+    let args = ["gather", &source, "--into", "d", "--json", "--bwlimit", "4M"];
+    let mut child = lap.command(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut all, mut touched) = (Vec::new(), false);
+    for line in lines.map(Result::unwrap) {
+        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
+        if !touched && event["event"] == "planned" {
+            std::fs::write(&file, tree::content(8, 8, 9_000_000)).unwrap();
+            touched = true;
+        }
+        all.push(event);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(23), "{:?}", all.last());
+    let failed = named(&all, "file_failed");
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert!(failed[0]["why"].as_str().unwrap().contains("changed"), "{failed:?}");
+    assert!(!lap.path("d/run/changing").exists());
+    // The next call has it.
+    let output = lap.run(&["gather", &source, "--into", "d", "--json"]);
+    assert!(output.status.success(), "{:?}", events(&output));
+    tree.assert_at(&lap.path("d/run"));
+}

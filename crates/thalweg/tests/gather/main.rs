@@ -1,0 +1,129 @@
+//! Collections and sendings by real programs: real daemons on loopback, files compared.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+mod faults;
+mod many;
+mod plans;
+mod sent;
+mod tree;
+
+// Each of the crates of tests uses another part of it.
+#[allow(dead_code, reason = "shared with the tests of the mesh")]
+#[path = "../mesh/host.rs"]
+mod host;
+
+use host::{Daemon, Host, text};
+use serde_json::Value;
+use std::process::Output;
+use tree::Tree;
+
+/// Settings with which a node offers its directory `data` to all members, and takes files into `inbox`.
+fn offering(host: &Host) -> String {
+    let (data, inbox) = (host.path("data"), host.path("inbox"));
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::create_dir_all(&inbox).unwrap();
+    format!(
+        "[relay]\nallow_to = [\"127.0.0.0/8\"]\nports = [\"1-65535\"]\n[files]\n\
+         offer = [{{ path = {data:?}, to = [\"*\"] }}]\n\
+         accept = [{{ path = {inbox:?}, from = [\"*\"] }}]\n"
+    )
+}
+
+fn start(host: &Host) -> Daemon {
+    host.start_under(&offering(host), None)
+}
+
+/// A mesh of the founder and relays with these names, all running and offering.
+fn mesh(names: &[&str]) -> (Vec<Host>, Vec<Daemon>) {
+    let founder = Host::founder();
+    let mut daemons = vec![start(&founder)];
+    let mut hosts = vec![];
+    for name in names {
+        let host = Host::relay(&founder, name, &[]);
+        daemons.push(start(&host));
+        hosts.push(host);
+    }
+    hosts.insert(0, founder);
+    (hosts, daemons)
+}
+
+/// `NODE:` and a path below its `data`, as it is written.
+fn at(node: &str, host: &Host, path: &str) -> String {
+    format!("{node}:{}/{path}", host.path("data").display())
+}
+
+/// The events of a call with `--json`.
+fn events(output: &Output) -> Vec<Value> {
+    let lines = text(&output.stdout);
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Those of one name.
+fn named<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["event"] == name).collect()
+}
+
+/// The last event: the end.
+fn ended(output: &Output) -> Value {
+    let events = events(output);
+    let last = events.last().unwrap_or_else(|| panic!("no event: {}", text(&output.stderr)));
+    assert_eq!(last["event"], "ended", "{last}");
+    last.clone()
+}
+
+#[test]
+fn a_directory_comes_with_all_that_is_in_it_and_only_once() {
+    let (hosts, _daemons) = mesh(&["nyc"]);
+    let nyc = &hosts[1];
+    let tree = Tree::make(&nyc.path("data/run"), 1);
+    let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
+    let source = at("nyc", nyc, "run");
+    let args = ["gather", &source, "--into", "here", "--json"];
+
+    let output = lap.run(&args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    tree.assert_at(&lap.path("here/run"));
+    let end = ended(&output);
+    assert_eq!((&end["outcome"], &end["failed_files"]), (&"complete".into(), &0.into()));
+    assert_eq!(end["bytes"], tree.bytes());
+    let all = events(&output);
+    let listed = named(&all, "listed");
+    assert_eq!((&listed[0]["source"], &listed[0]["bytes"]), (&"nyc".into(), &tree.bytes().into()));
+    let progress = named(&all, "progress");
+    assert_eq!(progress.last().unwrap()["sources"][0]["done_bytes"], tree.bytes());
+
+    // A second call finds all of it.
+    let end = ended(&lap.run(&args));
+    assert_eq!((&end["bytes"], &end["files"]), (&0.into(), &0.into()), "{end}");
+    assert_eq!(end["present_files"], tree.files());
+
+    // One that changed is fetched anew, and it alone.
+    let changed = tree.change_one();
+    let end = ended(&lap.run(&args));
+    assert_eq!((&end["bytes"], &end["files"]), (&changed.into(), &1.into()), "{end}");
+    tree.assert_at(&lap.path("here/run"));
+}
+
+#[test]
+fn what_is_in_a_directory_patterns_and_exclusions() {
+    let (hosts, _daemons) = mesh(&[]);
+    let fra = &hosts[0];
+    let data = fra.path("data");
+    std::fs::create_dir_all(data.join("logs/old")).unwrap();
+    for name in ["logs/a.gz", "logs/b.gz", "logs/c.txt", "logs/old/d.gz"] {
+        std::fs::write(data.join(name), name).unwrap();
+    }
+    let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
+    let there = |into: &str| {
+        let mut found = tree::files(&lap.path(into));
+        found.sort();
+        found
+    };
+    lap.ok(&["gather", &at("fra", fra, "logs/"), "--into", "inside", "--exclude", "old"]);
+    assert_eq!(there("inside"), ["a.gz", "b.gz", "c.txt"]);
+    lap.ok(&["gather", &at("fra", fra, "logs/*.gz"), "--into", "matched"]);
+    assert_eq!(there("matched"), ["a.gz", "b.gz"]);
+    lap.ok(&["gather", &at("fra", fra, "logs"), "--into", "named", "--by-node"]);
+    assert!(there("named").contains(&"fra/logs/old/d.gz".to_owned()), "{:?}", there("named"));
+}

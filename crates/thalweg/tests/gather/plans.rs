@@ -1,0 +1,111 @@
+//! Plans: what is predicted, by which rates, and what is said of deadlines.
+
+use super::{Host, at, ended, events, mesh, named, text, tree};
+use serde_json::Value;
+
+/// `nyc` is slow to `lap`, and fast to `ber`, which is fast to `lap`.
+const RATES: &str = "from,to,rate,rtt\n\
+    fra,lap,8 Mbit/s,20 ms\n\
+    nyc,lap,8 Mbit/s,80 ms\n\
+    nyc,ber,80 Mbit/s,20 ms\n\
+    ber,lap,72 Mbit/s,20 ms\n";
+
+/// fra and nyc have 1 MB and 9 MB.
+fn world() -> (Vec<Host>, Vec<super::Daemon>, Host, [String; 2]) {
+    let (hosts, daemons) = mesh(&["nyc", "ber"]);
+    for (host, bytes) in hosts.iter().zip([1_000_000, 9_000_000]) {
+        std::fs::write(host.path("data/file"), tree::content(0, 0, bytes)).unwrap();
+    }
+    let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
+    std::fs::write(lap.path("rates.csv"), RATES).unwrap();
+    let sources = [at("fra", &hosts[0], "file"), at("nyc", &hosts[1], "file")];
+    (hosts, daemons, lap, sources)
+}
+
+#[test]
+fn a_dry_run_says_how_long_which_way_and_moves_nothing() {
+    let (_hosts, _daemons, lap, [fra, nyc]) = world();
+    let dry = |more: &[&str]| {
+        let args = ["gather", &fra, &nyc, "--into", "d", "--dry-run", "--rates", "rates.csv"];
+        lap.run(&[&args[..], more].concat())
+    };
+    let planned = |more: &[&str]| -> Value {
+        let output = dry(&[more, &["--json"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let all = events(&output);
+        named(&all, "planned")[0].clone()
+    };
+    let seconds = |plan: &Value, what: &str| plan[what].as_f64().unwrap();
+    let fluid = planned(&[]);
+    // 9 MB over 8 and 72 Mbit/s; 1 MB over 8: fra's is the longest.
+    assert!((seconds(&fluid, "makespan_seconds") - 1.0).abs() < 0.01, "{fluid}");
+    let relayed = |plan: &Value| {
+        let paths = plan["paths"].as_array().unwrap().clone();
+        paths.iter().any(|p| p["source"] == "nyc" && p["via"] == serde_json::json!(["ber"]))
+    };
+    assert!(relayed(&fluid), "{fluid}");
+    let direct = planned(&["--method", "all-at-once"]);
+    assert!((seconds(&direct, "makespan_seconds") - 9.0).abs() < 0.01, "{direct}");
+    assert!((seconds(&direct, "bound_seconds") - 1.0).abs() < 0.01, "{direct}");
+    let alone = planned(&["--via", "none"]);
+    assert!(!relayed(&alone) && (seconds(&alone, "bound_seconds") - 9.0).abs() < 0.01, "{alone}");
+    let limited = planned(&["--bwlimit", "8 Mbit/s"]);
+    assert!((seconds(&limited, "bound_seconds") - 10.0).abs() < 0.1, "{limited}");
+    let sync = planned(&["--method", "path-sync", "--slot", "250 ms", "--unit", "10 kB"]);
+    assert!((1.0..2.1).contains(&seconds(&sync, "makespan_seconds")), "{sync}");
+    assert_eq!((&sync["slot_seconds"], &sync["unit_bytes"]), (&0.25.into(), &10_000.into()));
+
+    let output = dry(&[]);
+    let (said, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.starts_with("SOURCE") && said.contains("ber"), "{said}");
+    assert!(told.contains("plan (fluid): 1.0 s, at least 1.0 s"), "{told}");
+    assert!(!lap.path("d").exists(), "nothing was made");
+}
+
+#[test]
+fn a_deadline_that_no_plan_holds_is_told_at_once() {
+    let (_hosts, _daemons, lap, [fra, nyc]) = world();
+    let args = ["gather", &fra, &nyc, "--into", "d", "--rates", "rates.csv", "--deadline"];
+    let with = |deadline: &str, more: &[&str]| lap.run(&[&args[..], &[deadline], more].concat());
+    let output = with("500 ms", &["--dry-run"]);
+    assert_eq!(output.status.code(), Some(8));
+    let told = text(&output.stderr);
+    assert!(told.contains("cannot be held") && told.contains("shorter than"), "{told}");
+    assert_eq!(with("60 s", &["--dry-run"]).status.code(), Some(0));
+    // A real one that is missed: all is there, and the code says it.
+    let output = with("1 ms", &["--json"]);
+    assert_eq!(output.status.code(), Some(8), "{}", text(&output.stderr));
+    let end = ended(&output);
+    assert_eq!((&end["outcome"], &end["late"]), (&"complete".into(), &true.into()));
+}
+
+#[test]
+fn timetables_need_rates_and_say_so() {
+    let (_hosts, _daemons, lap, [fra, nyc]) = world();
+    std::fs::write(lap.path("rates.csv"), "from,to,rate\nfra,lap,8 Mbit/s\n").unwrap();
+    let args = ["gather", &fra, &nyc, "--into", "d", "--dry-run", "--rates", "rates.csv"];
+    let said = lap.fails(2, &[&args[..], &["--method", "path-sync", "--quiet"]].concat());
+    assert!(said.contains("no measured way leads from `nyc`"), "{said}");
+    let told = text(&lap.run(&args).stderr);
+    assert!(told.contains("unknown how long: no measured way from nyc"), "{told}");
+}
+
+#[test]
+fn mistakes_are_answered_with_what_to_write() {
+    let (hosts, _daemons, lap, [fra, _]) = world();
+    std::fs::write(lap.path("bad.csv"), "from,to,rate\nfra,lap,fast\n").unwrap();
+    for (args, says) in [
+        (vec!["fra"], "NODE:/PATH"),
+        (vec!["fra:data"], "must be absolute"),
+        (vec!["frra:/x"], "did you mean `fra`?"),
+        (vec![&fra[..], "--rates", "bad.csv"], "bad.csv: line 2"),
+        (vec![&fra[..], "--rates", "gone.csv"], "cannot read --rates gone.csv"),
+        (vec![&fra[..], "--via", "nobody"], "no member of the mesh is named `nobody`"),
+        (vec![&fra[..], "--method", "quick"], "is no method: fluid"),
+        (vec![&fra[..], "--slot", "1 ms"], "10 ms at least"),
+    ] {
+        let said = lap.fails(2, &[&["gather"], &args[..], &["--into", "d", "--quiet"]].concat());
+        assert!(said.contains(says), "{args:?}: {said}");
+    }
+    drop(hosts);
+}
