@@ -7,7 +7,7 @@
 use crate::fair::{self, Demand};
 use std::{
     cmp::{Ordering, Reverse},
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BinaryHeap},
 };
 
 /// A flow's name; not used again.
@@ -197,7 +197,7 @@ impl Engine {
     }
 
     fn remove(&mut self, slots: Vec<u32>) {
-        let mut beside = BTreeSet::new();
+        let mut beside = Vec::new();
         for &slot in &slots {
             let Some(running) = self.slots[slot as usize].take() else { continue };
             self.free.push(slot);
@@ -205,29 +205,30 @@ impl Engine {
             for &link in &running.flow.links {
                 let on = &mut self.on[link as usize];
                 on.retain(|&other| other != slot);
-                beside.extend(on.iter().copied());
+                beside.extend_from_slice(on);
             }
         }
-        let beside: Vec<u32> =
-            beside.into_iter().filter(|&slot| self.slots[slot as usize].is_some()).collect();
+        beside.retain(|slot| self.slots[*slot as usize].is_some());
         self.share(&beside);
     }
 
     /// Computes the rates of these flows and of all they share links with.
     fn share(&mut self, from: &[u32]) {
-        let together = self.together(from);
-        let mut links = Vec::new();
-        let flows = together.iter().filter_map(|&slot| self.slots[slot as usize].as_ref());
-        flows.clone().for_each(|running| links.extend_from_slice(&running.flow.links));
-        links.sort_unstable();
-        links.dedup();
+        let (together, links) = self.together(from);
         let capacity: Vec<f64> = links.iter().map(|&link| self.capacity[link as usize]).collect();
-        let here = |link: &u32| links.partition_point(|other| other < link) as u32;
-        let uses: Vec<(Vec<u32>, f64)> = flows
-            .map(|running| (running.flow.links.iter().map(here).collect(), running.flow.limit))
+        let mut here = vec![0_u32; self.capacity.len()];
+        (0..).zip(&links).for_each(|(at, &link)| here[link as usize] = at);
+        let flows = || together.iter().filter_map(|&slot| self.slots[slot as usize].as_ref());
+        let uses: Vec<u32> =
+            flows().flat_map(|r| &r.flow.links).map(|&link| here[link as usize]).collect();
+        let mut rest = uses.as_slice();
+        let demands: Vec<Demand<'_>> = flows()
+            .map(|running| {
+                let (links, more) = rest.split_at(running.flow.links.len());
+                rest = more;
+                Demand { links, limit: running.flow.limit }
+            })
             .collect();
-        let demands: Vec<Demand<'_>> =
-            uses.iter().map(|(links, limit)| Demand { links, limit: *limit }).collect();
         let rates = fair::shares(&capacity, &demands);
         for (slot, rate) in together.into_iter().zip(rates) {
             self.set_rate(slot, rate);
@@ -250,18 +251,30 @@ impl Engine {
         }
     }
 
-    /// The flows that share a link with one of these, directly or over others; and these.
-    fn together(&self, from: &[u32]) -> Vec<u32> {
-        let mut seen: BTreeSet<u32> = from.iter().copied().collect();
-        let mut links = BTreeSet::new();
-        let mut open: Vec<u32> = seen.iter().copied().collect();
-        while let Some(slot) = open.pop() {
+    /// The flows that share a link with one of these, directly or over others; and these. And all
+    /// their links. Both in rising order.
+    fn together(&self, from: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        let mut seen = vec![false; self.slots.len()];
+        let mut linked = vec![false; self.capacity.len()];
+        let (mut flows, mut links) = (Vec::new(), Vec::new());
+        let new =
+            |slot: &u32, seen: &mut [bool]| !std::mem::replace(&mut seen[*slot as usize], true);
+        flows.extend(from.iter().filter(|slot| new(slot, &mut seen)));
+        let mut at = 0;
+        while let Some(slot) = flows.get(at).copied() {
+            at += 1;
             let Some(running) = self.slots[slot as usize].as_ref() else { continue };
-            for &link in running.flow.links.iter().filter(|&&link| links.insert(link)) {
-                open.extend(self.on[link as usize].iter().filter(|&&other| seen.insert(other)));
+            for &link in &running.flow.links {
+                if !std::mem::replace(&mut linked[link as usize], true) {
+                    links.push(link);
+                    let on = self.on[link as usize].iter();
+                    flows.extend(on.filter(|slot| new(slot, &mut seen)));
+                }
             }
         }
-        seen.into_iter().collect()
+        flows.sort_unstable();
+        links.sort_unstable();
+        (flows, links)
     }
 }
 

@@ -65,7 +65,10 @@ impl<'a> Filling<'a> {
         let mut heap = BinaryHeap::new();
         for (flow, demand) in (0_u32..).zip(flows) {
             demand.links.iter().for_each(|&link| on[link as usize].push(flow));
-            heap.push(Reverse((Level(demand.limit), Stop::Flow(flow))));
+            // One without a limit stops with a link, if it has one.
+            if demand.limit.is_finite() || demand.links.is_empty() {
+                heap.push(Reverse((Level(demand.limit), Stop::Flow(flow))));
+            }
         }
         let growing: Vec<u32> = on.iter().map(|flows| flows.len() as u32).collect();
         for (link, &count) in (0_u32..).zip(&growing).filter(|(_, count)| **count > 0) {

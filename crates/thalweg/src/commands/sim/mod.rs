@@ -1,5 +1,7 @@
-//! `thalweg sim`: UKAIRO's figures in the simulator, by the product's own planning code.
+//! `thalweg sim`: the papers' figures in the simulator, by the product's own planning code.
 //!
+//! - [`collection`]: data collection in the paper's network, all methods;
+//! - [`planning`]: what planning such collections costs;
 //! - [`input`]: which network: synthetic, a published data set, or a file;
 //! - [`grid`]: reads the files;
 //! - [`figure`]: which figure;
@@ -7,27 +9,34 @@
 //! - [`labels`]: names and order of the table's lines;
 //! - [`waiting`]: how long it takes.
 
+mod collection;
 mod figure;
 mod grid;
 mod input;
 mod labels;
+mod planning;
 mod summary;
 mod waiting;
 
 use super::text::say;
+use anyhow::bail;
 use figure::Figure;
 use input::Source;
 use std::{path::PathBuf, process::ExitCode};
 use summary::Summary;
 use thalweg_console::note;
+use thalweg_sim::figures::Report;
 use waiting::Waiting;
 
 /// Arguments of `thalweg sim`.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// What to compute
-    #[arg(value_enum)]
-    figure: Figure,
+    #[arg(value_enum, required = true)]
+    figure: Option<Figure>,
     /// The network: planetlab, cloud (both synthetic), grid, grid-earlier-predicts-later, or a
     /// CSV file with the columns src, dst, mbps and perhaps planned_mbps, rtt_ms
     #[arg(long, default_value = "planetlab", value_name = "NAME|FILE.csv")]
@@ -49,28 +58,54 @@ pub struct Args {
     json: bool,
 }
 
+/// What is not of UKAIRO.
+#[derive(clap::Subcommand)]
+enum Other {
+    /// Data collection (Fig. 5 to 7 of "a Coordinated Approach"): all methods in a transit-stub network
+    Collection(collection::Args),
+    /// What planning a collection costs: time and memory by hosts and slots
+    Planning(planning::Args),
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// When the data is missing or has a fault; the message says where it was looked for.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let figure = match (args.other, args.figure) {
+        (Some(Other::Collection(args)), _) => return collection::run(&args),
+        (Some(Other::Planning(args)), _) => return planning::run(&args),
+        (None, Some(figure)) => figure,
+        (None, None) => bail!("say what to compute"),
+    };
     let data = args.data.or_else(|| std::env::var_os("THALWEG_DATA").map(PathBuf::from));
     let network = input::open(&args.input, data.as_deref())?;
-    let mut summary = Summary::default();
-    for (at, &seed) in args.seed.iter().enumerate() {
-        if args.seed.len() > 1 {
-            note!("thalweg: seed {seed}, {} of {}", at + 1, args.seed.len());
-        }
-        let what = format!("{}, seed {seed}", args.figure);
-        let _waiting = Waiting::begin(what);
-        let input = network.input(seed, args.figure.outside());
-        summary.add(args.figure.compute(&input, seed, args.draws, args.only.as_deref())?);
-    }
+    let summary = of_seeds(&figure.to_string(), &args.seed, |seed| {
+        let input = network.input(seed, figure.outside());
+        figure.compute(&input, seed, args.draws, args.only.as_deref())
+    })?;
     if args.json {
-        let all = summary.json(&args.figure.to_string(), &args.input, &args.seed);
+        let all = summary.json(&figure.to_string(), &args.input, &args.seed);
         say(&format!("{all}\n"))?;
     } else {
-        say(&summary.text(args.figure))?;
+        say(&summary.text(|name| labels::label(figure, name)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The reports of all seeds, one after the other.
+fn of_seeds(
+    what: &str,
+    seeds: &[u64],
+    mut compute: impl FnMut(u64) -> anyhow::Result<Report>,
+) -> anyhow::Result<Summary> {
+    let mut summary = Summary::default();
+    for (at, &seed) in seeds.iter().enumerate() {
+        if seeds.len() > 1 {
+            note!("thalweg: seed {seed}, {} of {}", at + 1, seeds.len());
+        }
+        let _waiting = Waiting::begin(format!("{what}, seed {seed}"));
+        summary.add(compute(seed)?);
+    }
+    Ok(summary)
 }

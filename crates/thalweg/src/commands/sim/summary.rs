@@ -1,6 +1,6 @@
 //! What several seeds say together.
 
-use super::{figure::Figure, labels};
+use super::labels;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fmt::Write as _};
 use thalweg_sim::{figures::Report, stats};
@@ -45,12 +45,12 @@ impl Summary {
     }
 
     /// A line for each number: the median, and the range where there are several seeds.
-    pub fn text(&self, figure: Figure) -> String {
+    pub fn text(&self, label: impl Fn(&str) -> String) -> String {
         let mut text = String::new();
         let mut all: Vec<_> = self.metrics().into_iter().collect();
         all.sort_by(|(a, _), (b, _)| labels::by_number(a, b));
         for (name, (unit, values)) in all {
-            let name = labels::label(figure, name);
+            let name = label(name);
             // Writing to a string cannot fail.
             let _ = write!(text, "{name:<58} {:>10.2} {unit}", stats::median(&values));
             if values.len() > 1 {
