@@ -29,6 +29,7 @@ pub enum LandError {
 
 /// Takes the bytes of pieces as they come, of many files in any order.
 ///
+/// Only bytes that are proven to be the source's are written: nothing takes them back.
 /// What is written twice is the same bytes; a file is complete when all that was missing is written, and
 /// gets its name some time after. Waits while the disk is behind: its queue is bounded.
 pub trait Land: Send + Sync + fmt::Debug {

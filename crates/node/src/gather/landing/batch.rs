@@ -5,8 +5,9 @@
 
 use super::{
     plan::temporary,
-    shared::{Shared, State, Trouble, lock},
+    shared::{Shared, State, lock},
     tree::{Hold, Holds},
+    trouble::Trouble,
 };
 use crate::part::{Complete, Shown};
 use rustix::{
@@ -141,7 +142,7 @@ impl Batches {
     fn send(&self, message: Message) {
         if self.full.send(message).is_err() {
             let died = std::io::Error::other("the thread that syncs died");
-            self.shared.stop(self.shared.end_of_all("sync", &died));
+            self.shared.stop(self.shared.plan.end_of_all("sync", &died));
         }
     }
 }
@@ -182,7 +183,7 @@ impl Committer {
         let gone: Vec<Item> = batch.extract_if(.., given_up).collect();
         gone.into_iter().for_each(|item| self.remove(item));
         if let Err(error) = self.sync(&mut batch) {
-            let error = self.shared.end_of_all("sync", &error);
+            let error = self.shared.plan.end_of_all("sync", &error);
             self.shared.stop(error);
             return batch.into_iter().for_each(|item| self.remove(item));
         }
@@ -265,18 +266,18 @@ impl Committer {
         let shared = Arc::clone(&self.shared);
         if let Some(whole) = item.part {
             let Whole { part, _hold: hold } = *whole;
-            let shown = part.show().map_err(|e| shared.part_trouble(&e))?;
+            let shown = part.show().map_err(|e| shared.plan.part_trouble(&e))?;
             self.shown.push((item.number, shown, hold));
             return Ok(());
         }
         let Some(target) = shared.target(item.number) else { return Ok(()) };
         let temporary = temporary(shared.tag, item.number);
         let hold = self.holds.get(&shared.plan, item.directory);
-        let hold = hold.map_err(|e| shared.trouble("open the directory of", e))?;
+        let hold = hold.map_err(|e| shared.plan.trouble("open the directory of", e))?;
         renameat(&hold, &temporary, &hold, &target.name).map_err(|e| {
             // Best effort: the first error is the one to tell.
             _ = unlinkat(&hold, &temporary, AtFlags::empty());
-            shared.trouble("give its name to", e)
+            shared.plan.trouble("give its name to", e)
         })
     }
 
@@ -297,7 +298,7 @@ impl Committer {
         for (number, shown, _hold) in self.shown.drain(..) {
             // The file is there; its journal in the way is nobody's loss.
             if let Err(error) = shown.forget() {
-                self.shared.note(number, self.shared.part_trouble(&error));
+                self.shared.note(number, self.shared.plan.part_trouble(&error));
             }
         }
     }
@@ -307,7 +308,7 @@ impl Committer {
         match hold.and_then(fsync) {
             Ok(()) | Err(Errno::INVAL) => {}
             Err(error) => {
-                let error = self.shared.end_of_all("sync", &error.into());
+                let error = self.shared.plan.end_of_all("sync", &error.into());
                 self.shared.stop(error);
             }
         }
@@ -321,7 +322,7 @@ impl Committer {
         let synced = if self.syncs_as_a_whole { self.sync(&mut []) } else { Ok(()) };
         match synced {
             Ok(()) => self.forget_journals(),
-            Err(error) => self.shared.stop(self.shared.end_of_all("sync", &error)),
+            Err(error) => self.shared.stop(self.shared.plan.end_of_all("sync", &error)),
         }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{
     plan::{Plan, Target},
-    survey::{Fate, said},
+    survey::Fate,
     tree::{Hold, Holds, Tree},
+    trouble::{said, said_of_part},
 };
 use crate::{
     job::Job,
@@ -69,14 +70,14 @@ impl Opener<'_> {
     ) -> Result<Vec<Range<u64>>, String> {
         let hold = holds.get(self.plan, target.directory);
         let hold = hold.map_err(|e| said("open the directory of", e))?;
-        let part = self.open(&hold, target).map_err(|e| e.to_string())?;
+        let part = self.open(&hold, target).map_err(|e| said_of_part(&e))?;
         begun.resumed += part.resumed();
         let missing = part.missing();
         if missing.is_empty() {
-            let whole = part.complete(target.size()).map_err(|e| e.to_string())?;
+            let whole = part.complete(target.size()).map_err(|e| said_of_part(&e))?;
             begun.whole.push((number, whole, hold));
         } else {
-            begun.parked.push((number, part.park().map_err(|e| e.to_string())?));
+            begun.parked.push((number, part.park().map_err(|e| said_of_part(&e))?));
         }
         Ok(missing)
     }

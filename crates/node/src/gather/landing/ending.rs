@@ -5,8 +5,9 @@ use super::{
     lock::Lock,
     plan::Directory,
     shared::Shared,
-    survey::{modified, said},
+    survey::modified,
     tree::{Hold, Holds},
+    trouble::said,
 };
 use crate::part::Attributes;
 use rustix::{
@@ -33,7 +34,7 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>) -> (u64, Vec<Failed>) {
         }
     }
     if let Err(error) = sync(shared, &mut holds) {
-        shared.stop(shared.end_of_all("sync", &error.into()));
+        shared.stop(shared.plan.end_of_all("sync", &error.into()));
     }
     (number, failed)
 }

@@ -4,8 +4,9 @@ use super::{
     batch::Batches,
     begun::Opener,
     plan::Target,
-    shared::{Shared, Trouble},
+    shared::Shared,
     tree::{Hold, Holds},
+    trouble::Trouble,
 };
 use crate::part::{Parked, Part, PartError};
 use std::{collections::BTreeMap, sync::Arc};
@@ -59,7 +60,7 @@ impl Large {
     ) -> Result<(), Trouble> {
         let shared = Arc::clone(&self.shared);
         let Some(target) = shared.target(number) else { return Ok(()) };
-        let said = |e: PartError| shared.part_trouble(&e);
+        let said = |e: PartError| shared.plan.part_trouble(&e);
         let opened = self.opened(number, target)?;
         let before = opened.part.present();
         opened.part.write(at, bytes).map_err(said)?;
@@ -88,13 +89,13 @@ impl Large {
 
     fn begin(&mut self, number: u32, target: &Target) -> Result<Opened, Trouble> {
         let hold = self.holds.get(&self.shared.plan, target.directory);
-        let hold = hold.map_err(|e| self.shared.trouble("open the directory of", e))?;
+        let hold = hold.map_err(|e| self.shared.plan.trouble("open the directory of", e))?;
         let path = hold.path(&target.name);
         let part = match self.parked.remove(&number) {
             Some(parked) => parked.open(&path),
             None => self.opener().open(&hold, target),
         };
-        let part = part.map_err(|e| self.shared.part_trouble(&e))?;
+        let part = part.map_err(|e| self.shared.plan.part_trouble(&e))?;
         Ok(Opened { part, hold, used: self.uses })
     }
 
@@ -115,7 +116,7 @@ impl Large {
         match opened.part.park() {
             Ok(parked) => _ = self.parked.insert(number, parked),
             // That is the other file's trouble.
-            Err(error) => self.shared.note(number, self.shared.part_trouble(&error)),
+            Err(error) => self.shared.note(number, self.shared.plan.part_trouble(&error)),
         }
         Ok(())
     }
@@ -125,7 +126,7 @@ impl Large {
         let shared = Arc::clone(&self.shared);
         for (number, opened) in &mut self.open {
             if let Err(error) = opened.part.checkpoint_if_due() {
-                shared.note(*number, shared.part_trouble(&error));
+                shared.note(*number, shared.plan.part_trouble(&error));
             }
         }
     }
@@ -144,7 +145,7 @@ impl Large {
         let done = opened.part.checkpoint();
         self.shared.keeps(opened.part.durable());
         if let Err(error) = done.and_then(|()| opened.part.close()) {
-            self.shared.note(number, self.shared.part_trouble(&error));
+            self.shared.note(number, self.shared.plan.part_trouble(&error));
         }
     }
 

@@ -4,8 +4,9 @@ use super::{
     Failed,
     plan::{Plan, Target, is_temporary},
     small::dress_link,
-    survey::{Fate, Place, Survey, said},
+    survey::{Fate, Place, Survey},
     tree::{Hold, Holds, Tree},
+    trouble::said,
 };
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat},

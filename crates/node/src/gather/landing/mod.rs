@@ -35,6 +35,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod trouble;
 mod work;
 mod writer;
 

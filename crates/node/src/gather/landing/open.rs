@@ -103,7 +103,7 @@ fn start(shared: &Arc<Shared>, begun: Begun, fetched: usize) -> io::Result<Crew>
     let mut holds = Holds::of(&shared.tree);
     for (number, target) in (0..).zip(&shared.plan.targets).skip(fetched) {
         let hold = holds.get(&shared.plan, target.directory);
-        let hold = hold.map_err(|e| shared.trouble("open the directory of", e));
+        let hold = hold.map_err(|e| shared.plan.trouble("open the directory of", e));
         match hold.and_then(|hold| small::make(shared, &hold, number, target)) {
             Ok(()) => first.batches.add_small(number, 0),
             Err(trouble) => shared.note(number, trouble),

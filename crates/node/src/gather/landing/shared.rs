@@ -4,15 +4,11 @@ use super::{
     Failed, LandError, Progress,
     plan::{Plan, Target},
     tree::Tree,
+    trouble::Trouble,
 };
-use crate::{
-    job::Job,
-    part::{Batch, PartError},
-};
-use rustix::io::Errno;
+use crate::{job::Job, part::Batch};
 use std::{
     collections::BTreeMap,
-    io,
     path::PathBuf,
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
@@ -60,14 +56,6 @@ pub(super) struct Shared {
     refused: Mutex<BTreeMap<u32, String>>,
     /// Bytes of unfinished files that are journaled.
     kept: AtomicU64,
-}
-
-/// Why a step did not go.
-pub(super) enum Trouble {
-    /// This target alone.
-    One(String),
-    /// Nothing more can be kept.
-    All(LandError),
 }
 
 impl Shared {
@@ -215,68 +203,6 @@ impl Shared {
     fn path(&self, number: u32) -> PathBuf {
         self.target(number).map_or_else(PathBuf::new, |target| self.plan.path(target))
     }
-
-    /// Sorts the system's refusal to `what` a target.
-    pub(super) fn trouble(&self, what: &str, error: Errno) -> Trouble {
-        let source = io::Error::from(error);
-        if !ends_all(&source) {
-            return Trouble::One(format!("cannot {what} it: {source}"));
-        }
-        Trouble::All(self.end_of_all(what, &source))
-    }
-
-    /// That of a part.
-    pub(super) fn part_trouble(&self, error: &PartError) -> Trouble {
-        match error {
-            PartError::Io { what, source, .. } if ends_all(source) => {
-                Trouble::All(self.end_of_all(what, source))
-            }
-            PartError::DiskFull { .. } => {
-                Trouble::All(self.end_of_all("write", &io::ErrorKind::StorageFull.into()))
-            }
-            // Its path is one of /proc.
-            PartError::Io { what, source, .. } => {
-                Trouble::One(format!("cannot {what} it: {source}"))
-            }
-            PartError::Busy(_) => Trouble::One("another process is already writing it".into()),
-            PartError::NotAFile { what, .. } => Trouble::One(format!("it is {what} here")),
-            PartError::Unsynced(_) => {
-                Trouble::One("it could not be synced: run the same command again".into())
-            }
-            other => Trouble::One(other.to_string()),
-        }
-    }
-
-    pub(super) fn end_of_all(&self, what: &str, error: &io::Error) -> LandError {
-        let into = self.plan.into.display();
-        let full =
-            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        let why = if full {
-            format!(
-                "the disk is full: {into} cannot take more; what came is kept: free some space and run the same command again"
-            )
-        } else {
-            format!(
-                "cannot {what} files in {into}: {error}; what is complete is kept: run the same command again"
-            )
-        };
-        LandError::All { why, kind: error.kind() }
-    }
-}
-
-/// Whether the next file would fare the same.
-fn ends_all(error: &io::Error) -> bool {
-    let code = error.raw_os_error().map(Errno::from_raw_os_error);
-    let by_code = [
-        Errno::IO,
-        Errno::ROFS,
-        Errno::NOSPC,
-        Errno::DQUOT,
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOMEM,
-    ];
-    code.is_some_and(|code| by_code.contains(&code)) || error.kind() == io::ErrorKind::StorageFull
 }
 
 /// What tells landings in nested directories apart.

@@ -3,8 +3,9 @@
 use super::{
     batch::Batches,
     plan::{Target, What, temporary},
-    shared::{Shared, Trouble},
+    shared::Shared,
     tree::{Hold, Holds},
+    trouble::Trouble,
 };
 use crate::part::Ranges;
 use rustix::{
@@ -78,20 +79,23 @@ impl Small {
             true => reopen(&shared, &hold, number),
             false => create(&shared, &hold, number, Mode::RUSR | Mode::WUSR),
         };
-        let file = file.map_err(|e| shared.trouble("create", e))?;
+        let file = file.map_err(|e| shared.plan.trouble("create", e))?;
         let there = self.begun.entry(number).or_default();
         let before = there.total();
-        file.write_all_at(bytes, at).map_err(|e| shared.trouble("write", errno(&e)))?;
+        file.write_all_at(bytes, at).map_err(|e| shared.plan.trouble("write", errno(&e)))?;
         there.insert(at..at + bytes.len() as u64);
         if there.prefix() == target.size() {
-            target.attributes.put(&file).map_err(|e| shared.trouble("set mode and time of", e))?;
+            target
+                .attributes
+                .put(&file)
+                .map_err(|e| shared.plan.trouble("set mode and time of", e))?;
         }
         Ok(there.total() - before)
     }
 
     fn hold(&mut self, target: &Target) -> Result<Arc<Hold>, Trouble> {
         let hold = self.holds.get(&self.shared.plan, target.directory);
-        hold.map_err(|e| self.shared.trouble("open the directory of", e))
+        hold.map_err(|e| self.shared.plan.trouble("open the directory of", e))
     }
 
     /// A file will not be completed.
@@ -127,7 +131,8 @@ pub(super) fn make_file(
 ) -> Result<(), Trouble> {
     let mode = u32::from(target.attributes.mode);
     let first = Mode::from_raw_mode(mode & 0o777);
-    let mut file = create(shared, hold, number, first).map_err(|e| shared.trouble("create", e))?;
+    let mut file =
+        create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
     let mut done = file.write_all(bytes).map_err(|e| errno(&e));
     if done.is_ok() {
         let as_made = hold.is_plain && mode & (*MASK | 0o7000) == 0 && is_own(target);
@@ -140,7 +145,7 @@ pub(super) fn make_file(
     done.map_err(|e| {
         // Best effort: the first error is the one to tell.
         _ = unlinkat(hold, temporary(shared.tag, number), AtFlags::empty());
-        shared.trouble("write", e)
+        shared.plan.trouble("write", e)
     })
 }
 
@@ -154,7 +159,8 @@ pub(super) fn make(
     let What::Link(to) = &target.what else { return make_file(shared, hold, number, target, b"") };
     let name = temporary(shared.tag, number);
     let made = twice(hold, shared, number, || symlinkat(to.as_slice(), hold, &name));
-    made.and_then(|()| dress_link(hold, &name, target)).map_err(|e| shared.trouble("create", e))
+    made.and_then(|()| dress_link(hold, &name, target))
+        .map_err(|e| shared.plan.trouble("create", e))
 }
 
 /// Owner and time of a link. One that cannot have them is a link all the same.

@@ -4,6 +4,7 @@ use super::{
     Failed, Listed, OpenError, Sums,
     plan::{Plan, Target, What},
     tree::{Holds, Tree},
+    trouble::{said, said_of_part},
 };
 use crate::part::Part;
 use rustix::{
@@ -227,7 +228,8 @@ impl Looker<'_> {
             .get(self.plan, target.directory)
             .map_err(|e| said("open the directory of", e))?;
         let Some(key) = self.plan.key(target) else { return Ok(new(target)) };
-        let kept = Part::kept(&hold.path(&target.name), &key).map_err(|e| e.to_string())?;
+        let kept = Part::kept(&hold.path(&target.name), &key);
+        let kept = kept.map_err(|e| said_of_part(&e))?;
         Ok(match kept {
             None => Fate::Fetch,
             Some(kept) => Fate::GoOn { missing: kept.missing(target.size()) },
@@ -310,8 +312,4 @@ fn called(kind: FileType) -> &'static str {
         FileType::RegularFile => "a file",
         _ => "a device, socket or pipe",
     }
-}
-
-pub(super) fn said(what: &str, error: Errno) -> String {
-    format!("cannot {what} it: {}", std::io::Error::from(error))
 }

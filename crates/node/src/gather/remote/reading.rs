@@ -171,15 +171,17 @@ impl Remote {
         if let Some(why @ LandError::All { .. }) = unkept {
             return Ok(Ended::Unkept(why));
         }
-        match (self.message().await?, unkept) {
-            (Reply::Failed(why), _) => Ok(Ended::Refused(why)),
-            (Reply::Sent(_), Some(why)) => Ok(Ended::Unkept(why)),
+        let ended = match (self.message().await?, unkept) {
+            (Reply::Failed(why), _) => Ended::Refused(why),
+            (Reply::Sent(_), Some(why)) => Ended::Unkept(why),
             (Reply::Sent(check), None) if check.0 == *hasher.finalize().as_bytes() => {
-                Ok(Ended::Sent(check))
+                Ended::Sent(check)
             }
-            (Reply::Sent(_), None) => Ok(Ended::Damaged),
-            _ => Err(unexpected()),
-        }
+            (Reply::Sent(_), None) => Ended::Damaged,
+            _ => return Err(unexpected()),
+        };
+        let judged = sink.judged(index, matches!(ended, Ended::Sent(_))).await;
+        Ok(judged.map_or_else(Ended::Unkept, |()| ended))
     }
 
     /// So many bytes to the sink; the first failure of it, after which it gets none.

@@ -176,7 +176,7 @@ fn bytes_that_are_nobodys_are_refused() {
         report
     });
     assert!(why(&report, "a").contains("past its end"), "{report:?}");
-    assert!(why(&report, "large").contains("past the end"), "{report:?}");
+    assert!(why(&report, "large").contains("past its end"), "{report:?}");
     assert_eq!(arena.names(), [""; 0]);
 }
 
