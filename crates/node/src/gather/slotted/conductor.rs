@@ -4,7 +4,8 @@ use super::{
     Course, TransferTime,
     agenda::{Agenda, Hop, Load, Start},
     draw::{Moved, draw},
-    hop::{fetch, prepare},
+    hop::fetch,
+    lend::prepare,
     parcel::{Parcel, parts},
     scene::Scene,
     verify::deliver,
@@ -149,9 +150,7 @@ impl Conductor {
         let mut batch = Vec::new();
         let at_source = |parcel: &&Parcel| parcel.source == source && parcel.held.is_empty();
         let mut room = READY.saturating_sub(self.parcels.values().filter(at_source).count());
-        while room > 0
-            && let Some(path) = self.next(source)
-        {
+        while let Some(path) = self.next(source, room > 0) {
             let Some(timed) = self.agenda.paths().map(|p| p.timetable().paths[path].clone()) else {
                 break;
             };
@@ -168,17 +167,18 @@ impl Conductor {
                 continue;
             }
             batch.push((path, (timed.via[0], Parcel::new(source, parts, self.scene.id()))));
-            room -= 1;
+            room = room.saturating_sub(1);
         }
         batch
     }
 
-    /// The next path of a source, if it leaves soon.
-    fn next(&mut self, source: u32) -> Option<usize> {
+    /// The next path of a source, if it leaves soon and there is room, or is due.
+    fn next(&mut self, source: u32, room: bool) -> Option<usize> {
         let paths = self.agenda.paths()?;
         let queue = self.queues.get_mut(&source)?;
         let path = *queue.front()?;
-        if paths.timetable().paths[path].start > paths.slot() + AHEAD {
+        let soon = paths.timetable().paths[path].start <= paths.slot() + AHEAD;
+        if !(soon && room) && !self.wanted.contains_key(&path) {
             return None;
         }
         queue.pop_front()

@@ -10,7 +10,7 @@ use crate::gather::{
     remote::{Fresh, ToLand},
 };
 use std::{collections::VecDeque, time::Duration};
-use thalweg_wire::object::Request;
+use thalweg_wire::{mesh::Name, object::Request};
 use tokio::time::Instant;
 
 /// Bytes of one request: a large file's are given back in parts of this size if they fail.
@@ -57,29 +57,49 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// Reads up to `most` bytes of a source's data on a connection of its own.
+/// Reads up to `most` bytes of a source's data on a connection of its own; `next`: another one
+/// follows, whose connection is opened meanwhile.
 ///
 /// # Errors
 /// [`LandError::All`].
 pub async fn draw(scene: &Scene, source: u32, most: u64, next: bool) -> Result<Moved, LandError> {
-    let lost = |why: String, bytes, moving| {
-        scene.failed(Suspect::Node(source), &why);
-        Ok(Moved { bytes, moving, failed: Some(why) })
-    };
+    let began = Instant::now();
     let Fresh { remote, spare } = match scene.spares.take(scene.name(source), next).await {
         Ok(fresh) => fresh,
-        Err(why) => return lost(why.to_string(), 0, Duration::ZERO),
+        Err(why) => return ended(scene, source, (0, began), Err(End::Lost(why.to_string()))),
     };
-    let (mut bytes, mut began) = (0, Instant::now());
-    let mut ended = on(scene, source, remote, most, &mut bytes).await;
-    if let (Err(End::Lost(_)), true, 0) = (&ended, spare, bytes) {
+    let (mut bytes, began) = (0, Instant::now());
+    match on(scene, source, remote, most, &mut bytes).await {
         // It was closed while it waited.
-        began = Instant::now();
-        ended = match scene.spares.reach().open(scene.name(source), &[]).await {
-            Ok(remote) => on(scene, source, remote, most, &mut bytes).await,
-            Err(why) => Err(End::Lost(why.to_string())),
-        };
+        Err(End::Lost(_)) if spare && bytes == 0 => draw_by(scene, source, &[], most).await,
+        over => ended(scene, source, (bytes, began), over),
     }
+}
+
+/// Reads the same by way of these relays: the connection is the source's and this host's alone.
+///
+/// # Errors
+/// [`LandError::All`].
+pub async fn draw_by(
+    scene: &Scene,
+    source: u32,
+    via: &[Name],
+    most: u64,
+) -> Result<Moved, LandError> {
+    let (mut bytes, began) = (0, Instant::now());
+    let over = match scene.errand.reach.open(scene.name(source), via).await {
+        Ok(remote) => on(scene, source, remote, most, &mut bytes).await,
+        Err(why) => Err(End::Lost(why.to_string())),
+    };
+    ended(scene, source, (bytes, began), over)
+}
+
+fn ended(
+    scene: &Scene,
+    source: u32,
+    (bytes, began): (u64, Instant),
+    ended: Result<(), End>,
+) -> Result<Moved, LandError> {
     let moving = began.elapsed();
     match ended {
         Ok(()) => {
@@ -87,7 +107,10 @@ pub async fn draw(scene: &Scene, source: u32, most: u64, next: bool) -> Result<M
             Ok(Moved { bytes, moving, failed: None })
         }
         Err(End::Land(why)) => Err(why),
-        Err(End::Lost(why)) => lost(why, bytes, moving),
+        Err(End::Lost(why)) => {
+            scene.failed(Suspect::Node(source), &why);
+            Ok(Moved { bytes, moving, failed: Some(why) })
+        }
     }
 }
 

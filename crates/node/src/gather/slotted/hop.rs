@@ -3,68 +3,12 @@
 use super::{
     blame::Suspect,
     draw::Moved,
-    parcel::{Parcel, Proof, grants},
+    parcel::{Parcel, Proof},
     pool::Fault,
     scene::Scene,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_wire::object::{Check, Failure, Reply, Request, Ticket};
-
-/// Tickets of a source for parcels, each for the node that is to fetch it; those that it does
-/// not give are left without, and their pieces wait again.
-pub async fn prepare(scene: &Scene, source: u32, parcels: Vec<(u32, Parcel)>) -> Vec<Parcel> {
-    let mut prepared = Vec::with_capacity(parcels.len());
-    for (to, mut parcel) in parcels {
-        match tickets(scene, source, to, &mut parcel).await {
-            Ok(tickets) => {
-                parcel.tickets = tickets;
-                scene.works(Suspect::Node(source));
-            }
-            Err(why) => {
-                scene.failed(Suspect::Node(source), &why);
-                scene.give_back(parcel.parts.drain(..));
-            }
-        }
-        prepared.push(parcel);
-    }
-    prepared
-}
-
-/// All tickets for a parcel; what the source does not lend for good is given up.
-async fn tickets(
-    scene: &Scene,
-    source: u32,
-    to: u32,
-    parcel: &mut Parcel,
-) -> Result<Vec<Ticket>, String> {
-    'anew: loop {
-        let grants = grants(&scene.errand.inventory, &parcel.parts, scene.name(to));
-        let (mut tickets, mut before) = (Vec::with_capacity(grants.len()), 0);
-        for grant in grants {
-            let reads = grant.reads.len();
-            let reply = scene.ask(source, &Request::Tickets(vec![grant])).await;
-            match reply.map_err(|fault| fault.to_string())? {
-                Reply::Tickets(given) => match given.into_iter().next() {
-                    Some(Ok(ticket)) => tickets.push(ticket),
-                    Some(Err(denied)) if matches!(denied.why, Failure::NotOffered(_)) => {
-                        let index = before + denied.read as usize;
-                        if index >= parcel.parts.len() {
-                            return Err("its answer does not fit the question".to_owned());
-                        }
-                        let part = parcel.parts.remove(index);
-                        scene.give_up(&part, denied.why.to_string());
-                        continue 'anew;
-                    }
-                    Some(Err(denied)) => return Err(denied.why.to_string()),
-                    None => return Err("its answer does not fit the question".to_owned()),
-                },
-                _ => return Err("another answer came than was asked for".to_owned()),
-            }
-            before += reads;
-        }
-        return Ok(tickets);
-    }
-}
 
 /// Has `to` fetch the parcel from `from`; `then` is who shall fetch it from there. What does not
 /// come waits again, and the parcel is empty then.

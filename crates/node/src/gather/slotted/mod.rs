@@ -14,7 +14,7 @@
 //! A transfer is one TCP connection that nothing has passed before. What a path carries is taken
 //! from [`Work`](super::Work) when it is about to leave its source, as one entry of the spools on its way.
 //! What does not come is put back, carried by the source's later paths, and what is left
-//! after the schedule is fetched in any way that works ([`rest`]).
+//! after the schedule is fetched in any way that works.
 
 mod agenda;
 mod blame;
@@ -22,6 +22,7 @@ mod conductor;
 mod draw;
 mod hop;
 mod ledger;
+mod lend;
 mod parcel;
 mod pool;
 mod rest;
@@ -86,6 +87,3 @@ async fn whole(scene: &Arc<Scene>, course: Course) -> Result<(), LandError> {
     Conductor::new(scene.clone(), course).await.run().await?;
     rest::fetch(scene).await
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,11 +1,8 @@
-//! What the schedule left over: fetched directly, and where that does not work by way of others.
+//! What the schedule left over: fetched directly, and where that does not work by way of relays.
 
 use super::{
-    draw::draw,
-    hop::{fetch as fetch_by, prepare},
-    parcel::{Parcel, parts},
+    draw::{draw, draw_by},
     scene::Scene,
-    verify::deliver,
 };
 use crate::gather::LandError;
 use std::{sync::Arc, time::Duration};
@@ -16,9 +13,6 @@ const TRIES: u32 = 4;
 
 /// Before the second of them; doubled before each other.
 const PAUSE: Duration = Duration::from_millis(500);
-
-/// Bytes by way of another node at a time.
-const PARCEL: u64 = 16 << 20;
 
 /// All sources' data at the same time, until it is here or cannot be had.
 ///
@@ -46,6 +40,7 @@ async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
         let before = scene.remaining(source);
         let mut why = draw(scene, source, u64::MAX, false).await?.failed;
         if why.is_some() && scene.remaining(source) == before {
+            // A relay passes on what is sealed between the ends: nobody need be believed.
             why = by_way_of_others(scene, source).await?.or(why);
         }
         if scene.remaining(source) < before {
@@ -63,30 +58,16 @@ async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
     Ok(())
 }
 
-/// One parcel by the first node that brings something; why none does.
-async fn by_way_of_others(scene: &Arc<Scene>, source: u32) -> Result<Option<String>, LandError> {
+/// By the first relay that leads to the source and brings something; why none does.
+async fn by_way_of_others(scene: &Scene, source: u32) -> Result<Option<String>, LandError> {
     let mut why = None;
     let to = scene.errand.overlay.destination();
     for node in scene.errand.overlay.intermediates(source) {
         if scene.avoids_way(&[source, node, to]) {
             continue;
         }
-        let (parts, more) = parts(scene.take(source, PARCEL));
-        scene.give_back(more);
-        let parcel = Parcel::new(source, parts, scene.id());
-        let Some(mut parcel) = prepare(scene, source, vec![(node, parcel)]).await.pop() else {
-            break;
-        };
-        if parcel.tickets.is_empty() {
-            // Without its tickets nobody else can fetch either.
-            break;
-        }
-        let moved = fetch_by(scene, &mut parcel, (source, node), None).await;
-        if moved.failed.is_some() {
-            why = moved.failed;
-            continue;
-        }
-        let moved = deliver(scene, parcel).await?;
+        let via = [scene.name(node).clone()];
+        let moved = draw_by(scene, source, &via, u64::MAX).await?;
         if moved.bytes > 0 {
             return Ok(None);
         }

@@ -1,0 +1,139 @@
+//! A node that passes data on, and is not honest about it.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+use thalweg_net::channel::Channel;
+use thalweg_node::{
+    daemon::{BoxFuture, FilesService},
+    gather::Reach,
+    mesh::MeshPeer,
+};
+use thalweg_wire::mesh::Name;
+use thalweg_wire::object::{
+    Check, MAX_REQUEST, Reply, Request, SpoolId, Ticket, decode, encode, length,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+/// What it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vice {
+    /// It tells the right hashes and sends other bytes.
+    Sends,
+    /// It tells the hashes of the other bytes too.
+    Tells,
+    /// It says that nothing came.
+    Denies,
+    /// It breaks off when it is asked to fetch.
+    Dies,
+}
+
+/// The node.
+#[derive(Clone, Debug)]
+pub struct Fake {
+    vice: Vice,
+    reach: Option<Reach>,
+    held: Arc<Mutex<BTreeMap<SpoolId, Vec<Vec<u8>>>>>,
+}
+
+impl Fake {
+    pub fn new(vice: Vice) -> Self {
+        Self { vice, reach: None, held: Arc::default() }
+    }
+
+    pub fn at(self, reach: Reach) -> Self {
+        Self { reach: Some(reach), ..self }
+    }
+
+    async fn run(&self, mut channel: Channel<TcpStream>) -> io::Result<()> {
+        loop {
+            let mut head = [0; 4];
+            channel.read_exact(&mut head).await?;
+            let mut body = vec![0; length(head, MAX_REQUEST).unwrap()];
+            channel.read_exact(&mut body).await?;
+            match decode(&body).unwrap() {
+                Request::Drop(_) | Request::DropJob(_) => say(&mut channel, Reply::Dropped).await?,
+                Request::Fetch { .. } if self.vice == Vice::Dies => return Ok(()),
+                Request::Fetch { id, from, tickets, .. } => {
+                    let parts = self.fetch(id, &from, tickets).await;
+                    let most = 1;
+                    let reply = Reply::Fetched { parts, micros: 1, most, ticket: None };
+                    say(&mut channel, reply).await?;
+                }
+                Request::Spooled(id) => self.send(&mut channel, id).await?,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn fetch(
+        &self,
+        id: SpoolId,
+        from: &Name,
+        tickets: Vec<Ticket>,
+    ) -> Vec<Result<Check, thalweg_wire::object::Failure>> {
+        let mut remote = self.reach.as_ref().unwrap().open(from, &[]).await.unwrap();
+        let (mut parts, mut told) = (Vec::new(), Vec::new());
+        for ticket in tickets {
+            remote.ask(&Request::Redeem(ticket)).await.unwrap();
+            for _ in 0..remote.parts().await.unwrap() {
+                let mut bytes = Vec::new();
+                let came = remote.part(&mut bytes).await.unwrap();
+                // The first byte of each part is another one.
+                bytes[0] ^= 1;
+                told.push(match self.vice {
+                    Vice::Sends => came,
+                    Vice::Denies => Err(thalweg_wire::object::Failure::Changed),
+                    _ => Ok(Check(*blake3::hash(&bytes).as_bytes())),
+                });
+                parts.push(bytes);
+            }
+            remote.end_parts().await.unwrap();
+        }
+        self.held.lock().unwrap().insert(id, parts);
+        told
+    }
+
+    async fn send(&self, channel: &mut Channel<TcpStream>, id: SpoolId) -> io::Result<()> {
+        let parts = self.held.lock().unwrap().remove(&id).unwrap();
+        say(channel, Reply::Parts(parts.len() as u32)).await?;
+        for part in parts {
+            if self.vice == Vice::Denies {
+                say(channel, Reply::Failed(thalweg_wire::object::Failure::Changed)).await?;
+                continue;
+            }
+            say(channel, Reply::Bytes(part.len() as u64)).await?;
+            channel.write_all(&part).await?;
+            say(channel, Reply::Sent(Check(*blake3::hash(&part).as_bytes()))).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn say(channel: &mut Channel<TcpStream>, reply: Reply) -> io::Result<()> {
+    channel.write_all(&encode(&reply)).await?;
+    channel.flush().await
+}
+
+impl FilesService for Fake {
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        _: MeshPeer,
+        _: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        let this = self.clone();
+        // However a connection ends, it is what this node does.
+        Box::pin(async move { _ = this.run(channel).await })
+    }
+
+    fn report(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+}

@@ -1,0 +1,303 @@
+//! Nodes `n0`, `n1`, … that serve files and pass data on, and a destination without a node.
+
+use crate::{fake::Fake, land::Memory};
+use std::{
+    net::SocketAddr,
+    os::unix::ffi::OsStrExt as _,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tempfile::TempDir;
+use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
+use thalweg_node::{
+    config::{FilesSection, OfferSection},
+    daemon::{Daemon, DaemonConfig, FilesService, Limits, Node as Served, OracleDown, Services},
+    files::{Files, Lending, spool::Spool},
+    gather::{
+        Errand, Event, EventSink, Inventory, LandError, Overlay, Reach, Wanted,
+        slotted::{Course, Outcome, Scheme, run},
+    },
+    mesh::{Membership, WallClock},
+    relay::Log,
+};
+use thalweg_plan::Graph;
+use thalweg_units::{ByteSize, WallTime};
+use thalweg_wire::{
+    Signed, Signer as _,
+    mesh::{Member, Name, Role, Roster},
+    object::{FileRef, JobId, Kind, ListRequest},
+};
+use tokio::task::JoinSet;
+
+const MESH: u8 = 200;
+
+/// The job of all collections here.
+pub const JOB: JobId = JobId([9; 16]);
+
+/// The data unit of the timetables.
+pub const UNIT: u64 = 65_536;
+
+pub fn key(n: u8) -> PrivateKey {
+    PrivateKey::from_seed(&[n + 1; 32])
+}
+
+pub fn name(n: u8) -> Name {
+    format!("n{n}").parse().unwrap()
+}
+
+/// What a node is like.
+#[derive(Clone, Debug)]
+pub enum Sort {
+    /// It offers its data to these, and holds so much of others'.
+    Honest { to: Vec<&'static str>, spool: u64 },
+    /// It does what a test says.
+    Fake(Fake),
+    /// Nobody is at its address.
+    Absent,
+}
+
+impl Sort {
+    /// It offers its data to all.
+    pub fn open() -> Self {
+        Self::Honest { to: vec!["*"], spool: 1 << 30 }
+    }
+}
+
+/// A running node; it ends when it is dropped.
+pub struct Node {
+    pub n: u8,
+    pub at: SocketAddr,
+    pub membership: Membership,
+    pub dir: TempDir,
+    pub spool: Option<Spool>,
+    _tasks: JoinSet<()>,
+}
+
+impl Node {
+    pub async fn start(n: u8, sort: Sort) -> Self {
+        let dir = TempDir::new().unwrap();
+        for made in ["data", "state"] {
+            std::fs::create_dir(dir.path().join(made)).unwrap();
+        }
+        let membership = Membership::new(key(MESH).id(), None);
+        let mut spool = None;
+        let files: Option<Arc<dyn FilesService>> = match sort {
+            Sort::Honest { to, spool: bound } => {
+                let (files, own) = honest(n, &dir, &membership, &to, bound);
+                spool = Some(own);
+                Some(Arc::new(files))
+            }
+            Sort::Fake(fake) => Some(Arc::new(fake.at(reach(n, key(n), &membership)))),
+            Sort::Absent => None,
+        };
+        let (at, tasks) = match files {
+            Some(files) => serve(n, &dir, &membership, files).await,
+            None => (closed(), JoinSet::new()),
+        };
+        Self { n, at, membership, dir, spool, _tasks: tasks }
+    }
+
+    fn member(&self) -> Member {
+        member(self.n, vec![self.at.into()])
+    }
+
+    /// Puts a file into what is offered.
+    pub fn put(&self, path: &str, bytes: &[u8]) {
+        std::fs::write(self.dir.path().join("data").join(path), bytes).unwrap();
+    }
+}
+
+fn member(n: u8, addresses: Vec<thalweg_net::Destination>) -> Member {
+    Member {
+        name: name(n),
+        node: (!addresses.is_empty()).then(|| key(n).id()),
+        client: key(n + 100).id(),
+        addresses,
+        roles: [Role::Client, Role::Relay].into(),
+        tags: [].into(),
+    }
+}
+
+/// A port that nobody listens at.
+fn closed() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+pub fn reach(n: u8, key: PrivateKey, membership: &Membership) -> Reach {
+    let identity = Connector::new(&key).unwrap();
+    Reach::new(name(n), membership.clone(), identity, DialOptions::default())
+}
+
+fn honest(
+    n: u8,
+    dir: &TempDir,
+    membership: &Membership,
+    to: &[&str],
+    bound: u64,
+) -> (Files, Spool) {
+    let to = to.iter().map(|whom| whom.parse().unwrap()).collect();
+    let offer = vec![OfferSection { path: dir.path().join("data"), to }];
+    let settings = FilesSection { offer, ..FilesSection::default() };
+    let state = dir.path().join("state");
+    let files = Files::new(&settings, &state, membership.clone(), Log::to_queue().0).unwrap();
+    let bound = ByteSize::from_bytes(bound);
+    let spool = Spool::open(&state.join("spool"), bound, WallClock::default()).unwrap();
+    let reach = reach(n, key(n), membership);
+    files.lend(Lending::new(spool.clone(), reach, membership.clone()));
+    (files, spool)
+}
+
+async fn serve(
+    n: u8,
+    dir: &TempDir,
+    membership: &Membership,
+    files: Arc<dyn FilesService>,
+) -> (SocketAddr, JoinSet<()>) {
+    let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
+    let config = DaemonConfig {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
+        handshake: Duration::from_secs(10),
+        limits: Limits::default(),
+        drain: Duration::ZERO,
+        metrics: None,
+        socket: dir.path().join("node.sock"),
+        socks: None,
+    };
+    let (relay, oracle, measure, submit) = (None, None, None, None);
+    let served = Served {
+        name: name(n),
+        key: key(n),
+        membership: membership.clone(),
+        services: Services { relay, oracle, measure, files: Some(files), submit },
+        control: down,
+        registry: Default::default(),
+        log: Log::to_queue().0,
+    };
+    let daemon = Daemon::bind(config, served).await.unwrap();
+    let at = daemon.local_addrs()[0];
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        daemon.run(std::future::pending(), std::future::pending()).await;
+    });
+    (at, tasks)
+}
+
+/// Events, as they come.
+#[derive(Debug, Default)]
+pub struct Events(Mutex<Vec<Event>>);
+
+impl EventSink for Events {
+    fn event(&self, event: Event) {
+        self.0.lock().unwrap().push(event);
+    }
+}
+
+/// All of a collection.
+pub struct Scene {
+    pub nodes: Vec<Node>,
+    pub membership: Membership,
+    pub events: Arc<Events>,
+    /// How many of the nodes are sources.
+    sources: usize,
+}
+
+/// What a collection came to.
+pub struct Ended {
+    pub outcome: Result<Outcome, LandError>,
+    pub land: Arc<Memory>,
+    pub inventory: Arc<Inventory>,
+}
+
+impl Scene {
+    /// Two sources, and nodes that pass on.
+    pub async fn new(sorts: &[Sort]) -> Self {
+        let mut nodes = Vec::new();
+        for (n, sort) in (0..).zip(sorts) {
+            nodes.push(Node::start(n, sort.clone()).await);
+        }
+        let mut members: Vec<Member> = nodes.iter().map(Node::member).collect();
+        members.push(member(nodes.len() as u8, Vec::new()));
+        let roster = Roster {
+            version: 1,
+            not_before: WallTime::from_unix_nanos(0),
+            expiry: WallTime::from_unix_nanos(u64::MAX),
+            members,
+            rules: Vec::new(),
+        };
+        let signed = Signed::sign(roster, &key(MESH)).encode();
+        let membership = Membership::new(key(MESH).id(), None);
+        membership.offer(&signed).unwrap();
+        for node in &nodes {
+            node.membership.offer(&signed).unwrap();
+        }
+        Self { nodes, membership, events: Arc::default(), sources: 2 }
+    }
+
+    /// Opens others' files as the destination's command line.
+    pub fn reach(&self) -> Reach {
+        let n = self.nodes.len() as u8;
+        reach(n, key(n + 100), &self.membership)
+    }
+
+    /// All files of the sources that can be reached, as they are now.
+    pub async fn inventory(&self) -> Inventory {
+        let mut files = Vec::new();
+        for source in 0..self.sources {
+            let node = &self.nodes[source];
+            let Ok(mut remote) = self.reach().open(&name(node.n), &[]).await else { continue };
+            let root = node.dir.path().join("data").as_os_str().as_bytes().to_vec();
+            let request = ListRequest { roots: vec![root.clone()], exclude: Vec::new() };
+            let mut entries = Vec::new();
+            let listed = remote.list(request, |part| entries.extend(part)).await;
+            assert!(listed.unwrap().is_empty());
+            for entry in entries {
+                let Kind::File { snapshot } = entry.kind else { continue };
+                let file = FileRef { root: root.clone(), path: entry.path, snapshot };
+                let missing = vec![0..snapshot.size];
+                files.push(Wanted { source: source as u32, file, missing });
+            }
+        }
+        Inventory { files }
+    }
+
+    /// Carries a schedule out.
+    pub async fn gather(&self, scheme: Scheme) -> Ended {
+        let inventory = self.inventory().await;
+        self.gather_these(scheme, inventory).await
+    }
+
+    pub async fn gather_these(&self, scheme: Scheme, inventory: Inventory) -> Ended {
+        let sizes: Vec<u64> = inventory.files.iter().map(|w| w.file.snapshot.size).collect();
+        let (land, inventory) = (Arc::new(Memory::new(&sizes)), Arc::new(inventory));
+        let n = self.nodes.len() as u8;
+        let overlay = Overlay {
+            names: (0..=n).map(name).collect(),
+            sources: self.sources,
+            rates: Graph::new(usize::from(n) + 1),
+            rtts: Default::default(),
+        };
+        let errand = Errand {
+            reach: self.reach(),
+            overlay: Arc::new(overlay),
+            inventory: inventory.clone(),
+            land: land.clone(),
+            events: self.events.clone(),
+            stop: Default::default(),
+        };
+        let unit = ByteSize::from_bytes(UNIT);
+        let outcome = run(&errand, Course { scheme, unit, job: JOB, seed: 1 }).await;
+        Ended { outcome, land, inventory }
+    }
+
+    /// That these files are all here, and as they are at their sources.
+    pub fn check(&self, ended: &Ended) {
+        for (number, wanted) in ended.inventory.files.iter().enumerate() {
+            let path = std::str::from_utf8(wanted.file.path.as_bytes()).unwrap();
+            let data = self.nodes[wanted.source as usize].dir.path().join("data");
+            let there = std::fs::read(data.join(path)).unwrap();
+            assert!(ended.land.file(number) == Some(there), "{path} of n{}", wanted.source);
+        }
+        assert_eq!(ended.land.given_up(), []);
+    }
+}
