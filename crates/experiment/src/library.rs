@@ -17,7 +17,11 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 19] = [
+pub const BUILT_IN: [(&str, &str); 23] = [
+    ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
+    ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
+    ("gather-figures", include_str!("../../../experiments/gather-figures.toml")),
+    ("gather-peers", include_str!("../../../experiments/gather-peers.toml")),
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
     ("get-detour-wins", include_str!("../../../experiments/get-detour-wins.toml")),
     ("get-direct-wins", include_str!("../../../experiments/get-direct-wins.toml")),

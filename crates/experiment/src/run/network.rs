@@ -134,7 +134,7 @@ impl Network {
     /// Sets `{ip.HOST}`, `{ip.HOST.1}` … of all hosts, and `{lab}`, the lab's socket.
     pub fn addresses(&self, values: &mut Values) {
         let Self::Lab(lab) = self else { return };
-        values.set("lab", lab.socket().display().to_string());
+        values.set_path("lab", lab.socket(), "LAB");
         let resolved = lab.resolved();
         for host in &resolved.hosts {
             for (k, interface) in host.interfaces.iter().enumerate() {

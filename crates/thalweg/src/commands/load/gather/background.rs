@@ -52,7 +52,8 @@ impl Background {
         Ok(Self { streams: head.streams, lines })
     }
 
-    /// Mean rates from one time to another, s since 1970, by the lines that end in between: whole ones.
+    /// Mean rates from one time to another, s since 1970, by the lines that are wholly in between. Not a
+    /// number: there are no such flows.
     ///
     /// # Errors
     /// When no line covers it: the receiver has ended.
@@ -69,7 +70,12 @@ impl Background {
             }
         }
         ensure!(seconds > 0.0, "the background's record has no whole line of this time");
-        let [downloads, streams] = sums.map(|bytes| bytes as f64 * 8e-6 / seconds);
+        // Where there are no flows of a kind, there is no rate of them either.
+        let rate = |stream: bool| match self.streams.contains(&stream) {
+            true => sums[usize::from(stream)] as f64 * 8e-6 / seconds,
+            false => f64::NAN,
+        };
+        let (downloads, streams) = (rate(false), rate(true));
         Ok(Rates { downloads, streams })
     }
 }

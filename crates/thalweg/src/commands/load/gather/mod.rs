@@ -18,7 +18,7 @@ use std::{
     io::Read as _,
     path::PathBuf,
     process::{Command, Stdio},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 use thalweg_lab::client::Lab;
 
@@ -55,7 +55,9 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
     let begun = lab_time(&lab)?;
+    let started = Instant::now();
     let (printed, clock) = collect(args)?;
+    let call = started.elapsed();
     let stats = lab.stats(true)?;
     let ended = stats.links.first().map_or(stats.elapsed_s, |link| link.until_s);
     let said = ended_event(&printed);
@@ -72,6 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let records = Records::new(args.seed, &stats.links, ended - makespan)?;
         let bound = records.shortest(&amounts, makespan);
         report.add("makespan", "s", makespan);
+        report.add("call", "s", call.as_secs_f64());
         report.add("bound", "s", bound);
         report.add("over_bound", "ratio", makespan / bound);
         let total: u64 = amounts.iter().sum();
