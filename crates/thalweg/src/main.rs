@@ -32,6 +32,10 @@ enum Command {
     Run(commands::run_with::Args),
     /// Commit to files before a drop box's deadline, and bring their data
     Submit(commands::submit::Args),
+    /// Check the receipts of submissions, without asking anybody
+    Receipt(commands::receipt::Args),
+    /// Show this node's drop boxes, and collect what was submitted to them
+    DropBox(commands::drop_box::Args),
     /// Show what is known of paths, which relays are tried and why, and where one more would help
     Paths(commands::paths::Args),
     /// Show what downloads remember of paths and relays, and forget it
@@ -78,6 +82,8 @@ fn main() -> ExitCode {
         Command::Send(args) => commands::send::run(*args),
         Command::Proxy(args) => commands::proxy::run(args),
         Command::Run(args) => commands::run_with::run(args),
+        Command::Receipt(args) => commands::receipt::run(args),
+        Command::DropBox(args) => commands::drop_box::run(args),
         Command::Submit(args) => commands::submit::run(args),
         Command::Paths(args) => commands::paths::run(args),
         Command::History(args) => commands::history::run(args),

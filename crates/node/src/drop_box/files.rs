@@ -32,12 +32,13 @@ impl BoxFiles {
         Self { dir, data }
     }
 
-    /// Makes the directories that are missing, for this user alone.
-    pub(super) fn create(&self) -> io::Result<()> {
+    /// Makes the directories that are missing, for this user alone; gives them without symbolic
+    /// links on the way, as others ask for them.
+    pub(super) fn create(self) -> io::Result<Self> {
         for dir in [&self.dir, &self.data, &self.parts()] {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
-        Ok(())
+        Ok(Self { data: fs::canonicalize(&self.data)?, ..self })
     }
 
     pub(super) fn commitments(&self) -> PathBuf {

@@ -12,6 +12,7 @@
 mod arrivals;
 mod client;
 mod clock;
+pub mod collect;
 mod files;
 mod journal;
 mod ledger;

@@ -62,7 +62,7 @@ impl OneBox {
         let Some(name) = settings.name.clone() else { return Ok(None) };
         let files = BoxFiles::new(host.state, &name, settings.directory.as_deref());
         let failed = |source| DropBoxError { name: name.clone(), source };
-        files.create().map_err(failed)?;
+        let files = files.create().map_err(failed)?;
         let mut takes_data = true;
         let part = match &settings.destination {
             Some(destination) => Part::Node(destination.clone()),

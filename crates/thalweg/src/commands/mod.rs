@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod demo;
+pub mod drop_box;
 pub mod experiment;
 pub mod gather;
 pub mod get;
@@ -17,6 +18,7 @@ pub mod oracle_inside;
 mod oracle_metrics;
 pub mod paths;
 pub mod proxy;
+pub mod receipt;
 pub mod relay;
 pub mod remembered;
 pub mod renewal;

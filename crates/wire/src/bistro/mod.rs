@@ -40,6 +40,9 @@ pub use sheet::{Sheet, SheetNode};
 pub use stamp::{Stamp, StampId};
 pub use verdict::{Trust, Trusted, Verdict};
 
+#[cfg(test)]
+mod tests;
+
 use crate::DecodeError;
 use serde::{Serialize, de::DeserializeOwned};
 

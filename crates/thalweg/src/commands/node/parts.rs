@@ -10,7 +10,7 @@ use std::{
 use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
     budget::Budget,
-    config::Config,
+    config::{Config, OfferSection, Whom},
     daemon::{DaemonConfig, FilesService, MeasureService, Node, RelayService, Services, SubmitService},
     drop_box::DropBoxes,
     files::{Files, Lending, spool::Spool},
@@ -147,8 +147,10 @@ impl Parts {
         let lending = self.lending(config, state)?;
         lending.spool().register(&mut registry);
         tasks.spawn(lending.spool().clone().keep());
-        let files = self.files(config, state, lending)?;
         let boxes = self.drop_boxes(config, state)?;
+        let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
+        files.register(&mut registry);
+        let files = Some(Arc::new(files) as Arc<dyn FilesService>);
         if let Some(boxes) = boxes.clone() {
             tasks.spawn(boxes.run());
         }
@@ -221,11 +223,11 @@ impl Parts {
         config: &Config,
         state: &State,
         lending: Lending,
-    ) -> anyhow::Result<Option<Arc<dyn FilesService>>> {
+    ) -> anyhow::Result<Files> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let files = Files::new(&config.files, state.dir(), membership, log)?;
         files.lend(lending);
-        Ok(Some(Arc::new(files) as Arc<dyn FilesService>))
+        Ok(files)
     }
 
     /// What goes by way of this node.
@@ -258,6 +260,15 @@ impl Parts {
         let who = (self.mesh.clone(), self.key.id());
         RosterSync::new(client, self.membership.clone(), who, Some(state.clone()), report)
     }
+}
+
+/// The settings with what drop boxes offer to their destinations.
+fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
+    let mut config = config.clone();
+    let offers = boxes.into_iter().flat_map(DropBoxes::offers);
+    let offer = |(path, to)| OfferSection { path, to: vec![Whom::Member(to)] };
+    config.files.offer.extend(offers.map(offer));
+    config
 }
 
 /// Where this host reaches a port that it listens at.

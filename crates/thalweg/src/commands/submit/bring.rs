@@ -75,7 +75,8 @@ async fn one(
             Err(e) => item.why = Some(format!("node {}: {e}", offer.node.name)),
         }
         renew(offers, connector).await?;
-        offers.rotate_left(1.min(offers.len()));
+        let one = offers.len().min(1);
+        offers.rotate_left(one);
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::{
     text::say,
 };
 use anyhow::{Context as _, bail};
+pub use item::commitment;
 use item::{Item, Step};
 use serde_json::json;
 use std::{path::PathBuf, process::ExitCode};

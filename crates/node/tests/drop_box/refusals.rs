@@ -1,0 +1,243 @@
+//! What is refused, and what is said of it.
+
+use crate::scene::{Client, Host, UNTIL, introduce, key, name, others, own, pair};
+use thalweg_net::channel::ChannelError;
+use thalweg_node::{
+    config::DropBoxSection,
+    drop_box::{Line, LineError},
+};
+use thalweg_units::{ByteSize, WallTime};
+use thalweg_wire::{
+    Signed, Signer as _,
+    bistro::{Answer, Ask, Delivery, Nonce, Receipt, Refusal, StampId},
+};
+
+#[tokio::test]
+async fn who_comes_late_is_told_the_clock_and_the_deadline() {
+    let (one, _two) = pair().await;
+    let (early, late) = (Client::member(b"early"), Client::member(b"late"));
+    let stamp = early.commit(&one).await.unwrap();
+    one.set_clock(UNTIL);
+    let until = WallTime::from_unix_nanos(UNTIL);
+    let refused = late.commit(&one).await.unwrap_err();
+    assert!(matches!(&refused, Refusal::Late { now, until: u } if *now >= until && *u == until));
+    let said = refused.to_string();
+    assert!(said.contains("2033-05-18T03:33:20") && said.contains("too late"), "{said}");
+    // The answer was lost: the same commitment has its stamp, however late it is asked for.
+    assert_eq!(early.commit(&one).await.unwrap(), stamp);
+    // A clock that jumps back lets nobody in again.
+    one.set_clock(UNTIL - 1_000_000_000);
+    assert!(matches!(late.commit(&one).await, Err(Refusal::Late { .. })));
+}
+
+#[tokio::test]
+async fn strangers_get_no_channel_unless_the_settings_say_so() {
+    let mut one = Host::new(1).await;
+    introduce(&[&one]);
+    let stranger = Client::stranger(1, b"data");
+    let mut listed = own(&[]);
+    listed.keys = [stranger.id()].into();
+    for (settings, admitted) in [
+        (own(&[]), false),
+        (DropBoxSection { open: true, ..own(&[]) }, true),
+        (listed, true),
+    ] {
+        one.start(settings).await;
+        let mut line = stranger.line(&one).await.unwrap();
+        let asked = line.ask(&Ask::Sheet(name("taxes"))).await;
+        match admitted {
+            true => assert!(matches!(asked, Ok(Answer::Sheet(_))), "{asked:?}"),
+            false => {
+                let refused = matches!(
+                    asked,
+                    Err(LineError::Channel(ChannelError::NotAdmitted) | LineError::Broken(_))
+                );
+                assert!(refused, "{asked:?}");
+            }
+        }
+    }
+    // Another stranger than the listed one.
+    let mut line = Client::stranger(2, b"").line(&one).await.unwrap();
+    line.ask(&Ask::Sheet(name("taxes"))).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn members_can_be_left_out() {
+    let mut one = Host::new(1).await;
+    introduce(&[&one]);
+    one.start(DropBoxSection { members: false, ..own(&[]) }).await;
+    assert_eq!(Client::member(b"").commit(&one).await, Err(Refusal::NotAdmitted));
+}
+
+#[tokio::test]
+async fn data_that_does_not_match_is_refused_and_named() {
+    let (one, two) = pair().await;
+    let client = Client::member(b"data");
+    let stamp = client.commit(&one).await.unwrap();
+    let other = |nonce: u8, data: &[u8]| {
+        let mut other = Client::member(data);
+        other.nonce = Nonce::from_bytes([nonce; 32]);
+        other
+    };
+    let size = Refusal::Size { stamped: 4, came: 5 };
+    assert_eq!(other(5, b"datum").refused(&two, &stamp).await, size);
+    assert_eq!(other(5, b"date").refused(&two, &stamp).await, Refusal::Mismatch);
+    assert_eq!(other(6, b"data").refused(&two, &stamp).await, Refusal::Mismatch);
+    let settled = two.view(|_| true).await.here;
+    assert_eq!((settled.held, settled.bytes), (0, 0));
+    // None of it spoils the right one.
+    client.push(&two, &stamp).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stamp_is_good_for_its_own_key_box_and_destination() {
+    let (one, two) = pair().await;
+    let client = Client::member(b"data");
+    let stamp = client.commit(&one).await.unwrap();
+    let mut thief = Client::member(b"data");
+    thief.connector = thalweg_net::channel::Connector::new(&key(1)).unwrap();
+    assert_eq!(thief.refused(&two, &stamp).await, Refusal::NotYours);
+    // A stamp by another key than the destination's.
+    let own = Signed::sign(stamp.value().clone(), &key(109));
+    assert!(matches!(client.refused(&two, &own).await, Refusal::Forged(why) if why.contains("not the destination's")));
+    let mut elsewhere = stamp.value().clone();
+    elsewhere.drop_box = name("grants");
+    let elsewhere = Signed::sign(elsewhere, &key(1));
+    assert_eq!(client.refused(&two, &elsewhere).await, Refusal::NoBox(name("grants")));
+    // The same hash under another key is another's commitment, which this data does not open.
+    let mut intent = client.intent();
+    let mut line = Line::open(&thief.connector, &one.target().port).await.unwrap();
+    intent.label = "stolen".parse().unwrap();
+    let stolen = one.target().commit(&mut line, key(1).id(), &[intent]).await.unwrap().remove(0);
+    assert_eq!(thief.refused(&two, &stolen.unwrap()).await, Refusal::Mismatch);
+}
+
+#[tokio::test]
+async fn what_is_asked_of_the_wrong_node_says_which_is_right() {
+    let (one, two) = pair().await;
+    let client = Client::member(b"data");
+    let (drop_box, destination) = (name("taxes"), name("n1"));
+    assert_eq!(client.commit(&two).await, Err(Refusal::NotDestination { drop_box, destination }));
+    let stamp = client.commit(&one).await.unwrap();
+    assert!(matches!(client.refused(&one, &stamp).await, Refusal::Unable(why) if why.contains("other nodes")));
+    let mut line = client.line(&one).await.unwrap();
+    let asked = line.ask(&Ask::Sheet(name("nothing"))).await.unwrap();
+    assert_eq!(asked, Answer::Refused(Refusal::NoBox(name("nothing"))));
+}
+
+#[tokio::test]
+async fn what_a_box_takes_is_bounded() {
+    let mut one = Host::new(1).await;
+    introduce(&[&one]);
+    let bytes = ByteSize::from_bytes;
+    let settings = DropBoxSection {
+        open: true,
+        max_bytes: bytes(10),
+        max_total: bytes(25),
+        max_per_key: 2,
+        max_submissions: 4,
+        ..own(&[])
+    };
+    one.start(settings.clone()).await;
+    let commit = |data: &'static [u8]| {
+        let client = Client::member(data);
+        let one = &one;
+        async move { client.commit(one).await.map(drop) }
+    };
+    assert_eq!(commit(b"01234567890").await, Err(Refusal::TooLarge { size: 11, max: 10 }));
+    assert_eq!((commit(b"0123456789").await, commit(b"1").await), (Ok(()), Ok(())));
+    assert_eq!(commit(b"2").await, Err(Refusal::TooMany(2)));
+    assert_eq!(commit(b"1").await, Ok(()), "the same again is no third");
+    let stranger = async |n, data: &[u8]| Client::stranger(n, data).commit(&one).await.map(drop);
+    assert_eq!(stranger(1, b"0123456789").await, Ok(()));
+    assert_eq!(stranger(2, b"01234").await, Err(Refusal::Full), "bytes");
+    assert_eq!(stranger(2, b"").await, Ok(()));
+    assert_eq!(stranger(3, b"").await, Err(Refusal::Full), "submissions");
+}
+
+#[tokio::test]
+async fn who_asks_too_often_is_told_when_to_come_again() {
+    let mut one = Host::new(1).await;
+    introduce(&[&one]);
+    one.start(DropBoxSection { max_rate: 1, ..own(&[]) }).await;
+    let mut refused = 0;
+    for n in 0..12 {
+        match Client::member(&[n]).commit(&one).await {
+            Err(Refusal::Slower(ms)) => refused += usize::from((1..=1000).contains(&ms)),
+            done => drop(done.unwrap()),
+        }
+    }
+    assert!((1..=2).contains(&refused), "{refused}");
+}
+
+#[tokio::test]
+async fn only_a_box_s_nodes_bring_receipts_of_their_own() {
+    let (one, _two) = pair().await;
+    let client = Client::member(b"data");
+    let stamp = client.commit(&one).await.unwrap();
+    let receipt = |n: u8| {
+        let receipt = Receipt {
+            stamp: StampId::of(&stamp),
+            node: name(&format!("n{n}")),
+            time: stamp.value().time,
+        };
+        Signed::sign(receipt, &key(n)).encode()
+    };
+    let delivery = |receipt: Vec<u8>| {
+        let (stamp, path) = (stamp.encode(), b"/data".to_vec());
+        Ask::Deliver(vec![Delivery { stamp, receipt, nonce: client.nonce, path }])
+    };
+    let bring = async |by: u8, receipt| {
+        let connector = thalweg_net::channel::Connector::new(&key(by)).unwrap();
+        let mut line = Line::open(&connector, &one.target().port).await.unwrap();
+        match line.ask(&delivery(receipt)).await.unwrap() {
+            Answer::Delivered(mut answers) => answers.remove(0),
+            Answer::Refused(refusal) => Err(refusal),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(bring(9, receipt(9)).await, Err(Refusal::NotAdmitted), "no node of the box");
+    assert_eq!(bring(109, receipt(9)).await, Err(Refusal::NotAdmitted), "no node's key");
+    assert!(matches!(bring(2, receipt(9)).await, Err(Refusal::Forged(_))));
+    assert!(one.view(|_| true).await.arrivals.is_empty());
+    assert_eq!(bring(2, receipt(2)).await, Ok(()));
+    assert_eq!(bring(2, receipt(2)).await, Ok(()), "again");
+    assert_eq!(one.view(|_| true).await.arrivals[&1].len(), 1);
+}
+
+#[tokio::test]
+async fn only_the_destination_has_data_thrown_away() {
+    let (one, two) = pair().await;
+    let client = Client::member(b"data");
+    let stamp = client.commit(&one).await.unwrap();
+    client.push(&two, &stamp).await.unwrap();
+    let ids = vec![StampId::of(&stamp)];
+    let forget = async |by: u8| {
+        let connector = thalweg_net::channel::Connector::new(&key(by)).unwrap();
+        let mut line = Line::open(&connector, &two.target().port).await.unwrap();
+        line.ask(&Ask::Forget(name("taxes"), ids.clone())).await.unwrap()
+    };
+    assert_eq!(forget(109).await, Answer::Refused(Refusal::NotAdmitted));
+    assert_eq!(forget(101).await, Answer::Forgot(1), "the destination's command line");
+    assert_eq!(forget(1).await, Answer::Forgot(0));
+    let here = two.view(|_| true).await.here;
+    assert_eq!((here.held, here.bytes, here.gone), (0, 0, 1));
+    // Its receipt is what it was.
+    client.push(&two, &stamp).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_box_of_another_key_is_not_gone_on_with() {
+    let mut one = Host::new(1).await;
+    introduce(&[&one]);
+    one.start(own(&[])).await;
+    Client::member(b"data").commit(&one).await.unwrap();
+    one.kill().await;
+    let (log, _) = thalweg_node::relay::Log::to_queue();
+    let membership = thalweg_node::mesh::Membership::new(key(200).id(), None);
+    let opened = thalweg_node::drop_box::DropBoxes::open(
+        &[own(&[])], one.dir(), (name("n1"), key(3)), membership, log,
+    );
+    assert!(opened.unwrap_err().to_string().contains("another key"));
+    drop(others());
+}

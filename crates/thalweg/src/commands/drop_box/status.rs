@@ -1,0 +1,178 @@
+//! What is known of boxes.
+
+use super::{Common, Here};
+use crate::commands::text::{aligned, counted, listed, say};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, process::ExitCode};
+use thalweg_node::{config::DropBoxSection, drop_box::View, mesh::State};
+use thalweg_wire::{
+    Signer as _,
+    bistro::{Stamp, show_date},
+    mesh::Name,
+};
+
+const HELP: &str = "\
+Reads the box's books below the state directory; the daemon may run or not.
+
+  thalweg drop-box status taxes
+  thalweg drop-box status taxes --missing     # who has committed without bringing data";
+
+/// Arguments of `thalweg drop-box status`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The box
+    #[arg(value_name = "BOX")]
+    name: String,
+    /// List who has committed without bringing data to any node
+    #[arg(long)]
+    missing: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// `thalweg drop-box list`.
+///
+/// # Errors
+/// If the settings or the state cannot be used.
+pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
+    let (state, config) = (args.place.open()?, args.settings()?);
+    let rows: Vec<_> = config.drop_box.iter().map(|one| row(&state, one)).collect();
+    let text = match args.json {
+        true => json!({ "boxes": config.drop_box.iter().map(|one| value(&state, one)).collect::<Vec<_>>() })
+            .to_string()
+            + "\n",
+        false => aligned(["BOX", "DESTINATION", "UNTIL", "NODES", "WHO", "SUBMIT WITH --to"], &rows),
+    };
+    say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(state: &State, one: &DropBoxSection) -> [String; 6] {
+    let dash = || "-".to_owned();
+    [
+        one.name.as_ref().map_or_else(dash, Name::to_string),
+        one.destination.as_ref().map_or_else(|| "this node".to_owned(), Name::to_string),
+        one.until.map_or_else(dash, show_date),
+        if one.destination.is_some() { dash() } else { listed(nodes(one)) },
+        who(one),
+        link(state, one).unwrap_or_else(dash),
+    ]
+}
+
+fn nodes(one: &DropBoxSection) -> Vec<String> {
+    match one.nodes.is_empty() {
+        true => vec!["this node".to_owned()],
+        false => one.nodes.iter().map(Name::to_string).collect(),
+    }
+}
+
+fn who(one: &DropBoxSection) -> String {
+    match (one.open, one.members) {
+        (true, _) => "anybody".to_owned(),
+        (false, true) if one.keys.is_empty() => "members".to_owned(),
+        (false, true) => format!("members, {}", counted(one.keys.len() as u64, "key")),
+        (false, false) => counted(one.keys.len() as u64, "key"),
+    }
+}
+
+/// What who is no member submits with: the box, an address, and the key to expect there.
+fn link(state: &State, one: &DropBoxSection) -> Option<String> {
+    let name = one.name.as_ref().filter(|_| one.destination.is_none())?;
+    let key = state.node_key().ok()?.id();
+    let roster = state.membership().ok()?.current()?;
+    let address = roster.by_key(&key)?.addresses.first()?.clone();
+    Some(format!("{name}@{address}#{key}"))
+}
+
+fn value(state: &State, one: &DropBoxSection) -> Value {
+    json!({
+        "box": one.name, "destination": one.destination, "until": one.until.map(show_date),
+        "nodes": one.nodes, "open": one.open, "members": one.members, "keys": one.keys,
+        "to": link(state, one),
+    })
+}
+
+/// `thalweg drop-box status`.
+///
+/// # Errors
+/// If the settings, the state or the books cannot be used.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let here = args.common.open(&args.name)?;
+    let view = View::read(&here.files)?;
+    let text = match (args.common.json, args.missing) {
+        (true, _) => format!("{}\n", as_json(&here, &view)),
+        (false, true) => missing(&view),
+        (false, false) => summary(&here, &view),
+    };
+    say(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Submissions and bytes by the node that has them.
+fn by_node(view: &View) -> BTreeMap<Name, (u64, u64)> {
+    let mut nodes: BTreeMap<Name, (u64, u64)> = BTreeMap::new();
+    for arrival in view.arrivals.values().filter_map(|arrivals| arrivals.first()) {
+        let (count, bytes) = nodes.entry(arrival.receipt.value().node.clone()).or_default();
+        *count += 1;
+        *bytes += arrival.stamp.value().commitment.size;
+    }
+    nodes
+}
+
+fn summary(here: &Here, view: &View) -> String {
+    let mut text = format!("{}\n", here.name);
+    let mut line = |what: &str, value: String| text += &format!("  {what:<12} {value}\n");
+    if let Some(destination) = &here.settings.destination {
+        line("destination", destination.to_string());
+    } else {
+        let bytes: u64 = view.stamps.iter().map(|stamp| stamp.commitment.size).sum();
+        line("deadline", here.settings.until.map_or_else(|| "-".to_owned(), show_date));
+        line("committed", format!("{}, {bytes} bytes", counted(view.stamps.len() as u64, "submission")));
+        line("received", counted(view.arrivals.len() as u64, "submission"));
+        for (node, (count, bytes)) in by_node(view) {
+            line("", format!("{node}: {count}, {bytes} bytes"));
+        }
+        line("collected", counted(view.collected.len() as u64, "submission"));
+        line("without data", counted(view.missing().count() as u64, "submission"));
+    }
+    let held = view.here;
+    if held.held + held.gone > 0 {
+        let told = if held.untold == 0 { "all told".into() } else { format!("{} not told", held.untold) };
+        let what = counted(held.held, "submission");
+        line("here", format!("{what}, {} bytes; {told}; {} given away", held.bytes, held.gone));
+    }
+    text
+}
+
+/// Who has committed without data.
+pub fn missing(view: &View) -> String {
+    let row = |stamp: &Stamp| {
+        let size = stamp.commitment.size.to_string();
+        let (number, label) = (stamp.number.to_string(), stamp.label.to_string());
+        [number, show_date(stamp.time), stamp.client.to_string(), size, label]
+    };
+    let rows: Vec<_> = view.missing().map(row).collect();
+    aligned(["NUMBER", "COMMITTED", "KEY", "BYTES", "NAME"], &rows)
+}
+
+fn as_json(here: &Here, view: &View) -> Value {
+    let missing = |stamp: &Stamp| json!({
+        "number": stamp.number, "committed": show_date(stamp.time), "client": stamp.client,
+        "bytes": stamp.commitment.size, "name": stamp.label.as_str(),
+    });
+    let node = |(node, (count, bytes)): (Name, (u64, u64))| {
+        json!({ "node": node, "submissions": count, "bytes": bytes })
+    };
+    json!({
+        "box": here.name, "destination": here.settings.destination,
+        "until": here.settings.until.map(show_date), "committed": view.stamps.len(),
+        "received": view.arrivals.len(), "collected": view.collected.len(),
+        "nodes": by_node(view).into_iter().map(node).collect::<Vec<_>>(),
+        "missing": view.missing().map(missing).collect::<Vec<_>>(),
+        "here": {
+            "submissions": view.here.held, "bytes": view.here.bytes, "not_told": view.here.untold,
+            "given_away": view.here.gone,
+        },
+    })
+}

@@ -1,0 +1,182 @@
+//! `thalweg receipt`: checks receipts of submissions, without asking anybody.
+
+use super::{here::Place, submit::commitment, text::say};
+use anyhow::Context as _;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+use thalweg_console::note;
+use thalweg_net::Ed25519;
+use thalweg_node::mesh::State;
+use thalweg_wire::{
+    Signed,
+    bistro::{Evidence, Trust, Verdict},
+};
+
+const HELP: &str = "\
+Checks every signature and that every line says what is signed; nobody is asked. What the
+signatures prove depends on whose keys they are: give the key of the box's destination, or the
+mesh's, by --key (all 64 digits, or the first 32 at least). On a host of the mesh its own mesh's
+key is known.
+
+  thalweg receipt verify return.pdf.receipt --key 5b1f…
+  thalweg receipt verify return.pdf.receipt --key 5b1f… --data return.pdf
+
+Exit codes: 0 all is proven; 1 altered, or not readable: the field is named; 3 whole, but not
+all of it is proven with these keys, or a step is missing.";
+
+/// Whole, and not all is proven.
+const UNPROVEN: u8 = 3;
+
+/// Arguments of `thalweg receipt`.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Check receipts
+    Verify(Verify),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+struct Verify {
+    /// Receipts
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// A key that is known: the destination's, a node's, or the mesh's
+    #[arg(long, value_name = "KEY")]
+    key: Vec<String>,
+    /// Check too that this is the data
+    #[arg(long, value_name = "FILE")]
+    data: Option<PathBuf>,
+    /// Print a JSON object for each
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What came of one file.
+enum Found {
+    Altered(String),
+    Whole(Box<Evidence>, Verdict),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a key is none, or nothing can be printed.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let What::Verify(args) = args.what;
+    let (trust, roster) = trust(&args)?;
+    let mut code = ExitCode::SUCCESS;
+    let (mut altered, mut unproven) = (false, false);
+    for file in &args.files {
+        let found = examine(file, args.data.as_deref(), &trust, roster.as_ref());
+        match &found {
+            Found::Altered(_) => altered = true,
+            Found::Whole(_, verdict) => unproven |= !verdict.is_whole(),
+        }
+        print(file, &found, args.json)?;
+    }
+    if unproven {
+        code = ExitCode::from(UNPROVEN);
+    }
+    Ok(if altered { ExitCode::FAILURE } else { code })
+}
+
+type Roster = Signed<thalweg_wire::mesh::Roster>;
+
+/// The given keys; without any, the key of this host's mesh, with its roster.
+fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
+    let mut trust = Trust::default();
+    for key in &args.key {
+        trust.add(key).map_err(anyhow::Error::msg).with_context(|| format!("--key {key}"))?;
+    }
+    // A host without a mesh verifies as well.
+    let Ok(membership) = args.place.open().and_then(|state: State| Ok(state.membership()?)) else {
+        return Ok((trust, None));
+    };
+    if args.key.is_empty() {
+        trust.add(&membership.mesh().to_string()).map_err(anyhow::Error::msg)?;
+    }
+    let roster = membership.signed().and_then(|bytes| Signed::open(&bytes, &Ed25519).ok());
+    Ok((trust, roster))
+}
+
+fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Roster>) -> Found {
+    let read = fs::read_to_string(file).map_err(|e| e.to_string());
+    let evidence = read.and_then(|text| Evidence::read(&text, &Ed25519).map_err(|e| e.to_string()));
+    let evidence = match evidence {
+        Ok(evidence) => evidence,
+        Err(why) => return Found::Altered(why),
+    };
+    if let Some(why) = data.and_then(|data| differs(&evidence, data)) {
+        return Found::Altered(why);
+    }
+    // The receipt's own roster held then; this host's may have changed since.
+    let mut judged = evidence.clone();
+    judged.roster = judged.roster.or_else(|| roster.cloned());
+    let verdict = judged.judge(trust);
+    Found::Whole(Box::new(evidence), verdict)
+}
+
+/// Why this is not the data that was committed to.
+fn differs(evidence: &Evidence, data: &Path) -> Option<String> {
+    let Some(nonce) = &evidence.nonce else {
+        return Some("nonce: its line was taken out; without it no data can be compared".into());
+    };
+    match commitment(data, nonce, evidence.client) {
+        Err(e) => Some(format!("{e:#}")),
+        Ok(found) if found.size != evidence.commitment.size => {
+            let (have, meant) = (found.size, evidence.commitment.size);
+            Some(format!("size: {} has {have} bytes, {meant} were committed to", data.display()))
+        }
+        Ok(found) if found != evidence.commitment => {
+            Some(format!("commitment: {} or the nonce is another one", data.display()))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn print(file: &Path, found: &Found, as_json: bool) -> anyhow::Result<()> {
+    let file = file.display();
+    if as_json {
+        return say(&format!("{}\n", object(&file.to_string(), found)));
+    }
+    match found {
+        Found::Altered(why) => {
+            note!("thalweg: {file}: NOT VALID: {why}");
+            Ok(())
+        }
+        Found::Whole(_, verdict) => {
+            let word = if verdict.is_whole() { "valid" } else { "whole, but not all is proven" };
+            let lines = |head: &str, all: &[String]| -> String {
+                all.iter().map(|line| format!("  {head}: {line}\n")).collect()
+            };
+            let proven = lines("proven", &verdict.proven);
+            say(&format!("{file}: {word}\n{proven}{}", lines("not proven", &verdict.unproven)))
+        }
+    }
+}
+
+fn object(file: &str, found: &Found) -> Value {
+    match found {
+        Found::Altered(why) => json!({ "file": file, "valid": false, "why": why }),
+        Found::Whole(evidence, verdict) => json!({
+            "file": file, "valid": true, "all_proven": verdict.is_whole(),
+            "box": evidence.drop_box, "destination": evidence.destination,
+            "client": evidence.client, "name": evidence.label.as_str(),
+            "size": evidence.commitment.size, "commitment": evidence.commitment.hash_text(),
+            "proven": verdict.proven, "not_proven": verdict.unproven,
+        }),
+    }
+}
