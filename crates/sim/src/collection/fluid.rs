@@ -40,9 +40,10 @@ impl Flowing {
     pub fn new(settings: Settings, bytes: &[f64], estimates: &Graph) -> Self {
         let amounts: Vec<u64> = bytes.iter().map(|bytes| *bytes as u64).collect();
         let destination = bytes.len() as u32 - 1;
+        let relays = (0..destination).collect();
         let interval = settings.interval.as_secs_f64();
         Self {
-            steering: Steering::new(settings, destination, &amounts, estimates),
+            steering: Steering::new(settings, destination, &amounts, estimates, &relays),
             interval,
             next: interval,
             told: 0.0,

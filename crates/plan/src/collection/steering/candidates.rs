@@ -3,9 +3,9 @@
 use super::Way;
 
 /// All ways with at most so many intermediates, shorter ones first. At most [`MOST`].
-pub(super) fn candidates(source: u32, destination: u32, nodes: u32, longest: usize) -> Vec<Way> {
-    let others: Vec<u32> =
-        (0..nodes).filter(|node| *node != source && *node != destination).collect();
+pub(super) fn candidates(source: u32, relays: &[u32], longest: usize) -> Vec<Way> {
+    let longest = if relays.contains(&source) { longest } else { 0 };
+    let others: Vec<u32> = relays.iter().copied().filter(|node| *node != source).collect();
     let mut ways = vec![Way { source, via: Vec::new() }];
     let mut last = ways.clone();
     for _ in 0..longest {

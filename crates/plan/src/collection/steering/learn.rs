@@ -39,7 +39,7 @@ impl Steering {
     }
 
     /// A trial is worth its connection if everything together became faster by it; or if its source ends
-    /// last, and has more now, be it from the others.
+    /// last, and has more now, be it from the others, who do not lose much more by it.
     fn judge_one(&mut self, id: WayId, gain: f64) -> bool {
         let Some(at) = self.open.iter().position(|open| open.id == id) else { return false };
         let Some(before) = self.open[at].trial.take() else { return false };
@@ -53,7 +53,7 @@ impl Steering {
         let late = forecast.last() > LATE * self.floor()
             && forecast.ends[source as usize] >= LAST * forecast.last();
         let much = carried >= 0.03 * self.rate(source);
-        let is_worth = much && own >= WORTH && (gain >= WORTH || late);
+        let is_worth = much && own >= WORTH && (gain >= WORTH || late && gain >= -WORTH);
         if is_worth || self.of(source).count() <= 1 {
             return false;
         }

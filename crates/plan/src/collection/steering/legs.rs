@@ -123,12 +123,14 @@ impl Legs {
     /// its share among the connections that are there already, whichever is more.
     pub(super) fn room(&self, leg: Leg, used: &Used) -> f64 {
         let own = share(self.rate(leg), used.load(leg), used.count(leg));
-        let sets = self.hosts.iter().chain(&self.learnt);
-        let sets = sets.filter(|set| set.limit.is_finite() && set.legs.contains(&leg));
+        let hosts = [2 * leg.1 as usize, 2 * leg.0 as usize + 1];
+        let hosts = hosts.iter().filter_map(|host| self.hosts.get(*host));
+        let learnt = self.learnt.iter().filter(|set| set.legs.contains(&leg));
         let room = |set: &SharedSet| {
             let load = load_of(set, &used.loads);
             share(set.limit, load, set.legs.iter().map(|leg| used.count(*leg)).sum())
         };
+        let sets = hosts.chain(learnt).filter(|set| set.limit.is_finite());
         sets.map(room).fold(own, f64::min)
     }
 }

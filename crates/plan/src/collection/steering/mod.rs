@@ -35,7 +35,10 @@ pub use settings::Settings;
 use crate::Graph;
 use legs::Legs;
 use open::Open;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// What passed since the last observation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +60,7 @@ pub struct Steering {
     destination: u32,
     remaining: Vec<u64>,
     lost: Vec<bool>,
+    relays: Vec<u32>,
     legs: Legs,
     open: Vec<Open>,
     benched: BTreeMap<Way, Benched>,
@@ -80,13 +84,21 @@ impl Steering {
     /// Chooses the first ways.
     ///
     /// `remaining` is by participant, the destination's is passed over. `estimates` are of the same
-    /// indices; legs may be missing and rates wrong.
-    pub fn new(settings: Settings, destination: u32, remaining: &[u64], estimates: &Graph) -> Self {
+    /// indices; legs may be missing and rates wrong. `relays` are those who pass on others' data; a
+    /// source that is none of them is only asked directly, as relays do not connect to it.
+    pub fn new(
+        settings: Settings,
+        destination: u32,
+        remaining: &[u64],
+        estimates: &Graph,
+        relays: &BTreeSet<u32>,
+    ) -> Self {
         let mut steering = Self {
             settings,
             destination,
             remaining: remaining.to_vec(),
             lost: vec![false; remaining.len()],
+            relays: relays.iter().copied().filter(|host| *host != destination).collect(),
             legs: Legs::new(remaining.len() as u32, destination, estimates),
             open: Vec::new(),
             benched: BTreeMap::new(),

@@ -4,49 +4,41 @@ use super::{Steering, Way, candidates::candidates};
 use crate::collection::{Leg, Limits, Problem, RatedPath};
 
 impl Steering {
+    /// The planned ways of each source, the widest first; where none is short enough, the direct one.
     pub(super) fn start(&mut self) {
+        let mut paths = self.plan();
+        paths.sort_by(|a, b| b.per_slot.total_cmp(&a.per_slot));
         for source in 0..self.remaining.len() as u32 {
-            if self.is_waiting(source) {
-                self.start_of(source);
+            let own = paths.iter().filter(|path| path.source == source);
+            let ways = own.filter_map(|path| self.way(path));
+            let ways: Vec<Way> = ways.take(self.settings.ways.max(1)).collect();
+            ways.into_iter().for_each(|way| self.add(way, false));
+            if self.is_waiting(source) && self.of(source).next().is_none() {
+                self.add(Way { source, via: Vec::new() }, false);
             }
         }
     }
 
-    /// The planned ways, the widest first; the direct one in any case, as it needs nobody.
-    fn start_of(&mut self, source: u32) {
-        let direct = Way { source, via: Vec::new() };
-        let planned = self.planned(source);
-        let known = !planned.is_empty();
-        if !known {
-            self.add(direct.clone(), false);
-        }
-        for way in planned.into_iter().take(self.settings.ways.max(1)) {
-            self.add(way, false);
-        }
-        if self.of(source).count() == 0 {
-            self.add(direct, false);
-        }
-    }
-
-    /// The fluid plan's ways of a source, by their rates.
-    fn planned(&self, source: u32) -> Vec<Way> {
-        let mut paths: Vec<RatedPath> =
-            self.plan().into_iter().filter(|path| path.source == source).collect();
-        paths.sort_by(|a, b| b.per_slot.total_cmp(&a.per_slot));
-        let way = |path: RatedPath| {
-            let mut via = path.via;
-            via.pop();
-            Way { source, via }
-        };
-        let short = |way: &Way| way.via.len() <= self.settings.intermediates;
-        paths.into_iter().map(way).filter(short).collect()
+    fn way(&self, path: &RatedPath) -> Option<Way> {
+        let (_, via) = path.via.split_last()?;
+        let is_short = via.len() <= self.settings.intermediates;
+        is_short.then(|| Way { source: path.source, via: via.to_vec() })
     }
 
     /// The fluid plan of what remains on what is known: units are bytes, slots seconds. Empty if
-    /// there is none: estimates are missing.
+    /// there is none.
     fn plan(&self) -> Vec<RatedPath> {
         let leg = |((from, to), rate): ((u32, u32), f64)| Leg { from, to, per_slot: rate as u64 };
-        let legs: Vec<Leg> = self.legs.all().map(leg).collect();
+        let goes_on = |to: u32| to == self.destination || self.relays.contains(&to);
+        let known = self.legs.all().filter(|((from, to), _)| {
+            goes_on(*to) && (*to == self.destination || self.relays.contains(from))
+        });
+        let mut legs: Vec<Leg> = known.map(leg).collect();
+        // Who is not measured can be asked directly all the same.
+        let unknown = (0..self.remaining.len() as u32)
+            .map(|source| (source, self.destination))
+            .filter(|direct| self.is_waiting(direct.0) && self.legs.known(*direct).is_none());
+        legs.extend(unknown.map(|direct| leg((direct, self.legs.rate(direct)))));
         let Ok(mut problem) = Problem::collect(&self.remaining, self.destination, &legs) else {
             return Vec::new();
         };
@@ -61,7 +53,6 @@ impl Steering {
 
     /// All ways of a source that may be opened.
     pub(super) fn candidates(&self, source: u32) -> Vec<Way> {
-        let nodes = self.remaining.len() as u32;
-        candidates(source, self.destination, nodes, self.settings.intermediates)
+        candidates(source, &self.relays, self.settings.intermediates)
     }
 }
