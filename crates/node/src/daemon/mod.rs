@@ -179,6 +179,7 @@ impl Daemon {
             control,
             is_oracle: services.oracle.is_some(),
             relay: services.relay.clone(),
+            files: services.files.clone(),
             counters: counters.clone(),
             listen: bound,
             duties: duties(&membership, &key.id()),

@@ -2,7 +2,7 @@
 
 use super::{
     counters::{Counters, Counts},
-    service::{Control, RelayService},
+    service::{Control, FilesService, RelayService},
 };
 use crate::mesh::Membership;
 use serde::{Deserialize, Serialize};
@@ -43,6 +43,9 @@ pub struct NodeStatus {
     pub counts: Counts,
     /// The relay's own counts and quotas; null if it does not relay.
     pub relay: serde_json::Value,
+    /// Files served: what is counted, and how many directories are offered; null if none are served.
+    #[serde(default)]
+    pub files: serde_json::Value,
     /// Why the daemon should be started anew; none: it is as it should be.
     #[serde(default)]
     pub restart: Option<String>,
@@ -101,6 +104,8 @@ pub struct Subject {
     pub is_oracle: bool,
     /// The relay, if it relays.
     pub relay: Option<Arc<dyn RelayService>>,
+    /// Files, if it serves them.
+    pub files: Option<Arc<dyn FilesService>>,
     /// What the daemon counts.
     pub counters: Counters,
     /// Where its port is bound.
@@ -125,6 +130,7 @@ impl Subject {
             oracle: self.oracle().await,
             counts: self.counters.counts(),
             relay: self.relay.as_ref().map(|r| r.report()).unwrap_or_default(),
+            files: self.files.as_ref().map(|f| f.report()).unwrap_or_default(),
             restart: self.restart(),
         }
     }

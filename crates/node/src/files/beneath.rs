@@ -23,6 +23,9 @@ const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICL
 const CALM: OFlags =
     OFlags::CLOEXEC.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::NOFOLLOW);
 
+/// Renames come one after the other; 100 of them all in our way do not happen.
+const TRIES: u32 = 100;
+
 impl Root {
     /// An offered directory; the operator may have named it by a link.
     pub fn open(path: &[u8]) -> Result<Self, Failure> {
@@ -35,25 +38,25 @@ impl Root {
     /// A directory below, by links that stay inside.
     pub fn directory(&self, path: &[u8]) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        openat2(&self.0, name(path), flags, Mode::empty(), WITHIN).map(Self)
+        within(&self.0, path, flags, WITHIN).map(Self)
     }
 
     /// The directory of this name in this one; no link.
     pub fn plain(&self, name: &[u8]) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        openat2(&self.0, OsStr::from_bytes(name), flags, Mode::empty(), WITHIN).map(Self)
+        within(&self.0, name, flags, WITHIN).map(Self)
     }
 
     /// The entries of a directory below, by no link at all.
     pub fn entries(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let plain = WITHIN | ResolveFlags::NO_SYMLINKS;
-        openat2(&self.0, name(path), flags, Mode::empty(), plain)
+        within(&self.0, path, flags, plain)
     }
 
     /// A file below for reading, with what it is; the last part is not followed.
     pub fn file(&self, path: &[u8]) -> Result<(OwnedFd, Stat), Errno> {
-        let file = openat2(&self.0, name(path), OFlags::RDONLY | CALM, Mode::empty(), WITHIN)?;
+        let file = within(&self.0, path, OFlags::RDONLY | CALM, WITHIN)?;
         let found = fstat(&file)?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::RegularFile => Ok((file, found)),
@@ -65,13 +68,13 @@ impl Root {
     /// What is there, links themselves; the part before the last by links that stay inside.
     pub fn look(&self, path: &[u8]) -> Result<Stat, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        fstat(openat2(&self.0, name(path), flags, Mode::empty(), WITHIN)?)
+        fstat(within(&self.0, path, flags, WITHIN)?)
     }
 
     /// Where the link at this path points.
     pub fn link(&self, path: &[u8]) -> Result<Vec<u8>, Errno> {
         let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let link = openat2(&self.0, name(path), flags, Mode::empty(), WITHIN)?;
+        let link = within(&self.0, path, flags, WITHIN)?;
         Ok(rustix::fs::readlinkat(link, "", Vec::new())?.into_bytes())
     }
 
@@ -86,8 +89,22 @@ pub(super) fn look_in(directory: &OwnedFd, part: &std::ffi::CStr) -> Result<Stat
     statat(directory, part, AtFlags::SYMLINK_NOFOLLOW)
 }
 
-fn name(path: &[u8]) -> &OsStr {
-    OsStr::from_bytes(if path.is_empty() { b"." } else { path })
+/// Opens what is below, or the directory itself. The kernel may ask to try again while
+/// directories are being renamed.
+fn within(
+    directory: &OwnedFd,
+    path: &[u8],
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let path = OsStr::from_bytes(if path.is_empty() { b"." } else { path });
+    let mut tries = 0;
+    loop {
+        match openat2(directory, path, flags, Mode::empty(), resolve) {
+            Err(Errno::AGAIN) if tries < TRIES => tries += 1,
+            done => return done,
+        }
+    }
 }
 
 /// The identity of a file's content.

@@ -42,8 +42,8 @@ use std::{
     path::Path,
     sync::{Arc, OnceLock},
 };
-use thalweg_net::channel::Channel;
 use store::Inbox;
+use thalweg_net::channel::Channel;
 use thalweg_wire::mesh::Member;
 use tokio::{net::TcpStream, sync::Semaphore};
 

@@ -57,11 +57,6 @@ impl Buffer {
         self.advance(bytes);
     }
 
-    /// Whether nothing is in it.
-    pub fn is_empty(&self) -> bool {
-        self.filled == 0
-    }
-
     fn extend_to(&mut self, length: usize) {
         if self.bytes.len() < length {
             // Once: it does not grow byte by byte, nor is it cleared anew for each use.
@@ -71,19 +66,25 @@ impl Buffer {
     }
 }
 
+/// The two buffers of a channel, kept from one request to the next.
+pub(super) type Buffers = [Buffer; 2];
+
 /// Sends all of it; gives the source back, and how many bytes went.
 pub(super) async fn pour<S: Source>(
     channel: &mut Channel<TcpStream>,
     source: S,
+    buffers: &mut Buffers,
 ) -> io::Result<(S, u64)> {
-    let (mut spare, mut sent) = (Buffer::default(), 0);
-    let mut ahead = read_ahead(source, Buffer::default());
+    let ([first, mut spare], mut sent) = (mem::take(buffers), 0);
+    let mut ahead = read_ahead(source, first);
     loop {
         let (source, mut full, more) = ahead.await.map_err(io::Error::other)?;
         sent += full.filled as u64;
         if !more {
             within(channel.write_all(&full.bytes[..full.filled])).await?;
             within(channel.flush()).await?;
+            full.filled = 0;
+            *buffers = [full, spare];
             return Ok((source, sent));
         }
         ahead = read_ahead(source, mem::take(&mut spare));

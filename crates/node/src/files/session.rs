@@ -3,7 +3,7 @@
 use super::{
     Reader, Shared,
     list::Listing,
-    pour::{Source, pour},
+    pour::{Buffers, Source, pour},
     read::Reading,
     spool::Visit,
     store::{Making, Piece},
@@ -37,6 +37,7 @@ pub(super) struct Session {
     pub visit: Option<Visit>,
     /// The file that was written last, kept open for its next part.
     making: Option<Arc<Making>>,
+    buffers: Buffers,
     requests: u64,
     failed: u64,
     sent: u64,
@@ -58,6 +59,7 @@ pub(super) async fn serve(
         peer,
         visit: None,
         making: None,
+        buffers: Buffers::default(),
         requests: 0,
         failed: 0,
         sent: 0,
@@ -190,7 +192,7 @@ impl Session {
     /// # Errors
     /// The channel's.
     pub async fn pour<S: Source>(&mut self, source: S) -> io::Result<S> {
-        let (source, sent) = pour(&mut self.channel, source).await?;
+        let (source, sent) = pour(&mut self.channel, source, &mut self.buffers).await?;
         self.sent += sent;
         self.shared.counts.sent.inc_by(sent);
         Ok(source)

@@ -38,8 +38,12 @@ pub(super) struct Inbox(Mutex<BTreeMap<Vec<u8>, Weak<Making>>>);
 pub(super) struct Making {
     key: PartKey,
     /// `None`: it has its name.
-    part: Mutex<Option<Part>>,
-    /// The part's paths go by it.
+    work: Mutex<Option<Work>>,
+}
+
+/// A part, and the open directory that its paths go by.
+struct Work {
+    part: Part,
     _parent: Root,
 }
 
@@ -101,7 +105,9 @@ impl Inbox {
         let key = key(reader, &target.snapshot);
         let known = self.lock().get(&target.path).and_then(Weak::upgrade);
         let missing = match known.filter(|making| making.key == key) {
-            Some(making) => making.lock().as_ref().map(Part::missing).unwrap_or_default(),
+            Some(making) => {
+                making.lock().as_ref().map(|work| work.part.missing()).unwrap_or_default()
+            }
             None => {
                 let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
                 kept.unwrap_or_default().missing(size)
@@ -139,7 +145,9 @@ impl Inbox {
             };
         }
         all.retain(|_, making| making.strong_count() > 0);
-        let making = Arc::new(open(reader, key, &target, entry)?.into_making(target.parent));
+        let part = open(reader, &key, &target, entry)?;
+        let work = Mutex::new(Some(Work { part, _parent: target.parent }));
+        let making = Arc::new(Making { key, work });
         all.insert(target.path, Arc::downgrade(&making));
         Ok(making)
     }
@@ -150,16 +158,7 @@ impl Inbox {
     }
 }
 
-/// A part with its key.
-struct Opened(PartKey, Part);
-
-impl Opened {
-    fn into_making(self, parent: Root) -> Making {
-        Making { key: self.0, part: Mutex::new(Some(self.1)), _parent: parent }
-    }
-}
-
-fn open(reader: &Reader, key: PartKey, target: &Target, entry: &Entry) -> Result<Opened, Failure> {
+fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Result<Part, Failure> {
     let attributes = Attributes {
         // Whose it is here is not for the sender to say, nor who may become whom.
         owner: None,
@@ -171,13 +170,14 @@ fn open(reader: &Reader, key: PartKey, target: &Target, entry: &Entry) -> Result
     loop {
         let (source, shown) = (reader.member.name.to_string(), shown(&target.path));
         let job = Job::begin(JobKind::Send, source, shown);
-        let opened = Part::open_exactly(&path, key.clone(), job, Batch::default(), Some(attributes));
+        let opened =
+            Part::open_exactly(&path, key.clone(), job, Batch::default(), Some(attributes));
         match opened {
             Err(PartError::Busy(_)) if tries < CLOSING.1 => {
                 tries += 1;
                 thread::sleep(CLOSING.0);
             }
-            opened => return opened.map(|part| Opened(key, part)).map_err(refused),
+            opened => return opened.map_err(refused),
         }
     }
 }
@@ -186,31 +186,37 @@ impl Making {
     /// Whether it is complete now, and under its name.
     fn write(&self, reader: &Reader, piece: &Piece) -> Result<bool, Failure> {
         let mut place = self.lock();
-        let Some(part) = place.as_mut() else { return Ok(true) };
+        let Some(Work { part, .. }) = place.as_mut() else { return Ok(true) };
         part.write_from(reader.member.name.as_str(), piece.from, &piece.bytes).map_err(refused)?;
         if !part.missing().is_empty() {
             return Ok(false);
         }
         match place.take() {
-            Some(part) => part.publish(0).map(|_| true).map_err(refused),
+            Some(work) => work.part.publish(0).map(|_| true).map_err(refused),
             None => Ok(true),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Part>> {
-        self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Work>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    fn close(self) {
+        // What is not kept is asked for again.
+        _ = self.part.close();
     }
 }
 
 /// The last session that wrote it has ended: what came is made to last.
 impl Drop for Making {
     fn drop(&mut self) {
-        let Some(part) = self.lock().take() else { return };
-        // Dropped on a thread of the runtime, which must not wait for a disk. What is
-        // not kept is asked for again.
+        let Some(work) = self.lock().take() else { return };
+        // Dropped on a thread of the runtime, which must not wait for a disk.
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || part.close())),
-            Err(_) => _ = part.close(),
+            Ok(runtime) => drop(runtime.spawn_blocking(move || work.close())),
+            Err(_) => work.close(),
         }
     }
 }

@@ -1,7 +1,10 @@
 //! What right files mean.
 
 use std::time::Duration;
-use thalweg_node::{config::Config, relay::EgressPolicy};
+use thalweg_node::{
+    config::{Config, Whom},
+    relay::EgressPolicy,
+};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::{LegKind, PortRange, Quota, Rule};
 
@@ -126,4 +129,30 @@ fn a_file_that_is_not_there_is_the_defaults_only_where_it_may_be() {
     assert_ne!(Config::load_or_default(&file).unwrap(), Config::default());
     std::fs::write(&file, [0xff, 0xfe]).unwrap();
     assert!(Config::load_or_default(&file).is_err());
+}
+
+#[test]
+fn files_are_offered_to_members_by_name_by_tag_or_to_all() {
+    let text = "[files]\noffer = [{ path = \"/data\", to = [\"fra\", \"@lab\"] }, { path = \"/pub\", to = \"*\" }]\n\
+                accept = [{ path = \"/inbox\", from = [\"@site=a\"] }]\nspool_bytes = \"1 GB\"";
+    let files = Config::parse(text).unwrap().files;
+    let whom = |texts: &[&str]| texts.iter().map(|t| t.parse().unwrap()).collect::<Vec<Whom>>();
+    assert_eq!(files.offer[0].to, whom(&["fra", "@lab"]));
+    assert_eq!((files.offer[1].path.to_str(), &files.offer[1].to), (Some("/pub"), &whom(&["*"])));
+    assert_eq!(files.accept[0].from, whom(&["@site=a"]));
+    assert_eq!(files.spool_bytes, ByteSize::from_bytes(1_000_000_000));
+    assert_eq!(whom(&["*"])[0].to_string() + &whom(&["@lab"])[0].to_string(), "*@lab");
+    for (text, says) in [
+        ("offer = [{ path = \"data\", to = \"*\" }]", "absolute"),
+        ("offer = [{ path = \"/a/../b\", to = \"*\" }]", "`..`"),
+        ("offer = [{ path = \"/proc\", to = \"*\" }]", "kernel's own"),
+        ("offer = [{ path = \"/data\", to = [] }]", "for nobody"),
+        ("offer = [{ path = \"/data\" }]", "`to`"),
+        ("offer = [{ path = \"/data\", to = \"A B\" }]", "name"),
+        ("accept = [{ path = \"inbox\", from = \"*\" }]", "absolute"),
+        ("max_channels = 0", "offer nothing"),
+    ] {
+        let problems = Config::parse(&format!("[files]\n{text}")).unwrap_err();
+        assert!(problems[0].what.contains(says), "{text}: {problems:?}");
+    }
 }

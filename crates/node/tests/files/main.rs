@@ -2,5 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod limits;
+mod listing;
 mod reading;
+mod rights;
 mod scene;
+mod storing;

@@ -13,6 +13,12 @@ pub enum ReachError {
     /// No such node, or no such relays.
     #[error(transparent)]
     Name(#[from] RouteNameError),
+    /// Relays connect to other relays and to oracles alone.
+    #[error(
+        "node {0} cannot be reached through relays: it has neither of the roles relay and oracle in \
+         the roster; go directly"
+    )]
+    Unrelayed(Name),
     /// No channel.
     #[error("node {node}: {why}{}", hint(why))]
     Dial {

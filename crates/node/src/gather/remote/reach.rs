@@ -7,7 +7,7 @@ use thalweg_net::{
     DialOptions, Dialer, Route, Stream,
     channel::{Channel, Connector, Protocol},
 };
-use thalweg_wire::mesh::{LegKind, Name, Roster, Terms};
+use thalweg_wire::mesh::{LegKind, Name, Role, Roster, Terms};
 
 /// Opens [`Remote`]s by name; cheap to clone.
 #[derive(Clone, Debug)]
@@ -83,8 +83,18 @@ impl Reach {
     ) -> Result<Channel<Stream>, ReachError> {
         let to = self.with_names(|names| Ok(names.node(node)?))?;
         let route = self.route(via)?;
+        if !via.is_empty() && !self.is_relayed_to(node) {
+            return Err(ReachError::Unrelayed(node.clone()));
+        }
         let opened = self.dialer.channel(&route, &to, protocol).await;
         opened.map_err(|why| ReachError::Dial { node: node.clone(), why: Box::new(why) })
+    }
+
+    /// Whether relays connect to it: see [`crate::relay::MeshRelay`]'s gate.
+    fn is_relayed_to(&self, node: &Name) -> bool {
+        let roster = self.roster();
+        let member = roster.as_ref().ok().and_then(|roster| roster.by_name(node));
+        member.is_some_and(|member| member.is(Role::Relay) || member.is(Role::Oracle))
     }
 
     fn with_names<T>(

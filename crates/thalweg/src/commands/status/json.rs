@@ -24,6 +24,7 @@ pub fn of_daemon(status: &NodeStatus) -> Value {
         "oracle": asked(&status.oracle),
         "counts": status.counts,
         "relay": status.relay,
+        "files": status.files,
         "restart": status.restart,
     })
 }

@@ -109,7 +109,7 @@ fn seen(reply: &StatusReply) -> String {
 
 fn text(status: &NodeStatus) -> String {
     let NodeStatus { name, key, mesh, program, up, listen, roster, oracle, .. } = status;
-    let NodeStatus { counts, relay, restart, .. } = status;
+    let NodeStatus { counts, relay, files, restart, .. } = status;
     let mut text = format!(
         "node     {name}, key {key:?}, thalweg {program}, up {}\n\
          mesh     {mesh:?}\n\
@@ -126,11 +126,12 @@ fn text(status: &NodeStatus) -> String {
         strangers(counts.strangers),
         counts.local,
     );
-    if let Some(fields) = relay.as_object() {
+    for (what, report) in [("relay", relay), ("files", files)] {
+        let Some(fields) = report.as_object() else { continue };
         let pairs = fields.iter().filter(|(_, v)| v.is_number() || v.is_string());
         let pairs: Vec<_> = pairs.map(|(k, v)| format!("{} {v}", k.replace('_', " "))).collect();
         // Writing to a string cannot fail.
-        _ = writeln!(text, "relay    {}", pairs.join(", "));
+        _ = writeln!(text, "{what:<8} {}", pairs.join(", "));
     }
     if let Some(why) = restart {
         _ = writeln!(text, "restart  {why}");

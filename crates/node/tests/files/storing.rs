@@ -1,0 +1,130 @@
+//! Files that are left at another node.
+
+use crate::scene::{Node, introduce};
+use bytes::Bytes;
+use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
+use thalweg_node::gather::{Remote, RemoteError};
+use thalweg_wire::object::{Entry, Failure, FilePath, Kind, Snapshot};
+
+const MODIFIED: i64 = 1_234_567_890_123_456_789;
+
+fn entry(path: &str, size: u64) -> Entry {
+    let snapshot =
+        Snapshot { device: 1, inode: 2, size, modified_ns: MODIFIED, changed_ns: MODIFIED };
+    Entry {
+        root: 0,
+        path: FilePath::new(path.into()).unwrap(),
+        kind: Kind::File { snapshot },
+        mode: 0o4640,
+        owner: 0,
+        group: 0,
+        modified_ns: MODIFIED,
+    }
+}
+
+/// `n1` that accepts files, `n2` that sends, and a channel from it.
+async fn pair(whom: &[&str]) -> (Node, Node, Remote, Vec<u8>) {
+    let (one, two) = (Node::start(1, whom).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let remote = two.open(&one, &[]).await;
+    let into = one.inbox.as_os_str().as_bytes().to_vec();
+    (one, two, remote, into)
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, RemoteError>) -> Failure {
+    match result {
+        Err(RemoteError::Refused { why, .. }) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_file_in_parts_has_its_name_once_all_are_there() {
+    let (one, two, mut remote, into) = pair(&["n2"]).await;
+    let content = noise(5_000_000);
+    let file = entry("new/dir/file", 5_000_000);
+    let path = one.inbox.join("new/dir/file");
+    let part = |from: usize, to: usize| Bytes::copy_from_slice(&content[from..to]);
+    assert_eq!(remote.held(&into, &file).await.unwrap(), []);
+    // The second part first, by another channel.
+    let mut other = two.open(&one, &[]).await;
+    other.store(&into, &file, 4_000_000, &content[4_000_000..]).await.unwrap();
+    assert_eq!(remote.held(&into, &file).await.unwrap(), [4_000_000..5_000_000]);
+    assert!(!path.exists());
+    remote.ask_store(&into, &file, 0, part(0, 2_000_000)).await.unwrap();
+    remote.ask_store(&into, &file, 2_000_000, part(2_000_000, 4_000_000)).await.unwrap();
+    remote.stored().await.unwrap();
+    remote.stored().await.unwrap();
+    assert!(std::fs::read(&path).unwrap() == content);
+    let found = std::fs::metadata(&path).unwrap();
+    assert_eq!(found.mode() & 0o7777, 0o640, "no bits that give somebody's rights");
+    assert_eq!(found.mtime_nsec() + found.mtime() * 1_000_000_000, MODIFIED);
+    assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left");
+    // Once more: it is there.
+    assert_eq!(remote.held(&into, &file).await.unwrap(), [0..5_000_000]);
+    remote.store(&into, &file, 0, &content[..9]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_empty_file_is_one_part_of_none() {
+    let (one, _two, mut remote, into) = pair(&["*"]).await;
+    remote.store(&into, &entry("empty", 0), 0, b"").await.unwrap();
+    assert_eq!(std::fs::metadata(one.inbox.join("empty")).unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn what_was_stored_outlives_the_channel() {
+    let (one, two, mut remote, into) = pair(&["*"]).await;
+    let content = noise(100_000);
+    let file = entry("file", 100_000);
+    remote.store(&into, &file, 10_000, &content[10_000..60_000]).await.unwrap();
+    remote.close().await;
+    one.line("event=files").await;
+    let mut remote = two.open(&one, &[]).await;
+    // Its part is written out after the channel's end.
+    while remote.held(&into, &file).await.unwrap() != [10_000..60_000] {
+        tokio::task::yield_now().await;
+    }
+    remote.store(&into, &file, 0, &content[..10_000]).await.unwrap();
+    remote.store(&into, &file, 60_000, &content[60_000..]).await.unwrap();
+    assert!(std::fs::read(one.inbox.join("file")).unwrap() == content);
+}
+
+#[tokio::test]
+async fn nothing_that_is_there_is_replaced() {
+    let (one, _two, mut remote, into) = pair(&["*"]).await;
+    std::fs::write(one.inbox.join("file"), b"kept").unwrap();
+    let why = refused(remote.store(&into, &entry("file", 4), 0, b"new!").await);
+    assert!(why.to_string().contains("there already"), "{why}");
+    assert_eq!(std::fs::read(one.inbox.join("file")).unwrap(), b"kept");
+}
+
+#[tokio::test]
+async fn files_come_only_from_whom_and_to_where_the_settings_say() {
+    let (one, _two, mut remote, into) = pair(&["n7"]).await;
+    let not_offered = |why: Failure| assert!(matches!(why, Failure::NotOffered(_)), "{why:?}");
+    not_offered(refused(remote.store(&into, &entry("file", 1), 0, b"1").await));
+    not_offered(refused(remote.held(&into, &entry("file", 1)).await));
+    let (two, _three, mut remote, into) = pair(&["*"]).await;
+    not_offered(refused(remote.store(b"/tmp", &entry("file", 1), 0, b"1").await));
+    let data = two.data.as_os_str().as_bytes();
+    not_offered(refused(remote.store(data, &entry("file", 1), 0, b"1").await));
+    let up = [&into[..], b"/.."].concat();
+    not_offered(refused(remote.store(&up, &entry("file", 1), 0, b"1").await));
+    // By a link out of it neither.
+    std::os::unix::fs::symlink(&two.data, two.inbox.join("link")).unwrap();
+    let why = refused(remote.store(&into, &entry("link/file", 1), 0, b"1").await);
+    assert!(why.to_string().contains("irectory") || why.to_string().contains("link"), "{why}");
+    let why = refused(remote.store(&into, &entry(".a.thalweg-part", 1), 0, b"1").await);
+    assert!(why.to_string().contains("name"), "{why}");
+    assert_eq!(std::fs::read_dir(&two.data).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(&one.inbox).unwrap().count(), 0);
+    // The channel goes on after all of it.
+    remote.store(&into, &entry("file", 1), 0, b"1").await.unwrap();
+}
