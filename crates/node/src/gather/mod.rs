@@ -9,10 +9,10 @@
 //!                                          └─────────┘
 //! ```
 
-mod direct;
 mod errand;
 mod estimates;
 mod event;
+pub mod fluid;
 mod forecast;
 mod grid;
 mod inventory;
@@ -21,6 +21,7 @@ pub mod landing;
 mod method;
 mod method_name;
 mod overlay;
+mod prices;
 pub mod remote;
 pub mod run;
 pub mod send;
@@ -32,12 +33,13 @@ pub use estimates::{Estimates, Leg, RatesError};
 pub use event::{
     Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Stored, Totals,
 };
-pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath};
+pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
 pub use grid::choose as choose_grid;
 pub use inventory::{FileNo, Inventory, Piece, Wanted};
 pub use land::{Land, LandError};
 pub use method::Method;
 pub use method_name::{MethodName, MethodNameError};
 pub use overlay::Overlay;
+pub use prices::{PriceList, PricesError};
 pub use remote::{Reach, Remote, RemoteError, Sink};
 pub use work::Work;

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Errand, LandError, Method, direct,
+        Errand, LandError, Method, fluid,
         slotted::{self, Course, Scheme},
     },
     Ready,
@@ -40,8 +40,8 @@ pub(super) async fn out(
         || ready.plan.timetable.clone().unwrap_or(Timetable { slots: 0, paths: vec![] });
     let scheme = match ready.method {
         Method::Fluid => {
-            let failed = direct::run(errand, connections).await?;
-            return Ok(Carried { failed, ..Carried::default() });
+            let outcome = fluid::run(errand, fluid::Settings::default()).await?;
+            return Ok(Carried { failed: outcome.failed, ..Carried::default() });
         }
         Method::Scheduled(rule) => Scheme::Paths(timetable(), rule),
         Method::BestPath => Scheme::Paths(timetable(), Rule::Chain),

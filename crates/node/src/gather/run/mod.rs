@@ -14,7 +14,7 @@ pub use participants::Via;
 
 use super::{
     Errand, Estimates, Event, EventSink, Forecast, ForecastError, Inventory, Land, LandError,
-    Method, MethodName, Overlay, Plan, Reach, Totals,
+    Method, MethodName, Overlay, Plan, PriceList, Reach, Totals,
     landing::{Landing, Layout, OpenError, Options},
 };
 use crate::{
@@ -33,7 +33,7 @@ use std::{
 use sums::RemoteSums;
 use thalweg_plan::collection::Grid;
 use thalweg_units::ByteSize;
-use thalweg_wire::mesh::Terms;
+use thalweg_wire::mesh::{LegKind, Terms};
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -69,8 +69,36 @@ pub struct Request {
     pub limit: Option<NonZeroU64>,
     /// When all is to be here, from the beginning.
     pub deadline: Option<Duration>,
+    /// What legs cost.
+    pub prices: Option<PriceList>,
+    /// The most that it may cost by them.
+    pub budget: Option<f64>,
     /// Only look and plan.
     pub dry_run: bool,
+}
+
+impl Request {
+    /// From these sources to this directory, as `thalweg gather` without options does it.
+    pub fn new(sources: Vec<Asked>, into: PathBuf) -> Self {
+        Self {
+            sources,
+            exclude: Vec::new(),
+            into,
+            layout: None,
+            checksum: false,
+            via: Via::default(),
+            terms: Terms { leg: LegKind::Open, ..Terms::default() },
+            estimates: Estimates::default(),
+            method: MethodName::Fluid,
+            slot: None,
+            unit: None,
+            limit: None,
+            deadline: None,
+            prices: None,
+            budget: None,
+            dry_run: false,
+        }
+    }
 }
 
 /// A collection did not begin, or could not go on at all.

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Event, Forecast, Method, MethodName, Outset, Overlay, Plan, choose_grid},
-    GatherError, Run,
+    GatherError, Request, Run,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_plan::collection::Grid;
@@ -18,10 +18,19 @@ impl Run {
     ) -> Result<(Plan, Method, Grid), GatherError> {
         let (slot, unit) = (self.request.slot, self.request.unit);
         let limit = self.request.limit.map(|bytes| bytes.get().saturating_mul(8));
-        let (limit, name) = (limit.map(Rate::from_bps), self.request.method);
+        let (limit, budget) = (limit.map(Rate::from_bps), self.request.budget);
+        let prices = self.request.prices.clone();
+        let name = self.within_budget(&overlay, &amounts);
         let planned = spawn_blocking(move || {
-            let outset =
-                |method, grid| Outset { overlay: &overlay, amounts: &amounts, method, grid, limit };
+            let outset = |method, grid| Outset {
+                overlay: &overlay,
+                amounts: &amounts,
+                method,
+                grid,
+                limit,
+                prices: prices.as_ref(),
+                budget,
+            };
             // The bound says how long slots are; it needs none.
             let fluid = outset(Method::Fluid, Grid::PAPER).plan()?;
             let grid = choose_grid(&overlay, &amounts, fluid.forecast.bound_seconds, slot, unit);
@@ -32,6 +41,19 @@ impl Run {
             }
         });
         planned.await.map_err(|_| GatherError::Broken)?
+    }
+
+    /// Rates that change would change what it costs: where the dearest ways cost more than there is to
+    /// spend, a timetable says what goes which way.
+    fn within_budget(&self, overlay: &Overlay, amounts: &[ByteSize]) -> MethodName {
+        let Request { method, prices, budget, .. } = &self.request;
+        let Some((prices, budget)) = prices.as_ref().zip(*budget) else { return *method };
+        if *method != MethodName::Fluid || prices.most(overlay, amounts) <= budget {
+            return *method;
+        }
+        let text = "--max-cost: a timetable (path-sync=95) keeps to what the plan says".to_owned();
+        self.events.event(Event::Note { text });
+        MethodName::PathSync(95.0)
     }
 
     /// What is known of the deadline before anything is moved.

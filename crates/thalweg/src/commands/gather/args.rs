@@ -124,6 +124,14 @@ struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     rates: Option<PathBuf>,
 
+    /// What bytes cost on legs, as TOML or CSV; with --dry-run, what other makespans cost
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+
+    /// The most that it may cost by --prices
+    #[arg(long, value_name = "AMOUNT", requires = "prices", value_parser = amount)]
+    max_cost: Option<f64>,
+
     /// When all should be here, from now on; it is told at once if no plan can hold it
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     deadline: Option<Duration>,
@@ -147,6 +155,11 @@ fn slot(text: &str) -> Result<Duration, String> {
         slot if slot < Duration::from_millis(10) => Err("it must be 10 ms at least".to_owned()),
         slot => Ok(slot),
     }
+}
+
+fn amount(text: &str) -> Result<f64, String> {
+    let amount = text.parse::<f64>().ok().filter(|amount| (0.0..1e15).contains(amount));
+    amount.ok_or_else(|| "it must be a number from 0 on, in the prices' currency".to_owned())
 }
 
 fn unit(text: &str) -> Result<ByteSize, String> {
@@ -236,6 +249,11 @@ impl Args {
     /// The file of rates.
     pub fn rates(&self) -> Option<&PathBuf> {
         self.plan.rates.as_ref()
+    }
+
+    /// The prices' file, and the most that it may cost.
+    pub fn cost(&self) -> (Option<&PathBuf>, Option<f64>) {
+        (self.plan.prices.as_ref(), self.plan.max_cost)
     }
 
     /// Deadline, limit, slot and unit.

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use std::{path::Path, time::Duration};
 use thalweg_node::{
     detours::{KnownPaths, ask_paths},
-    gather::Estimates,
+    gather::{Estimates, PriceList},
     mesh::State,
 };
 
@@ -24,6 +24,18 @@ pub fn from_file(file: Option<&Path>) -> anyhow::Result<Estimates> {
     let text = std::fs::read_to_string(file);
     let text = text.with_context(|| format!("cannot read --rates {}", file.display()))?;
     Estimates::parse(&text).with_context(|| format!("--rates {}", file.display()))
+}
+
+/// The prices in this file.
+///
+/// # Errors
+/// What is wrong in it.
+pub fn prices(file: Option<&Path>) -> anyhow::Result<Option<PriceList>> {
+    let Some(file) = file else { return Ok(None) };
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("cannot read --prices {}", file.display()))?;
+    let list = PriceList::parse(&text);
+    Ok(Some(list.with_context(|| format!("--prices {}", file.display()))?))
 }
 
 /// Asks for a newer roster, if the kept one is old or lacks one of the `names`, and, if `rates`, for

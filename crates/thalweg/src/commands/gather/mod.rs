@@ -59,7 +59,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     display.finish();
     if let Some(forecast) = display.planned().filter(|_| args.dry_run && !args.is_json()) {
-        say(&words::table(&forecast, usize::MAX))?;
+        say(&(words::table(&forecast, usize::MAX) + &words::curve(&forecast)))?;
     }
     ended.map(|_| ExitCode::from(code as u8))
 }
@@ -76,7 +76,10 @@ pub fn runtime() -> std::io::Result<Runtime> {
 /// What the command line says.
 fn request(args: &Args) -> anyhow::Result<Request> {
     let bounds = args.bounds();
+    let (prices, budget) = args.cost();
     Ok(Request {
+        prices: known::prices(prices.map(|file| file.as_path()))?,
+        budget,
         sources: args.sources()?,
         exclude: args.excluded(),
         into: args.into.clone(),

@@ -2,7 +2,7 @@
 
 use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
-use thalweg_node::gather::{Event, Forecast, Outcome, PlannedPath, Progress, Totals};
+use thalweg_node::gather::{Event, Forecast, Outcome, PlannedPath, PricePoint, Progress, Totals};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
 
@@ -91,11 +91,12 @@ pub fn plan(forecast: &Forecast) -> String {
         0 => "all of it directly".to_owned(),
         n => format!("{} through other nodes", counted(n, "way")),
     };
+    let price = forecast.price.map(|price| format!("; cost {price:.4}")).unwrap_or_default();
     match (makespan_seconds, bound_seconds) {
         (Some(all), Some(bound)) => {
-            format!("plan ({method}): {}, at least {}; {ways}", time(*all), time(*bound))
+            format!("plan ({method}): {}, at least {}; {ways}{price}", time(*all), time(*bound))
         }
-        (Some(all), None) => format!("plan ({method}): {}; {ways}", time(*all)),
+        (Some(all), None) => format!("plan ({method}): {}; {ways}{price}", time(*all)),
         (None, _) => {
             let names: Vec<&str> = unmeasured.iter().map(Name::as_str).collect();
             format!("plan ({method}): unknown how long: no measured way from {}", names.join(", "))
@@ -122,6 +123,17 @@ pub fn table(forecast: &Forecast, most: usize) -> String {
         text += &format!("… and {more} more: --json\n");
     }
     text
+}
+
+/// What other makespans would cost, if there are prices.
+pub fn curve(forecast: &Forecast) -> String {
+    let row = |point: &PricePoint| [time(point.seconds), format!("{:.4}", point.price)];
+    let rows: Vec<_> = forecast.curve.iter().map(row).collect();
+    if rows.is_empty() {
+        String::new()
+    } else {
+        "\n".to_owned() + &aligned(["WITHIN", "COSTS"], &rows)
+    }
 }
 
 /// How far it is, in a line.
