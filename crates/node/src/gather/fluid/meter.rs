@@ -1,0 +1,76 @@
+//! What a way brings.
+
+use super::super::{FileNo, Land, LandError, Sink};
+use crate::daemon::BoxFuture;
+use bytes::Bytes;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+/// Counts of one way; its worker writes, the conductor and the others read.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// All that came.
+    bytes: AtomicU64,
+    /// What came of the request that is being answered.
+    front: AtomicU64,
+    /// Bytes/s, of late.
+    rate: AtomicU64,
+}
+
+impl Meter {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    pub(super) fn front(&self) -> u64 {
+        self.front.load(Relaxed)
+    }
+
+    /// Bytes/s; 0: nothing is known.
+    pub(super) fn rate(&self) -> f64 {
+        self.rate.load(Relaxed) as f64
+    }
+
+    /// The rate of an interval; half of it is believed.
+    pub(super) fn see(&self, rate: f64) {
+        let before = self.rate();
+        let mean = if before > 0.0 { f64::midpoint(before, rate) } else { rate };
+        self.rate.store(mean as u64, Relaxed);
+    }
+
+    /// The rate of a request: it is as fast at least.
+    pub(super) fn see_at_least(&self, rate: f64) {
+        self.rate.fetch_max(rate as u64, Relaxed);
+    }
+
+    pub(super) fn next_request(&self) {
+        self.front.store(0, Relaxed);
+    }
+}
+
+/// Counts bytes on their way to the landing.
+pub(super) struct Metered<'a> {
+    pub(super) land: &'a Arc<dyn Land>,
+    /// In the order of the request.
+    pub(super) files: &'a [FileNo],
+    pub(super) meter: &'a Meter,
+}
+
+impl Sink for Metered<'_> {
+    fn take(
+        &mut self,
+        index: usize,
+        at: u64,
+        bytes: Bytes,
+    ) -> BoxFuture<'_, Result<(), LandError>> {
+        let count = bytes.len() as u64;
+        self.meter.bytes.fetch_add(count, Relaxed);
+        self.meter.front.fetch_add(count, Relaxed);
+        match self.files.get(index) {
+            Some(file) => self.land.write(*file, at, bytes),
+            None => Box::pin(async { Ok(()) }),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! One way at work.
+
+use super::{
+    super::{Errand, Event, FileNo, Inventory, LandError, Piece, Remote, RemoteError},
+    desk::{Desk, Fate, ParcelNo},
+    meter::{Meter, Metered},
+    sizes,
+};
+use crate::gather::remote::ReachError;
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_plan::collection::steering::{Way, WayId};
+use thalweg_wire::{
+    mesh::Name,
+    object::{ReadRequest, Request},
+};
+use tokio::{sync::Notify, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Who has nothing to do looks after so long whether a copy of something would help.
+const LOOKS: Duration = Duration::from_millis(250);
+
+/// What all ways of a collection share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) errand: Errand,
+    desk: Mutex<Desk>,
+    /// Something came, or waits again.
+    pub(super) changed: Notify,
+    /// The same, for the conductor alone: it need not be listening.
+    pub(super) settled: Notify,
+}
+
+impl Shared {
+    pub(super) fn new(errand: Errand) -> Self {
+        let desk = Mutex::new(Desk::new(&errand.inventory));
+        Self { errand, desk, changed: Notify::new(), settled: Notify::new() }
+    }
+
+    /// A thread that panicked in here left whole entries.
+    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The names of the hosts on a way, nearest to the source first.
+    pub(super) fn via(&self, way: &Way) -> Vec<Name> {
+        let names = &self.errand.overlay.names;
+        way.via.iter().filter_map(|host| names.get(*host as usize).cloned()).collect()
+    }
+}
+
+/// How a worker ends early.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The way broke.
+    Lost(String),
+    /// Nothing more can be kept.
+    Land(LandError),
+}
+
+impl From<ReachError> for End {
+    fn from(why: ReachError) -> Self {
+        Self::Lost(why.to_string())
+    }
+}
+
+impl From<RemoteError> for End {
+    fn from(why: RemoteError) -> Self {
+        match why {
+            RemoteError::Land(why) => Self::Land(why),
+            why => Self::Lost(why.to_string()),
+        }
+    }
+}
+
+/// Fetches over one way until it is told to leave, or nothing of its source is left.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: WayId,
+    pub(super) way: Way,
+    pub(super) meter: Arc<Meter>,
+    /// Takes nothing more; what is asked for still comes.
+    pub(super) leave: CancellationToken,
+}
+
+type Asked = VecDeque<(ParcelNo, Vec<Piece>)>;
+
+impl Worker {
+    /// Its parcels are released by who awaits it.
+    ///
+    /// # Errors
+    ///
+    /// [`End`].
+    pub(super) async fn run(self) -> Result<(), End> {
+        let opened = tokio::select! {
+            biased;
+            () = self.leave.cancelled() => return Ok(()),
+            opened = self.open() => opened,
+        };
+        let mut remote = opened?;
+        let rtt = self.rtt(&remote);
+        let mut asked = Asked::new();
+        loop {
+            self.ask(&mut remote, &mut asked, rtt).await?;
+            if !asked.is_empty() {
+                self.receive(&mut remote, &mut asked).await?;
+            } else if !self.is_wanted().await {
+                remote.close().await;
+                return Ok(());
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Remote, End> {
+        let errand = &self.shared.errand;
+        let source = errand.overlay.names[self.way.source as usize].clone();
+        let between = self.shared.via(&self.way);
+        let via: Vec<Name> = between.iter().rev().cloned().collect();
+        let remote = errand.reach.open(&source, &via).await?;
+        errand.events.event(Event::WayOpened { source, via: between });
+        Ok(remote)
+    }
+
+    /// The whole way's round trip: of its legs where they are known, else as if all were as long as
+    /// the first.
+    fn rtt(&self, remote: &Remote) -> Duration {
+        let first = remote.stream().tcp_info().map(|info| info.rtt).unwrap_or_default();
+        let overlay = &self.shared.errand.overlay;
+        let hosts = std::iter::once(self.way.source).chain(self.way.via.iter().copied());
+        let hosts: Vec<u32> = hosts.chain([overlay.destination()]).collect();
+        let leg = |leg: &[u32]| overlay.rtts.get(&(leg[0], leg[1])).copied().unwrap_or(first);
+        hosts.windows(2).map(leg).sum()
+    }
+
+    /// Asks ahead for as much as the way can have on it.
+    async fn ask(&self, remote: &mut Remote, asked: &mut Asked, rtt: Duration) -> Result<(), End> {
+        while !self.leave.is_cancelled() {
+            let Some((number, pieces)) = self.next(asked.len(), rtt) else { break };
+            let request = request(&self.shared.errand.inventory, &pieces);
+            asked.push_back((number, pieces));
+            remote.ask(&request).await?;
+        }
+        Ok(())
+    }
+
+    fn next(&self, out: usize, rtt: Duration) -> Option<(ParcelNo, Vec<Piece>)> {
+        let mut desk = self.shared.desk();
+        let rate = self.meter.rate();
+        let source = self.way.source;
+        let bytes = sizes::request(rate, desk.waiting(source), desk.ways_of(source));
+        if out >= sizes::ahead(rate, rtt, bytes) {
+            return None;
+        }
+        let next = desk.take(self.id, bytes);
+        if next.is_none() && out == 0 { desk.copy(self.id) } else { next }
+    }
+
+    async fn receive(&self, remote: &mut Remote, asked: &mut Asked) -> Result<(), End> {
+        let Some((number, pieces)) = asked.front() else { return Ok(()) };
+        let files: Vec<FileNo> = pieces.iter().map(|piece| piece.file).collect();
+        let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
+        let errand = &self.shared.errand;
+        let mut sink = Metered { land: &errand.land, files: &files, meter: &self.meter };
+        self.meter.next_request();
+        let began = Instant::now();
+        let results = remote.receive_all(&starts, &mut sink).await?;
+        let rate = self.meter.front() as f64 / began.elapsed().as_secs_f64().max(1e-3);
+        if self.meter.rate() == 0.0 {
+            self.meter.see_at_least(rate);
+        }
+        let whys: Vec<Option<RemoteError>> = results.into_iter().map(Result::err).collect();
+        let fates: Vec<(Piece, Fate)> =
+            pieces.iter().cloned().zip(whys.iter().map(|why| fate(why.as_ref()))).collect();
+        let never = self.shared.desk().settle(self.id, *number, fates);
+        for file in never {
+            let why = files.iter().zip(&whys).find(|(other, why)| **other == file && why.is_some());
+            let why = why.and_then(|(_, why)| why.as_ref()).map(ToString::to_string);
+            errand.land.give_up(file, why.unwrap_or_default());
+        }
+        asked.pop_front();
+        self.shared.changed.notify_waiters();
+        self.shared.settled.notify_one();
+        Ok(())
+    }
+
+    /// Waits until there may be something to do; `false`: there will not.
+    async fn is_wanted(&self) -> bool {
+        let changed = self.shared.changed.notified();
+        if self.leave.is_cancelled() || self.shared.desk().remaining(self.way.source) == 0 {
+            return false;
+        }
+        tokio::select! {
+            () = self.leave.cancelled() => {}
+            _ = timeout(LOOKS, changed) => {}
+        }
+        true
+    }
+}
+
+fn fate(why: Option<&RemoteError>) -> Fate {
+    match why {
+        None => Fate::Came,
+        Some(RemoteError::Land(LandError::File { .. })) => Fate::Never,
+        Some(why) if why.is_final() => Fate::Never,
+        Some(_) => Fate::Again,
+    }
+}
+
+fn request(inventory: &Inventory, pieces: &[Piece]) -> Request {
+    let part = |piece: &Piece| {
+        let file = inventory.get(piece.file)?.file.clone();
+        Some(ReadRequest { file, from: piece.range.start, bytes: piece.bytes() })
+    };
+    Request::ReadParts(pieces.iter().filter_map(part).collect())
+}
