@@ -81,7 +81,7 @@ impl Session {
             Ok(Redeemed::Spooled(reading)) => {
                 let checks = reading.checks();
                 self.reply(&Reply::Parts(reading.parts().len() as u32)).await?;
-                self.pour(reading).await?;
+                self.pour(*reading).await?;
                 lending.sent(ticket, checks);
                 Ok(())
             }

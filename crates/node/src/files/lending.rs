@@ -29,7 +29,7 @@ pub enum Redeemed {
     /// Parts of files, and the member that lends them, by whose rights they are read.
     Files(MeshPeer, Arc<[ReadRequest]>),
     /// An entry of the spool.
-    Spooled(Reading),
+    Spooled(Box<Reading>),
 }
 
 impl Lending {
@@ -72,7 +72,7 @@ impl Lending {
                 let owner = self.membership.peer(&owner, self.membership.now());
                 Ok(Redeemed::Files(owner.ok_or(Failure::Ticket)?, reads))
             }
-            Lent::Spooled(id) => Ok(Redeemed::Spooled(self.spool.read(owner, id)?)),
+            Lent::Spooled(id) => Ok(Redeemed::Spooled(Box::new(self.spool.read(owner, id)?))),
         }
     }
 

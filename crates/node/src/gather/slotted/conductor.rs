@@ -51,8 +51,8 @@ pub struct Conductor {
 enum Done {
     /// Parcels of a source, by path.
     Ready(u32, Vec<(usize, Parcel)>),
-    /// A transfer, and its parcel if that is on its way.
-    Ended(Start, Instant, Option<Parcel>, Result<Moved, LandError>),
+    /// A transfer, when it was let begin, and its parcel if that is on its way.
+    Ended(Start, Instant, Option<Box<Parcel>>, Result<Moved, LandError>),
 }
 
 impl Conductor {
@@ -178,10 +178,8 @@ impl Conductor {
         let queue = self.queues.get_mut(&source)?;
         let path = *queue.front()?;
         let soon = paths.timetable().paths[path].start <= paths.slot() + AHEAD;
-        if !(soon && room) && !self.wanted.contains_key(&path) {
-            return None;
-        }
-        queue.pop_front()
+        let leaves = (soon && room) || self.wanted.contains_key(&path);
+        if leaves { queue.pop_front() } else { None }
     }
 
     /// Begins all that may begin.
@@ -279,7 +277,7 @@ impl Conductor {
         let then = rest.get(2).copied().filter(|node| *node != last);
         self.tasks.spawn(async move {
             let moved = fetch(&scene, &mut parcel, (start.from, start.to), then).await;
-            Done::Ended(start, at, Some(parcel), Ok(moved))
+            Done::Ended(start, at, Some(Box::new(parcel)), Ok(moved))
         });
     }
 
@@ -311,10 +309,10 @@ impl Conductor {
         Ok(())
     }
 
-    fn ended(&mut self, start: Start, at: Instant, parcel: Option<Parcel>, moved: Moved) {
+    fn ended(&mut self, start: Start, at: Instant, parcel: Option<Box<Parcel>>, moved: Moved) {
         if let Some(hop) = start.hop {
             match parcel.filter(|parcel| !parcel.parts.is_empty()) {
-                Some(parcel) => drop(self.parcels.insert(hop.path, parcel)),
+                Some(parcel) => drop(self.parcels.insert(hop.path, *parcel)),
                 None => self.agenda.void(hop.path),
             }
         }
