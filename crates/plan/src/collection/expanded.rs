@@ -58,6 +58,8 @@ impl Costs<'_> {
     fn new<'a>(problem: &Problem, slots: u32, objective: Objective<'a>) -> Costs<'a> {
         let c2 = i64::from(slots) + 1;
         let widest = problem.legs.iter().map(|leg| leg.per_slot).max().unwrap_or(1);
+        // No leg carries more than everything.
+        let widest = widest.min(problem.units());
         // Saturating: what is out of range is refused by the network.
         let widest = i64::try_from(widest).unwrap_or(i64::MAX).saturating_add(1);
         let c1 = c2.saturating_mul(widest).saturating_mul(i64::from(problem.hosts) + 1);
@@ -125,6 +127,26 @@ impl Expanded {
         self.held.iter().enumerate().map(of).filter(|held| held.2 > 0)
     }
 
+    /// The vertex where each supply begins.
+    pub fn homes(&self, problem: &Problem) -> Vec<u32> {
+        let first = problem.legs.len() * self.slots as usize;
+        let arcs = self.network.arcs();
+        let home = |(index, supply): (usize, &super::Supply)| {
+            let held = self.held.iter().position(|held| held.0 == index);
+            let own = held.map(|at| arcs[first + at].from);
+            // Without holdover arcs it begins at its host.
+            own.unwrap_or(supply.host * (self.slots + 1))
+        };
+        problem.supplies.iter().enumerate().map(home).collect()
+    }
+
+    /// The vertex D′ of each destination.
+    pub fn ends(&self, problem: &Problem) -> Vec<u32> {
+        let arcs = &self.network.arcs()[self.ends..];
+        let each = self.slots as usize + 1;
+        (0..problem.demands.len()).map(|demand| arcs[demand * each].to).collect()
+    }
+
     /// What stays at a destination: (demand, slot, units), units above 0.
     pub fn delivered<'a>(&'a self, flow: &'a Flow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
         let vertices = self.slots as usize + 1;
@@ -174,14 +196,16 @@ impl Builder<'_> {
     }
 
     fn transfers(&mut self, doors: &Doors) {
+        let all = self.problem.units();
         for slot in 0..self.slots {
             for (index, leg) in self.problem.legs.iter().enumerate() {
                 let out = doors.egress[leg.from as usize];
                 let into = doors.ingress[leg.to as usize];
                 let from = out.map_or_else(|| self.at(leg.from, slot), |row| row + slot);
                 let to = into.map_or_else(|| self.at(leg.to, slot + 1), |row| row + slot + 1);
-                let cost = self.costs.transfer(index, leg.per_slot);
-                self.arcs.push(Arc { from, to, capacity: leg.per_slot, cost });
+                let capacity = leg.per_slot.min(all);
+                let cost = self.costs.transfer(index, capacity);
+                self.arcs.push(Arc { from, to, capacity, cost });
             }
         }
     }

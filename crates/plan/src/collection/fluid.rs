@@ -76,7 +76,7 @@ struct Net<'a> {
 impl<'a> Net<'a> {
     fn new(problem: &'a Problem) -> Self {
         let widest: f64 = problem.legs.iter().map(|leg| leg.per_slot as f64).sum();
-        let scale = (2_f64.powi(60) / widest.max(1.0)).max(1.0);
+        let scale = 2_f64.powi(60) / widest.max(1.0);
         let nodes = 3 * problem.hosts + 2;
         let mut net = Self { problem, scale, nodes, arcs: Vec::new(), ends: 0 };
         let hosts = problem.hosts;

@@ -15,10 +15,12 @@
 
 mod decompose;
 mod direct;
+mod exchange;
 mod expanded;
 mod fluid;
 mod grid;
 mod horizon;
+mod leftover;
 mod lp;
 mod prices;
 #[cfg(test)]
@@ -29,12 +31,18 @@ mod release;
 #[cfg(test)]
 mod release_tests;
 mod rival;
+mod rounding;
+mod shared;
 pub mod steering;
 #[cfg(test)]
 mod tests;
 mod timetable;
+#[cfg(test)]
+mod variants_tests;
+mod whole_files;
 
 pub use direct::{Direct, DirectRelease};
+pub use exchange::{Exchange, Parcel};
 pub use expanded::Objective;
 pub use fluid::Fluid;
 pub use grid::Grid;
@@ -44,3 +52,4 @@ pub use rated::RatedPath;
 pub use release::{Release, Rule, Transfer};
 pub use rival::BestPath;
 pub use timetable::{PlanError, TimedPath, Timetable};
+pub use whole_files::WholeFiles;

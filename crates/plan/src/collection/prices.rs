@@ -401,3 +401,24 @@ impl Point {
         Fluid { slots, paths: left.paths(own, self.fine * slots) }
     }
 }
+
+/// A flow of all data, without circles.
+pub(super) struct WholeFlow {
+    /// (from, to): legs first, then hosts' limits in and out.
+    pub arcs: Vec<(u32, u32)>,
+    /// Whole units on each.
+    pub on: Vec<u64>,
+    /// How many whole units are a data unit.
+    pub fine: u64,
+}
+
+/// A flow of all data over the overlay graph within `slots`.
+pub(super) fn whole_flow(problem: &Problem, slots: f64) -> Result<WholeFlow, PlanError> {
+    let free = Prices::of(problem, |_, _| 0.0);
+    let curve = Curve::new(problem, &free);
+    let network = curve.network(slots).map_err(|_| PlanError::TooFine)?;
+    // Each leg costs something, so that a circle would not be cheapest.
+    let flow = network.cheapest().map_err(|_| PlanError::TooFine)?;
+    let arcs = network.arcs().iter().map(|arc| (arc.from, arc.to)).collect();
+    Ok(WholeFlow { arcs, on: flow.on, fine: curve.fine as u64 })
+}

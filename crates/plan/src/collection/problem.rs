@@ -128,7 +128,9 @@ impl Problem {
         let alone = demands.first().filter(|_| demands.len() == 1).map(|demand| demand.0);
         let used = |leg: &&Leg| leg.per_slot > 0 && leg.from != leg.to && Some(leg.from) != alone;
         let mut legs: Vec<Leg> = legs.iter().filter(used).copied().collect();
-        legs.iter_mut().for_each(|leg| leg.per_slot = leg.per_slot.min(supplied.max(1)));
+        // What moves everything a million times a slot is as good as any faster.
+        let most = supplied.max(1).saturating_mul(1 << 20).min(MOST_UNITS);
+        legs.iter_mut().for_each(|leg| leg.per_slot = leg.per_slot.min(most));
         let limits = vec![Limits::default(); hosts as usize];
         Ok(Self { hosts, legs, supplies, demands, limits, shared: Vec::new() })
     }

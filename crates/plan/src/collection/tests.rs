@@ -251,3 +251,12 @@ fn ten_terabytes_are_planned_without_overflow() {
     assert_eq!(plan.paths.iter().map(|path| path.units).sum::<u64>(), 7 * amount);
     assert!(plan.slots >= 100);
 }
+
+/// Legs far faster than the data is large: constant rates end within a part of a slot.
+#[test]
+fn a_small_collection_takes_less_than_a_slot() {
+    let problem = Problem::collect(&[1, 1, 0], 2, &[leg(0, 2, 4), leg(1, 2, 8)]).unwrap();
+    let fluid = problem.fluid().unwrap();
+    assert!((fluid.slots - 0.25).abs() < 1e-9, "{fluid:?}");
+    assert_eq!(problem.timetable().unwrap().slots, 1);
+}

@@ -67,6 +67,9 @@ pub enum PlanError {
         /// What is left over.
         stranded: u64,
     },
+    /// Files that are not split have one destination, and legs their own capacities.
+    #[error("whole files are planned for one destination, without shared capacities")]
+    OneDestination,
     /// A set of legs that takes nothing cuts data off.
     #[error("the capacity that legs share lets nothing through to the destination")]
     Shut,
@@ -95,12 +98,16 @@ impl From<NetworkError> for PlanError {
 }
 
 impl Problem {
-    /// The paper's plan: the smallest T, and in it the cheapest flow by [`Objective::Paper`].
+    /// The paper's plan: the smallest T, and in it the cheapest flow by [`Objective::Paper`]. With sets
+    /// of legs that share a capacity: for small graphs, T within few slots of the smallest.
     ///
     /// # Errors
     ///
     /// [`PlanError`] if there is no way, or the grid is too fine.
     pub fn timetable(&self) -> Result<Timetable, PlanError> {
+        if !self.shared.is_empty() {
+            return self.timetable_shared();
+        }
         self.timetable_within(self.smallest_horizon()?, Objective::Paper)
     }
 
@@ -110,6 +117,9 @@ impl Problem {
     ///
     /// As [`timetable`](Self::timetable).
     pub fn smallest_horizon(&self) -> Result<u32, PlanError> {
+        if !self.shared.is_empty() {
+            return Ok(self.timetable_shared()?.slots);
+        }
         self.check_ways()?;
         horizon::smallest(self)
     }
@@ -124,6 +134,11 @@ impl Problem {
         slots: u32,
         objective: Objective,
     ) -> Result<Timetable, PlanError> {
+        if !self.shared.is_empty() {
+            let stranded = self.units();
+            let plan = self.shared_within(slots, objective)?.filter(|plan| plan.slots <= slots);
+            return plan.ok_or(PlanError::TooShort { slots, stranded });
+        }
         let expanded = Expanded::new(self, slots, objective)?;
         let stranded = |why: Infeasible| PlanError::TooShort { slots, stranded: why.stranded };
         let flow = expanded.network.cheapest().map_err(stranded)?;
