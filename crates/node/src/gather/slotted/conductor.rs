@@ -25,6 +25,9 @@ use tokio::{
 /// transfers, few enough that nothing is old when it leaves.
 const READY: usize = 8;
 
+/// Their parts: a fifth of what a node lends to one member at a time.
+const READS: usize = 20_000;
+
 /// Tickets are drawn so many slots ahead, while transfers of earlier ones are under way.
 const AHEAD: u32 = 2;
 
@@ -149,14 +152,17 @@ impl Conductor {
     fn batch(&mut self, source: u32) -> Vec<(usize, (u32, Parcel))> {
         let mut batch = Vec::new();
         let at_source = |parcel: &&Parcel| parcel.source == source && parcel.held.is_empty();
-        let mut room = READY.saturating_sub(self.parcels.values().filter(at_source).count());
-        while let Some(path) = self.next(source, room > 0) {
+        let ready: Vec<usize> =
+            self.parcels.values().filter(at_source).map(|parcel| parcel.parts.len()).collect();
+        let mut room = READY.saturating_sub(ready.len());
+        let mut reads = READS.saturating_sub(ready.iter().sum());
+        while let Some(path) = self.next(source, room > 0 && reads > 0) {
             let Some(timed) = self.agenda.paths().map(|p| p.timetable().paths[path].clone()) else {
                 break;
             };
             let hops: Vec<u32> = [&[timed.source], timed.via.as_slice()].concat();
             let bytes = timed.units.saturating_mul(self.scene.unit);
-            let pieces = match self.scene.avoids_way(&hops) {
+            let pieces = match self.scene.avoids_way(source, &hops) {
                 true => Vec::new(),
                 false => self.scene.take(source, bytes),
             };
@@ -166,6 +172,7 @@ impl Conductor {
                 self.void(path);
                 continue;
             }
+            reads = reads.saturating_sub(parts.len());
             batch.push((path, (timed.via[0], Parcel::new(source, parts, self.scene.id()))));
             room = room.saturating_sub(1);
         }
@@ -203,7 +210,7 @@ impl Conductor {
         }
         match self.parcels.remove(&hop.path) {
             Some(parcel) if parcel.tickets.is_empty() => self.pass(start, hop, parcel),
-            Some(parcel) if self.scene.avoids_way(&self.rest_of(hop)) => {
+            Some(parcel) if self.scene.avoids_way(source, &self.rest_of(hop)) => {
                 self.pass(start, hop, parcel);
             }
             Some(parcel) if start.to == last => self.deliver(start, at, parcel),

@@ -63,7 +63,7 @@ async fn by_way_of_others(scene: &Scene, source: u32) -> Result<Option<String>, 
     let mut why = None;
     let to = scene.errand.overlay.destination();
     for node in scene.errand.overlay.intermediates(source) {
-        if scene.avoids_way(&[source, node, to]) {
+        if scene.avoids_way(source, &[source, node, to]) {
             continue;
         }
         let via = [scene.name(node).clone()];

@@ -130,21 +130,26 @@ impl Scene {
         }
     }
 
-    /// A participant gave other bytes than the source sent.
-    pub fn lied(&self, node: u32) {
-        if lock(&self.blame).lied(node) {
-            lock(&self.ledger).liars.push(node);
-            let name = self.name(node);
+    /// A participant gave other bytes than the source says it sent.
+    pub fn lied(&self, node: u32, source: u32) {
+        if lock(&self.blame).lied(node, source) {
+            let mut ledger = lock(&self.ledger);
+            if !ledger.liars.contains(&node) {
+                ledger.liars.push(node);
+            }
+            drop(ledger);
+            let (name, source) = (self.name(node), self.name(source));
             self.note(format!(
-                "node {name} passed on other bytes than the source sent: nothing goes by way of it \
-                 any more, and what it passed on is fetched again"
+                "node {name} passed on other bytes than {source} says it sent: nothing of {source} \
+                 goes by way of it any more, and what it passed on is fetched again"
             ));
         }
     }
 
-    /// Whether a way over these nodes, its ends included, has something that is left out.
-    pub fn avoids_way(&self, hops: &[u32]) -> bool {
-        lock(&self.blame).avoids_way(hops)
+    /// Whether a way of a source's data over these nodes, its ends included, has something that is
+    /// left out.
+    pub fn avoids_way(&self, source: u32, hops: &[u32]) -> bool {
+        lock(&self.blame).avoids_way(source, hops)
     }
 
     /// Something to know.

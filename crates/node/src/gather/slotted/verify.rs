@@ -30,6 +30,7 @@ impl From<RemoteError> for End {
 /// A parcel while it comes.
 struct Coming<'a> {
     scene: &'a Scene,
+    source: u32,
     /// Parts that have not come, with their indices.
     parts: VecDeque<(usize, Piece)>,
     held: Vec<(u32, Vec<Option<Check>>)>,
@@ -49,8 +50,9 @@ impl Drop for Coming<'_> {
 pub async fn deliver(scene: &Arc<Scene>, mut parcel: Parcel) -> Result<Moved, LandError> {
     let parts = parcel.parts.drain(..).enumerate().collect();
     let held = std::mem::take(&mut parcel.held);
-    let mut coming = Coming { scene, parts, held, came: 0 };
-    let Some(holder) = parcel.holder().or(coming.held.last().map(|held| held.0)) else {
+    let source = parcel.source;
+    let mut coming = Coming { scene, source, parts, held, came: 0 };
+    let Some(holder) = coming.held.last().map(|held| held.0) else {
         let failed = Some("nobody holds it".to_owned());
         return Ok(Moved { bytes: 0, moving: std::time::Duration::ZERO, failed });
     };
@@ -134,8 +136,12 @@ impl Coming<'_> {
                 self.scene.give_up(&part, why.to_string());
                 Ok(())
             }
-            (Err(_), Some(_)) => {
+            (Err(why), Some(_)) => {
                 self.scene.give_back([part]);
+                if let Some((holder, _)) = self.held.last() {
+                    let why = format!("the source sent what it has not: {why}");
+                    self.scene.failed(Suspect::Node(*holder), &why);
+                }
                 Ok(())
             }
         }
@@ -170,7 +176,7 @@ impl Coming<'_> {
         // Of two that disagree about what passed between them nobody knows which.
         let suspects = if differs { first.saturating_sub(1)..=first } else { first..=first };
         for held in self.held.get(suspects).unwrap_or_default() {
-            self.scene.lied(held.0);
+            self.scene.lied(held.0, self.source);
         }
     }
 }
