@@ -27,7 +27,7 @@ pub struct FilesSection {
 
 /// A directory that members may read, with all below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct OfferSection {
     /// Absolute.
     pub path: PathBuf,
@@ -38,7 +38,7 @@ pub struct OfferSection {
 
 /// A directory that members may write new files into.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct AcceptSection {
     /// Absolute.
     pub path: PathBuf,
@@ -105,16 +105,17 @@ impl Default for FilesSection {
 
 /// What is well-formed, and yet cannot be meant.
 pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
-    let offers = files.offer.iter().map(|o| ("offer", &o.path, "to", &o.to));
-    let accepts = files.accept.iter().map(|a| ("accept", &a.path, "from", &a.from));
+    let offers = (1..).zip(&files.offer).map(|(i, o)| (format!("offer.{i}"), &o.path, "to", &o.to));
+    let accepts = (1..).zip(&files.accept);
+    let accepts = accepts.map(|(i, a)| (format!("accept.{i}"), &a.path, "from", &a.from));
     for (key, path, whose, whom) in offers.chain(accepts) {
-        let of = |what: String| Problem::of(format!("files.{key}"), what);
+        let of = |part: &str, what: String| Problem::of(format!("files.{key}.{part}"), what);
         if let Some(why) = unfit(path) {
-            problems.push(of(format!("`{}` {why}", path.display())));
+            problems.push(of("path", format!("`{}` {why}", path.display())));
         }
         if whom.is_empty() {
-            let what = format!("`{}` is for nobody: `{whose}` is empty", path.display());
-            problems.push(of(format!("{what}; name members, tags (\"@lab\"), or all (\"*\")")));
+            let what = "it is for nobody; name members, tags (\"@lab\"), or all (\"*\")";
+            problems.push(of(whose, format!("`{whose}`: {what}")));
         }
     }
     if files.max_channels == 0 {
@@ -126,6 +127,9 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
 
 /// Why this directory is none that can be opened to others.
 fn unfit(path: &Path) -> Option<&'static str> {
+    if path.as_os_str().is_empty() {
+        return Some("is no path; give `path`");
+    }
     if !path.is_absolute() {
         return Some("is not absolute; write it from `/` on");
     }
