@@ -8,6 +8,7 @@
 //! lock                  held by the daemon, by `init` and by `join`; holds their process id
 //! node.sock             the daemon's local API
 //! oracle/               the oracle's own, where there is one
+//! spool/                others' data on its way between them (`node::files::spool`)
 //! ```
 //!
 //! `mesh.json` is written last: a host whose joining broke off is no member yet,

@@ -29,7 +29,8 @@ pub fn daemon(
     state: &State,
     parts: &Parts,
 ) -> anyhow::Result<DaemonConfig> {
-    let listen = match parts.serves_others() || !config.drop_box.is_empty() {
+    let files = !config.files.offer.is_empty() || !config.files.accept.is_empty();
+    let listen = match parts.serves_others() || files || !config.drop_box.is_empty() {
         true => listens(config, listen, parts.member().as_ref()),
         // Nobody has a reason to come.
         false => Vec::new(),
