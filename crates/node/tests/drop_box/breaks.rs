@@ -75,7 +75,9 @@ async fn a_push_goes_on_where_it_broke() {
     let receipt = loop {
         // Until the node has noticed that the last try is gone.
         match client.push(&two, &stamp).await {
-            Err(thalweg_node::drop_box::PushError::Refused(thalweg_wire::bistro::Refusal::Busy)) => {}
+            Err(thalweg_node::drop_box::PushError::Refused(
+                thalweg_wire::bistro::Refusal::Busy,
+            )) => {}
             done => break done.unwrap(),
         }
     };
@@ -87,11 +89,11 @@ async fn a_push_goes_on_where_it_broke() {
 #[tokio::test]
 async fn a_damaged_beginning_is_pushed_anew() {
     let (one, two) = pair().await;
-    let client = Client::member(&[3; 2_000_000]);
+    let client = Client::member(&vec![3; 2_000_000]);
     let stamp = client.commit(&one).await.unwrap();
     let part = two.files().data().join("part").join(StampId::of(&stamp).text());
     // As a power loss leaves it: the right length of something else.
-    std::fs::write(&part, [0; 1_000_000]).unwrap();
+    std::fs::write(&part, vec![0; 1_000_000]).unwrap();
     let mut line = client.line(&two).await.unwrap();
     let node = two.sheet_node();
     let data = &mut Cursor::new(&client.data);

@@ -1,6 +1,6 @@
 //! What is refused, and what is said of it.
 
-use crate::scene::{Client, Host, UNTIL, introduce, key, name, others, own, pair};
+use crate::scene::{Client, Host, UNTIL, introduce, key, name, own, pair};
 use thalweg_net::channel::ChannelError;
 use thalweg_node::{
     config::DropBoxSection,
@@ -37,11 +37,9 @@ async fn strangers_get_no_channel_unless_the_settings_say_so() {
     let stranger = Client::stranger(1, b"data");
     let mut listed = own(&[]);
     listed.keys = [stranger.id()].into();
-    for (settings, admitted) in [
-        (own(&[]), false),
-        (DropBoxSection { open: true, ..own(&[]) }, true),
-        (listed, true),
-    ] {
+    for (settings, admitted) in
+        [(own(&[]), false), (DropBoxSection { open: true, ..own(&[]) }, true), (listed, true)]
+    {
         one.start(settings).await;
         let mut line = stranger.line(&one).await.unwrap();
         let asked = line.ask(&Ask::Sheet(name("taxes"))).await;
@@ -99,7 +97,9 @@ async fn a_stamp_is_good_for_its_own_key_box_and_destination() {
     assert_eq!(thief.refused(&two, &stamp).await, Refusal::NotYours);
     // A stamp by another key than the destination's.
     let own = Signed::sign(stamp.value().clone(), &key(109));
-    assert!(matches!(client.refused(&two, &own).await, Refusal::Forged(why) if why.contains("not the destination's")));
+    assert!(
+        matches!(client.refused(&two, &own).await, Refusal::Forged(why) if why.contains("not the destination's"))
+    );
     let mut elsewhere = stamp.value().clone();
     elsewhere.drop_box = name("grants");
     let elsewhere = Signed::sign(elsewhere, &key(1));
@@ -119,7 +119,9 @@ async fn what_is_asked_of_the_wrong_node_says_which_is_right() {
     let (drop_box, destination) = (name("taxes"), name("n1"));
     assert_eq!(client.commit(&two).await, Err(Refusal::NotDestination { drop_box, destination }));
     let stamp = client.commit(&one).await.unwrap();
-    assert!(matches!(client.refused(&one, &stamp).await, Refusal::Unable(why) if why.contains("other nodes")));
+    assert!(
+        matches!(client.refused(&one, &stamp).await, Refusal::Unable(why) if why.contains("other nodes"))
+    );
     let mut line = client.line(&one).await.unwrap();
     let asked = line.ask(&Ask::Sheet(name("nothing"))).await.unwrap();
     assert_eq!(asked, Answer::Refused(Refusal::NoBox(name("nothing"))));
@@ -236,8 +238,11 @@ async fn a_box_of_another_key_is_not_gone_on_with() {
     let (log, _) = thalweg_node::relay::Log::to_queue();
     let membership = thalweg_node::mesh::Membership::new(key(200).id(), None);
     let opened = thalweg_node::drop_box::DropBoxes::open(
-        &[own(&[])], one.dir(), (name("n1"), key(3)), membership, log,
+        &[own(&[])],
+        one.dir(),
+        (name("n1"), key(3)),
+        membership,
+        log,
     );
     assert!(opened.unwrap_err().to_string().contains("another key"));
-    drop(others());
 }

@@ -96,7 +96,12 @@ impl Host {
         let who = (name(&format!("n{}", self.n)), key(self.n));
         let membership = self.membership.clone();
         let opened = DropBoxes::open_with_clock(
-            &[settings], self.dir.path(), who, membership.clone(), clock, log.clone(),
+            &[settings],
+            self.dir.path(),
+            who,
+            membership.clone(),
+            clock,
+            log.clone(),
         );
         let boxes = opened.unwrap();
         let submit = Some(Arc::new(boxes.clone()) as Arc<dyn SubmitService>);

@@ -15,7 +15,7 @@ use thalweg_wire::{
 #[tokio::test]
 async fn a_submission_is_stamped_received_and_told_to_the_destination() {
     let (one, two) = pair().await;
-    let client = Client::member(&[7; 3_000_000]);
+    let client = Client::member(&vec![7; 3_000_000]);
     let stamp = client.commit(&one).await.unwrap();
     let said = stamp.value();
     assert_eq!((said.number, said.client), (1, client.id()));
@@ -40,7 +40,7 @@ async fn a_submission_is_stamped_received_and_told_to_the_destination() {
     let file = settle(arrival, into.path(), into.path()).outcome.unwrap();
     assert_eq!(file, into.path().join("000001-return.pdf"));
     assert!(std::fs::read(&file).unwrap() == client.data);
-    std::fs::write(into.path().join(arrival.id().text()), [8; 3_000_000]).unwrap();
+    std::fs::write(into.path().join(arrival.id().text()), vec![8; 3_000_000]).unwrap();
     let other = settle(arrival, into.path(), into.path()).outcome.unwrap_err();
     assert!(other.contains("does not match"), "{other}");
 }

@@ -5,6 +5,7 @@
 mod alone;
 mod doors;
 mod drain;
+mod drop_box;
 mod faults;
 mod host;
 mod local_socks;

@@ -1,7 +1,7 @@
 //! Which node gets the data.
 
 use crate::drop_box::{Line, LineError, Port};
-use futures_util::{StreamExt as _, stream};
+use futures_util::future::join_all;
 use std::time::Duration;
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
@@ -12,9 +12,6 @@ use tokio::time::timeout;
 
 /// A node that has not answered by then is not near.
 const PATIENCE: Duration = Duration::from_secs(3);
-
-/// Nodes that are asked at the same time.
-const AT_ONCE: usize = 16;
 
 /// Below this, round trips do not tell how near nodes are.
 const NEAR: Duration = Duration::from_millis(1);
@@ -62,9 +59,9 @@ pub async fn nearest(
         let offered = offered.unwrap_or_else(late);
         offered.map_err(|why| (node.name.clone(), why))
     });
-    let answers: Vec<_> = stream::iter(asking).buffer_unordered(AT_ONCE).collect().await;
     let (mut offers, mut others) = (Vec::new(), Vec::new());
-    for answer in answers {
+    // At once: a box has 64 nodes at most.
+    for answer in join_all(asking).await {
         match answer {
             Ok(offer) if offer.load.room < bytes => {
                 others.push((offer.node.name, Refusal::NoRoom(bytes).to_string()));

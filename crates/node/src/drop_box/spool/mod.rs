@@ -269,11 +269,6 @@ impl Spool {
         }
         Ok(count)
     }
-
-    /// What is here.
-    pub fn counts(&self) -> SpoolCounts {
-        self.lock().counts()
-    }
 }
 
 /// Throws away parts that nobody goes on with.

@@ -25,13 +25,13 @@ use thalweg_node::{
     gather::{
         EventSink, MethodName, Totals,
         landing::Layout,
-        run::{Asked, Request, Via, gather},
+        run::{Asked, Request, gather},
     },
 };
 use thalweg_wire::{
     Signer as _,
     bistro::{Answer, Ask, StampId},
-    mesh::{Name, Terms},
+    mesh::Name,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -170,7 +170,8 @@ async fn fetch(
 
 /// Tells a node what it need not keep any more; it is asked again at the next collection.
 async fn forget(here: &Here, source: &Source, numbers: &[u64]) {
-    let is_here = |id: &&thalweg_node::drop_box::Arrival| numbers.contains(&id.stamp.value().number);
+    let is_here =
+        |id: &&thalweg_node::drop_box::Arrival| numbers.contains(&id.stamp.value().number);
     let ids: Vec<StampId> = source.arrivals.iter().filter(is_here).map(|a| a.id()).collect();
     if ids.is_empty() {
         return;
@@ -200,15 +201,18 @@ fn told(args: &Args, view: &View, settled: &[Settled]) -> anyhow::Result<()> {
     for (number, why) in failed.clone() {
         note!("thalweg: number {number}: {why}");
     }
-    let (missing, done) = (view.missing().count() as u64, settled.len() as u64 - failed.clone().count() as u64);
+    let (missing, done) =
+        (view.missing().count() as u64, settled.len() as u64 - failed.clone().count() as u64);
     if args.common.json {
         let list: Vec<_> = failed.map(|(n, why)| json!({ "number": n, "why": why })).collect();
         let line = json!({ "collected": done, "failed": list, "without_data": missing });
         return say(&format!("{line}\n"));
     }
-    let mut text = format!("{} collected into {}\n", counted(done, "submission"), args.into.display());
+    let mut text =
+        format!("{} collected into {}\n", counted(done, "submission"), args.into.display());
     if missing > 0 {
-        text += &format!("{} without data:\n{}", counted(missing, "commitment"), status::missing(view));
+        text +=
+            &format!("{} without data:\n{}", counted(missing, "commitment"), status::missing(view));
     }
     say(&text)
 }

@@ -128,7 +128,10 @@ fn summary(here: &Here, view: &View) -> String {
     } else {
         let bytes: u64 = view.stamps.iter().map(|stamp| stamp.commitment.size).sum();
         line("deadline", here.settings.until.map_or_else(|| "-".to_owned(), show_date));
-        line("committed", format!("{}, {bytes} bytes", counted(view.stamps.len() as u64, "submission")));
+        line(
+            "committed",
+            format!("{}, {bytes} bytes", counted(view.stamps.len() as u64, "submission")),
+        );
         line("received", counted(view.arrivals.len() as u64, "submission"));
         for (node, (count, bytes)) in by_node(view) {
             line("", format!("{node}: {count}, {bytes} bytes"));
@@ -138,7 +141,8 @@ fn summary(here: &Here, view: &View) -> String {
     }
     let held = view.here;
     if held.held + held.gone > 0 {
-        let told = if held.untold == 0 { "all told".into() } else { format!("{} not told", held.untold) };
+        let told =
+            if held.untold == 0 { "all told".into() } else { format!("{} not told", held.untold) };
         let what = counted(held.held, "submission");
         line("here", format!("{what}, {} bytes; {told}; {} given away", held.bytes, held.gone));
     }
@@ -157,13 +161,13 @@ pub fn missing(view: &View) -> String {
 }
 
 fn as_json(here: &Here, view: &View) -> Value {
-    let missing = |stamp: &Stamp| json!({
-        "number": stamp.number, "committed": show_date(stamp.time), "client": stamp.client,
-        "bytes": stamp.commitment.size, "name": stamp.label.as_str(),
-    });
-    let node = |(node, (count, bytes)): (Name, (u64, u64))| {
-        json!({ "node": node, "submissions": count, "bytes": bytes })
+    let missing = |stamp: &Stamp| {
+        json!({
+            "number": stamp.number, "committed": show_date(stamp.time), "client": stamp.client,
+            "bytes": stamp.commitment.size, "name": stamp.label.as_str(),
+        })
     };
+    let node = |(node, (count, bytes)): (Name, (u64, u64))| json!({ "node": node, "submissions": count, "bytes": bytes });
     json!({
         "box": here.name, "destination": here.settings.destination,
         "until": here.settings.until.map(show_date), "committed": view.stamps.len(),

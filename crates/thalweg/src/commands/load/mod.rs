@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
+//! `bistro-deadline`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -7,6 +7,7 @@
 //! - [`server`]: sends, receives, or answers, as the first byte of a connection says;
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
+//! - [`bistro`]: drop boxes before their deadline, and their collection;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`gather`]: a collection from seven sources, and what was possible;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
@@ -16,6 +17,7 @@
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
 
+mod bistro;
 mod bulk;
 mod connect;
 mod cut;
@@ -71,6 +73,8 @@ enum Work {
     Oracle(oracle::Args),
     /// Kill the elected one of several oracles; when does another schedule?
     Takeover(takeover::Args),
+    /// Submit to drop boxes: before a deadline, all at once
+    Bistro(bistro::Args),
     /// Come to a mesh as those who are not let in; what does its port say?
     Strangers(strangers::Args),
 }
@@ -101,6 +105,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
             Work::Oracle(args) => oracle::run(&args).await,
             Work::Takeover(args) => takeover::run(&args).await,
+            Work::Bistro(args) => bistro::run(&args).await,
             Work::Strangers(args) => strangers::run(&args).await,
         }
     })?;

@@ -17,7 +17,7 @@ use thalweg_console::note;
 use thalweg_net::channel::Connector;
 use thalweg_node::drop_box::{Line, Target};
 use thalweg_wire::{Signer as _, bistro::Intent};
-use to::Identity;
+pub use to::Identity;
 
 const HELP: &str = "\
 First a commitment (size and hidden hash) of each file is stamped and signed by the box's node;

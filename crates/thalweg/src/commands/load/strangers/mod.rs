@@ -7,7 +7,7 @@
 //! - [`tokens`], [`rosters`], [`targets`]: who joins; who is believed; where members are
 //!   connected to.
 
-mod place;
+pub(super) mod place;
 mod probe;
 mod rosters;
 mod targets;
