@@ -79,17 +79,34 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         report.add("over_bound", "ratio", makespan / bound);
         let total: u64 = amounts.iter().sum();
         report.add("rate", "Mbit/s", total as f64 * 8e-6 / makespan);
-        for (name, unit, pointer, scale) in TOLD {
-            let value = said.as_ref().and_then(|said| said.pointer(pointer)?.as_f64());
-            report.add(name, unit, value.map_or(f64::NAN, |value| value * scale));
+        if let Some(said) = &said {
+            tell(said, &amounts, &mut report);
         }
     }
     Ok(report.print()?)
 }
 
-/// Further values of the event `ended`, where it has them: name, unit, pointer, factor.
-const TOLD: [(&str, &str, &str, f64); 2] =
-    [("planned", "s", "/planned_seconds", 1.0), ("storage", "%", "/storage_share", 100.0)];
+/// Further values of the event `ended`, where it has them.
+fn tell(said: &Value, amounts: &[u64], report: &mut Report) {
+    let number = |pointer: &str| said.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    let total = amounts.iter().sum::<u64>() as f64;
+    report.add("planned", "s", number("/planned_seconds"));
+    report.add("storage", "%", storage(said, amounts));
+    report.add("off_plan", "%", number("/off_plan_bytes") / total * 100.0);
+    report.add("synchronising", "s", number("/overhead_seconds"));
+    report.add("messages", "messages", number("/messages"));
+}
+
+/// Mean over the sources of the most of others' data that each held, in % of its own (Fig. 6).
+fn storage(said: &Value, amounts: &[u64]) -> f64 {
+    let Some(stored) = said.pointer("/storage").and_then(Value::as_array) else { return f64::NAN };
+    let share = |one: &Value| {
+        let node = one.pointer("/node")?.as_str()?.strip_prefix('s')?;
+        let own = *amounts.get(node.parse::<usize>().ok()?.checked_sub(1)?)?;
+        Some(one.pointer("/bytes")?.as_f64()? / own as f64)
+    };
+    stored.iter().filter_map(share).sum::<f64>() * 100.0 / amounts.len() as f64
+}
 
 /// Now, in the time of the lab's records.
 fn lab_time(lab: &Lab) -> anyhow::Result<f64> {
@@ -136,5 +153,15 @@ mod tests {
                        {\"event\":\"progress\"}\n";
         assert_eq!(ended_event(printed).unwrap()["seconds"], 2);
         assert!(ended_event("nothing\n").is_none());
+    }
+
+    #[test]
+    fn storage_is_the_mean_share_of_all_sources() {
+        let said = serde_json::json!({ "storage": [
+            { "node": "s1", "bytes": 10 }, { "node": "s2", "bytes": 40 }, { "node": "x", "bytes": 9 },
+        ]});
+        let share = storage(&said, &[100, 200, 300]);
+        assert!((share - 10.0).abs() < 1e-9, "{share}");
+        assert!(storage(&serde_json::json!({}), &[1]).is_nan());
     }
 }
