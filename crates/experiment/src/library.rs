@@ -17,9 +17,10 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 23] = [
+pub const BUILT_IN: [(&str, &str); 25] = [
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
+    ("gather-figures-sim", include_str!("../../../experiments/gather-figures-sim.toml")),
     ("gather-figures", include_str!("../../../experiments/gather-figures.toml")),
     ("gather-peers", include_str!("../../../experiments/gather-peers.toml")),
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
@@ -35,6 +36,7 @@ pub const BUILT_IN: [(&str, &str); 23] = [
     ("mesh-detour", include_str!("../../../experiments/mesh-detour.toml")),
     ("oracle-scale", include_str!("../../../experiments/oracle-scale.toml")),
     ("oracle-takeover", include_str!("../../../experiments/oracle-takeover.toml")),
+    ("planner-cost", include_str!("../../../experiments/planner-cost.toml")),
     ("proxy-cost", include_str!("../../../experiments/proxy-cost.toml")),
     ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
