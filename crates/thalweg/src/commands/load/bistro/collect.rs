@@ -29,8 +29,11 @@ pub struct Args {
     #[arg(long)]
     count: usize,
     /// Where they go
+    #[arg(long, required_unless_present = "wait_only")]
+    into: Option<PathBuf>,
+    /// Only wait: the data comes to this node by itself
     #[arg(long)]
-    into: PathBuf,
+    wait_only: bool,
     /// How, as `thalweg gather --method`
     #[arg(long, default_value = "fluid")]
     method: String,
@@ -49,18 +52,23 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         }
         sleep(POLL).await;
     };
-    let (waited, begun) = (since.elapsed(), Instant::now());
+    let (waited, begun) = (since.elapsed().as_secs_f64(), Instant::now());
+    let Some(into) = &args.into else {
+        let mut report = Report::default();
+        report.add("delivery", "s", waited);
+        return report.print().context("cannot print the report");
+    };
     let mut command = Command::new(env::current_exe().context("which program is this?")?);
     command.args(["drop-box", "collect", args.name.as_str(), "--json", "--method", &args.method]);
     command.arg("--state").arg(&args.state).arg("--config").arg(&args.config);
-    command.arg("--into").arg(&args.into).stdout(Stdio::null());
+    command.arg("--into").arg(into).stdout(Stdio::null());
     ensure!(command.status().await?.success(), "the collection failed");
     let took = begun.elapsed().as_secs_f64();
     let kept = View::read(&files)?.collected.len();
     ensure!(kept >= args.count, "{kept} of {} were collected", args.count);
     let mut report = Report::default();
-    report.add("receipts_after", "s", waited.as_secs_f64());
-    report.add("collect", "s", took);
+    report.add("receipts_after", "s", waited);
+    report.add("delivery", "s", took);
     report.add("collect_rate", "Mbit/s", bytes as f64 * 8e-6 / took);
     report.print().context("cannot print the report")
 }
