@@ -179,7 +179,7 @@ impl Committer {
             return;
         }
         batch.sort_by_key(|item| item.directory);
-        let given_up = |item: &mut Item| self.shared.state(item.number) == State::Failed;
+        let given_up = |item: &mut Item| self.shared.state(item.number) != State::Written;
         let gone: Vec<Item> = batch.extract_if(.., given_up).collect();
         gone.into_iter().for_each(|item| self.remove(item));
         if let Err(error) = self.sync(&mut batch) {

@@ -25,8 +25,10 @@ pub(super) enum State {
     Written = 1,
     /// It is here.
     Shown = 2,
-    /// It will not be: given up or refused.
+    /// It will not be: the system here refuses.
     Failed = 3,
+    /// It will not be: its source says so. What came before that is still written.
+    GivenUp = 4,
 }
 
 /// By source.
@@ -93,6 +95,7 @@ impl Shared {
             Some(0) => State::Waiting,
             Some(1) => State::Written,
             Some(2) => State::Shown,
+            Some(4) => State::GivenUp,
             _ => State::Failed,
         }
     }
@@ -107,8 +110,16 @@ impl Shared {
 
     /// Takes note that a target will not be here, once.
     pub(super) fn refuse(&self, number: u32, why: String) {
-        let turned =
-            [State::Waiting, State::Written].iter().any(|s| self.turn(number, *s, State::Failed));
+        self.put_away(number, State::Failed, why);
+    }
+
+    /// The same, said by its source.
+    pub(super) fn give_up(&self, number: u32, why: String) {
+        self.put_away(number, State::GivenUp, why);
+    }
+
+    fn put_away(&self, number: u32, to: State, why: String) {
+        let turned = [State::Waiting, State::Written].iter().any(|s| self.turn(number, *s, to));
         if turned {
             lock(&self.refused).insert(number, why);
         }

@@ -78,12 +78,12 @@ impl Work {
         match self.shared.state(number) {
             State::Waiting => Ok(true),
             State::Written | State::Shown => Ok(false),
-            State::Failed => Err(self.shared.why(number)),
+            State::Failed | State::GivenUp => Err(self.shared.why(number)),
         }
     }
 
     pub(super) fn give_up(&self, number: u32, why: String) {
-        self.shared.refuse(number, why);
+        self.shared.give_up(number, why);
         let queue = lock(&self.crew).as_ref().and_then(|crew| crew.queue(number));
         // A full queue only keeps it from being put away at once: it is at the end.
         queue.into_iter().for_each(|queue| _ = queue.try_send(Order::GiveUp(number)));
@@ -118,7 +118,7 @@ impl Work {
             match (shared.state(number), target.is_file()) {
                 (State::Shown, true) => report.files += 1,
                 (State::Shown, false) => report.links += 1,
-                (State::Failed, _) => {}
+                (State::Failed | State::GivenUp, _) => {}
                 _ => report.unfinished += 1,
             }
         }

@@ -129,10 +129,16 @@ impl Writer {
 
     /// After the end of all what still comes is dropped.
     fn write(&mut self, number: u32, at: u64, bytes: &[u8]) {
-        if self.shared.stopped().is_some() || self.shared.state(number) != State::Waiting {
+        let Some(target) = self.shared.target(number) else { return };
+        // Of a large file that was given up what came before is kept.
+        let wanted = match self.shared.state(number) {
+            State::Waiting => true,
+            State::GivenUp => !target.is_small(),
+            _ => false,
+        };
+        if !wanted || self.shared.stopped().is_some() {
             return;
         }
-        let Some(target) = self.shared.target(number) else { return };
         let written = if target.is_small() {
             self.small.write(number, at, bytes, &self.batches)
         } else {

@@ -115,12 +115,18 @@ fn child() {
     let (landing, inventory) = Landing::open(&into, entries, at_once()).unwrap();
     wait(async {
         let mut work = crate::gather::Work::new(&inventory);
+        let all = inventory.amounts(1)[0];
         loop {
+            // What was sent is written, and all but the last of it synced.
+            while landing.progress()[0].bytes < all - work.remaining(0) {
+                tokio::task::yield_now().await;
+            }
             let pieces = work.take(0, 100_000);
             if pieces.is_empty() {
                 break;
             }
             for piece in pieces {
+                work.done(&piece);
                 send(&landing, &inventory, piece).await;
             }
             println!("sent");

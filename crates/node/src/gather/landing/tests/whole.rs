@@ -65,10 +65,10 @@ fn what_is_here_with_another_mode_or_time_is_mended_without_a_byte() {
     arena.land(tree());
     fs::set_permissions(arena.path("d/a"), fs::Permissions::from_mode(0o600)).unwrap();
     fs::set_permissions(arena.path("hollow"), fs::Permissions::from_mode(0o700)).unwrap();
-    fs::write(arena.path("d/closed/beside"), "").unwrap();
+    fs::write(arena.path("d/beside"), "").unwrap();
     let (sent, report) = arena.land_with(tree(), options());
     assert_eq!((sent, report.skipped), (0, 6));
-    fs::remove_file(arena.path("d/closed/beside")).unwrap();
+    fs::remove_file(arena.path("d/beside")).unwrap();
     arena.land(tree());
     assert_tree(&arena);
 }
