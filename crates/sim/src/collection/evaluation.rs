@@ -12,12 +12,17 @@ use crate::{figures::Report, matrix::Matrix, random};
 use std::time::Duration;
 use thalweg_plan::{
     Graph,
-    collection::{Direct, Grid, PlanError, Problem, ProblemError, Rule, Timetable, steering},
+    collection::{
+        Direct, Grid, Limits, PlanError, Problem, ProblemError, Rule, Timetable, steering,
+    },
 };
-use thalweg_units::ByteSize;
+use thalweg_units::{ByteSize, Rate};
 
 /// No pair is measured for longer, s.
 const LONGEST_MEASUREMENT: f64 = 200.0;
+
+/// What a stub domain's links, and with them a host's access, carry, bit/s.
+const ACCESS: u64 = 2_500_000;
 
 /// Mbit of a byte.
 const MBIT: f64 = 8e-6;
@@ -38,12 +43,23 @@ pub struct Settings {
     /// Legs lead at most so many hosts on in the hosts' order: longer paths. `None`: all pairs, as
     /// in the paper.
     pub reach: Option<usize>,
+    /// The plan knows that all legs to the destination share its access. The paper's does not: G_H has a
+    /// capacity for each pair, measured alone.
+    pub access_known: bool,
 }
 
 impl Settings {
     /// The paper's, with so many background flows.
     pub const fn paper(flows: u32) -> Self {
-        Self { flows, ratio: (1, 3), bytes: 350e6, grid: Grid::PAPER, wrong_by: 0.0, reach: None }
+        Self {
+            flows,
+            ratio: (1, 3),
+            bytes: 350e6,
+            grid: Grid::PAPER,
+            wrong_by: 0.0,
+            reach: None,
+            access_known: false,
+        }
     }
 }
 
@@ -91,7 +107,11 @@ impl Evaluation {
             amounts.iter().map(|bytes| ByteSize::from_bytes(*bytes as u64)).collect();
         let destination = scene.hosts.len() as u32 - 1;
         let estimates = rates.graph();
-        let problem = settings.grid.collect(&estimates, &units, destination)?;
+        let mut problem = settings.grid.collect(&estimates, &units, destination)?;
+        if settings.access_known {
+            let ingress = Some(settings.grid.units_per_slot(Rate::from_bps(ACCESS)));
+            problem = problem.with_limits(destination, Limits { ingress, ..Limits::default() });
+        }
         let timetable = problem.timetable()?;
         let seconds = f64::from(timetable.slots) * settings.grid.slot.as_secs_f64();
         let undisturbed = scene.undisturbed(seconds);

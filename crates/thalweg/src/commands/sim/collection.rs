@@ -34,6 +34,9 @@ pub struct Args {
     /// Legs lead at most so many hosts on in their order: longer paths
     #[arg(long, value_name = "HOSTS", value_parser = clap::value_parser!(u8).range(1..=7))]
     reach: Option<u8>,
+    /// Plan with the access that all legs to the destination share; the paper does not know it
+    #[arg(long)]
+    access_known: bool,
     /// Only this method; may be repeated (default: all)
     #[arg(long, value_name = "NAME")]
     method: Vec<String>,
@@ -108,6 +111,7 @@ fn report(args: &Args, seed: u64) -> anyhow::Result<Report> {
             grid,
             wrong_by: args.wrong_by,
             reach: args.reach.map(usize::from),
+            access_known: args.access_known,
         };
         parts.push((unit.as_bytes().to_string(), figures(seed, settings, &args.method)?));
     }
