@@ -4,7 +4,10 @@ use super::{
     super::{FileNo, Inventory, Piece, Work},
     meter::Meter,
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use thalweg_plan::collection::steering::WayId;
 
 /// Files of one request: more would make it longer than allowed.
@@ -44,6 +47,8 @@ pub(super) enum Fate {
 pub(super) struct Desk {
     work: Work,
     out: BTreeMap<ParcelNo, Parcel>,
+    /// Files that will not come.
+    never: BTreeSet<FileNo>,
     next: u64,
     /// The ways that fetch, with their sources.
     ways: BTreeMap<WayId, (u32, Arc<Meter>)>,
@@ -52,7 +57,7 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(inventory: &Inventory) -> Self {
         let work = Work::new(inventory);
-        Self { work, out: BTreeMap::new(), next: 0, ways: BTreeMap::new() }
+        Self { work, out: BTreeMap::new(), never: BTreeSet::new(), next: 0, ways: BTreeMap::new() }
     }
 
     /// Bytes of a source that are not here.
@@ -129,7 +134,7 @@ impl Desk {
         bytes.saturating_sub(meter.front()) as f64 / meter.rate().max(1.0)
     }
 
-    /// What a way brought of a request; files that will never come.
+    /// What a way brought of a request; files that will never come, each once.
     pub(super) fn settle(
         &mut self,
         way: WayId,
@@ -146,7 +151,7 @@ impl Desk {
             parcel.pieces.swap_remove(at);
             if fate == Fate::Never {
                 self.work.forget(piece.file);
-                never.push(piece.file);
+                never.extend(self.never.insert(piece.file).then_some(piece.file));
             }
             self.work.done(&piece);
         }
@@ -161,7 +166,14 @@ impl Desk {
             return;
         }
         if let Some(parcel) = self.out.remove(&number) {
-            parcel.pieces.into_iter().rev().for_each(|piece| self.work.give_back(piece));
+            for piece in parcel.pieces.into_iter().rev() {
+                // Of a file that will not come nothing is asked for again.
+                if self.never.contains(&piece.file) {
+                    self.work.done(&piece);
+                } else {
+                    self.work.give_back(piece);
+                }
+            }
         }
     }
 }

@@ -14,6 +14,8 @@
 
 mod conductor;
 mod desk;
+#[cfg(test)]
+mod desk_tests;
 mod meter;
 mod settings;
 mod sizes;
