@@ -17,6 +17,9 @@ use std::{
 };
 use thalweg_wire::{bistro::StampId, mesh::Name};
 
+/// The directory of all boxes, below the state directory.
+pub const BOXES: &str = "drop-box";
+
 /// The directory of one box; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct BoxFiles {
@@ -27,7 +30,7 @@ pub struct BoxFiles {
 impl BoxFiles {
     /// Of the box `name` in this state directory, its data in `data` if the settings say so.
     pub fn new(state: &Path, name: &Name, data: Option<&Path>) -> Self {
-        let dir = state.join("drop-box").join(name.as_str());
+        let dir = state.join(BOXES).join(name.as_str());
         let data = data.map_or_else(|| dir.join("data"), Path::to_owned);
         Self { dir, data }
     }

@@ -31,7 +31,7 @@ pub use client::{
     ClientError, Offer, PushError, Target, load_evidence, nearest, new_draw, new_nonce, push,
     save_evidence,
 };
-pub use files::BoxFiles;
+pub use files::{BOXES, BoxFiles};
 pub use ledger::Rules;
 pub use line::{Line, LineError, Port};
 pub use spool::SpoolCounts;

@@ -1,7 +1,10 @@
 //! What is offered, and to whom.
 
 use super::beneath;
-use crate::config::{FilesSection, Whom};
+use crate::{
+    config::{FilesSection, Whom},
+    drop_box::BOXES,
+};
 use std::{
     fs, io,
     os::unix::ffi::OsStrExt as _,
@@ -53,8 +56,8 @@ impl Offers {
     /// The settings' directories, all of which must be there; none may hold `state`, the
     /// directory with this node's keys.
     pub fn new(settings: &FilesSection, state: &Path) -> Result<Self, OfferError> {
-        let offered = settings.offer.iter().map(|o| Place::new(&o.path, &o.to, state));
-        let accepting = settings.accept.iter().map(|a| Place::new(&a.path, &a.from, state));
+        let offered = settings.offer.iter().map(|o| Place::new(&o.path, &o.to, state, true));
+        let accepting = settings.accept.iter().map(|a| Place::new(&a.path, &a.from, state, false));
         Ok(Self {
             offered: offered.collect::<Result<_, _>>()?,
             accepting: accepting.collect::<Result<_, _>>()?,
@@ -110,7 +113,8 @@ fn below<'a>(above: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl Place {
-    fn new(path: &Path, whom: &[Whom], state: &Path) -> Result<Self, OfferError> {
+    /// `may_be_box`: the data of drop boxes is below `state`, and may be read.
+    fn new(path: &Path, whom: &[Whom], state: &Path, may_be_box: bool) -> Result<Self, OfferError> {
         let failed = |source| OfferError::Open { path: path.to_owned(), source };
         let real = fs::canonicalize(path).map_err(failed)?;
         if !real.is_dir() {
@@ -118,7 +122,8 @@ impl Place {
         }
         // A state directory that is not there holds no keys.
         let keys = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
-        if keys.starts_with(&real) || real.starts_with(&keys) {
+        let is_box = may_be_box && real.starts_with(keys.join(BOXES));
+        if keys.starts_with(&real) || (real.starts_with(&keys) && !is_box) {
             return Err(OfferError::Keys { path: path.to_owned(), state: state.to_owned() });
         }
         let path: PathBuf = path.components().collect();
