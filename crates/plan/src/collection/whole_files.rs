@@ -37,8 +37,8 @@ struct Loads<'a> {
 impl Problem {
     /// A path for each of these files (host, data units); the problem's own supplies do not count.
     ///
-    /// O(files · legs) steps and more where the rounding goes round; some 1,000 files over 50 hosts take
-    /// a second. Larger numbers of small files are better split among paths as they are.
+    /// O(files · legs) time for each round of the rounding and each file moved. Large numbers of small files
+    /// are better split among paths as they are.
     ///
     /// # Errors
     ///
