@@ -105,7 +105,7 @@ fn storage(said: &Value, amounts: &[u64]) -> f64 {
         let own = *amounts.get(node.parse::<usize>().ok()?.checked_sub(1)?)?;
         Some(one.pointer("/bytes")?.as_f64()? / own as f64)
     };
-    stored.iter().filter_map(share).sum::<f64>() * 100.0 / amounts.len() as f64
+    stored.iter().filter_map(share).fold(0.0, std::ops::Add::add) * 100.0 / amounts.len() as f64
 }
 
 /// Now, in the time of the lab's records.
