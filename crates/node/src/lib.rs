@@ -6,6 +6,7 @@ pub mod budget;
 pub mod config;
 pub mod daemon;
 pub mod detours;
+pub mod drop_box;
 pub mod files;
 pub mod gather;
 pub mod get;
