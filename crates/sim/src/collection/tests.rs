@@ -43,3 +43,28 @@ fn coordination_beats_direct_where_a_peering_point_is_full() {
     assert!(sync.makespan < direct.makespan, "{sync:?} {direct:?}");
     assert!(evaluation.background(&direct) <= 101.0);
 }
+
+#[test]
+fn the_fluid_plan_is_near_its_bound_even_with_wrong_estimates() {
+    // Data for two minutes: the first trials take a part of it.
+    let settings = Settings { bytes: 40e6, ..Settings::paper(120) };
+    for (wrong_by, most) in [(0.0, 1.15), (0.7, 1.3)] {
+        let evaluation = Evaluation::new(3, Settings { wrong_by, ..settings.clone() }).unwrap();
+        let fluid = evaluation.run(MethodKind::Fluid(4)).unwrap();
+        let bound = evaluation.bound(&fluid);
+        assert!(fluid.makespan <= bound * most, "{} over {bound}", fluid.makespan);
+        let sync = evaluation.run(MethodKind::PathSync(0.95)).unwrap();
+        assert!(fluid.makespan <= sync.makespan, "{} {}", fluid.makespan, sync.makespan);
+    }
+}
+
+#[test]
+fn no_method_is_faster_than_the_bound_of_its_run() {
+    let evaluation = Evaluation::new(5, Settings { bytes: 17e6, ..Settings::paper(24) }).unwrap();
+    let direct = MethodKind::Direct(Direct::AllAtOnce);
+    for kind in [MethodKind::PathSync(0.95), MethodKind::PathDelay, direct, MethodKind::Fluid(3)] {
+        let outcome = evaluation.run(kind).unwrap();
+        let bound = evaluation.bound(&outcome);
+        assert!(outcome.makespan >= bound * 0.999, "{kind:?}: {} {bound}", outcome.makespan);
+    }
+}
