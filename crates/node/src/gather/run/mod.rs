@@ -217,7 +217,8 @@ impl Run {
         let job = Job::begin(Kind::Gather, asked, into.display().to_string());
         let sums = RemoteSums::new(self.reach.clone(), overlay.names.clone());
         let options = Options {
-            layout: self.request.layout,
+            // By those who were asked: a source that is away now is not to move the others' files.
+            layout: Some(self.request.layout.unwrap_or(Layout::of(self.request.sources.len()))),
             sums: self.request.checksum.then(|| Arc::new(sums) as _),
             dry_run: self.request.dry_run,
             ..Options::new(job)

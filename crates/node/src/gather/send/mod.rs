@@ -169,6 +169,12 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Bytes and files that are not there.
+    fn left(&self) -> (u64, u64) {
+        let queue = self.queue();
+        (queue.left(), queue.unfinished() as u64)
+    }
+
     async fn run(self: Arc<Self>, relays: Vec<Name>) -> Result<Totals, SendError> {
         let present = tokio::select! {
             biased;
@@ -177,8 +183,8 @@ impl Shared {
             }
             present = way::ask_what_is_there(&self) => present?,
         };
-        let (missing, files) = (self.queue().left(), self.queue().unfinished());
-        self.tell_start(missing, files as u64, &present);
+        let (missing, files) = self.left();
+        self.tell_start(missing, files, &present);
         let began = Instant::now();
         let several = missing >= WORTH_WAYS;
         let relays = if several { relays } else { Vec::new() };
@@ -307,7 +313,7 @@ struct Board {
 impl Board {
     fn tell(&mut self, shared: &Shared, began: Instant) {
         let seconds = began.elapsed().as_secs_f64();
-        let (left, unfinished) = (shared.queue().left(), shared.queue().unfinished() as u64);
+        let (left, unfinished) = shared.left();
         self.total = self.total.max(left);
         let done = self.total - left;
         let passed = (seconds - self.at).max(1e-3);
