@@ -160,7 +160,10 @@ impl Part {
         let file = place.lock()?;
         let mut part = Self::empty(place, file, key, job, batch);
         match journal::read(&part.place.journal)? {
-            Some(contents) if part.key.continues(&contents.key) => part.resume(contents)?,
+            Some(contents) if part.key.continues(&contents.key) => {
+                part.drop_unfinished_journal()?;
+                part.resume(contents)?;
+            }
             other => {
                 part.discarded = other.is_some();
                 part.start_over()?;
@@ -286,7 +289,15 @@ impl Part {
         if found.len() == 0 {
             return Ok(());
         }
-        self.file.set_len(0).map_err(PartError::io("empty", path))
+        self.file.set_len(0).map_err(PartError::io("empty", path))?;
+        self.drop_unfinished_journal()
+    }
+
+    /// A session that was killed while it wrote a new journal left it beside.
+    fn drop_unfinished_journal(&self) -> Result<(), PartError> {
+        let new = journal::new_name(&self.place.journal);
+        // As above: mostly there is none.
+        if std::fs::symlink_metadata(&new).is_ok() { place::remove(&new) } else { Ok(()) }
     }
 
     /// Gives the file its length, sparse, and says now rather than late if it cannot fit.

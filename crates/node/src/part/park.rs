@@ -1,7 +1,9 @@
 //! A part that is let go for a while, so that its descriptors serve others.
 
 use super::{
-    Attributes, Batch, Part, PartError, PartKey, Ranges, Record, journal::Journal, place::Place,
+    Attributes, Batch, Part, PartError, PartKey, Ranges, Record,
+    journal::{Journal, new_name},
+    place::Place,
     runs::Sources,
 };
 use crate::job::Job;
@@ -62,6 +64,23 @@ impl Part {
             durable: self.durable,
             sources: self.sources,
         })
+    }
+}
+
+impl Part {
+    /// Removes what stayed beside a target that is complete, because its session was cut off
+    /// between its name and its journal's end.
+    ///
+    /// # Errors
+    /// [`PartError::Busy`] if another process is at work on it, or the system's refusal.
+    pub fn tidy(target: &Path) -> Result<(), PartError> {
+        let place = Place::exactly(target)?;
+        let journals = [place.journal.clone(), new_name(&place.journal)];
+        if journals.iter().all(|journal| std::fs::symlink_metadata(journal).is_err()) {
+            return Ok(());
+        }
+        let file = place.lock()?;
+        place.remove(&file)
     }
 }
 

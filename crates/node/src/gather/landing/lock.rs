@@ -10,7 +10,7 @@ use rustix::{
     fs::{AtFlags, FlockOperation, Mode, OFlags, flock, fstat, openat, statat, unlinkat},
     io::Errno,
 };
-use std::{fs::File, io::Read, os::unix::fs::FileExt, path::Path};
+use std::{fs::File, io::Read, os::unix::fs::FileExt, path::Path, time::Duration};
 
 const NAME: &str = ".thalweg-gather";
 
@@ -37,7 +37,7 @@ impl Lock {
         };
         loop {
             let file = open(tree).map_err(refused("create"))?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            match patiently(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
                 Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked(into.to_owned())),
                 done => done.map_err(refused("lock"))?,
             }
@@ -76,6 +76,19 @@ impl Lock {
             done => done,
         }
     }
+}
+
+/// A process that another thread is just starting shares all locks until it has begun.
+fn patiently(mut lock: impl FnMut() -> Result<(), Errno>) -> Result<(), Errno> {
+    const TRIES: u32 = 50;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 1..TRIES {
+        match lock() {
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    lock()
 }
 
 fn open(tree: &Tree) -> Result<File, Errno> {

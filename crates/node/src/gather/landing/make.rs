@@ -8,6 +8,7 @@ use super::{
     tree::{Hold, Holds, Tree},
     trouble::said,
 };
+use crate::part::Part;
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat},
     io::Errno,
@@ -62,8 +63,12 @@ pub(super) fn make(
         if survey.places.get(target.directory as usize) == Some(&Place::Refused) {
             *fate = Fate::Refused("its directory cannot be used".into());
         }
-        if *fate == (Fate::Keep { differs: true }) {
+        let Fate::Keep { differs } = *fate else { continue };
+        if differs {
             maker.dress(&plan, target);
+        }
+        if leftovers.is_some() && !target.is_small() {
+            maker.tidy(&plan, target);
         }
     }
     survey.failed.extend(maker.failed);
@@ -166,6 +171,13 @@ impl Maker {
                 _ = unlinkat(&hold, name, AtFlags::empty());
             }
         }
+    }
+
+    /// A session that was cut off just after a large file got its name left its journal.
+    fn tidy(&mut self, plan: &Plan, target: &Target) {
+        let Ok(hold) = self.holds.get(plan, target.directory) else { return };
+        // One that stays is in nobody's way.
+        _ = Part::tidy(&hold.path(&target.name));
     }
 
     /// What is here gets mode, owner and time.

@@ -1,5 +1,6 @@
 #![expect(clippy::single_range_in_vec_init, reason = "a list of one range is meant")]
 
+mod listed;
 mod planted;
 mod published;
 mod repair;
