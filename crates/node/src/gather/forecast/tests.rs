@@ -21,6 +21,16 @@ const RATES: [[f64; 4]; 4] =
     [[0.0, 0.0, 0.0, 80.0], [0.0, 0.0, 0.0, 8.0], [80.0, 0.0, 0.0, 8.0], [0.0; 4]];
 
 fn plan(rates: [[f64; 4]; 4], method: Method, limit: Option<f64>) -> Result<Plan, ForecastError> {
+    priced(rates, method, limit, None)
+}
+
+/// With a price for each GB from s3 to s1, and a budget.
+fn priced(
+    rates: [[f64; 4]; 4],
+    method: Method,
+    limit: Option<f64>,
+    cost: Option<(f64, f64)>,
+) -> Result<Plan, ForecastError> {
     let overlay = overlay(rates);
     let amounts = [10, 10, 50, 0].map(|mb| ByteSize::from_bytes(mb * 1_000_000));
     let grid = Grid { slot: Duration::from_millis(500), unit: ByteSize::from_bytes(10_000) };
