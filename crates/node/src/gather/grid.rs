@@ -19,6 +19,9 @@ const ROUND_TRIP: Duration = Duration::from_millis(80);
 /// No slot is shorter: each begins connections.
 const SHORTEST: Duration = Duration::from_millis(200);
 
+/// No slot is longer: a plan over such legs is of no use anyway.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 /// A slot carries so many units of each source's data at least, so that what the rounding loses is
 /// little. The paper's C is 30.
 const UNITS: u64 = 24;
@@ -49,9 +52,9 @@ fn usual_slot(overlay: &Overlay, bound_seconds: Option<f64>) -> Duration {
     let longest = overlay.rtts.values().copied().max().unwrap_or(ROUND_TRIP);
     let share = Duration::try_from_secs_f64(bound_seconds.unwrap_or_default() / SLOTS);
     let least = (longest * ROUND_TRIPS).max(SHORTEST);
-    let slot = share.unwrap_or(Duration::MAX).max(least);
+    let slot = share.unwrap_or(LONGEST).max(least).min(LONGEST);
     // In whole hundredths of a second: people read it.
-    Duration::from_millis(u64::try_from(slot.as_millis()).unwrap_or(u64::MAX).div_ceil(10) * 10)
+    Duration::from_millis((slot.as_millis() as u64).div_ceil(10) * 10)
 }
 
 /// The paper's, unless the best leg of some source takes too few of them.

@@ -191,7 +191,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         fs::write(&path, "before").unwrap();
-        let file = find(&[path.clone()]).unwrap().remove(0);
+        let file = find(std::slice::from_ref(&path)).unwrap().remove(0);
         assert_eq!(file.read(2, 3).unwrap(), b"for");
         fs::write(&path, "later on").unwrap();
         assert_eq!(file.read(2, 3).unwrap_err(), "it changed while it was sent");

@@ -11,7 +11,6 @@ pub use display::{Display, Style};
 pub use exit::Code;
 
 use super::{
-    here,
     signals::{INTERRUPTED, Signals},
     text::say,
 };
