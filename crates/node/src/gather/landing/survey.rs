@@ -295,7 +295,7 @@ pub(super) fn reference(listed: &[Listed], target: &Target) -> Option<FileRef> {
 
 /// Seconds since 1970 and ns.
 pub(super) fn modified(found: &Stat) -> (i64, i64) {
-    (found.st_mtime as i64, found.st_mtime_nsec as i64)
+    (found.st_mtime, found.st_mtime_nsec as i64)
 }
 
 /// Whether what is kept besides the content is another. Links have no mode of their own.

@@ -54,7 +54,7 @@ fn pieces(inventory: &Inventory, random: &mut Xoshiro256PlusPlus) -> Vec<Piece> 
         for range in &wanted.missing {
             let mut at = range.start;
             while at < range.end {
-                let most = if random.next_u64() % 4 == 0 { 1000 } else { 400_000 };
+                let most = if random.next_u64().is_multiple_of(4) { 1000 } else { 400_000 };
                 let end = (at + 1 + random.next_u64() % most).min(range.end);
                 pieces.push(Piece { file: FileNo(file), range: at..end });
                 at = end;
