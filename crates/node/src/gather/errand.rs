@@ -1,6 +1,6 @@
 //! What an executor is given.
 
-use super::{EventSink, Inventory, Land, Overlay, Reach};
+use super::{EventSink, Greeted, Inventory, Land, Overlay, Reach};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Errand {
     /// Opens channels to the others.
     pub reach: Reach,
+    /// Connections to sources that are open already.
+    pub greeted: Greeted,
     /// Who takes part, and what is known of the legs.
     pub overlay: Arc<Overlay>,
     /// What is to be fetched.

@@ -198,11 +198,26 @@ pub struct Totals {
     pub messages: u64,
     /// Bytes that came by other ways than the timetable's.
     pub off_plan_bytes: u64,
+    /// Ways that the fluid method opened, in all.
+    pub ways: u32,
+    /// How often its rates were away from the planned ones, for three looks in a row.
+    pub drifts: u32,
+    /// Legs that it saw slow each other.
+    pub shared: Vec<Shared>,
     /// What synchronising took, over all transfers of a timetable.
     pub overhead_seconds: f64,
     /// Why it ended, if all is not well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+/// Legs that share a bottleneck.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shared {
+    /// From, to.
+    pub legs: Vec<(Name, Name)>,
+    /// What they carry together.
+    pub rate_bps: u64,
 }
 
 /// What came from a source.

@@ -14,6 +14,7 @@ mod estimates;
 mod event;
 pub mod fluid;
 mod forecast;
+mod greeted;
 mod grid;
 mod inventory;
 mod land;
@@ -31,9 +32,10 @@ mod work;
 pub use errand::Errand;
 pub use estimates::{Estimates, Leg, RatesError};
 pub use event::{
-    Event, EventSink, Outcome, Progress, SourceProgress, SourceTotals, Stored, Totals,
+    Event, EventSink, Outcome, Progress, Shared, SourceProgress, SourceTotals, Stored, Totals,
 };
 pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
+pub use greeted::Greeted;
 pub use grid::choose as choose_grid;
 pub use inventory::{FileNo, Inventory, Piece, Wanted};
 pub use land::{Land, LandError};

@@ -117,6 +117,7 @@ impl Scene {
             rtts: Default::default(),
         };
         Errand {
+            greeted: thalweg_node::gather::Greeted::default(),
             reach: self.node(3).reach(),
             overlay: Arc::new(overlay),
             inventory: Arc::new(inventory),

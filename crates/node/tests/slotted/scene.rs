@@ -278,6 +278,7 @@ impl Scene {
             rtts: Default::default(),
         };
         let errand = Errand {
+            greeted: thalweg_node::gather::Greeted::default(),
             reach: self.reach(),
             overlay: Arc::new(overlay),
             inventory: inventory.clone(),

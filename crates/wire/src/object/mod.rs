@@ -18,9 +18,9 @@ mod spool;
 
 pub use entry::{Entry, Kind, Snapshot};
 pub use path::{FilePath, PathError};
-pub use root::{base, pattern};
 pub use request::{
-    Check, Failure, FileRef, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError, ReadRequest, Reply,
-    Request, decode, encode, length,
+    Check, Failure, FileRef, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError,
+    ReadRequest, Reply, Request, decode, encode, length,
 };
+pub use root::{base, pattern};
 pub use spool::{Denied, Grant, JobId, MAX_PART, MAX_PARTS, SpoolId, Ticket};

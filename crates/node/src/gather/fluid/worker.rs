@@ -119,7 +119,11 @@ impl Worker {
         let source = errand.overlay.names[self.way.source as usize].clone();
         let between = self.shared.via(&self.way);
         let via: Vec<Name> = between.iter().rev().cloned().collect();
-        let remote = errand.reach.open(&source, &via).await?;
+        let greeted = between.is_empty().then(|| errand.greeted.take(self.way.source)).flatten();
+        let remote = match greeted {
+            Some(remote) => remote,
+            None => errand.reach.open(&source, &via).await?,
+        };
         errand.events.event(Event::WayOpened { source, via: between });
         Ok(remote)
     }

@@ -5,10 +5,10 @@ use super::{
         Errand, LandError, Method, fluid,
         slotted::{self, Course, Scheme},
     },
-    Ready,
+    Ready, Request,
 };
 use std::{collections::BTreeMap, time::Duration};
-use thalweg_plan::collection::{Rule, Timetable};
+use thalweg_plan::collection::{Rule, Timetable, steering::SharedSet};
 use thalweg_wire::object::JobId;
 
 /// How the bytes came.
@@ -22,11 +22,17 @@ pub(super) struct Carried {
     pub messages: u64,
     /// Bytes that were not carried by the path that was planned.
     pub off_plan: u64,
+    /// Ways that were opened, in all.
+    pub ways: u32,
+    /// How often rates were away from the planned ones.
+    pub drifts: u32,
+    /// Legs that were seen to slow each other.
+    pub shared: Vec<SharedSet>,
     /// What synchronising took of the transfers' time, over all of them.
     pub overhead: Duration,
 }
 
-/// Carries the plan out; direct methods with so many `connections` to each source.
+/// Carries the plan out.
 ///
 /// # Errors
 ///
@@ -34,18 +40,19 @@ pub(super) struct Carried {
 pub(super) async fn out(
     errand: &Errand,
     ready: &Ready,
-    connections: u32,
+    request: &Request,
 ) -> Result<Carried, LandError> {
     let timetable =
         || ready.plan.timetable.clone().unwrap_or(Timetable { slots: 0, paths: vec![] });
     let scheme = match ready.method {
         Method::Fluid => {
-            let outcome = fluid::run(errand, fluid::Settings::default()).await?;
-            return Ok(Carried { failed: outcome.failed, ..Carried::default() });
+            let mut settings = fluid::Settings::default();
+            settings.steering.ways = request.ways.unwrap_or(settings.steering.ways).max(1);
+            return Ok(fluid::run(errand, settings).await?.into());
         }
         Method::Scheduled(rule) => Scheme::Paths(timetable(), rule),
         Method::BestPath => Scheme::Paths(timetable(), Rule::Chain),
-        Method::Direct(direct) => Scheme::Direct(direct, connections),
+        Method::Direct(direct) => Scheme::Direct(direct, request.method.connections()),
     };
     let id = ready.landing.job().id.bytes();
     let seed = id.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
@@ -57,5 +64,13 @@ pub(super) async fn out(
         storage: outcome.storage,
         messages: outcome.messages,
         off_plan: outcome.left_over,
+        ..Carried::default()
     })
+}
+
+impl From<fluid::Outcome> for Carried {
+    fn from(outcome: fluid::Outcome) -> Self {
+        let fluid::Outcome { failed, ways, drifts, shared_sets: shared } = outcome;
+        Self { failed, ways, drifts, shared, ..Self::default() }
+    }
 }

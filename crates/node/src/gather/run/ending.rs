@@ -1,11 +1,12 @@
 //! How a collection ended, in numbers.
 
 use super::{
-    super::{Event, LandError, Outcome, SourceTotals, Stored, Totals, landing::Report},
+    super::{Event, LandError, Outcome, Shared, SourceTotals, Stored, Totals, landing::Report},
     Ready, Run,
     carry::Carried,
 };
 use std::{collections::BTreeSet, time::Duration};
+use thalweg_plan::collection::steering::SharedSet;
 use thalweg_units::{ByteSize, Rate};
 
 impl Totals {
@@ -63,6 +64,9 @@ impl Run {
             storage: self.storage(ready, &carried),
             messages: carried.messages,
             off_plan_bytes: carried.off_plan,
+            ways: carried.ways,
+            drifts: carried.drifts,
+            shared: shared(ready, &carried.shared),
             overhead_seconds: carried.overhead.as_secs_f64(),
             why: stopped,
         }
@@ -86,4 +90,15 @@ impl Run {
             });
         }
     }
+}
+
+/// By names.
+fn shared(ready: &Ready, sets: &[SharedSet]) -> Vec<Shared> {
+    let name = |host: &u32| ready.overlay.names.get(*host as usize).cloned();
+    let shared = |set: &SharedSet| Shared {
+        legs: set.legs.iter().filter_map(|(from, to)| Some((name(from)?, name(to)?))).collect(),
+        // Bytes a second; not negative.
+        rate_bps: (set.limit * 8.0) as u64,
+    };
+    sets.iter().map(shared).collect()
 }

@@ -1,8 +1,8 @@
 //! All sources are asked at once what they have.
 
 use super::{
-    super::{Event, EventSink, Reach, Remote, landing::Listed},
-    GatherError, Request,
+    super::{Event, EventSink, Greeted, Reach, Remote, landing::Listed},
+    GatherError, Request, participants,
 };
 use std::{
     collections::BTreeMap,
@@ -18,6 +18,9 @@ use tokio::task::JoinSet;
 
 /// The most entries of a source: some 2 GB of memory.
 const MOST_ENTRIES: usize = 10_000_000;
+
+/// Relays that are tried where a source does not answer directly; each may take a dial's deadline.
+const DETOURS: usize = 3;
 
 /// What a source is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +43,15 @@ impl fmt::Display for Asked {
 }
 
 /// What the sources said.
+#[derive(Default)]
 pub(super) struct Listings {
     pub listed: Vec<Listed>,
     /// Indices of those that said nothing.
     pub failed: Vec<u32>,
     /// Round trips that were seen on the way.
     pub rtts: BTreeMap<Name, Duration>,
+    /// The connections that they came by.
+    pub greeted: Greeted,
 }
 
 /// Asks all; whoever cannot be asked is told.
@@ -58,13 +64,15 @@ pub(super) async fn all(
     reach: &Reach,
     events: &Arc<dyn EventSink>,
 ) -> Result<Listings, GatherError> {
+    let others = participants::between(request, reach);
     let mut asked = JoinSet::new();
     for (source, wanted) in (0..).zip(&request.sources) {
         let (reach, wanted) = (reach.clone(), wanted.clone());
-        let exclude = request.exclude.clone();
-        asked.spawn(async move { (source, ask(&reach, source, wanted, exclude).await) });
+        let (exclude, others) = (request.exclude.clone(), others.clone());
+        let question = async move { ask(&reach, source, wanted, exclude, &others).await };
+        asked.spawn(async move { (source, question.await) });
     }
-    let mut listings = Listings { listed: Vec::new(), failed: Vec::new(), rtts: BTreeMap::new() };
+    let mut listings = Listings::default();
     let mut reasons = Vec::new();
     while let Some(answer) = asked.join_next().await {
         let (source, answer) = answer.map_err(|_| GatherError::Broken)?;
@@ -88,7 +96,10 @@ pub(super) async fn all(
 
 impl Listings {
     fn take(&mut self, answer: Answer, events: &Arc<dyn EventSink>) {
-        let Answer { listed, rtt, took } = answer;
+        let Answer { listed, remote, rtt, took } = answer;
+        if remote.stream().route().is_direct() {
+            self.greeted.keep(listed.source, remote);
+        }
         let sizes = listed.entries.iter().filter_map(|entry| match &entry.kind {
             Kind::File { snapshot } => Some(snapshot.size),
             _ => None,
@@ -105,6 +116,7 @@ impl Listings {
 
 struct Answer {
     listed: Listed,
+    remote: Remote,
     rtt: Option<Duration>,
     took: Duration,
 }
@@ -114,9 +126,10 @@ async fn ask(
     source: u32,
     asked: Asked,
     exclude: Vec<Vec<u8>>,
+    others: &[Name],
 ) -> Result<Answer, String> {
     let began = Instant::now();
-    let mut remote = open(reach, &asked.node).await?;
+    let mut remote = open(reach, &asked.node, others).await?;
     let mut entries: Vec<Entry> = Vec::new();
     let request = ListRequest { roots: asked.paths.clone(), exclude };
     let part = |more| {
@@ -133,17 +146,26 @@ async fn ask(
     }
     let rtt = remote.stream().tcp_info().ok().map(|info| info.rtt);
     let rtt = rtt.filter(|rtt| remote.stream().route().is_direct() && !rtt.is_zero());
-    remote.close().await;
     let refused = refused_all(&asked, &entries, &failed);
     if let Some(why) = refused {
         return Err(why);
     }
     let listed = Listed { source, node: asked.node, roots: asked.paths, entries, failed };
-    Ok(Answer { listed, rtt, took: began.elapsed() })
+    Ok(Answer { listed, remote, rtt, took: began.elapsed() })
 }
 
-async fn open(reach: &Reach, node: &Name) -> Result<Remote, String> {
-    reach.open(node, &[]).await.map_err(|e| e.to_string())
+/// Directly; where that fails, through one of the others.
+async fn open(reach: &Reach, node: &Name, others: &[Name]) -> Result<Remote, String> {
+    let why = match reach.open(node, &[]).await {
+        Ok(remote) => return Ok(remote),
+        Err(why) => why,
+    };
+    for other in others.iter().filter(|other| *other != node).take(DETOURS) {
+        if let Ok(remote) = reach.open(node, std::slice::from_ref(other)).await {
+            return Ok(remote);
+        }
+    }
+    Err(why.to_string())
 }
 
 /// Why nothing at all is offered there, with the lines that would offer it.

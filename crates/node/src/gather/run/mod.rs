@@ -13,8 +13,8 @@ pub use listing::Asked;
 pub use participants::Via;
 
 use super::{
-    Errand, Estimates, Event, EventSink, Forecast, ForecastError, Inventory, Land, LandError,
-    Method, MethodName, Overlay, Plan, PriceList, Reach, Totals,
+    Errand, Estimates, Event, EventSink, Forecast, ForecastError, Greeted, Inventory, Land,
+    LandError, Method, MethodName, Overlay, Plan, PriceList, Reach, Totals,
     landing::{Landing, Layout, OpenError, Options},
 };
 use crate::{
@@ -61,6 +61,8 @@ pub struct Request {
     pub estimates: Estimates,
     /// How it is carried out.
     pub method: MethodName,
+    /// The most ways of a source at a time, of the fluid method; `None`: its default.
+    pub ways: Option<usize>,
     /// The slot of a timetable; `None`: chosen.
     pub slot: Option<Duration>,
     /// Its data unit; `None`: chosen.
@@ -90,6 +92,7 @@ impl Request {
             terms: Terms { leg: LegKind::Open, ..Terms::default() },
             estimates: Estimates::default(),
             method: MethodName::Fluid,
+            ways: None,
             slot: None,
             unit: None,
             limit: None,
@@ -160,6 +163,7 @@ struct Ready {
     plan: Plan,
     method: Method,
     grid: Grid,
+    greeted: Greeted,
     /// Sources that could not be listed.
     failed: Vec<u32>,
 }
@@ -186,8 +190,8 @@ impl Run {
 
     /// Overlay, landing and plan.
     async fn prepare(&self, listings: Listings) -> Result<Ready, GatherError> {
-        let Listings { listed, failed, rtts } = listings;
-        let overlay = Arc::new(participants::overlay(&self.request, &self.reach, rtts)?);
+        let Listings { listed, failed, rtts, greeted } = listings;
+        let overlay = Arc::new(participants::overlay(&self.request, &self.reach, rtts));
         let (landing, inventory) = self.open(listed, &overlay).await?;
         let outlook = landing.outlook().clone();
         self.events.event(Event::Started {
@@ -204,7 +208,7 @@ impl Run {
         self.events.event(Event::Planned(plan.forecast.clone()));
         self.tell_of_deadline(&plan.forecast);
         let inventory = Arc::new(inventory);
-        Ok(Ready { overlay, landing, inventory, plan, method, grid, failed })
+        Ok(Ready { overlay, landing, inventory, plan, method, grid, greeted, failed })
     }
 
     async fn open(
@@ -238,13 +242,14 @@ impl Run {
         ));
         let errand = Errand {
             reach: self.reach.clone(),
+            greeted: ready.greeted.clone(),
             overlay: ready.overlay.clone(),
             inventory: ready.inventory.clone(),
             land,
             events: self.events.clone(),
             stop: self.stop.clone(),
         };
-        carry::out(&errand, ready, self.request.method.connections()).await
+        carry::out(&errand, ready, &self.request).await
     }
 
     fn looked(&self, ready: &Ready) -> Totals {

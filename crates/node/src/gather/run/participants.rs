@@ -37,26 +37,27 @@ pub(super) fn check(request: &Request, reach: &Reach) -> Result<(), GatherError>
     Ok(())
 }
 
+/// Who may stand between, in the order of the roster or of the request.
+pub(super) fn between(request: &Request, reach: &Reach) -> Vec<Name> {
+    let Ok(roster) = reach.roster() else { return Vec::new() };
+    match &request.via {
+        Via::Named(names) => names.clone(),
+        Via::Relays => {
+            let names = Names { roster: Ok(&roster), me: Some(reach.me()) };
+            let relays = names.candidates(&request.terms, usize::MAX).into_iter();
+            relays.map(|(name, _)| name).collect()
+        }
+    }
+}
+
 /// The overlay of the request, with round trips that were just seen from the sources.
-pub(super) fn overlay(
-    request: &Request,
-    reach: &Reach,
-    rtts: BTreeMap<Name, Duration>,
-) -> Result<Overlay, GatherError> {
-    let roster = reach.roster().map_err(GatherError::Roster)?;
+pub(super) fn overlay(request: &Request, reach: &Reach, rtts: BTreeMap<Name, Duration>) -> Overlay {
     let here = reach.me();
     let sources: Vec<Name> = request.sources.iter().map(|source| source.node.clone()).collect();
     let mut estimates = request.estimates.clone();
     rtts.iter().for_each(|(source, rtt)| estimates.learn_rtt(source, here, *rtt));
-    let intermediates = match &request.via {
-        Via::Named(names) => {
-            estimates.intermediates(&sources, names.iter().cloned(), here, names.len())
-        }
-        Via::Relays => {
-            let names = Names { roster: Ok(&roster), me: Some(here) };
-            let relays = names.candidates(&request.terms, usize::MAX).into_iter();
-            estimates.intermediates(&sources, relays.map(|(name, _)| name), here, MOST)
-        }
-    };
-    Ok(estimates.overlay(&sources, &intermediates, here))
+    let between = between(request, reach);
+    let most = if request.via == Via::Relays { MOST } else { between.len() };
+    let intermediates = estimates.intermediates(&sources, between.into_iter(), here, most);
+    estimates.overlay(&sources, &intermediates, here)
 }

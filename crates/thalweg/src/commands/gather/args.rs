@@ -140,6 +140,11 @@ struct PlanArgs {
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     bwlimit: Option<NonZeroU64>,
 
+    /// The most ways of a source at a time, of the fluid method: each is a connection of its own, which
+    /// takes its share from others' traffic
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
+    ways: u8,
+
     /// The slot of a timetable, of path-sync, path-delay and best-path
     /// [default: about 150 of them]
     #[arg(long, value_name = "TIME", value_parser = slot)]
@@ -256,10 +261,11 @@ impl Args {
         (self.plan.prices.as_ref(), self.plan.max_cost)
     }
 
-    /// Deadline, limit, slot and unit.
+    /// Deadline, limit, ways, slot and unit.
     pub fn bounds(&self) -> Bounds {
-        let PlanArgs { deadline, bwlimit, slot, unit, .. } = &self.plan;
-        Bounds { deadline: *deadline, limit: *bwlimit, slot: *slot, unit: *unit }
+        let PlanArgs { deadline, bwlimit, ways, slot, unit, .. } = &self.plan;
+        let ways = usize::from(*ways);
+        Bounds { deadline: *deadline, limit: *bwlimit, ways, slot: *slot, unit: *unit }
     }
 }
 
@@ -267,6 +273,7 @@ impl Args {
 pub struct Bounds {
     pub deadline: Option<Duration>,
     pub limit: Option<NonZeroU64>,
+    pub ways: usize,
     pub slot: Option<Duration>,
     pub unit: Option<ByteSize>,
 }

@@ -90,6 +90,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         method: args.method(),
         slot: bounds.slot,
         unit: bounds.unit,
+        ways: Some(bounds.ways),
         limit: bounds.limit,
         deadline: bounds.deadline,
         dry_run: args.dry_run,

@@ -11,7 +11,9 @@ use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
     budget::Budget,
     config::{Config, OfferSection, Whom},
-    daemon::{DaemonConfig, FilesService, MeasureService, Node, RelayService, Services, SubmitService},
+    daemon::{
+        DaemonConfig, FilesService, MeasureService, Node, RelayService, Services, SubmitService,
+    },
     drop_box::DropBoxes,
     files::{Files, Lending, spool::Spool},
     gather::Reach,
@@ -218,12 +220,7 @@ impl Parts {
     }
 
     /// Who serves files. Also where nothing is offered: any node can hold data on its way.
-    fn files(
-        &self,
-        config: &Config,
-        state: &State,
-        lending: Lending,
-    ) -> anyhow::Result<Files> {
+    fn files(&self, config: &Config, state: &State, lending: Lending) -> anyhow::Result<Files> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let files = Files::new(&config.files, state.dir(), membership, log)?;
         files.lend(lending);
