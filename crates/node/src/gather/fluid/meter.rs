@@ -1,12 +1,9 @@
 //! What a way brings.
 
-use super::super::{FileNo, Land, LandError, Sink};
+use super::super::{LandError, Sink, remote::ToLand};
 use crate::daemon::BoxFuture;
 use bytes::Bytes;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Counts of one way; its worker writes, the conductor and the others read.
 #[derive(Debug, Default)]
@@ -50,11 +47,9 @@ impl Meter {
     }
 }
 
-/// Counts bytes on their way to the landing.
+/// Counts bytes as they come; they land once they are proven.
 pub(super) struct Metered<'a> {
-    pub(super) land: &'a Arc<dyn Land>,
-    /// In the order of the request.
-    pub(super) files: &'a [FileNo],
+    pub(super) land: ToLand<'a>,
     pub(super) meter: &'a Meter,
 }
 
@@ -68,9 +63,10 @@ impl Sink for Metered<'_> {
         let count = bytes.len() as u64;
         self.meter.bytes.fetch_add(count, Relaxed);
         self.meter.front.fetch_add(count, Relaxed);
-        match self.files.get(index) {
-            Some(file) => self.land.write(*file, at, bytes),
-            None => Box::pin(async { Ok(()) }),
-        }
+        self.land.take(index, at, bytes)
+    }
+
+    fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
+        self.land.judged(index, good)
     }
 }

@@ -6,7 +6,7 @@ use super::{
     meter::{Meter, Metered},
     sizes,
 };
-use crate::gather::remote::ReachError;
+use crate::gather::remote::{ReachError, ToLand};
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -167,7 +167,7 @@ impl Worker {
         let files: Vec<FileNo> = pieces.iter().map(|piece| piece.file).collect();
         let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
         let errand = &self.shared.errand;
-        let mut sink = Metered { land: &errand.land, files: &files, meter: &self.meter };
+        let mut sink = Metered { land: ToLand::new(&errand.land, &files), meter: &self.meter };
         self.meter.next_request();
         let began = Instant::now();
         let results = remote.receive_all(&starts, &mut sink).await?;
