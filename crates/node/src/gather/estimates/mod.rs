@@ -22,23 +22,26 @@ pub struct Estimates {
 pub struct Leg {
     /// c′(u,v): what it takes beside others' traffic. Zero: nothing gets through.
     pub rate: Option<Rate>,
+    /// The rate is a lower bound: the leg took this much and may take more.
+    pub at_least: bool,
     /// Its round trip.
     pub rtt: Option<Duration>,
 }
 
 impl Estimates {
-    /// Exact rates that are not too old; lower bounds count as unmeasured, as everywhere
-    /// ([`Graph::from_table`]).
+    /// Rates that are not too old. Lower bounds count as well, other than for paths of single flows
+    /// ([`Graph::from_table`]): a plan over them can be kept, though it is not the best that there is
+    /// ([`Leg::at_least`]).
     pub fn of_paths(known: &KnownPaths, now: WallTime) -> Self {
         let since = known.age(now);
         let mut estimates = Self::default();
         let name = |at: u32| known.reply.nodes.get(at as usize).cloned();
-        for leg in known.reply.legs.iter().filter(|leg| !leg.at_least && leg.age + since <= MAX_AGE)
-        {
+        for leg in known.reply.legs.iter().filter(|leg| leg.age + since <= MAX_AGE) {
             let (Some(from), Some(to)) = (name(leg.from), name(leg.to)) else { continue };
             // Of positive numbers the cast takes the whole part.
             let rate = Some(Rate::from_bps(leg.bps as u64));
-            estimates.legs.insert((from, to), Leg { rate, rtt: None });
+            let known = Leg { rate, at_least: leg.at_least, rtt: None };
+            estimates.legs.insert((from, to), known);
         }
         estimates
     }
@@ -61,6 +64,18 @@ impl Estimates {
     /// Members that it speaks of.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
         self.legs.keys().flat_map(|(from, to)| [from, to])
+    }
+
+    /// Whether the rate of some leg between these is only a lower bound.
+    pub fn has_bounds(&self, among: &[Name]) -> bool {
+        let is_among = |name: &Name| among.contains(name);
+        let mut legs = self.legs.iter().filter(|((u, v), _)| is_among(u) && is_among(v));
+        legs.any(|(_, leg)| leg.at_least)
+    }
+
+    /// Whether the rate of any leg to `here` is known.
+    pub fn is_measured_to(&self, here: &Name) -> bool {
+        self.legs.iter().any(|((_, to), leg)| to == here && leg.rate.is_some())
     }
 
     /// A round trip that was seen.
@@ -131,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_exact_and_young_rates_of_the_oracle_count() {
+    fn young_rates_of_the_oracle_count_and_bounds_are_marked() {
         let legs = vec![
             entry(0, 1, 40.0, false, 13),
             entry(1, 0, 40.0, true, 1),
@@ -143,11 +158,16 @@ mod tests {
         let asked = WallTime::from_unix_nanos(100 * day);
         let known = KnownPaths::new(reply, asked);
         let estimates = Estimates::of_paths(&known, asked);
-        assert_eq!(estimates.len(), 1);
-        assert_eq!(estimates.leg(&name("a"), &name("b")).rate, Some(Rate::from_mbps(40.0)));
+        assert_eq!(estimates.len(), 2);
+        let rate = Some(Rate::from_mbps(40.0));
+        let (exact, bound) = (Leg { rate, ..Leg::default() }, Leg { rate, at_least: true, rtt: None });
+        assert_eq!(estimates.leg(&name("a"), &name("b")), exact);
+        assert_eq!(estimates.leg(&name("b"), &name("a")), bound);
+        assert!(estimates.has_bounds(&names(&["a", "b"])) && !estimates.has_bounds(&names(&["a", "c"])));
+        assert!(estimates.is_measured_to(&name("b")) && !estimates.is_measured_to(&name("c")));
         // A kept answer gets older.
         let later = WallTime::from_unix_nanos(102 * day);
-        assert!(Estimates::of_paths(&known, later).is_empty());
+        assert_eq!(Estimates::of_paths(&known, later).len(), 1);
     }
 
     #[test]

@@ -97,7 +97,7 @@ impl Estimates {
         for entry in document.leg {
             let rtt = entry.rtt.as_deref().map(parse_duration).transpose();
             let rtt = rtt.map_err(|e| RatesError::Toml(e.to_string()))?;
-            let leg = Leg { rate: Some(entry.rate), rtt };
+            let leg = Leg { rate: Some(entry.rate), rtt, ..Leg::default() };
             estimates.legs.insert((entry.from, entry.to), leg);
         }
         Ok(estimates)

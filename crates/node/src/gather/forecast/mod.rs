@@ -40,9 +40,14 @@ pub struct Forecast {
     /// way, so that nobody knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub makespan_seconds: Option<f64>,
-    /// No schedule over the measured legs is shorter: T* of the fluid plan. Absent as above.
+    /// No schedule over the measured legs is shorter: T* of the fluid plan; with a budget, none that
+    /// costs no more. Where not all that is needed is measured, or only from below, what the limit of this
+    /// end alone takes; absent: nothing is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_seconds: Option<f64>,
+    /// Some rates are lower bounds: it may well be sooner.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// Bytes that are to come.
     pub bytes: u64,
     /// What it costs by the prices; absent: none were given.

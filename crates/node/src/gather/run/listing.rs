@@ -5,22 +5,31 @@ use super::{
     GatherError, Request, participants,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use thalweg_wire::{
     mesh::Name,
     object::{Entry, Failure, Kind, ListRequest},
 };
-use tokio::task::JoinSet;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, interval_at},
+};
 
 /// The most entries of a source: some 2 GB of memory.
 const MOST_ENTRIES: usize = 10_000_000;
 
 /// Relays that are tried where a source does not answer directly; each may take a dial's deadline.
 const DETOURS: usize = 3;
+
+/// So long nothing need be said of sources that have not answered.
+const SILENT: Duration = Duration::from_secs(2);
+
+/// The most sources that are named in a line.
+const NAMED: usize = 5;
 
 /// What a source is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,25 +82,77 @@ pub(super) async fn all(
         asked.spawn(async move { (source, question.await) });
     }
     let mut listings = Listings::default();
-    let mut reasons = Vec::new();
-    while let Some(answer) = asked.join_next().await {
+    let mut waiting: BTreeSet<u32> = (0..).zip(&request.sources).map(|(at, _)| at).collect();
+    let mut advised = false;
+    let mut patience = interval_at(Instant::now() + SILENT, SILENT);
+    loop {
+        let answer = tokio::select! {
+            answer = asked.join_next() => answer,
+            _ = patience.tick() => {
+                tell_who_is_waited_for(request, &waiting, events);
+                continue;
+            }
+        };
+        let Some(answer) = answer else { break };
         let (source, answer) = answer.map_err(|_| GatherError::Broken)?;
+        waiting.remove(&source);
         match answer {
             Ok(answer) => listings.take(answer, events),
             Err(why) => {
                 let name = request.sources[source as usize].node.clone();
-                events.event(Event::SourceFailed { source: name, why: why.clone() });
+                let why = why.told(reach.me(), !std::mem::replace(&mut advised, true));
+                events.event(Event::SourceFailed { source: name, why });
                 listings.failed.push(source);
-                reasons.push(why);
             }
         }
     }
     if listings.listed.is_empty() {
-        return Err(GatherError::NoSource(reasons.join("; ")));
+        return Err(GatherError::NoSource);
     }
     // By their numbers, not by who was quickest.
     listings.listed.sort_by_key(|listed| listed.source);
     Ok(listings)
+}
+
+fn tell_who_is_waited_for(
+    request: &Request,
+    waiting: &BTreeSet<u32>,
+    events: &Arc<dyn EventSink>,
+) {
+    let names = waiting.iter().filter_map(|at| request.sources.get(*at as usize));
+    let mut names: Vec<&str> = names.map(|source| source.node.as_str()).collect();
+    if names.is_empty() {
+        return;
+    }
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let text = format!("waiting for what {}{more} will say they have", names.join(", "));
+    events.event(Event::Note { text });
+}
+
+/// Why a source says nothing.
+enum Silence {
+    /// It offers nothing of what was asked for, such as this path.
+    NotOffered(String),
+    Other(String),
+}
+
+impl From<String> for Silence {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl Silence {
+    /// In words; with `advice`, the lines that would offer it.
+    fn told(self, me: &Name, advice: bool) -> String {
+        match self {
+            Self::NotOffered(path) if advice => how_to_offer(&path, me),
+            Self::NotOffered(path) => format!("it does not offer `{path}` to this host"),
+            Self::Other(why) => why,
+        }
+    }
 }
 
 impl Listings {
@@ -127,7 +188,7 @@ async fn ask(
     asked: Asked,
     exclude: Vec<Vec<u8>>,
     others: &[Name],
-) -> Result<Answer, String> {
+) -> Result<Answer, Silence> {
     let began = Instant::now();
     let mut remote = open(reach, &asked.node, others).await?;
     let mut entries: Vec<Entry> = Vec::new();
@@ -142,13 +203,13 @@ async fn ask(
         let node = &asked.node;
         return Err(format!(
             "node {node} lists more than {MOST_ENTRIES} files: collect them in several calls"
-        ));
+        )
+        .into());
     }
     let rtt = remote.stream().tcp_info().ok().map(|info| info.rtt);
     let rtt = rtt.filter(|rtt| remote.stream().route().is_direct() && !rtt.is_zero());
-    let refused = refused_all(&asked, &entries, &failed);
-    if let Some(why) = refused {
-        return Err(why);
+    if let Some(path) = refused_all(&entries, &failed) {
+        return Err(Silence::NotOffered(path));
     }
     let listed = Listed { source, node: asked.node, roots: asked.paths, entries, failed };
     Ok(Answer { listed, remote, rtt, took: began.elapsed() })
@@ -168,17 +229,17 @@ async fn open(reach: &Reach, node: &Name, others: &[Name]) -> Result<Remote, Str
     Err(why.to_string())
 }
 
-/// Why nothing at all is offered there, with the lines that would offer it.
-fn refused_all(asked: &Asked, entries: &[Entry], failed: &[(Vec<u8>, Failure)]) -> Option<String> {
+/// The first path, if nothing at all is offered there.
+fn refused_all(entries: &[Entry], failed: &[(Vec<u8>, Failure)]) -> Option<String> {
     let is_refused = |failed: &&(Vec<u8>, Failure)| matches!(failed.1, Failure::NotOffered(_));
     let first = failed.iter().find(is_refused)?;
     let all = entries.is_empty() && failed.iter().all(|failed| is_refused(&failed));
-    let path = String::from_utf8_lossy(&first.0);
-    all.then(|| format!("node {}: {}", asked.node, how_to_offer(&path)))
+    all.then(|| String::from_utf8_lossy(&first.0).into_owned())
 }
 
-/// What to write into the settings of a node that offers nothing.
-fn how_to_offer(path: &str) -> String {
+/// What to write into the settings of a node that offers nothing: to this member alone, and no more than was
+/// asked for.
+fn how_to_offer(path: &str, me: &Name) -> String {
     // The directory before the first wildcard.
     let fixed = path.split(['*', '?', '[']).next().unwrap_or_default();
     let directory = match fixed.len() == path.len() {
@@ -188,7 +249,8 @@ fn how_to_offer(path: &str) -> String {
     let directory = if directory.is_empty() { "/" } else { directory };
     format!(
         "it does not offer `{path}` to this host; its settings (`thalweg config`) would, with\n  \
-         [files]\n  offer = [{{ path = {directory:?}, to = [\"*\"] }}]\nand `thalweg node` started anew"
+         [files]\n  offer = [{{ path = {directory:?}, to = [\"{me}\"] }}]\nand `thalweg node` started anew \
+         (of a single file, offer the directory above)"
     )
 }
 
@@ -201,11 +263,14 @@ mod tests {
         let asked = Asked { node: "fra".parse().unwrap(), paths: vec![b"/data/x*/y".to_vec()] };
         assert_eq!(asked.to_string(), "fra:/data/x*/y");
         let no = |path: &str| (path.into(), Failure::NotOffered(path.into()));
-        let why = refused_all(&asked, &[], &[no("/data/x*/y")]).unwrap();
-        assert!(why.contains("offer = [{ path = \"/data\", to = [\"*\"] }]"), "{why}");
-        assert!(how_to_offer("/srv/a/").contains("path = \"/srv/a\""));
-        assert!(how_to_offer("/*").contains("path = \"/\""));
+        let me = "lap".parse().unwrap();
+        let path = refused_all(&[], &[no("/data/x*/y")]).unwrap();
+        let why = Silence::NotOffered(path.clone()).told(&me, true);
+        assert!(why.contains("offer = [{ path = \"/data\", to = [\"lap\"] }]"), "{why}");
+        assert!(!Silence::NotOffered(path).told(&me, false).contains("[files]"), "once is enough");
+        assert!(how_to_offer("/srv/a/", &me).contains("path = \"/srv/a\""));
+        assert!(how_to_offer("/*", &me).contains("path = \"/\""));
         let gone = (b"/x".to_vec(), Failure::System("no such file".into()));
-        assert_eq!(refused_all(&asked, &[], &[no("/a"), gone]), None, "the report names each");
+        assert_eq!(refused_all(&[], &[no("/a"), gone]), None, "the report names each");
     }
 }

@@ -114,8 +114,8 @@ pub enum GatherError {
     #[error("{0}")]
     Roster(String),
     /// Nobody said what they have; each was told as [`Event::SourceFailed`].
-    #[error("no source could be asked what it has: {0}")]
-    NoSource(String),
+    #[error("no source could be asked what it has; why is said of each above")]
+    NoSource,
     /// It cannot land here.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -206,6 +206,7 @@ impl Run {
         let amounts: Vec<_> = amounts.into_iter().map(ByteSize::from_bytes).collect();
         let (plan, method, grid) = self.plan(overlay.clone(), amounts).await?;
         self.events.event(Event::Planned(plan.forecast.clone()));
+        self.tell_of_unmeasured(&plan.forecast);
         self.tell_of_deadline(&plan.forecast);
         let inventory = Arc::new(inventory);
         Ok(Ready { overlay, landing, inventory, plan, method, grid, greeted, failed })

@@ -6,6 +6,7 @@ use crate::commands::{
     here::Place,
 };
 use anyhow::{Context as _, bail};
+use clap::builder::TypedValueParser;
 use std::{
     ffi::OsString,
     io::IsTerminal,
@@ -19,7 +20,7 @@ use thalweg_node::gather::{
     landing::Layout,
     run::{Asked, Via},
 };
-use thalweg_units::{ByteSize, parse_duration};
+use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
 
 const HELP: &str = "\
@@ -61,7 +62,7 @@ pub struct Args {
     what: Vec<OsString>,
 
     /// The directory where it goes; made if it is not there
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = into())]
     pub into: PathBuf,
 
     /// Leave out what matches, and what is below it; as rsync's
@@ -124,7 +125,8 @@ struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     rates: Option<PathBuf>,
 
-    /// What bytes cost on legs, as TOML or CSV; with --dry-run, what other makespans cost
+    /// What a gigabyte costs on legs, as TOML or CSV: docs/gather.md; with --dry-run, what other makespans
+    /// cost
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
 
@@ -145,7 +147,7 @@ struct PlanArgs {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=16))]
     ways: u8,
 
-    /// The slot of a timetable, of path-sync, path-delay and best-path
+    /// The slot of a timetable, of path-sync, path-delay and best-path; plain numbers are seconds
     /// [default: about 150 of them]
     #[arg(long, value_name = "TIME", value_parser = slot)]
     slot: Option<Duration>,
@@ -156,10 +158,18 @@ struct PlanArgs {
 }
 
 fn slot(text: &str) -> Result<Duration, String> {
-    match parse_duration(text).map_err(|e| e.to_string())? {
+    match seconds(text)? {
         slot if slot < Duration::from_millis(10) => Err("it must be 10 ms at least".to_owned()),
         slot => Ok(slot),
     }
+}
+
+/// Paths that are no UTF-8 are directories of this host in any case.
+fn into() -> impl TypedValueParser<Value = PathBuf> {
+    clap::builder::OsStringValueParser::new().try_map(|text| match text.to_str() {
+        Some(text) => local_directory(text),
+        None => Ok(text.into()),
+    })
 }
 
 fn amount(text: &str) -> Result<f64, String> {
@@ -292,7 +302,30 @@ pub fn node_and_path(text: &[u8]) -> anyhow::Result<(Name, Vec<u8>)> {
         let path = String::from_utf8_lossy(path);
         bail!("the path must be absolute on that node: {node}:/{path}");
     }
-    Ok((node, path.to_vec()))
+    Ok((node, plain(path)))
+}
+
+/// The path as nodes know it: no part is empty or `.`; a last `/` (or `/.`) stays, as with rsync.
+fn plain(path: &[u8]) -> Vec<u8> {
+    let parts = path.split(|b| *b == b'/').filter(|part| !matches!(part, b"" | b"."));
+    let mut plain: Vec<u8> = parts.flat_map(|part| [b"/", part].concat()).collect();
+    if plain.is_empty() || path.ends_with(b"/") || path.ends_with(b"/.") {
+        plain.push(b'/');
+    }
+    plain
+}
+
+/// A directory here; whoever writes `NODE:/PATH` means another host.
+fn local_directory(text: &str) -> Result<PathBuf, String> {
+    match text.split_once(':') {
+        Some((node, path)) if path.starts_with('/') && node.parse::<Name>().is_ok() => {
+            Err(format!(
+                "it is a directory of this host: `thalweg send` brings files to another one; a directory that \
+             is named so is written ./{text}"
+            ))
+        }
+        _ => Ok(text.into()),
+    }
 }
 
 #[cfg(test)]
@@ -313,6 +346,29 @@ mod tests {
         ] {
             let error = node_and_path(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn paths_are_made_plain_as_rsync_does() {
+        for (written, meant) in [
+            ("a:/data//x", "/data/x"),
+            ("a:/data/./x/.", "/data/x/"),
+            ("a:/data/", "/data/"),
+            ("a:///", "/"),
+            ("a:/.", "/"),
+            ("a:/.hidden/*.x", "/.hidden/*.x"),
+        ] {
+            let (_, path) = node_and_path(written.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8_lossy(&path), meant, "{written}");
+        }
+    }
+
+    #[test]
+    fn a_directory_of_another_host_is_no_place_to_land() {
+        assert!(local_directory("b:/x").unwrap_err().contains("thalweg send"));
+        for fine in ["b", "./b:/x", "B:/x", "b:x", "/a:/b"] {
+            assert_eq!(local_directory(fine), Ok(fine.into()));
         }
     }
 }

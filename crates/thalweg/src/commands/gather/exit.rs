@@ -43,7 +43,7 @@ impl Code {
     pub fn of_error(error: &GatherError) -> Self {
         match error {
             GatherError::Name(_) | GatherError::Forecast(_) => Self::Usage,
-            GatherError::NoSource(_) => Self::Network,
+            GatherError::NoSource => Self::Network,
             GatherError::Open(OpenError::Locked(_)) => Self::Busy,
             GatherError::Open(OpenError::Collisions(_)) => Self::Usage,
             GatherError::Open(_) => Self::Disk,
