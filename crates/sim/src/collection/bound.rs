@@ -6,8 +6,14 @@ use thalweg_plan::maxflow::MaxFlow;
 /// s between two notes of a record.
 const EVERY: f64 = 2.0;
 
-/// Whole units of a Mbit in the flow.
-const UNITS: f64 = 1e6;
+/// All data of a flow is so many whole units.
+const UNITS: f64 = 1e9;
+
+/// Nothing is looked for beyond; s.
+const NEVER: f64 = 1e7;
+
+/// Halvings of the search: to a billionth of where it begins.
+const STEPS: u32 = 30;
 
 /// What the background of a run moved over each link, again and again.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,37 +49,62 @@ impl Record {
     }
 }
 
-/// The least T at which what the links carried until then beside the background, added up, admits the
-/// flow of all data to the last host; s.
+/// That of a run in the simulator, by its record; s.
+pub(super) fn of_run(net: &Topology, hosts: &[usize], mbit: &[f64], record: &Record) -> f64 {
+    let links: Vec<_> = (0..net.capacity.len() as u32).map(|link| net.ends(link)).collect();
+    let left = |seconds: f64| {
+        let carried = record.at(seconds);
+        let carried = |link: usize| carried.get(link).copied().unwrap_or(0.0);
+        let left = |(link, capacity): (usize, &f64)| capacity * seconds - carried(link);
+        net.capacity.iter().enumerate().map(left).collect()
+    };
+    let guess = record.notes.last().map_or(1.0, |note| note.0);
+    shortest(&links, hosts, mbit, left, guess)
+}
+
+/// The least T at which what the links had left until then beside the background, added up, admits the
+/// flow of all data to the last host; s. Infinite: not within 10⁷ s.
+///
+/// `links` are pairs of nodes, `amounts` by host in any unit, `left` what each link has left until then
+/// in the same unit; the search begins at `guess`, s.
 ///
 /// Ours. Any routes over the links are allowed, not only those of IP between hosts, and links can
 /// save up what they do not use: no method is faster with that background.
-pub(super) fn shortest(net: &Topology, hosts: &[usize], mbit: &[f64], record: &Record) -> f64 {
-    let fits = |seconds: f64| flow(net, hosts, mbit, &record.at(seconds), seconds);
-    let mut high = record.notes.last().map_or(1.0, |note| note.0).max(1.0);
-    while !fits(high) && high < 1e7 {
+pub fn shortest(
+    links: &[(usize, usize)],
+    hosts: &[usize],
+    amounts: &[f64],
+    left: impl Fn(f64) -> Vec<f64>,
+    guess: f64,
+) -> f64 {
+    let fits = |seconds: f64| admits(links, hosts, amounts, &left(seconds));
+    let mut high = guess.max(1e-3);
+    while !fits(high) {
         high *= 1.5;
+        if high > NEVER {
+            return f64::INFINITY;
+        }
     }
     let mut low = 0.0;
-    for _ in 0..30 {
+    for _ in 0..STEPS {
         let middle = f64::midpoint(low, high);
         if fits(middle) { high = middle } else { low = middle }
     }
     high
 }
 
-fn flow(net: &Topology, hosts: &[usize], mbit: &[f64], carried: &[f64], seconds: f64) -> bool {
-    let units = |mbit: f64| (mbit.max(0.0) * UNITS) as u64;
-    let link = |link: usize| {
-        let (from, to) = net.ends(link as u32);
-        let left = net.capacity[link] * seconds - carried.get(link).copied().unwrap_or(0.0);
-        (from as u32, to as u32, units(left))
-    };
-    let mut arcs: Vec<(u32, u32, u64)> = (0..net.capacity.len()).map(link).collect();
-    let source = net.nodes() as u32;
-    let supplies = hosts.iter().zip(mbit).map(|(host, mbit)| (source, *host as u32, units(*mbit)));
-    arcs.extend(supplies);
-    let wanted: u64 = mbit.iter().map(|mbit| units(*mbit)).sum();
+fn admits(links: &[(usize, usize)], hosts: &[usize], amounts: &[f64], left: &[f64]) -> bool {
     let Some(destination) = hosts.last() else { return true };
-    MaxFlow::new(net.nodes() + 1, &arcs).run(source, *destination as u32) >= wanted
+    let scale = UNITS / amounts.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let units = |amount: f64| (amount.max(0.0) * scale) as u64;
+    let nodes = links.iter().map(|(from, to)| *from.max(to)).chain(hosts.iter().copied()).max();
+    let source = nodes.unwrap_or(0) as u32 + 1;
+    let arc =
+        |((from, to), left): (&(usize, usize), &f64)| (*from as u32, *to as u32, units(*left));
+    let mut arcs: Vec<(u32, u32, u64)> = links.iter().zip(left).map(arc).collect();
+    arcs.extend(
+        hosts.iter().zip(amounts).map(|(host, amount)| (source, *host as u32, units(*amount))),
+    );
+    let wanted: u64 = amounts.iter().map(|amount| units(*amount)).sum();
+    MaxFlow::new(source as usize + 1, &arcs).run(source, *destination as u32) >= wanted
 }

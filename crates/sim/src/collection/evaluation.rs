@@ -173,10 +173,10 @@ impl Evaluation {
         (0..sources).map(share).sum::<f64>() * 100.0 / sources as f64
     }
 
-    /// The least makespan that any method could have had in a run: see [`bound::shortest`], s.
+    /// The least makespan that any method could have had in a run: see [`super::shortest`], s.
     pub fn bound(&self, outcome: &Outcome) -> f64 {
         let mbit: Vec<f64> = self.amounts.iter().map(|bytes| bytes * MBIT).collect();
-        bound::shortest(&self.scene.net, &self.scene.hosts, &mbit, &outcome.record)
+        bound::of_run(&self.scene.net, &self.scene.hosts, &mbit, &outcome.record)
     }
 
     /// Background throughput in a run, in % of the undisturbed (Fig. 7).

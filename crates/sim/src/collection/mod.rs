@@ -15,6 +15,7 @@ mod tests;
 mod topology;
 
 pub use background::{Background, Drawn, OnOff, Ratio};
+pub use bound::shortest;
 pub use evaluation::{Evaluation, EvaluationError, Settings, amounts, figures};
 pub use methods::MethodKind;
 pub use topology::{Topology, background_ends, bistros};

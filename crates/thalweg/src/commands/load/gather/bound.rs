@@ -1,9 +1,10 @@
-//! The bound of a run: the least time in which its data could have come beside that background.
+//! Bounds of a run: the least time in which its data could have come beside a background.
 
 use anyhow::{Context as _, ensure};
+use serde::{Deserialize, Serialize};
+use std::{fs, path::Path};
 use thalweg_lab::emu::LinkTruth;
-use thalweg_plan::maxflow::MaxFlow;
-use thalweg_sim::collection::{Topology, bistros};
+use thalweg_sim::collection::{Topology, bistros, shortest};
 
 /// Classes of the topology whose bytes are the background's begin with this.
 const BACKGROUND: &str = "background";
@@ -11,13 +12,49 @@ const BACKGROUND: &str = "background";
 /// What data takes on a link: no TCP over IPv4 with time stamps carries more than 1448 bytes in 1500.
 const ON_THE_LINK: f64 = 1500.0 / 1448.0;
 
-/// Steps of the search, each of which halves the interval: to a millionth of a run.
-const STEPS: u32 = 20;
+/// What a run may seem faster than its own bound, a share of it: queues that were full before it began.
+const SLACK: f64 = 0.02;
+
+/// The share of its throughput that the paper's methods left to the background (§VI: a loss of 16 %).
+pub const LEFT_TO_OTHERS: f64 = 0.84;
+
+/// What the background took of each link by itself.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+pub struct Quiet {
+    /// The network's.
+    seed: u64,
+    /// Bytes a second, by the network's order of links.
+    rates: Vec<f64>,
+}
+
+impl Quiet {
+    /// Reads what [`write`](Self::write) wrote.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is of another network.
+    pub fn read(file: &Path, seed: u64) -> anyhow::Result<Self> {
+        let text =
+            fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let quiet: Self = serde_json::from_str(&text)
+            .with_context(|| format!("{} is no record of a background", file.display()))?;
+        ensure!(quiet.seed == seed, "{} is of the network of seed {}", file.display(), quiet.seed);
+        Ok(quiet)
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, file: &Path) -> anyhow::Result<()> {
+        fs::write(file, serde_json::to_vec(self)?)
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+}
 
 /// The lab's records of all links during a run.
 #[derive(Debug)]
 pub struct Records {
-    nodes: usize,
+    seed: u64,
     /// Of the sources, the destination last.
     hosts: Vec<usize>,
     links: Vec<Record>,
@@ -53,33 +90,52 @@ impl Records {
             let truth = truth.with_context(|| format!("the lab has no link {name}"))?;
             links.push(Record::new(net.ends(link), truth, begun)?);
         }
-        Ok(Self { nodes: net.nodes(), hosts: bistros(&net, seed), links })
+        Ok(Self { seed, hosts: bistros(&net, seed), links })
     }
 
     /// The least T at which what the links could carry until then, less what the background did, admits the
-    /// flow of these bytes by source to the destination; s, at most `makespan`.
+    /// flow of these bytes by source to the destination; s.
     ///
-    /// Any routes over the links are allowed, not only those of IP between hosts, and links save up
-    /// what they do not use: no method is faster beside that background.
-    pub fn shortest(&self, amounts: &[u64], makespan: f64) -> f64 {
-        let (mut low, mut high) = (0.0, makespan);
-        for _ in 0..STEPS {
-            let middle = f64::midpoint(low, high);
-            if self.admits(amounts, middle) { high = middle } else { low = middle }
-        }
-        high
+    /// # Errors
+    /// When the run was faster than that: the records are not of this run.
+    pub fn shortest(&self, amounts: &[u64], makespan: f64) -> anyhow::Result<f64> {
+        let left = |seconds: f64| self.links.iter().map(|link| link.left(seconds)).collect();
+        let bound = self.search(amounts, left, makespan);
+        let bin = self.links.iter().map(|link| link.bin).fold(0.0, f64::max);
+        ensure!(
+            bound <= makespan * (1.0 + SLACK) + bin,
+            "by the lab's records the data could not have come before {bound:.2} s, but it took \
+             {makespan:.2} s: they are not of this run"
+        );
+        Ok(bound)
     }
 
-    fn admits(&self, amounts: &[u64], seconds: f64) -> bool {
-        let Some((destination, sources)) = self.hosts.split_last() else { return true };
-        let arc = |link: &Record| (link.ends.0 as u32, link.ends.1 as u32, link.left(seconds));
-        let mut arcs: Vec<(u32, u32, u64)> = self.links.iter().map(arc).collect();
-        let all = self.nodes as u32;
-        let on_the_link = |bytes: u64| (bytes as f64 * ON_THE_LINK).ceil() as u64;
-        let supply = sources.iter().zip(amounts);
-        arcs.extend(supply.map(|(host, bytes)| (all, *host as u32, on_the_link(*bytes))));
-        let wanted: u64 = amounts.iter().map(|bytes| on_the_link(*bytes)).sum();
-        MaxFlow::new(self.nodes + 1, &arcs).run(all, *destination as u32) >= wanted
+    /// The least T beside a background that keeps this share of what it takes by itself, s; infinite: there
+    /// is none.
+    ///
+    /// # Errors
+    /// When that was recorded in another network.
+    pub fn beside(&self, quiet: &Quiet, share: f64, amounts: &[u64]) -> anyhow::Result<f64> {
+        let same = quiet.seed == self.seed && quiet.rates.len() == self.links.len();
+        ensure!(same, "the background was recorded in another network");
+        let rates: Vec<f64> = quiet.rates.iter().map(|rate| rate * share).collect();
+        let left = |seconds: f64| {
+            let links = self.links.iter().zip(&rates);
+            links.map(|(link, taken)| (link.capacity - taken) * seconds).collect()
+        };
+        Ok(self.search(amounts, left, 1.0))
+    }
+
+    /// What the background took on average until so many seconds after the run's start.
+    pub fn quiet(&self, seconds: f64) -> Quiet {
+        let rate = |link: &Record| link.taken(seconds) / seconds.max(f64::MIN_POSITIVE);
+        Quiet { seed: self.seed, rates: self.links.iter().map(rate).collect() }
+    }
+
+    fn search(&self, amounts: &[u64], left: impl Fn(f64) -> Vec<f64>, guess: f64) -> f64 {
+        let links: Vec<_> = self.links.iter().map(|link| link.ends).collect();
+        let bytes: Vec<f64> = amounts.iter().map(|bytes| *bytes as f64 * ON_THE_LINK).collect();
+        shortest(&links, &self.hosts, &bytes, left, guess)
     }
 }
 
@@ -103,17 +159,24 @@ impl Record {
         })
     }
 
-    /// Bytes it had left for others until so many seconds after the run's start; a bin's bytes
-    /// are spread evenly over it.
-    fn left(&self, seconds: f64) -> u64 {
-        let until = |seconds: f64| -> f64 {
-            let whole = (seconds / self.bin) as usize;
-            let part = seconds / self.bin - whole as f64;
+    /// Bytes it had left for others until so many seconds after the run's start.
+    fn left(&self, seconds: f64) -> f64 {
+        self.capacity * seconds - self.taken(seconds)
+    }
+
+    /// Bytes of the background until so many seconds after the run's start; a bin's are spread evenly over
+    /// it, and after the last it goes on as on average.
+    fn taken(&self, seconds: f64) -> f64 {
+        let covered = self.taken.len() as f64 * self.bin;
+        let until = |then: f64| -> f64 {
+            let whole = (then / self.bin) as usize;
+            let part = then / self.bin - whole as f64;
             let sum: f64 = self.taken.iter().take(whole).sum();
             sum + self.taken.get(whole).map_or(0.0, |bytes| bytes * part)
         };
-        let taken = until(self.skip + seconds) - until(self.skip);
-        (self.capacity * seconds - taken).max(0.0) as u64
+        let then = self.skip + seconds;
+        let beyond = (then - covered).max(0.0) / covered.max(self.bin);
+        until(then) - until(self.skip) + until(covered) * beyond
     }
 }
 
@@ -125,25 +188,61 @@ mod tests {
         Record { ends, capacity, bin: 0.5, skip: 0.25, taken: taken.to_vec() }
     }
 
+    /// Two sources share a link of 1000 B/s to the destination.
+    fn shared(taken: &[f64]) -> Records {
+        let links = vec![
+            record((0, 2), 1000.0, &[]),
+            record((1, 2), 1000.0, &[]),
+            record((2, 3), 1000.0, taken),
+        ];
+        Records { seed: 1, hosts: vec![0, 1, 3], links }
+    }
+
     #[test]
     fn what_the_background_took_is_not_left() {
         let link = record((0, 1), 1000.0, &[100.0, 200.0, 400.0]);
-        assert_eq!(link.left(0.25), 250 - 50);
-        assert_eq!(link.left(1.0), 1000 - (50 + 200 + 200));
+        assert_eq!(link.left(0.25), 200.0);
+        assert_eq!(link.left(1.0), 550.0);
+        // 700 in the 1.5 s that are known.
+        assert_eq!(link.taken(2.75), 50.0 + 200.0 + 400.0 + 700.0);
     }
 
     #[test]
     fn the_bound_is_that_of_the_narrowest_cut() {
-        // Two sources share a link of 1000 B/s to the destination; the background has half of it.
-        let shared: Vec<f64> = vec![250.0; 100];
-        let links = vec![
-            record((0, 2), 1000.0, &[]),
-            record((1, 2), 1000.0, &[]),
-            record((2, 3), 1000.0, &shared),
-        ];
-        let records = Records { nodes: 4, hosts: vec![0, 1, 3], links };
-        let shortest = records.shortest(&[724, 724], 30.0);
-        assert!((shortest - 3.0).abs() < 0.01, "{shortest}");
-        assert!(records.shortest(&[72_400, 72_400], 30.0) >= 29.99);
+        // The background has half of the shared link.
+        let records = shared(&[250.0; 100]);
+        let bound = records.shortest(&[724, 724], 30.0).unwrap();
+        assert!((bound - 3.0).abs() < 0.01, "{bound}");
+        let quiet = records.quiet(10.0);
+        assert!((quiet.rates[2] - 500.0).abs() < 1e-9, "{quiet:?}");
+        // It leaves 600 B/s if it keeps four fifths.
+        let bound = records.beside(&quiet, 0.8, &[724, 724]).unwrap();
+        assert!((bound - 2.5).abs() < 0.01, "{bound}");
+    }
+
+    #[test]
+    fn a_run_faster_than_its_bound_is_invalid() {
+        let records = shared(&[250.0; 20]);
+        let error = records.shortest(&[7240, 7240], 12.0).unwrap_err().to_string();
+        assert!(error.contains("could not have come before 30.0"), "{error}");
+    }
+
+    #[test]
+    fn a_background_that_takes_all_has_no_bound() {
+        let records = shared(&[500.0; 20]);
+        let quiet = records.quiet(5.0);
+        assert!(records.beside(&quiet, 1.0, &[724, 724]).unwrap().is_infinite());
+        let other = Quiet { seed: 2, ..records.quiet(5.0) };
+        assert!(records.beside(&other, 1.0, &[724, 724]).is_err());
+    }
+
+    #[test]
+    fn the_record_of_a_background_is_read_as_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("quiet.json");
+        let quiet = shared(&[250.0; 20]).quiet(5.0);
+        quiet.write(&file).unwrap();
+        assert_eq!(Quiet::read(&file, 1).unwrap(), quiet);
+        assert!(Quiet::read(&file, 2).unwrap_err().to_string().contains("seed 1"));
     }
 }

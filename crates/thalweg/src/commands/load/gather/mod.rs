@@ -12,7 +12,7 @@ mod content;
 use super::report::Report;
 use anyhow::{Context as _, bail};
 use background::Background;
-use bound::Records;
+use bound::{LEFT_TO_OTHERS, Quiet, Records};
 use serde_json::Value;
 use std::{
     io::Read as _,
@@ -43,6 +43,12 @@ pub struct Args {
     /// Where the command puts them, under the same names
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
+    /// Writes what the background takes of each link on average while the command runs
+    #[arg(long, value_name = "FILE", conflicts_with = "data")]
+    record_quiet: Option<PathBuf>,
+    /// What --record-quiet wrote: gives the bound beside a background that keeps 84 % of that
+    #[arg(long, value_name = "FILE", requires = "data")]
+    quiet: Option<PathBuf>,
     /// The collection
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -72,18 +78,33 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(data), Some(into)) = (&args.data, &args.into) {
         let amounts = content::compare(data, into)?;
         let records = Records::new(args.seed, &stats.links, ended - makespan)?;
-        let bound = records.shortest(&amounts, makespan);
+        let bound = records.shortest(&amounts, makespan)?;
         report.add("makespan", "s", makespan);
         report.add("call", "s", call.as_secs_f64());
         report.add("bound", "s", bound);
         report.add("over_bound", "ratio", makespan / bound);
+        if let Some(file) = &args.quiet {
+            let quiet = Quiet::read(file, args.seed)?;
+            add_fair(records.beside(&quiet, LEFT_TO_OTHERS, &amounts)?, makespan, &mut report);
+        }
         let total: u64 = amounts.iter().sum();
         report.add("rate", "Mbit/s", total as f64 * 8e-6 / makespan);
         if let Some(said) = &said {
             tell(said, &amounts, &mut report);
         }
     }
+    if let Some(file) = &args.record_quiet {
+        Records::new(args.seed, &stats.links, begun)?.quiet(ended - begun).write(file)?;
+    }
     Ok(report.print()?)
+}
+
+/// The bound beside a background that loses no more than the paper's; nothing where there is none.
+fn add_fair(bound: f64, makespan: f64, report: &mut Report) {
+    if bound.is_finite() {
+        report.add("fair_bound", "s", bound);
+        report.add("over_fair_bound", "ratio", makespan / bound);
+    }
 }
 
 /// Further values of the event `ended`, where it has them.
