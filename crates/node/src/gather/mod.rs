@@ -23,6 +23,7 @@ mod method;
 mod method_name;
 mod overlay;
 mod prices;
+mod reads;
 pub mod remote;
 pub mod run;
 pub mod send;

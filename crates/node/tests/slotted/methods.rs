@@ -5,7 +5,7 @@ use std::time::Duration;
 use thalweg_node::gather::slotted::{Outcome, Scheme, TransferTime};
 use thalweg_plan::{
     Graph,
-    collection::{Direct, Grid, Rule, TimedPath, Timetable},
+    collection::{BestPath, Direct, Grid, Rule, TimedPath, Timetable},
 };
 use thalweg_units::{ByteSize, Rate};
 
@@ -72,9 +72,11 @@ async fn each_rule_of_a_timetable_brings_all_and_leaves_nothing_behind() {
         let of_paths: u64 = timetable.paths.iter().map(|path| path.units * UNIT).sum();
         let to_here = outcome.transfers.iter().filter(|t| t.to == 3).map(|t| t.bytes);
         assert!(to_here.sum::<u64>() <= of_paths);
+        assert!(outcome.transfers.iter().all(|t| t.failed.is_none()), "{rule:?}");
         for (path, timed) in timetable.paths.iter().enumerate() {
-            let most = timed.units * UNIT;
-            assert!(of_path(&outcome, path).iter().all(|t| t.bytes <= most && t.failed.is_none()));
+            // A best path that is direct is one transfer, whatever its parcels were to be.
+            let most = if rule == Rule::Chain { of_paths } else { timed.units * UNIT };
+            assert!(of_path(&outcome, path).iter().all(|t| t.bytes <= most));
         }
     }
 }
@@ -114,6 +116,40 @@ async fn delayed_data_leaves_its_source_at_its_time_and_goes_on_at_once() {
         assert!(transfer.began >= at, "{transfer:?}");
     }
     assert!(first < slot, "{first:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_direct_best_path_streams_and_another_has_two_parcels_in_flight() {
+    let scene = honest().await;
+    let amounts: Vec<u64> = scene.inventory().await.amounts(4);
+    let units: Vec<u64> =
+        amounts[..2].iter().map(|bytes| GRID.units(ByteSize::from_bytes(*bytes))).collect();
+    let path = |source, via: &[u32]| BestPath { source, via: via.into(), per_slot: 6 };
+    let timetable = Timetable::of_best_paths(&[path(0, &[2, 3]), path(1, &[3])], &units);
+    assert!(timetable.paths.len() > 8, "several parcels of each: {timetable:?}");
+    let ended = scene.gather(Scheme::Paths(timetable, Rule::Chain)).await;
+    scene.check(&ended);
+    let outcome = ended.outcome.unwrap();
+    assert_eq!((outcome.left_over, outcome.failed.len()), (0, 0));
+    let of = |from, to| {
+        let on_leg = outcome.transfers.iter().filter(move |t| (t.from, t.to) == (from, to));
+        on_leg.collect::<Vec<&TransferTime>>()
+    };
+    let direct: Vec<u64> = of(1, 3).iter().map(|t| t.bytes).collect();
+    assert_eq!(direct, [amounts[1]], "one connection, all of it");
+    for leg in [of(0, 2), of(2, 3)] {
+        assert!(leg.len() > 4 && leg.iter().map(|t| t.bytes).sum::<u64>() == amounts[0]);
+        let under_way = |t: &TransferTime| {
+            let at = |other: &&&TransferTime| {
+                other.began <= t.began && t.began < other.began + other.took
+            };
+            leg.iter().filter(at).count()
+        };
+        assert!(leg.iter().all(|t| under_way(t) <= 2), "{leg:?}");
+    }
+    let first: Vec<_> = of(0, 2).iter().map(|t| t.began).collect();
+    let both = first.iter().filter(|began| **began == first.iter().copied().min().unwrap());
+    assert!(both.count() <= 2 && of(0, 2).windows(2).any(|w| w[1].began < w[0].began + w[0].took));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

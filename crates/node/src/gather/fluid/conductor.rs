@@ -103,6 +103,7 @@ impl Conductor {
             }
         }
         self.tasks.shutdown().await;
+        self.outcome.duplicate_bytes = self.shared.desk().twice();
         self.outcome.drifts = self.steering.drifts();
         self.outcome.shared_sets = self.steering.shared_sets().to_vec();
         Ok(self.outcome)
@@ -177,6 +178,7 @@ impl Conductor {
             }
         }
         for opening in open {
+            self.shared.desk().weigh(opening.id, opening.weight);
             let is_new = !self.running.contains_key(&opening.id);
             if is_new && !self.broken.contains(&opening.id) {
                 self.begin(opening);
@@ -187,10 +189,10 @@ impl Conductor {
     }
 
     fn begin(&mut self, opening: Opening) {
-        let Opening { id, way, .. } = opening;
+        let Opening { id, way, weight, .. } = opening;
         let meter = Arc::new(Meter::default());
         let leave = CancellationToken::new();
-        self.shared.desk().join(id, way.source, meter.clone());
+        self.shared.desk().join(id, way.source, weight, meter.clone());
         let worker = Worker {
             shared: self.shared.clone(),
             id,

@@ -1,7 +1,7 @@
 //! Who has asked for what.
 
 use super::{
-    super::{FileNo, Inventory, Piece, Work},
+    super::{FileNo, Inventory, Piece, Work, reads::fitting},
     meter::Meter,
 };
 use std::{
@@ -10,8 +10,6 @@ use std::{
 };
 use thalweg_plan::collection::steering::WayId;
 
-/// Files of one request: more would make it longer than allowed.
-const FILES: usize = 200;
 /// A copy is asked for where it would come in less than this part of the time.
 const SOONER: f64 = 0.5;
 /// And only if that saves so much, s.
@@ -45,19 +43,38 @@ pub(super) enum Fate {
 /// The work, and the requests that are out. Pure; held for a few instructions only.
 #[derive(Debug)]
 pub(super) struct Desk {
+    inventory: Arc<Inventory>,
     work: Work,
     out: BTreeMap<ParcelNo, Parcel>,
     /// Files that will not come.
     never: BTreeSet<FileNo>,
     next: u64,
-    /// The ways that fetch, with their sources.
-    ways: BTreeMap<WayId, (u32, Arc<Meter>)>,
+    /// The ways that fetch.
+    ways: BTreeMap<WayId, Fetching>,
+    /// Bytes that came a second time.
+    twice: u64,
+}
+
+/// A way that fetches.
+#[derive(Debug)]
+struct Fetching {
+    source: u32,
+    /// Its share of what the source has left, by the steering: 0 to 1.
+    weight: f64,
+    meter: Arc<Meter>,
 }
 
 impl Desk {
-    pub(super) fn new(inventory: &Inventory) -> Self {
-        let work = Work::new(inventory);
-        Self { work, out: BTreeMap::new(), never: BTreeSet::new(), next: 0, ways: BTreeMap::new() }
+    pub(super) fn new(inventory: Arc<Inventory>) -> Self {
+        Self {
+            work: Work::new(&inventory),
+            inventory,
+            out: BTreeMap::new(),
+            never: BTreeSet::new(),
+            next: 0,
+            ways: BTreeMap::new(),
+            twice: 0,
+        }
     }
 
     /// Bytes of a source that are not here.
@@ -70,14 +87,39 @@ impl Desk {
         self.work.waiting(source)
     }
 
-    /// How many ways fetch from it.
-    pub(super) fn ways_of(&self, source: u32) -> usize {
-        self.ways.values().filter(|way| way.0 == source).count()
+    /// What a way may take of what waits at its source.
+    pub(super) fn share(&self, way: WayId) -> f64 {
+        let Some(fetching) = self.ways.get(&way) else { return 0.0 };
+        let of_source = self.ways.values().filter(|other| other.source == fetching.source);
+        let all: f64 = of_source.map(|other| other.weight).sum();
+        if all > 0.0 { fetching.weight / all } else { 1.0 }
     }
 
-    /// A way begins to fetch.
-    pub(super) fn join(&mut self, way: WayId, source: u32, meter: Arc<Meter>) {
-        self.ways.insert(way, (source, meter));
+    /// A way begins to fetch; `weight` is its share of the source's data, 0 to 1.
+    pub(super) fn join(&mut self, way: WayId, source: u32, weight: f64, meter: Arc<Meter>) {
+        self.ways.insert(way, Fetching { source, weight, meter });
+    }
+
+    /// Its share is another one now.
+    pub(super) fn weigh(&mut self, way: WayId, weight: f64) {
+        if let Some(fetching) = self.ways.get_mut(&way) {
+            fetching.weight = weight;
+        }
+    }
+
+    /// Bytes that came a second time, as copies of what another way brought as well.
+    pub(super) fn twice(&self) -> u64 {
+        self.twice
+    }
+
+    /// Bytes that nobody needs any more came once more.
+    pub(super) fn came_again(&mut self, bytes: u64) {
+        self.twice += bytes;
+    }
+
+    /// Whether a piece of a request is still to come: no other way has brought it.
+    pub(super) fn awaits(&self, number: ParcelNo, piece: &Piece) -> bool {
+        self.out.get(&number).is_some_and(|parcel| parcel.pieces.contains(piece))
     }
 
     /// A way is no more: what it alone was to bring waits again.
@@ -91,9 +133,10 @@ impl Desk {
 
     /// The next request of a way, of at most so many bytes; `None`: nothing waits.
     pub(super) fn take(&mut self, way: WayId, most: u64) -> Option<(ParcelNo, Vec<Piece>)> {
-        let source = self.ways.get(&way)?.0;
+        let source = self.ways.get(&way)?.source;
         let mut pieces = self.work.take(source, most);
-        pieces.drain(FILES.min(pieces.len())..).rev().for_each(|piece| self.work.give_back(piece));
+        let fits = fitting(&self.inventory, pieces.iter().map(|piece| piece.file));
+        pieces.drain(fits.min(pieces.len())..).rev().for_each(|piece| self.work.give_back(piece));
         if pieces.is_empty() {
             return None;
         }
@@ -108,7 +151,7 @@ impl Desk {
     /// A request of another way that this one, which has nothing to do, would bring much sooner; the
     /// one that would come last.
     pub(super) fn copy(&mut self, way: WayId) -> Option<(ParcelNo, Vec<Piece>)> {
-        let (source, meter) = self.ways.get(&way)?;
+        let Fetching { source, meter, .. } = self.ways.get(&way)?;
         let rate = meter.rate();
         let late = self.out.iter().filter(|(_, parcel)| parcel.source == *source);
         let late = late.filter_map(|(number, parcel)| match parcel.holders[..] {
@@ -127,7 +170,7 @@ impl Desk {
 
     /// When a request is answered: the way brings the earlier ones first; s.
     fn comes_in(&self, number: ParcelNo, holder: WayId) -> f64 {
-        let Some((_, meter)) = self.ways.get(&holder) else { return 0.0 };
+        let Some(Fetching { meter, .. }) = self.ways.get(&holder) else { return 0.0 };
         let before = self.out.range(..=number);
         let before = before.filter(|(_, parcel)| parcel.holders.first() == Some(&holder));
         let bytes: u64 = before.map(|(_, parcel)| parcel.bytes).sum();

@@ -22,7 +22,7 @@ fn wanted(source: u32, size: u64) -> Wanted {
 
 fn desk(sizes: &[(u32, u64)]) -> Desk {
     let files = sizes.iter().map(|(source, size)| wanted(*source, *size)).collect();
-    Desk::new(&Inventory { files })
+    Desk::new(Arc::new(Inventory { files }))
 }
 
 fn meter(rate: f64) -> Arc<Meter> {
@@ -46,7 +46,7 @@ proptest! {
         let ends = (0..400).flat_map(|_| (0..4).flat_map(|way| [(way, 0, 50), (way, 2, 0)]));
         for (way, what, most) in steps.into_iter().chain(ends) {
             let id = WayId(way);
-            desk.join(id, way % 2, meter(f64::from(way / 2 * 999 + 1)));
+            desk.join(id, way % 2, 0.5, meter(f64::from(way / 2 * 999 + 1)));
             let own = held.entry(id).or_default();
             match what {
                 0 => own.extend(desk.take(id, most).or_else(|| desk.copy(id))),
@@ -81,10 +81,10 @@ proptest! {
 fn a_quick_way_with_nothing_to_do_copies_what_a_slow_one_has_last() {
     let mut desk = desk(&[(0, 3_000)]);
     let (slow, quick) = (WayId(0), WayId(1));
-    desk.join(slow, 0, meter(100.0));
+    desk.join(slow, 0, 0.5, meter(100.0));
     let first = desk.take(slow, 1_000).unwrap();
     let last = desk.take(slow, 2_000).unwrap();
-    desk.join(quick, 0, meter(10_000.0));
+    desk.join(quick, 0, 0.5, meter(10_000.0));
     assert_eq!(desk.take(quick, 1_000), None);
     assert_eq!(desk.copy(quick), Some(last.clone()), "it would come in 30 s");
     assert_eq!(desk.copy(quick), Some(first.clone()));
@@ -100,9 +100,27 @@ fn a_quick_way_with_nothing_to_do_copies_what_a_slow_one_has_last() {
 }
 
 #[test]
+fn what_a_copy_brought_first_is_not_awaited_any_more() {
+    let mut desk = desk(&[(0, 1_000)]);
+    let (slow, quick) = (WayId(0), WayId(1));
+    desk.join(slow, 0, 0.1, meter(10.0));
+    let (number, pieces) = desk.take(slow, 1_000).unwrap();
+    desk.join(quick, 0, 0.9, meter(10_000.0));
+    assert_eq!((desk.share(slow), desk.share(quick)), (0.1, 0.9));
+    desk.weigh(quick, 0.3);
+    assert!((desk.share(quick) - 0.75).abs() < 1e-9, "a way that left has no share");
+    assert_eq!(desk.copy(quick), Some((number, pieces.clone())));
+    assert!(desk.awaits(number, &pieces[0]));
+    desk.settle(quick, number, pieces.iter().map(|piece| (piece.clone(), Fate::Came)));
+    assert!(!desk.awaits(number, &pieces[0]));
+    desk.came_again(pieces[0].bytes());
+    assert_eq!((desk.twice(), desk.remaining(0)), (1_000, 0));
+}
+
+#[test]
 fn a_file_that_never_comes_is_said_once_and_counts_as_done() {
     let mut desk = desk(&[(0, 100), (0, 50)]);
-    desk.join(WayId(0), 0, meter(1.0));
+    desk.join(WayId(0), 0, 0.5, meter(1.0));
     let (first, pieces) = desk.take(WayId(0), 30).unwrap();
     let (second, more) = desk.take(WayId(0), 30).unwrap();
     let never = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| (piece, Fate::Never));

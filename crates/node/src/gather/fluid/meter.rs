@@ -1,6 +1,9 @@
 //! What a way brings.
 
-use super::super::{LandError, Sink, remote::ToLand};
+use super::{
+    super::{LandError, Sink, remote::ToLand},
+    worker::Awaited,
+};
 use crate::daemon::BoxFuture;
 use bytes::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -51,6 +54,7 @@ impl Meter {
 pub(super) struct Metered<'a> {
     pub(super) land: ToLand<'a>,
     pub(super) meter: &'a Meter,
+    pub(super) parcel: Awaited<'a>,
 }
 
 impl Sink for Metered<'_> {
@@ -67,6 +71,8 @@ impl Sink for Metered<'_> {
     }
 
     fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
-        self.land.judged(index, good)
+        // What is here already is not written again: nobody counts it twice.
+        let needed = good && self.parcel.is_needed(index);
+        self.land.judged(index, needed)
     }
 }

@@ -10,7 +10,8 @@
 //! A way is a channel to the source through relays: an intermediate passes bytes on as they come,
 //! never more than its relay's buffers hold, and the two ends alone can read them. No way idles
 //! while its source has data: whoever is done takes the next parcel, and at the end a copy of one
-//! that a slower way would bring much later.
+//! that a slower way would bring much later. Until the end rates make the shares; what is left then is
+//! shared by the steering's weights.
 
 mod conductor;
 mod desk;
@@ -38,6 +39,9 @@ pub struct Outcome {
     pub drifts: u32,
     /// Legs that were seen to slow each other; as participants' indices.
     pub shared_sets: Vec<SharedSet>,
+    /// Bytes that came a second time: copies of what a slower way brought as well. They were not
+    /// written again.
+    pub duplicate_bytes: u64,
 }
 
 /// The collection. Files that will not come are given up at the landing, with why.

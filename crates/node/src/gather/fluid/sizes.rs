@@ -13,12 +13,13 @@ const FIRST: u64 = 256 << 10;
 /// Requests that wait for their answer: their sizes are kept in memory, and lost with a connection.
 const MOST_AHEAD: usize = 16;
 
-/// Bytes of a way's next request: `rate` is the way's, bytes/s, `waiting` what its source has left, `ways`
-/// how many share it. Towards the end they get smaller, so that all ways end together.
-pub(super) fn request(rate: f64, waiting: u64, ways: usize) -> u64 {
+/// Bytes of a way's next request: `rate` is the way's, bytes/s, `waiting` what its source has left, `share`
+/// the way's part of that by its weight, 0 to 1. In the middle a way takes what it can carry: none waits
+/// for another. Towards the end requests get smaller by the shares, so that all ways end together.
+pub(super) fn request(rate: f64, waiting: u64, share: f64) -> u64 {
     let usual = if rate > 0.0 { (rate * SECONDS) as u64 } else { FIRST };
-    let share = waiting / (2 * ways.max(1) as u64);
-    usual.min(share).clamp(SMALLEST, LARGEST)
+    let part = (waiting as f64 * share / 2.0) as u64;
+    usual.min(part).clamp(SMALLEST, LARGEST)
 }
 
 /// How many requests are to be on their way, so that the next bytes are there when the last ones
@@ -34,11 +35,12 @@ mod tests {
 
     #[test]
     fn requests_fit_the_way_and_shrink_at_the_end() {
-        assert_eq!(request(0.0, 1 << 30, 1), FIRST);
-        assert_eq!(request(1e6, 1 << 30, 4), 1_000_000);
-        assert_eq!(request(1e9, 1 << 40, 4), LARGEST);
-        assert_eq!(request(1e9, 8_000_000, 4), 1_000_000, "all four get a share, twice");
-        assert_eq!(request(1e3, 1 << 30, 4), SMALLEST);
+        assert_eq!(request(0.0, 1 << 30, 1.0), FIRST);
+        assert_eq!(request(1e6, 1 << 30, 0.25), 1_000_000);
+        assert_eq!(request(1e9, 1 << 40, 0.25), LARGEST);
+        assert_eq!(request(1e9, 8_000_000, 0.25), 1_000_000, "its share, in two parts");
+        assert_eq!(request(1e9, 8_000_000, 0.75), 3_000_000);
+        assert_eq!(request(1e3, 1 << 30, 0.25), SMALLEST);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One way at work.
 
 use super::{
-    super::{Errand, Event, FileNo, Inventory, LandError, Piece, Remote, RemoteError},
+    super::{Errand, Event, FileNo, LandError, Piece, Remote, RemoteError, reads::request},
     desk::{Desk, Fate, ParcelNo},
     meter::{Meter, Metered},
     sizes,
@@ -13,10 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_plan::collection::steering::{Way, WayId};
-use thalweg_wire::{
-    mesh::Name,
-    object::{ReadRequest, Request},
-};
+use thalweg_wire::mesh::Name;
 use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +33,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(errand: Errand) -> Self {
-        let desk = Mutex::new(Desk::new(&errand.inventory));
+        let desk = Mutex::new(Desk::new(errand.inventory.clone()));
         Self { errand, desk, changed: Notify::new(), settled: Notify::new() }
     }
 
@@ -84,6 +81,26 @@ pub(super) struct Worker {
     pub(super) meter: Arc<Meter>,
     /// Takes nothing more; what is asked for still comes.
     pub(super) leave: CancellationToken,
+}
+
+/// A request whose bytes come; another way may have brought some of them meanwhile.
+pub(super) struct Awaited<'a> {
+    shared: &'a Shared,
+    number: ParcelNo,
+    pieces: &'a [Piece],
+}
+
+impl Awaited<'_> {
+    /// Whether the piece is still needed; else its bytes count as duplicates.
+    pub(super) fn is_needed(&self, index: usize) -> bool {
+        let Some(piece) = self.pieces.get(index) else { return false };
+        let mut desk = self.shared.desk();
+        let needed = desk.awaits(self.number, piece);
+        if !needed {
+            desk.came_again(piece.bytes());
+        }
+        needed
+    }
 }
 
 type Asked = VecDeque<(ParcelNo, Vec<Piece>)>;
@@ -154,7 +171,7 @@ impl Worker {
         let mut desk = self.shared.desk();
         let rate = self.meter.rate();
         let source = self.way.source;
-        let bytes = sizes::request(rate, desk.waiting(source), desk.ways_of(source));
+        let bytes = sizes::request(rate, desk.waiting(source), desk.share(self.id));
         if out >= sizes::ahead(rate, rtt, bytes) {
             return None;
         }
@@ -167,7 +184,9 @@ impl Worker {
         let files: Vec<FileNo> = pieces.iter().map(|piece| piece.file).collect();
         let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
         let errand = &self.shared.errand;
-        let mut sink = Metered { land: ToLand::new(&errand.land, &files), meter: &self.meter };
+        let land = ToLand::new(&errand.land, &files);
+        let parcel = Awaited { shared: &self.shared, number: *number, pieces };
+        let mut sink = Metered { land, meter: &self.meter, parcel };
         self.meter.next_request();
         let began = Instant::now();
         let results = remote.receive_all(&starts, &mut sink).await?;
@@ -211,12 +230,4 @@ fn fate(why: Option<&RemoteError>) -> Fate {
         Some(why) if why.is_final() => Fate::Never,
         Some(_) => Fate::Again,
     }
-}
-
-fn request(inventory: &Inventory, pieces: &[Piece]) -> Request {
-    let part = |piece: &Piece| {
-        let file = inventory.get(piece.file)?.file.clone();
-        Some(ReadRequest { file, from: piece.range.start, bytes: piece.bytes() })
-    };
-    Request::ReadParts(pieces.iter().filter_map(part).collect())
 }

@@ -6,7 +6,7 @@
 
 use super::{Reach, ReachError, Remote};
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -16,21 +16,27 @@ use tokio::time::Instant;
 /// An older one is not used: a middlebox may have forgotten it.
 const OLDEST: Duration = Duration::from_secs(60);
 
-/// Nodes that there is a spare for; more than the hosts of any schedule with slots.
+/// Spares of all nodes together; more than the hosts of any schedule with slots.
 const MOST: usize = 64;
 
-/// At most one spare for each node.
+/// Spares of one node: as many of its transfers begin at the same time, at most.
+const EACH: usize = 4;
+
+/// Spares of each node: as many as were missed at once.
 #[derive(Clone, Debug)]
 pub struct Spares {
     reach: Reach,
-    open: Arc<Mutex<BTreeMap<Name, Spare>>>,
+    nodes: Arc<Mutex<BTreeMap<Name, Kept>>>,
 }
 
-#[derive(Debug)]
-enum Spare {
-    /// It is being opened.
-    Coming,
-    Open(Box<Remote>, Instant),
+/// What there is of a node's.
+#[derive(Debug, Default)]
+struct Kept {
+    open: VecDeque<(Box<Remote>, Instant)>,
+    /// Being opened.
+    coming: usize,
+    /// How many there should be.
+    wanted: usize,
 }
 
 /// A remote that nothing has passed on.
@@ -45,7 +51,7 @@ pub struct Fresh {
 impl Spares {
     /// None is open.
     pub fn new(reach: Reach) -> Self {
-        Self { reach, open: Arc::default() }
+        Self { reach, nodes: Arc::default() }
     }
 
     /// Who opens them.
@@ -69,58 +75,62 @@ impl Spares {
         Ok(fresh)
     }
 
-    /// Opens a spare, unless there is one.
+    /// Opens a spare, unless there is one, or as many as were missed.
     pub fn prepare(&self, node: &Name) {
-        if !self.reserve(node) {
-            return;
-        }
-        let (this, node) = (self.clone(), node.clone());
-        tokio::spawn(async move {
-            // Who needs it will hear why there is none.
-            let opened = this.reach.open(&node, &[]).await.ok();
-            let mut open = this.lock();
-            match opened {
-                Some(remote) => {
-                    open.insert(node, Spare::Open(Box::new(remote), Instant::now()));
-                }
-                None => drop(open.remove(&node)),
-            }
-        });
+        self.prepare_for(node, 1);
     }
 
-    fn reserve(&self, node: &Name) -> bool {
-        let mut open = self.lock();
-        open.retain(|_, spare| spare.is_fresh());
-        if open.len() >= MOST || open.contains_key(node) {
-            return false;
+    /// Opens spares until there are so many, [`EACH`] at most: transfers that are to begin at once.
+    pub fn prepare_for(&self, node: &Name, transfers: usize) {
+        for _ in 0..self.reserve(node, transfers) {
+            let (this, node) = (self.clone(), node.clone());
+            tokio::spawn(async move {
+                // Who needs it will hear why there is none.
+                let opened = this.reach.open(&node, &[]).await.ok();
+                let mut nodes = this.lock();
+                let kept = nodes.entry(node).or_default();
+                kept.coming = kept.coming.saturating_sub(1);
+                kept.open.extend(opened.map(|remote| (Box::new(remote), Instant::now())));
+            });
         }
-        open.insert(node.clone(), Spare::Coming);
-        true
+    }
+
+    /// How many are to be opened; they count as coming.
+    fn reserve(&self, node: &Name, transfers: usize) -> usize {
+        let mut nodes = self.lock();
+        nodes.values_mut().for_each(Kept::forget_old);
+        let all: usize = nodes.values().map(Kept::count).sum();
+        let kept = nodes.entry(node.clone()).or_default();
+        kept.wanted = kept.wanted.max(transfers).min(EACH);
+        let more = kept.wanted.saturating_sub(kept.count()).min(MOST.saturating_sub(all));
+        kept.coming += more;
+        more
     }
 
     fn spare(&self, node: &Name) -> Option<Remote> {
-        match self.lock().entry(node.clone()) {
-            Entry::Occupied(found) if matches!(found.get(), Spare::Open(..)) => {
-                match found.remove() {
-                    Spare::Open(remote, since) if since.elapsed() < OLDEST => Some(*remote),
-                    _ => None,
-                }
-            }
-            _ => None,
+        let mut nodes = self.lock();
+        let kept = nodes.get_mut(node)?;
+        kept.forget_old();
+        let spare = kept.open.pop_front();
+        if spare.is_none() {
+            // Another one would have been of use.
+            kept.wanted = (kept.wanted + 1).min(EACH);
         }
+        spare.map(|(remote, _)| *remote)
     }
 
     /// A thread that panicked in here left whole entries.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Spare>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Kept>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Spare {
-    fn is_fresh(&self) -> bool {
-        match self {
-            Self::Coming => true,
-            Self::Open(_, since) => since.elapsed() < OLDEST,
-        }
+impl Kept {
+    fn count(&self) -> usize {
+        self.open.len() + self.coming
+    }
+
+    fn forget_old(&mut self) {
+        self.open.retain(|(_, since)| since.elapsed() < OLDEST);
     }
 }

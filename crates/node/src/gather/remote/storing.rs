@@ -62,8 +62,24 @@ impl Remote {
         into: &[u8],
         entry: &Entry,
     ) -> Result<Vec<Range<u64>>, RemoteError> {
-        let request = Request::Held { into: into.to_vec(), entry: entry.clone() };
-        match self.request(&request).await? {
+        self.ask_held(into, entry).await?;
+        self.holds().await
+    }
+
+    /// Asks the same without waiting for the answer: more can be asked at once.
+    ///
+    /// # Errors
+    /// [`RemoteError::Lost`].
+    pub async fn ask_held(&mut self, into: &[u8], entry: &Entry) -> Result<(), RemoteError> {
+        self.ask(&Request::Held { into: into.to_vec(), entry: entry.clone() }).await
+    }
+
+    /// The answer to the oldest of these questions.
+    ///
+    /// # Errors
+    /// [`RemoteError`].
+    pub async fn holds(&mut self) -> Result<Vec<Range<u64>>, RemoteError> {
+        match self.reply().await? {
             Reply::Held(ranges) => Ok(ranges.into_iter().map(|(from, to)| from..to).collect()),
             _ => Err(self.tear()),
         }

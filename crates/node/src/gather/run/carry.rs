@@ -70,7 +70,7 @@ pub(super) async fn out(
 
 impl From<fluid::Outcome> for Carried {
     fn from(outcome: fluid::Outcome) -> Self {
-        let fluid::Outcome { failed, ways, drifts, shared_sets: shared } = outcome;
+        let fluid::Outcome { failed, ways, drifts, shared_sets: shared, .. } = outcome;
         Self { failed, ways, drifts, shared, ..Self::default() }
     }
 }

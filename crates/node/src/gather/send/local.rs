@@ -45,6 +45,17 @@ pub(super) struct Local {
     pub entry: Entry,
 }
 
+impl LocalError {
+    /// What it is about, and why.
+    pub(super) fn parts(&self) -> (&Path, String) {
+        match self {
+            Self::Io { path, source } => (path, source.to_string()),
+            Self::Name { path, why } => (path, why.clone()),
+            Self::Special(path) => (path, "it is neither a file nor a directory".to_owned()),
+        }
+    }
+}
+
 impl Local {
     /// Its length when it was looked at.
     pub fn size(&self) -> u64 {
@@ -78,14 +89,32 @@ impl Local {
     }
 }
 
+/// What is to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// The files.
+    pub files: Vec<Local>,
+    /// What cannot be read; the rest is sent.
+    pub failed: Vec<LocalError>,
+    /// What is neither a file nor a directory, below directories: it is passed over.
+    pub passed: Vec<PathBuf>,
+}
+
 /// All files of these paths: of directories those below them, under the directory's name. Symbolic
 /// links among the paths are followed; below directories they are passed over.
-///
-/// # Errors
-/// [`LocalError`] for the first that cannot be sent.
-pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<Local>, LocalError> {
-    let mut files = Vec::new();
+pub(super) fn find(paths: &[PathBuf]) -> Found {
+    let mut found = Found::default();
     for path in paths {
+        if let Err(why) = found.path(path) {
+            found.failed.push(why);
+        }
+    }
+    found
+}
+
+impl Found {
+    /// What is at a path that was named.
+    fn path(&mut self, path: &Path) -> Result<(), LocalError> {
         let metadata = fs::metadata(path).map_err(|e| failed(path, e))?;
         let slash = path.as_os_str().as_bytes().ends_with(b"/");
         let name = match (metadata.is_dir() && slash, path.file_name()) {
@@ -94,41 +123,43 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<Local>, LocalError> {
             (false, Some(name)) => name.as_bytes().to_vec(),
             (false, None) => {
                 let why = "it has no name of its own: name it from outside, or end it with `/`";
-                return Err(LocalError::Name { path: path.clone(), why: why.to_owned() });
+                return Err(LocalError::Name { path: path.to_owned(), why: why.to_owned() });
             }
         };
-        add(path, name, &metadata, &mut files)?;
-    }
-    Ok(files)
-}
-
-fn add(
-    path: &Path,
-    name: Vec<u8>,
-    metadata: &Metadata,
-    files: &mut Vec<Local>,
-) -> Result<(), LocalError> {
-    if metadata.is_file() {
-        files.push(local(path, name, metadata)?);
-        return Ok(());
-    }
-    if !metadata.is_dir() {
-        return Err(LocalError::Special(path.to_owned()));
-    }
-    let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let mut entries = entries.map_err(|e| failed(path, e))?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let inside = entry.path();
-        let metadata = fs::symlink_metadata(&inside).map_err(|e| failed(&inside, e))?;
         if !metadata.is_file() && !metadata.is_dir() {
-            continue;
+            return Err(LocalError::Special(path.to_owned()));
         }
-        let below = if name.is_empty() { Vec::new() } else { [&name[..], b"/"].concat() };
-        let name = [&below[..], entry.file_name().as_bytes()].concat();
-        add(&inside, name, &metadata, files)?;
+        self.add(path, name, &metadata);
+        Ok(())
     }
-    Ok(())
+
+    fn add(&mut self, path: &Path, name: Vec<u8>, metadata: &Metadata) {
+        let added = match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => local(path, name, metadata).map(|file| self.files.push(file)),
+            (_, true) => self.below(path, &name),
+            _ => {
+                self.passed.push(path.to_owned());
+                Ok(())
+            }
+        };
+        self.failed.extend(added.err());
+    }
+
+    fn below(&mut self, path: &Path, name: &[u8]) -> Result<(), LocalError> {
+        let entries = fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries = entries.map_err(|e| failed(path, e))?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let inside = entry.path();
+            let below = if name.is_empty() { Vec::new() } else { [name, b"/"].concat() };
+            let name = [&below[..], entry.file_name().as_bytes()].concat();
+            match fs::symlink_metadata(&inside) {
+                Ok(metadata) => self.add(&inside, name, &metadata),
+                Err(why) => self.failed.push(failed(&inside, why)),
+            }
+        }
+        Ok(())
+    }
 }
 
 fn local(path: &Path, name: Vec<u8>, metadata: &Metadata) -> Result<Local, LocalError> {
@@ -175,15 +206,19 @@ mod tests {
         fs::write(tree.join("two"), "22").unwrap();
         std::os::unix::fs::symlink("two", tree.join("link")).unwrap();
         let names = |path: PathBuf| {
-            let found = find(&[path]).unwrap();
-            found.iter().map(|file| file.entry.path.to_string()).collect::<Vec<_>>()
+            let found = find(&[path]);
+            assert!(found.failed.is_empty(), "{found:?}");
+            found.files.iter().map(|file| file.entry.path.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(names(tree.clone()), ["tree/a/one", "tree/two"]);
         assert_eq!(names(tree.join("")), ["a/one", "two"]);
         assert_eq!(names(tree.join("link")), ["link"]);
-        let gone = find(&[tree.join("gone")]).unwrap_err().to_string();
-        assert!(gone.contains("gone: No such file"), "{gone}");
-        assert!(find(&["/dev/null".into()]).unwrap_err().to_string().contains("neither"));
+        let found = find(&[tree.join("gone"), tree.join("two"), "/dev/null".into()]);
+        let failed: Vec<String> = found.failed.iter().map(ToString::to_string).collect();
+        assert!(failed[0].contains("gone: No such file"), "{failed:?}");
+        assert!(failed[1].contains("neither"), "{failed:?}");
+        assert_eq!((found.files.len(), failed.len()), (1, 2), "the rest is sent");
+        assert_eq!(find(&[tree.clone()]).passed, [tree.join("link")]);
     }
 
     #[test]
@@ -191,7 +226,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         fs::write(&path, "before").unwrap();
-        let file = find(std::slice::from_ref(&path)).unwrap().remove(0);
+        let file = find(std::slice::from_ref(&path)).files.remove(0);
         assert_eq!(file.read(2, 3).unwrap(), b"for");
         fs::write(&path, "later on").unwrap();
         assert_eq!(file.read(2, 3).unwrap_err(), "it changed while it was sent");

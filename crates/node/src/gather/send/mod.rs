@@ -21,13 +21,14 @@ use super::{
 };
 use crate::{
     get::Limit,
-    job::{Job, Kind},
+    job::JobId,
     mesh::{Names, RouteNameError},
 };
-use local::Local;
+use local::{Found, Local};
 use queue::Queue;
 use std::{
     num::NonZeroU64,
+    os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -112,12 +113,17 @@ pub async fn send(
 ) -> Result<Totals, SendError> {
     let reach = reach.with_terms(request.terms.clone());
     let ways = ways(&request, &reach)?;
-    let files = local::find(&request.files)?;
+    let Found { files, mut failed, passed } = local::find(&request.files);
+    if files.is_empty() && !failed.is_empty() {
+        return Err(failed.swap_remove(0).into());
+    }
+    tell_passed(&passed, &events);
     let limit = request.limit.map(Limit::new);
     let shared = Arc::new(Shared {
         request,
         reach,
         files,
+        unread: failed,
         events,
         stop,
         limit,
@@ -127,6 +133,18 @@ pub async fn send(
     let totals = shared.clone().run(ways).await?;
     shared.events.event(Event::Ended(totals.clone()));
     Ok(totals)
+}
+
+/// What is no file is not sent; nobody is to find that out at the other end.
+fn tell_passed(passed: &[PathBuf], events: &Arc<dyn EventSink>) {
+    let Some(first) = passed.first() else { return };
+    let more = match passed.len() - 1 {
+        0 => String::new(),
+        n => format!(" and {n} more like it"),
+    };
+    let first = first.display();
+    let text = format!("not sent, as only files are: {first}{more} (links, pipes, devices)");
+    events.event(Event::Note { text });
 }
 
 /// The relays by which it may go, the best first.
@@ -156,6 +174,8 @@ struct Shared {
     request: SendRequest,
     reach: Reach,
     files: Vec<Local>,
+    /// What cannot be read here.
+    unread: Vec<LocalError>,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
     limit: Option<Limit>,
@@ -195,16 +215,28 @@ impl Shared {
     fn tell_start(&self, missing: u64, files: u64, present: &Present) {
         let into = String::from_utf8_lossy(&self.request.into);
         let target = format!("{}:{into}", self.request.node);
-        let source: Vec<String> =
-            self.request.files.iter().map(|file| file.display().to_string()).collect();
         self.events.event(Event::Started {
-            job: Job::begin(Kind::Send, source.join(" "), target.clone()).id,
+            job: self.job(&target),
             into: target,
             files,
             bytes: missing,
             present_files: present.files,
             present_bytes: present.bytes,
         });
+    }
+
+    /// The same for the same call: what is there of it is the other end's to remember.
+    fn job(&self, target: &str) -> JobId {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.reach.me().as_str().as_bytes());
+        hasher.update(&[0]).update(target.as_bytes());
+        for file in &self.request.files {
+            let whole = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            hasher.update(&[0]).update(whole.as_os_str().as_bytes());
+        }
+        let mut id = [0; 16];
+        id.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+        JobId::from(id)
     }
 
     /// Until all pieces are there or no way is left; why not all, then.
@@ -257,7 +289,7 @@ impl Shared {
     ) -> Totals {
         let queue = self.queue();
         let (left, unfinished) = (queue.left(), queue.unfinished() as u64);
-        let failed = queue.failed().len() as u64;
+        let failed = (queue.failed().len() + self.unread.len()) as u64;
         let bytes = missing.saturating_sub(left + queue.given_up());
         let outcome = match (queue.is_finished(), failed) {
             (true, 0) => Outcome::Complete,
@@ -272,11 +304,16 @@ impl Shared {
                 why: why.clone(),
             });
         }
-        let all = self.files.len() as u64;
+        for (file, why) in self.unread.iter().map(LocalError::parts) {
+            let (source, file) = (self.reach.me().clone(), file.display().to_string());
+            self.events.event(Event::FileFailed { source, file, why });
+        }
+        let all = (self.files.len() + self.unread.len()) as u64;
         Totals {
             outcome,
             files: all.saturating_sub(present.files + unfinished + failed),
             bytes,
+            duplicate_bytes: queue.twice(),
             present_files: present.files,
             failed_files: failed,
             unfinished_files: unfinished,
@@ -322,7 +359,7 @@ impl Board {
         (self.before, self.at, self.rate) = (done, seconds, Some(late));
         let left_seconds = (late > 1.0).then(|| left as f64 / late);
         let source = SourceProgress {
-            source: shared.request.node.clone(),
+            source: shared.reach.me().clone(),
             done_bytes: done,
             total_bytes: self.total,
             rate_bps: (rate * 8.0) as u64,

@@ -1,6 +1,10 @@
 //! What is still to be sent, in pieces; pure.
 
-use std::{collections::VecDeque, ops::Range, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    time::Duration,
+};
 
 /// Bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +16,7 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 }
@@ -31,15 +35,20 @@ pub(super) struct Queue {
     waiting: VecDeque<Piece>,
     out: Vec<Out>,
     left: u64,
+    /// Files that are not all there, and their pieces that wait or are out.
+    open: BTreeMap<usize, usize>,
     /// Files that failed, and why.
-    failed: Vec<(usize, String)>,
+    failed: BTreeMap<usize, String>,
     given_up: u64,
+    /// Bytes that got there a second time.
+    twice: u64,
 }
 
 impl Queue {
     /// Adds what is missing of a file.
     pub fn add(&mut self, file: usize, range: Range<u64>) {
         self.left += range.end - range.start;
+        *self.open.entry(file).or_default() += 1;
         self.waiting.push_back(Piece { file, range });
     }
 
@@ -52,6 +61,7 @@ impl Queue {
         let end = piece.range.start.saturating_add(most.max(1));
         if end < piece.range.end {
             let rest = Piece { file: piece.file, range: end..piece.range.end };
+            *self.open.entry(piece.file).or_default() += 1;
             self.waiting.push_front(rest);
             piece.range.end = end;
         }
@@ -68,8 +78,16 @@ impl Queue {
 
     /// It is there. Who sends a copy of it sends for nothing.
     pub fn done(&mut self, piece: &Piece) {
-        if let Some(at) = self.out.iter().position(|out| out.piece == *piece) {
-            self.left -= self.out.swap_remove(at).piece.bytes();
+        let Some(at) = self.out.iter().position(|out| out.piece == *piece) else {
+            self.twice += piece.bytes();
+            return;
+        };
+        self.left -= self.out.swap_remove(at).piece.bytes();
+        if let Some(pieces) = self.open.get_mut(&piece.file) {
+            *pieces -= 1;
+            if *pieces == 0 {
+                self.open.remove(&piece.file);
+            }
         }
     }
 
@@ -85,10 +103,11 @@ impl Queue {
 
     /// A file cannot be sent: the first reason counts.
     pub fn fail(&mut self, file: usize, why: String) {
-        if self.failed.iter().any(|(other, _)| *other == file) {
+        if self.failed.contains_key(&file) {
             return;
         }
-        self.failed.push((file, why));
+        self.failed.insert(file, why);
+        self.open.remove(&file);
         let before = self.left;
         let of = |piece: &Piece| piece.file == file;
         self.left -= self.waiting.iter().filter(|p| of(p)).map(Piece::bytes).sum::<u64>();
@@ -110,16 +129,17 @@ impl Queue {
 
     /// Files that are not all there, but for those that failed.
     pub fn unfinished(&self) -> usize {
-        let out = self.out.iter().map(|out| out.piece.file);
-        let mut files: Vec<usize> = self.waiting.iter().map(|p| p.file).chain(out).collect();
-        files.sort_unstable();
-        files.dedup();
-        files.len()
+        self.open.len()
     }
 
-    /// Files that failed.
-    pub fn failed(&self) -> &[(usize, String)] {
+    /// Files that failed, and why.
+    pub fn failed(&self) -> &BTreeMap<usize, String> {
         &self.failed
+    }
+
+    /// Bytes that got there a second time, as copies of what was slow.
+    pub fn twice(&self) -> u64 {
+        self.twice
     }
 
     /// Bytes of them that were not sent.
@@ -178,7 +198,7 @@ mod tests {
         // The copy of it changes nothing.
         queue.done(&piece);
         queue.give_back(piece);
-        assert_eq!((queue.left(), queue.is_finished()), (0, true));
+        assert_eq!((queue.left(), queue.is_finished(), queue.twice()), (0, true, 10));
     }
 
     #[test]
@@ -191,6 +211,6 @@ mod tests {
         queue.fail(0, "again".into());
         queue.done(&piece);
         assert_eq!((queue.left(), queue.unfinished(), queue.given_up()), (5, 1, 10));
-        assert_eq!(queue.failed(), [(0, "gone".to_owned())]);
+        assert_eq!(queue.failed().iter().collect::<Vec<_>>(), [(&0, &"gone".to_owned())]);
     }
 }

@@ -6,6 +6,7 @@ use super::{
     queue::Piece,
 };
 use std::{
+    collections::VecDeque,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -23,8 +24,14 @@ use tokio_util::sync::CancellationToken;
 const SMALLEST: u64 = 256 << 10;
 const LARGEST: u64 = 4 << 20;
 
-/// Connections of a way: while one waits for its answer, the other sends.
+/// Connections of a way: a lost packet stops one of them alone.
 const CONNECTIONS: u32 = 2;
+
+/// Pieces of a connection that are on their way or being stored: while the node writes one, the next comes.
+const IN_FLIGHT: usize = 2;
+
+/// Files that the node is asked about ahead of its answers.
+const ASKED: usize = 256;
 
 /// A way that broke off is tried again so often in a row.
 const TRIES: u32 = 4;
@@ -100,63 +107,91 @@ impl Way {
     /// One connection's work; a piece that did not get there waits again.
     async fn session(&self, shared: &Arc<Shared>) -> Result<(), String> {
         let opened = shared.reach.open(&shared.request.node, &self.via).await;
-        let mut remote = opened.map_err(|e| e.to_string())?;
+        let remote = opened.map_err(|e| e.to_string())?;
         let (source, via) = (shared.reach.me().clone(), self.via.clone());
         shared.events.event(Event::WayOpened { source, via });
-        let mut size = SMALLEST;
+        let mut line = Line { shared, remote, size: SMALLEST, out: VecDeque::new() };
         loop {
-            let taken = shared.queue().take(size, shared.began.elapsed(), PATIENCE);
-            let Some(piece) = taken else {
-                if shared.queue().is_finished() {
-                    remote.close().await;
-                    return Ok(());
-                }
+            line.fill().await?;
+            if let Some(bytes) = line.settle().await? {
+                self.sent.fetch_add(bytes, Relaxed);
+            } else if shared.queue().is_finished() {
+                line.remote.close().await;
+                return Ok(());
+            } else if line.out.is_empty() {
                 // Others have the rest; it comes back if they fail, or take too long.
                 sleep(Duration::from_millis(100)).await;
-                continue;
-            };
-            let guard = Guard { shared, piece: Some(piece.clone()) };
-            let sending = Instant::now();
-            let bytes = piece.range.end - piece.range.start;
-            if self.send(shared, &mut remote, &piece).await? {
-                guard.done();
-                self.sent.fetch_add(bytes, Relaxed);
             }
-            let second = bytes as f64 / sending.elapsed().as_secs_f64().max(1e-3);
-            size = (second as u64).clamp(SMALLEST, LARGEST);
+        }
+    }
+}
+
+/// A connection, and the pieces that are out on it.
+struct Line<'a> {
+    shared: &'a Arc<Shared>,
+    remote: Remote,
+    /// Bytes of the next piece.
+    size: u64,
+    /// Pieces without an answer, and when they were sent.
+    out: VecDeque<(Guard<'a>, Instant)>,
+}
+
+impl Line<'_> {
+    /// Sends pieces until there are enough under way, or nothing waits.
+    async fn fill(&mut self) -> Result<(), String> {
+        while self.out.len() < IN_FLIGHT {
+            // What this connection has itself it does not send twice.
+            let patience = if self.out.is_empty() { PATIENCE } else { Duration::MAX };
+            let now = self.shared.began.elapsed();
+            let taken = self.shared.queue().take(self.size, now, patience);
+            let Some(piece) = taken else { return Ok(()) };
+            let guard = Guard { shared: self.shared, piece: Some(piece.clone()) };
+            if let Some(bytes) = self.read(&piece).await? {
+                if let Some(limit) = &self.shared.limit {
+                    sleep(limit.charge(bytes.len() as u64)).await;
+                }
+                let sent = Instant::now();
+                let entry = &self.shared.files[piece.file].entry;
+                let into = &self.shared.request.into;
+                let asked =
+                    self.remote.ask_store(into, entry, piece.range.start, bytes.into()).await;
+                asked.map_err(|why| why.to_string())?;
+                self.out.push_back((guard, sent));
+            }
+        }
+        Ok(())
+    }
+
+    /// The piece's bytes, unless its file is given up.
+    async fn read(&self, piece: &Piece) -> Result<Option<Vec<u8>>, String> {
+        let (all, wanted) = (self.shared.clone(), piece.clone());
+        let read = move || all.files[wanted.file].read(wanted.range.start, wanted.bytes());
+        match spawn_blocking(read).await {
+            Ok(Ok(bytes)) => Ok(Some(bytes)),
+            Ok(Err(why)) => {
+                self.shared.queue().fail(piece.file, why);
+                Ok(None)
+            }
+            Err(broken) => Err(broken.to_string()),
         }
     }
 
-    /// Whether the piece is there; if not, its file is given up, or it is to be sent again.
-    async fn send(
-        &self,
-        shared: &Arc<Shared>,
-        remote: &mut Remote,
-        piece: &Piece,
-    ) -> Result<bool, String> {
-        let (all, wanted) = (shared.clone(), piece.clone());
-        let read = move || {
-            let bytes = wanted.range.end - wanted.range.start;
-            all.files[wanted.file].read(wanted.range.start, bytes)
-        };
-        let bytes = match spawn_blocking(read).await {
-            Ok(Ok(bytes)) => bytes,
-            Ok(Err(why)) => {
-                shared.queue().fail(piece.file, why);
-                return Ok(false);
-            }
-            Err(broken) => return Err(broken.to_string()),
-        };
-        if let Some(limit) = &shared.limit {
-            sleep(limit.charge(bytes.len() as u64)).await;
-        }
-        let entry = &shared.files[piece.file].entry;
-        let stored = remote.store(&shared.request.into, entry, piece.range.start, &bytes).await;
+    /// Waits for the oldest answer; the bytes that are there by it. `None`: none is out.
+    async fn settle(&mut self) -> Result<Option<u64>, String> {
+        let Some((_, sent)) = self.out.front() else { return Ok(None) };
+        let since = *sent;
+        let stored = self.remote.stored().await;
+        let Some((guard, _)) = self.out.pop_front() else { return Ok(None) };
         match stored {
-            Ok(()) => Ok(true),
-            Err(why) if remote.is_whole() && is_final(&why) => {
-                shared.queue().fail(piece.file, why.to_string());
-                Ok(false)
+            Ok(()) => {
+                let bytes = guard.done();
+                let second = bytes as f64 / since.elapsed().as_secs_f64().max(1e-3);
+                self.size = (second as u64).clamp(SMALLEST, LARGEST);
+                Ok(Some(bytes))
+            }
+            Err(why) if self.remote.is_whole() && is_final(&why) => {
+                guard.fail(why.to_string());
+                Ok(Some(0))
             }
             Err(why) => Err(why.to_string()),
         }
@@ -175,9 +210,17 @@ struct Guard<'a> {
 }
 
 impl Guard<'_> {
-    fn done(mut self) {
+    /// It is there; its bytes.
+    fn done(mut self) -> u64 {
+        let Some(piece) = self.piece.take() else { return 0 };
+        self.shared.queue().done(&piece);
+        piece.bytes()
+    }
+
+    /// Its file is given up.
+    fn fail(mut self, why: String) {
         if let Some(piece) = self.piece.take() {
-            self.shared.queue().done(&piece);
+            self.shared.queue().fail(piece.file, why);
         }
     }
 }
@@ -218,8 +261,14 @@ pub(super) async fn ask_what_is_there(shared: &Shared) -> Result<Present, SendEr
     let opened = shared.reach.open(&request.node, &[]).await;
     let mut remote = opened.map_err(|e| SendError::Unreached(e.to_string()))?;
     let mut present = Present::default();
+    let mut asked = 0;
     for (index, file) in shared.files.iter().enumerate() {
-        let held = match remote.held(&request.into, &file.entry).await {
+        for ahead in shared.files.iter().take(index + ASKED).skip(asked) {
+            let sent = remote.ask_held(&request.into, &ahead.entry).await;
+            sent.map_err(|why| SendError::Unreached(why.to_string()))?;
+            asked += 1;
+        }
+        let held = match remote.holds().await {
             Ok(held) => held,
             Err(RemoteError::Refused { node, why }) if is_refusal(&why) => {
                 let into = String::from_utf8_lossy(&request.into).into_owned();

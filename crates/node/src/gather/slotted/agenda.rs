@@ -1,9 +1,9 @@
 //! Which transfers may begin, by whichever schedule.
 
-use super::Scheme;
+use super::{Scheme, lanes::Lanes, single::Single};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{collections::BTreeMap, time::Duration};
-use thalweg_plan::collection::{DirectRelease, Release, Timetable, Transfer};
+use thalweg_plan::collection::{DirectRelease, Release, Rule, Timetable, Transfer};
 
 /// A transfer that may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Hop {
 pub enum Load {
     /// Data units.
     Units(u64),
+    /// All of a path that goes straight to the destination: one connection, to its end.
+    Stream(u64),
     /// One of so many equal parts of all that the source has.
     Share(u32),
 }
@@ -56,6 +58,10 @@ pub struct Paths {
     timetable: Timetable,
     /// Paths whose data does not come this way (any more).
     void: Vec<bool>,
+    /// Transfers that wait for room on their leg.
+    lanes: Lanes,
+    /// Best paths without a host between: their data is all of their first parcel's.
+    streams: Single,
     /// The last slot of which a transfer has begun.
     slot: u32,
 }
@@ -75,12 +81,7 @@ impl Agenda {
     /// Nothing has begun. `sources` have data, `to` is the destination.
     pub fn new(scheme: Scheme, sources: Vec<u32>, to: u32, seed: u64) -> Self {
         match scheme {
-            Scheme::Paths(timetable, rule) => Self::Paths(Paths {
-                release: Release::new(&timetable, rule),
-                void: vec![false; timetable.paths.len()],
-                timetable,
-                slot: 0,
-            }),
+            Scheme::Paths(timetable, rule) => Self::Paths(Paths::new(timetable, rule)),
             Scheme::Direct(method, over) => Self::Direct(Directly {
                 left: sources.iter().map(|source| (*source, over.max(1))).collect(),
                 release: DirectRelease::new(method, sources),
@@ -102,7 +103,7 @@ impl Agenda {
     /// A transfer is over, however.
     pub fn done(&mut self, key: usize) {
         match self {
-            Self::Paths(paths) => paths.release.done(key),
+            Self::Paths(paths) => paths.done(key),
             Self::Direct(direct) => direct.done(key as u32),
         }
     }
@@ -140,6 +141,21 @@ impl Agenda {
 }
 
 impl Paths {
+    fn new(timetable: Timetable, rule: Rule) -> Self {
+        // A host of its own way alone waits for nobody: `Delay` of no time lets each parcel leave,
+        // and go on, as soon as its leg has room.
+        let (rule, lanes, streams) = match rule {
+            Rule::Chain => {
+                (Rule::Delay(Duration::ZERO), Lanes::narrow(), Single::of_direct(&timetable))
+            }
+            rule => (rule, Lanes::wide(), Single::default()),
+        };
+        let mut void = vec![false; timetable.paths.len()];
+        streams.absorbed().for_each(|path| void[path] = true);
+        let release = Release::new(&timetable, rule);
+        Self { release, void, lanes, streams, timetable, slot: 0 }
+    }
+
     /// The timetable.
     pub fn timetable(&self) -> &Timetable {
         &self.timetable
@@ -153,28 +169,36 @@ impl Paths {
     fn due(&mut self, now: Duration) -> Vec<Start> {
         let mut starts = Vec::new();
         loop {
-            let due = self.release.due(now);
-            let mut passed = false;
-            for key in due {
-                let transfer = self.release.transfers()[key];
-                self.slot = self.slot.max(transfer.slot);
-                if self.void[transfer.path] {
-                    self.release.done(key);
-                    passed = true;
-                } else {
-                    starts.push(self.start(key, transfer));
-                }
+            for key in self.release.due(now) {
+                self.lanes.wait(self.leg(key), key);
             }
-            if !passed {
-                return starts;
+            let Some(key) = self.lanes.next() else { return starts };
+            let transfer = self.release.transfers()[key];
+            self.slot = self.slot.max(transfer.slot);
+            if self.void[transfer.path] {
+                self.done(key);
+            } else {
+                starts.push(self.start(key, transfer));
             }
         }
+    }
+
+    fn done(&mut self, key: usize) {
+        self.lanes.leave(self.leg(key));
+        self.release.done(key);
+    }
+
+    /// A leg is each source's own: it shares its connections with nobody.
+    fn leg(&self, key: usize) -> (u32, u32, u32) {
+        let Transfer { path, from, to, .. } = self.release.transfers()[key];
+        (self.timetable.paths[path].source, from, to)
     }
 
     fn start(&self, key: usize, transfer: Transfer) -> Start {
         let Transfer { path, slot, from, to, units } = transfer;
         let index = (slot - self.timetable.paths[path].start) as usize;
-        Start { key, hop: Some(Hop { path, index, slot }), from, to, load: Load::Units(units) }
+        let load = self.streams.units(path).map_or(Load::Units(units), Load::Stream);
+        Start { key, hop: Some(Hop { path, index, slot }), from, to, load }
     }
 }
 

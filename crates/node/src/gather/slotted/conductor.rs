@@ -9,6 +9,7 @@ use super::{
     parcel::{Parcel, parts},
     scene::Scene,
     verify::deliver,
+    warmth::Warmth,
 };
 use crate::gather::LandError;
 use std::{
@@ -31,6 +32,9 @@ const READS: usize = 20_000;
 /// Tickets are drawn so many slots ahead, while transfers of earlier ones are under way.
 const AHEAD: u32 = 2;
 
+/// Channels to a node besides its orders': one for drops, one for tickets or what was sent.
+const OTHERS: usize = 2;
+
 /// Intermediates hear so often that what they hold is wanted.
 const KEEP: Duration = Duration::from_secs(120);
 
@@ -38,6 +42,7 @@ const KEEP: Duration = Duration::from_secs(120);
 pub struct Conductor {
     scene: Arc<Scene>,
     agenda: Agenda,
+    warmth: Warmth,
     tasks: JoinSet<Done>,
     /// By source: paths by way of others whose data was not taken yet, in the order of their starts.
     queues: BTreeMap<u32, VecDeque<usize>>,
@@ -65,10 +70,12 @@ impl Conductor {
         let (overlay, to) = (&scene.errand.overlay, scene.errand.overlay.destination());
         let sources = (0..overlay.sources as u32).filter(|s| scene.waiting(*s) > 0).collect();
         let agenda = Agenda::new(course.scheme, sources, to, course.seed);
-        greet(&scene, &agenda).await;
+        let warmth = agenda.paths().map(|p| Warmth::of(p.timetable())).unwrap_or_default();
+        greet(&scene, &agenda, &warmth).await;
         let mut conductor = Self {
             scene,
             agenda,
+            warmth,
             tasks: JoinSet::new(),
             queues: BTreeMap::new(),
             preparing: BTreeSet::new(),
@@ -88,6 +95,7 @@ impl Conductor {
         let mut keep = interval_at(Instant::now() + KEEP, KEEP);
         loop {
             self.prepare();
+            self.warm();
             self.begin();
             if self.agenda.is_finished() {
                 break;
@@ -125,6 +133,20 @@ impl Conductor {
             queues.entry(timetable.paths[path].source).or_default().push_back(path);
         }
         self.queues = queues;
+    }
+
+    /// Has connections opened over which the first transfer goes soon.
+    fn warm(&mut self) {
+        let Some(paths) = self.agenda.paths() else { return };
+        let here = self.scene.errand.overlay.destination();
+        for (from, to) in self.warmth.due(paths.slot().saturating_add(AHEAD)) {
+            if to == here {
+                let transfers = self.warmth.transfers((from, to));
+                self.scene.spares.prepare_for(self.scene.name(from), transfers);
+            } else if !self.scene.avoids_way(from, &[from, to, here]) {
+                tokio::spawn(self.scene.clone().warm(from, to));
+            }
+        }
     }
 
     /// Draws tickets for what leaves soon.
@@ -263,13 +285,13 @@ impl Conductor {
     fn draw(&mut self, start: Start, at: Instant) {
         let scene = self.scene.clone();
         let most = match start.load {
-            Load::Units(units) => units.saturating_mul(scene.unit),
+            Load::Units(units) | Load::Stream(units) => units.saturating_mul(scene.unit),
             Load::Share(over) => {
                 let amounts = scene.errand.inventory.amounts(start.from as usize + 1);
                 amounts[start.from as usize].div_ceil(u64::from(over))
             }
         };
-        let next = start.hop.is_some();
+        let next = matches!(start.load, Load::Units(_));
         self.tasks.spawn(async move {
             let moved = draw(&scene, start.from, most, next).await;
             Done::Ended(start, at, None, moved)
@@ -337,16 +359,30 @@ impl Conductor {
     }
 }
 
-/// Calls on all nodes that are to pass something on.
-async fn greet(scene: &Arc<Scene>, agenda: &Agenda) {
+/// Calls on all nodes that are to pass something on, and opens the channels that orders will need.
+async fn greet(scene: &Arc<Scene>, agenda: &Agenda, warmth: &Warmth) {
     let Some(paths) = agenda.paths() else { return };
     let last = scene.errand.overlay.destination();
-    let via = paths.timetable().paths.iter().flat_map(|path| &path.via);
+    let relayed = || paths.timetable().paths.iter().filter(|path| path.via.len() > 1);
+    let via = relayed().flat_map(|path| &path.via);
     let nodes: BTreeSet<u32> = via.copied().filter(|node| *node != last).collect();
     let mut greeting = JoinSet::new();
     for node in nodes {
+        let (scene, orders) = (scene.clone(), warmth.orders(node));
+        greeting.spawn(async move {
+            if scene.greet(node).await {
+                // They are opened while the first tickets are drawn.
+                let prepare = async move {
+                    scene.pool.prepare(scene.name(node), orders + OTHERS).await;
+                };
+                tokio::spawn(prepare);
+            }
+        });
+    }
+    // Sources are asked for tickets, and for what they sent.
+    for source in relayed().map(|path| path.source).collect::<BTreeSet<u32>>() {
         let scene = scene.clone();
-        greeting.spawn(async move { scene.greet(node).await });
+        tokio::spawn(async move { scene.pool.prepare(scene.name(source), OTHERS).await });
     }
     greeting.join_all().await;
 }

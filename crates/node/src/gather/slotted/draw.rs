@@ -1,16 +1,13 @@
 //! A transfer from a source to this host: its files are read, and written as they come.
 
-use super::{
-    blame::Suspect,
-    parcel::{REQUEST, length, read},
-    scene::Scene,
-};
+use super::{blame::Suspect, scene::Scene};
 use crate::gather::{
     LandError, Piece, Remote, RemoteError,
+    reads::{fitting, request},
     remote::{Fresh, ToLand},
 };
 use std::{collections::VecDeque, time::Duration};
-use thalweg_wire::{mesh::Name, object::Request};
+use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
 
 /// Bytes of one request: a large file's are given back in parts of this size if they fail.
@@ -130,9 +127,9 @@ async fn on(
                 break;
             }
             left -= pieces.iter().map(Piece::bytes).sum::<u64>().min(left);
-            let reads = pieces.iter().filter_map(|p| read(&scene.errand.inventory, p)).collect();
+            let request = request(&scene.errand.inventory, &pieces);
             asked.requests.push_back(pieces);
-            remote.ask(&Request::ReadParts(reads)).await?;
+            remote.ask(&request).await?;
         }
         let Some(pieces) = asked.requests.front() else { break };
         let files = Scene::files(pieces);
@@ -151,15 +148,8 @@ async fn on(
 /// What fits a request.
 fn take(scene: &Scene, source: u32, most: u64) -> Vec<Piece> {
     let mut pieces = scene.take(source, most);
-    let mut room = REQUEST;
-    let fits = pieces.iter().take_while(|piece| {
-        let file = scene.errand.inventory.get(piece.file);
-        let length = file.map_or(0, |wanted| length(&wanted.file));
-        let fits = length <= room;
-        room = room.saturating_sub(length);
-        fits
-    });
-    let fits = fits.count().max(1).min(pieces.len());
+    let files = pieces.iter().map(|piece| piece.file);
+    let fits = fitting(&scene.errand.inventory, files).min(pieces.len());
     scene.give_back(pieces.drain(fits..));
     pieces
 }

@@ -2,9 +2,10 @@
 
 use super::{
     blame::Suspect,
-    parcel::{Parcel, REQUEST, grants, length},
+    parcel::{Parcel, REQUEST, grants},
     scene::Scene,
 };
+use crate::gather::reads::length;
 use thalweg_wire::object::{Denied, Failure, Grant, Reply, Request, Ticket};
 
 /// A grant, of which parcel, and the first of that's parts that it is for.

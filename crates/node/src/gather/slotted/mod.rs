@@ -15,19 +15,41 @@
 //! from [`Work`](super::Work) when it is about to leave its source, as one entry of the spools on its way.
 //! What does not come is put back, carried by the source's later paths, and what is left
 //! after the schedule is fetched in any way that works.
+//!
+//! Round trips that a step waits for, besides its data and its connections' slow start; D is this
+//! host, X fetches from S:
+//!
+//! | transfer | in turn | round trips |
+//! |---|---|---|
+//! | S → X    | `Fetch` D→X, `Redeem` X→S, data S→X, `Fetched` X→D | ½ DX + 1 XS + ½ DX |
+//! | X → D    | `Spooled` D→X, data                                | 1 DX |
+//! | S → D    | `ReadParts` D→S, data                              | 1 DS |
+//!
+//! Those are the paper's: the destination lets a step begin, and hears of its end. Nothing else is
+//! waited for. Connections of transfers are open before (a TCP handshake and a channel's proof, 3
+//! round trips, and on a lossy leg a lost SYN's second): [`Spares`](super::remote::Spares) keeps as many as begin at a time,
+//! [`warmth`] has those of a leg opened two slots before it is first used. So are the channels for
+//! orders. Tickets are drawn two slots ahead (1 DS); what the source says it sent (`Sent`, 1 DS)
+//! comes while the data goes on; what nobody needs is dropped a batch at a time, by the way.
+//! By their best paths ([`Rule::Chain`]) hosts wait for nobody: data goes straight to D
+//! on one connection, or as parcels of which two are on each leg ([`lanes`]).
 
 mod agenda;
 mod blame;
 mod conductor;
 mod draw;
+mod drops;
 mod hop;
+mod lanes;
 mod ledger;
 mod lend;
 mod parcel;
 mod pool;
 mod rest;
 mod scene;
+mod single;
 mod verify;
+mod warmth;
 
 pub use ledger::{Outcome, TransferTime};
 

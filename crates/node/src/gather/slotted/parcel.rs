@@ -1,11 +1,12 @@
 //! What a path carries: parts of files, and the tickets for them.
 
-use crate::gather::{Inventory, Piece};
+use crate::gather::{
+    Inventory, Piece,
+    reads::{length, read},
+};
 use thalweg_wire::{
     mesh::Name,
-    object::{
-        Check, FileRef, Grant, MAX_PART, MAX_PARTS, MAX_REQUEST, ReadRequest, SpoolId, Ticket,
-    },
+    object::{Check, Grant, MAX_PART, MAX_PARTS, MAX_REQUEST, SpoolId, Ticket},
 };
 use tokio::task::JoinHandle;
 
@@ -64,12 +65,6 @@ pub fn parts(pieces: Vec<Piece>) -> (Vec<Piece>, Vec<Piece>) {
     (parts, more)
 }
 
-/// The read of a part; `None` for a file that is not in the inventory.
-pub fn read(inventory: &Inventory, part: &Piece) -> Option<ReadRequest> {
-    let file = inventory.get(part.file)?.file.clone();
-    Some(ReadRequest { file, from: part.range.start, bytes: part.bytes() })
-}
-
 /// Grants for the parts, each short enough for a request.
 pub fn grants(inventory: &Inventory, parts: &[Piece], to: &Name) -> Vec<Grant> {
     let mut grants: Vec<Grant> = Vec::new();
@@ -90,12 +85,6 @@ pub fn grants(inventory: &Inventory, parts: &[Piece], to: &Name) -> Vec<Grant> {
 
 /// Half of the longest: lengths below are estimates from above.
 pub const REQUEST: usize = MAX_REQUEST / 2;
-
-/// The most bytes of a read in a request: its numbers take 10 at most, its names are as long as
-/// they are.
-pub fn length(file: &FileRef) -> usize {
-    file.root.len() + file.path.as_bytes().len() + 100
-}
 
 #[cfg(test)]
 mod tests {

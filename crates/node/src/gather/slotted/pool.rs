@@ -64,18 +64,35 @@ impl Pool {
         self.ask(opened.map_err(|e| Fault::Gone(e.to_string()))?, request).await
     }
 
+    /// Opens channels until so many to the node are idle: requests that are to be under way at
+    /// once wait for no connection.
+    pub async fn prepare(&self, node: &Name, channels: usize) {
+        let have = self.lock().get(node).map_or(0, Vec::len);
+        let opening = (have..channels.min(MOST)).map(|_| self.reach.open(node, &[]));
+        for opened in futures_util::future::join_all(opening).await {
+            // Who needs it will hear why there is none.
+            if let Ok(remote) = opened {
+                self.put(remote);
+            }
+        }
+    }
+
     async fn ask(&self, mut remote: Remote, request: &Request) -> Result<Reply, Fault> {
         let reply = match remote.request(request).await {
             Ok(reply) => Ok(reply),
             Err(RemoteError::Refused { why, .. }) => Err(Fault::Refused(why)),
             Err(why) => return Err(Fault::Gone(why.to_string())),
         };
+        self.put(remote);
+        reply
+    }
+
+    fn put(&self, remote: Remote) {
         let mut idle = self.lock();
         let idle = idle.entry(remote.node().clone()).or_default();
         if idle.len() < MOST {
             idle.push(remote);
         }
-        reply
     }
 
     fn take(&self, node: &Name) -> Option<Remote> {

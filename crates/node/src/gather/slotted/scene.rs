@@ -3,6 +3,7 @@
 use super::{
     Course, Outcome, TransferTime,
     blame::{Blame, Suspect},
+    drops::Drops,
     pool::{Fault, Pool},
 };
 use crate::gather::{Errand, Event, FileNo, Piece, Work, remote::Spares};
@@ -39,6 +40,7 @@ pub struct Scene {
     number: AtomicU64,
     work: Mutex<Work>,
     blame: Mutex<Blame>,
+    drops: Mutex<Drops>,
     ledger: Mutex<Outcome>,
     /// Participants that may hold something.
     holders: Mutex<BTreeSet<u32>>,
@@ -61,6 +63,7 @@ impl Scene {
             number: AtomicU64::new(u64::from_be_bytes(first)),
             work,
             blame: Mutex::default(),
+            drops: Mutex::default(),
             ledger: Mutex::default(),
             holders: Mutex::default(),
         }
@@ -217,9 +220,30 @@ impl Scene {
 
     /// Has a node forget an entry, without waiting for it.
     pub fn drop_at(self: &Arc<Self>, node: u32, id: SpoolId) {
+        if !lock(&self.drops).add(node, id) {
+            return;
+        }
         let scene = self.clone();
-        // What stays is dropped at the end, or by the node itself.
-        tokio::spawn(async move { _ = scene.ask(node, &Request::Drop(vec![id])).await });
+        tokio::spawn(async move {
+            while let Some(ids) = scene.next_drops(node) {
+                // What stays is dropped at the end, or by the node itself.
+                _ = scene.ask(node, &Request::Drop(ids)).await;
+            }
+        });
+    }
+
+    fn next_drops(&self, node: u32) -> Option<Vec<SpoolId>> {
+        lock(&self.drops).next(node)
+    }
+
+    /// Has `to` open its connection to `from`, and one to spare, before a transfer needs it: it is asked
+    /// to fetch nothing. Whatever does not work, the transfer will tell.
+    pub async fn warm(self: Arc<Self>, from: u32, to: u32) {
+        let (id, from) = (self.id(), self.name(from).clone());
+        let order = Request::Fetch { id, from, tickets: Vec::new(), bytes: 0, then: None };
+        if self.ask(to, &order).await.is_ok() {
+            self.drop_at(to, id);
+        }
     }
 
     /// Keeps what nodes hold from being taken for a dead collection's.

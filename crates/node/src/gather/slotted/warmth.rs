@@ -1,0 +1,80 @@
+//! Connections that a timetable will need, opened before it needs them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_plan::collection::Timetable;
+
+/// A leg, from and to.
+type Leg = (u32, u32);
+
+/// Which legs are used first when, and how many transfers a participant is part of at a time.
+#[derive(Debug, Default)]
+pub struct Warmth {
+    /// By slot: legs that no earlier slot has.
+    first: BTreeMap<u32, BTreeSet<Leg>>,
+    /// By receiving participant: the most transfers to it in a slot.
+    orders: BTreeMap<u32, usize>,
+    /// By leg: the most transfers over it in a slot.
+    legs: BTreeMap<Leg, usize>,
+}
+
+impl Warmth {
+    /// Of a timetable.
+    pub fn of(timetable: &Timetable) -> Self {
+        let mut begins: BTreeMap<Leg, u32> = BTreeMap::new();
+        let mut slots: BTreeMap<(u32, Leg), usize> = BTreeMap::new();
+        for (slot, from, to) in timetable.paths.iter().flat_map(|path| path.transfers()) {
+            let begin = begins.entry((from, to)).or_insert(slot);
+            *begin = slot.min(*begin);
+            *slots.entry((slot, (from, to))).or_default() += 1;
+        }
+        let mut warmth = Self::default();
+        for (leg, slot) in begins {
+            warmth.first.entry(slot).or_default().insert(leg);
+        }
+        let mut received: BTreeMap<(u32, u32), usize> = BTreeMap::new();
+        for ((slot, leg), count) in slots {
+            let most = warmth.legs.entry(leg).or_default();
+            *most = count.max(*most);
+            *received.entry((slot, leg.1)).or_default() += count;
+        }
+        for ((_, to), count) in received {
+            let most = warmth.orders.entry(to).or_default();
+            *most = count.max(*most);
+        }
+        warmth
+    }
+
+    /// Legs that are used first up to this slot; each is told once.
+    pub fn due(&mut self, slot: u32) -> Vec<Leg> {
+        let later = self.first.split_off(&slot.saturating_add(1));
+        std::mem::replace(&mut self.first, later).into_values().flatten().collect()
+    }
+
+    /// How many transfers to a participant are under way at a time.
+    pub fn orders(&self, to: u32) -> usize {
+        self.orders.get(&to).copied().unwrap_or(0)
+    }
+
+    /// How many over a leg.
+    pub fn transfers(&self, leg: Leg) -> usize {
+        self.legs.get(&leg).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_plan::collection::TimedPath;
+
+    #[test]
+    fn legs_are_due_once_and_counted_by_slot() {
+        let path =
+            |source, start, via: &[u32]| TimedPath { source, start, via: via.into(), units: 1 };
+        let paths =
+            vec![path(0, 0, &[2, 3]), path(1, 0, &[2, 3]), path(0, 4, &[3]), path(0, 5, &[3])];
+        let mut warmth = Warmth::of(&Timetable { slots: 6, paths });
+        assert_eq!((warmth.orders(2), warmth.orders(3), warmth.transfers((2, 3))), (2, 2, 2));
+        assert_eq!(warmth.due(1), [(0, 2), (1, 2), (2, 3)]);
+        assert_eq!((warmth.due(3), warmth.due(4)), (vec![], vec![(0, 3)]));
+    }
+}
