@@ -1,6 +1,7 @@
 //! The data plane: relay, files in the making, transfers.
 
 mod accept;
+mod patience;
 
 pub mod budget;
 pub mod config;

@@ -73,6 +73,14 @@ impl LocalClient {
         self.ask(Method::GET, "/v1/status", &()).await
     }
 
+    /// The node's drop boxes, as [`crate::daemon::SubmitService::report`] tells them.
+    ///
+    /// # Errors
+    /// [`LocalError`].
+    pub async fn drop_boxes(&self) -> Result<serde_json::Value, LocalError> {
+        self.ask(Method::GET, "/v1/drop-boxes", &()).await
+    }
+
     /// The node's roster.
     ///
     /// # Errors

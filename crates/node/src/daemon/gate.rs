@@ -129,7 +129,7 @@ impl State {
 }
 
 /// What counts as one source: an IPv4 address, or the /64 that one host is given in IPv6.
-fn source_of(ip: IpAddr) -> IpAddr {
+pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => {
             let [a, b, c, d, ..] = v6.segments();

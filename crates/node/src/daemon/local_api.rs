@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /v1/status` | [`super::NodeStatus`] |
 //! | `GET /v1/roster` | the roster, as JSON |
+//! | `GET /v1/drop-boxes` | what is counted of drop boxes, and their settings; null without any |
 //! | `GET /v1/oracle` | the oracle's [`StatusReply`] |
 //! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
 //!
@@ -53,6 +54,7 @@ pub async fn serve(listener: UnixListener, subject: Subject, stop: CancellationT
         .route("/v1/status", get(status))
         .route("/v1/roster", get(roster))
         .route("/v1/oracle", get(oracle))
+        .route("/v1/drop-boxes", get(drop_boxes))
         .route("/v1/tokens", post(token))
         .route("/v1/revoke", post(revoke))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -113,6 +115,10 @@ async fn roster(State(subject): State<Arc<Subject>>) -> Result<Json<Roster>, Ref
         Refused(ApiError { code: "no_roster".to_owned(), message })
     };
     subject.membership.current().map(|roster| Json((*roster).clone())).ok_or_else(none)
+}
+
+async fn drop_boxes(State(subject): State<Arc<Subject>>) -> Json<serde_json::Value> {
+    Json(subject.submit.as_ref().map(|submit| submit.report()).unwrap_or_default())
 }
 
 async fn oracle(State(subject): State<Arc<Subject>>) -> Result<Json<StatusReply>, Refused> {

@@ -15,7 +15,7 @@ mod counters;
 mod door;
 mod doorman;
 mod error;
-mod gate;
+pub(crate) mod gate;
 mod local_api;
 mod local_socks;
 mod metrics;
@@ -180,6 +180,7 @@ impl Daemon {
             is_oracle: services.oracle.is_some(),
             relay: services.relay.clone(),
             files: services.files.clone(),
+            submit: services.submit.clone(),
             counters: counters.clone(),
             listen: bound,
             duties: duties(&membership, &key.id()),

@@ -90,6 +90,9 @@ pub trait SubmitService: Send + Sync + fmt::Debug {
         peer: Option<MeshPeer>,
         from: SocketAddr,
     ) -> BoxFuture<'static, ()>;
+
+    /// Its counts for `thalweg status`, and its settings for `thalweg drop-box`.
+    fn report(&self) -> serde_json::Value;
 }
 
 /// The oracle's end of the channels `api` and `join`; there on oracles alone.

@@ -2,7 +2,7 @@
 
 use super::{
     counters::{Counters, Counts},
-    service::{Control, FilesService, RelayService},
+    service::{Control, FilesService, RelayService, SubmitService},
 };
 use crate::mesh::Membership;
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,9 @@ pub struct NodeStatus {
     /// Files served: what is counted, and how many directories are offered; null if none are served.
     #[serde(default)]
     pub files: serde_json::Value,
+    /// Drop boxes: what is counted, and their `settings`; null if there are none.
+    #[serde(default)]
+    pub drop_boxes: serde_json::Value,
     /// Why the daemon should be started anew; none: it is as it should be.
     #[serde(default)]
     pub restart: Option<String>,
@@ -106,6 +109,8 @@ pub struct Subject {
     pub relay: Option<Arc<dyn RelayService>>,
     /// Files, if it serves them.
     pub files: Option<Arc<dyn FilesService>>,
+    /// Drop boxes, if it serves any.
+    pub submit: Option<Arc<dyn SubmitService>>,
     /// What the daemon counts.
     pub counters: Counters,
     /// Where its port is bound.
@@ -131,6 +136,7 @@ impl Subject {
             counts: self.counters.counts(),
             relay: self.relay.as_ref().map(|r| r.report()).unwrap_or_default(),
             files: self.files.as_ref().map(|f| f.report()).unwrap_or_default(),
+            drop_boxes: self.submit.as_ref().map(|s| s.report()).unwrap_or_default(),
             restart: self.restart(),
         }
     }

@@ -104,6 +104,15 @@ impl Arrivals {
         Ok(Self { destination, drop_box, journal, known: Mutex::new(known) })
     }
 
+    /// Of how many submissions a node has the data.
+    pub fn count(&self) -> u64 {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of one stamp they are one behind the other.
+        let mut ids: Vec<&StampId> = known.iter().map(|(id, _)| id).collect();
+        ids.dedup();
+        ids.len() as u64
+    }
+
     /// Keeps receipts, durable; for each why not, if it never will be.
     ///
     /// # Errors

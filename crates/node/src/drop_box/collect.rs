@@ -1,10 +1,15 @@
 //! Step 3, but for the moving of bytes: what to ask of whom, and what to make of what came.
 
-use super::{arrivals::Arrival, client::save_evidence, view::View};
+use super::{BoxFiles, arrivals::Arrival, client::save_evidence, view::View};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
     io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 use thalweg_wire::{
@@ -72,7 +77,9 @@ pub fn settle(arrival: &Arrival, landing: &Path, into: &Path) -> Settled {
 
 fn settled(arrival: &Arrival, landing: &Path, into: &Path) -> Result<PathBuf, String> {
     let stamp = arrival.stamp.value();
-    let landed = landed(arrival, landing).ok_or("its data has not come")?;
+    let landed = landed(arrival, landing).ok_or_else(|| {
+        format!("its data has not come from node `{}`", arrival.receipt.value().node)
+    })?;
     let failed = |e: io::Error| format!("{}: {e}", landed.display());
     if commitment(&landed, arrival).map_err(failed)? != stamp.commitment {
         fs::remove_file(&landed).map_err(failed)?;
@@ -80,8 +87,9 @@ fn settled(arrival: &Arrival, landing: &Path, into: &Path) -> Result<PathBuf, St
         return Err(format!("what node `{node}` has does not match the commitment"));
     }
     let name = format!("{:06}-{}", stamp.number, stamp.label);
-    let file = into.join(&name);
-    save_evidence(&into.join(format!("{name}.receipt")), &evidence(arrival)).map_err(failed)?;
+    let (file, receipt) = (into.join(&name), into.join(format!("{name}.receipt")));
+    let unkept = |e: io::Error| format!("cannot write {}: {e}", receipt.display());
+    save_evidence(&receipt, &evidence(arrival)).map_err(unkept)?;
     fs::rename(&landed, &file).map_err(failed)?;
     Ok(file)
 }
@@ -133,8 +141,51 @@ pub fn take_own(arrival: &Arrival, landing: &Path) -> io::Result<()> {
     match fs::hard_link(from, &to) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         // On another filesystem.
-        Err(e) if e.kind() == io::ErrorKind::CrossesDevices => fs::copy(from, &to).map(drop),
+        Err(e) if e.kind() == io::ErrorKind::CrossesDevices => copy(from, &to),
         done => done,
+    }
+}
+
+/// A copy that has its name only when it is whole, and on the disk.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let part = to.with_extension("part");
+    let copied = fs::copy(from, &part).and_then(|_| File::open(&part)?.sync_all());
+    let copied = copied.and_then(|()| fs::rename(&part, to));
+    if copied.is_err() {
+        // What is left of it helps nobody; the first error is the one to tell.
+        _ = fs::remove_file(&part);
+    }
+    copied
+}
+
+/// That no other collection of this box runs, nor another into this directory.
+#[derive(Debug)]
+pub struct Alone {
+    _box: File,
+    _into: File,
+}
+
+impl Alone {
+    /// Takes both turns; they end when it is dropped, or with the process.
+    ///
+    /// # Errors
+    /// `WouldBlock`, with what is in use; otherwise the system's.
+    pub fn take(files: &BoxFiles, into: &Path) -> io::Result<Self> {
+        let mut options = File::options();
+        let book = options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let book = book.open(files.collecting())?;
+        let busy = |what: String| {
+            move |e: Errno| match e {
+                Errno::WOULDBLOCK => io::Error::new(io::ErrorKind::WouldBlock, what),
+                e => e.into(),
+            }
+        };
+        let into_file = File::open(into)?;
+        let exclusive = FlockOperation::NonBlockingLockExclusive;
+        flock(&book, exclusive).map_err(busy("another collection of this box runs".into()))?;
+        let what = format!("another collection into {} runs", into.display());
+        flock(&into_file, exclusive).map_err(busy(what))?;
+        Ok(Self { _box: book, _into: into_file })
     }
 }
 
@@ -144,4 +195,41 @@ pub fn take_own(arrival: &Arrival, landing: &Path) -> io::Result<()> {
 /// The system's.
 pub fn sync(into: &Path) -> io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(into)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_its_name_when_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        copy(&from, &to).unwrap_err();
+        fs::write(&from, b"data").unwrap();
+        // A copy that broke off.
+        fs::write(dir.path().join("to.part"), b"da and more").unwrap();
+        copy(&from, &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"data");
+        assert!(!dir.path().join("to.part").exists());
+    }
+
+    #[test]
+    fn one_collection_runs_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let files =
+            |name: &str| BoxFiles::new(dir.path(), &name.parse().unwrap(), None).create().unwrap();
+        let (a, b, into, other) =
+            (files("a"), files("b"), dir.path().join("into"), dir.path().join("other"));
+        fs::create_dir(&into).unwrap();
+        fs::create_dir(&other).unwrap();
+        let alone = Alone::take(&a, &into).unwrap();
+        for (files, into, what) in [(&a, &other, "this box"), (&b, &into, "into")] {
+            let busy = Alone::take(files, into).unwrap_err();
+            assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
+            assert!(busy.to_string().contains(what), "{busy}");
+        }
+        drop(alone);
+        Alone::take(&a, &into).unwrap();
+    }
 }

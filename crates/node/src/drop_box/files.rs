@@ -4,6 +4,7 @@
 //! commitments   the destination's: its key, then stamps                  (a journal)
 //! receipts      the destination's: who has which data                    (a journal)
 //! collected     the destination's: what was collected, by `collect`      (a journal)
+//! collecting    locked while `collect` runs
 //! held          a node's that takes data: what it has, has told, has dropped (a journal)
 //! data/ab/ab…   the data, by the ids of its stamps
 //! part/ab…      what is on its way
@@ -54,6 +55,11 @@ impl BoxFiles {
 
     pub(super) fn collected(&self) -> PathBuf {
         self.dir.join("collected")
+    }
+
+    /// Whoever collects holds it locked.
+    pub(super) fn collecting(&self) -> PathBuf {
+        self.dir.join("collecting")
     }
 
     pub(super) fn held(&self) -> PathBuf {

@@ -70,6 +70,16 @@ pub(super) fn read(file: &Path) -> io::Result<Found> {
     Ok(Found { head, records, torn: (bytes.len() - at) as u64, whole: at as u64 })
 }
 
+/// Puts these records in the place of all, at once; nobody may have the journal open.
+///
+/// # Errors
+/// The system's; then it is as it was.
+pub(super) fn rewrite(file: &Path, head: &[u8], records: &[Vec<u8>]) -> io::Result<()> {
+    let all = std::iter::once(head).chain(records.iter().map(Vec::as_slice));
+    let bytes: Vec<u8> = all.flat_map(framed).collect();
+    crate::mesh::durable::replace(file, &bytes)
+}
+
 fn record_at(bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_first_chunk::<4>()?;
     let length = u32::from_be_bytes(*head) as usize;

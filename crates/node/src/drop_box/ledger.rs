@@ -108,6 +108,11 @@ impl Ledger {
         &self.rules
     }
 
+    /// How many stamps were given.
+    pub fn count(&self) -> u64 {
+        self.lock().stamps.len() as u64
+    }
+
     /// Stamps of these commitments, durable; each `Signed<Stamp>` or why not.
     ///
     /// The date is taken when this is called: who waits for the disk is not late for it. Asked for

@@ -1,9 +1,11 @@
 //! How many channels are open, and how often an address may ask.
 
+use crate::daemon::gate::source_of;
 use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv6Addr},
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use thalweg_wire::bistro::Refusal;
 use tokio::time::Instant;
@@ -14,7 +16,7 @@ const CHANNELS: usize = 4096;
 /// Of one address: a university's.
 const CHANNELS_EACH: usize = 1024;
 
-/// Addresses whose requests are counted; beyond them the oldest are forgotten.
+/// Addresses whose requests are counted; beyond them those that asked the least are forgotten.
 const ADDRESSES: usize = 65_536;
 
 /// What an address may ask at once, in seconds of its rate.
@@ -60,22 +62,18 @@ impl Drop for Place {
     }
 }
 
-/// What counts as one address: of IPv6 the /64 that one host is given.
-fn source_of(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        v4 => v4,
-    }
-}
-
 /// A token bucket for each address.
 #[derive(Debug)]
 pub(super) struct Pace {
     per_second: f64,
-    buckets: Mutex<BTreeMap<IpAddr, (f64, Instant)>>,
+    buckets: Mutex<Buckets>,
+}
+
+/// The buckets that are not full, and in which order they will be: a full one need not be known.
+#[derive(Debug, Default)]
+struct Buckets {
+    levels: BTreeMap<IpAddr, (f64, Instant)>,
+    full_at: BTreeSet<(Instant, IpAddr)>,
 }
 
 impl Pace {
@@ -91,34 +89,37 @@ impl Pace {
     pub fn take(&self, from: IpAddr, count: usize) -> Result<(), Refusal> {
         let (source, now, most) = (source_of(from), Instant::now(), self.per_second * BURST);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= ADDRESSES && !buckets.contains_key(&source) {
-            self.forget(&mut buckets, now);
-        }
-        let (left, since) = buckets.entry(source).or_insert((most, now));
-        let passed = now.saturating_duration_since(*since).as_secs_f64();
-        (*left, *since) = ((*left + passed * self.per_second).min(most), now);
+        let (before, since) = buckets.levels.get(&source).copied().unwrap_or((most, now));
+        let passed = now.saturating_duration_since(since).as_secs_f64();
+        let left = (before + passed * self.per_second).min(most);
         // More than a bucket holds is let pass when it is full: else it never would be.
         let wanted = (count as f64).min(most);
-        if *left < wanted {
-            let wait = (wanted - *left) / self.per_second;
+        if left < wanted {
+            let wait = (wanted - left) / self.per_second;
             return Err(Refusal::Slower((wait * 1e3).ceil() as u32));
         }
-        *left -= wanted;
+        let was_full = self.full_at(before, since);
+        buckets.set(source, (left - wanted, now), was_full, self.full_at(left - wanted, now));
         Ok(())
     }
 
-    /// Forgets those whose buckets are full again; if there are none, the one that is fullest.
-    fn forget(&self, buckets: &mut BTreeMap<IpAddr, (f64, Instant)>, now: Instant) {
-        let most = self.per_second * BURST;
-        let level = |left: f64, since: Instant| {
-            left + now.saturating_duration_since(since).as_secs_f64() * self.per_second
-        };
-        buckets.retain(|_, (left, since)| level(*left, *since) < most);
-        if buckets.len() >= ADDRESSES {
-            let fullest =
-                buckets.iter().max_by(|(_, a), (_, b)| level(a.0, a.1).total_cmp(&level(b.0, b.1)));
-            let fullest = fullest.map(|(ip, _)| *ip);
-            fullest.map(|ip| buckets.remove(&ip));
+    /// When a bucket with so much in it will be full.
+    fn full_at(&self, left: f64, since: Instant) -> Instant {
+        let lacking = (self.per_second * BURST - left).max(0.0);
+        since + Duration::from_secs_f64(lacking / self.per_second)
+    }
+}
+
+impl Buckets {
+    /// Beyond [`ADDRESSES`] the one that is full first is forgotten: it has asked the least.
+    fn set(&mut self, source: IpAddr, level: (f64, Instant), was: Instant, full: Instant) {
+        self.full_at.remove(&(was, source));
+        self.levels.insert(source, level);
+        self.full_at.insert((full, source));
+        if self.levels.len() > ADDRESSES
+            && let Some((_, first)) = self.full_at.pop_first()
+        {
+            self.levels.remove(&first);
         }
     }
 }
@@ -126,7 +127,6 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn ip(last: u8) -> IpAddr {
         [10, 0, 0, last].into()
@@ -143,6 +143,21 @@ mod tests {
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!(pace.take(ip(1), 500), Ok(()), "more than ever fits takes all that there is");
         assert!(pace.take(ip(1), 1).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_addresses_those_that_asked_the_least_are_forgotten() {
+        let pace = Pace::new(1);
+        let busy = ip(1);
+        assert!((0..10).all(|_| pace.take(busy, 1).is_ok()));
+        let address = |n: u32| IpAddr::from((0x0b00_0000 + n).to_be_bytes());
+        // Twice as many as fit: walking all for each would take minutes.
+        for n in 0..2 * ADDRESSES as u32 {
+            pace.take(address(n), 1).unwrap();
+        }
+        assert!(pace.take(busy, 1).is_err(), "who asked most is still known");
+        let buckets = pace.buckets.lock().unwrap();
+        assert_eq!((buckets.levels.len(), buckets.full_at.len()), (ADDRESSES, ADDRESSES));
     }
 
     #[test]

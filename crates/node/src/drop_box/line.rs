@@ -1,30 +1,24 @@
 //! A channel to a node that serves boxes.
 
 use super::talk;
-use std::{
-    io,
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::{io, time::Duration};
 use thalweg_net::{
-    Cause, DialOptions,
+    DialError, DialOptions, Dialer, Hop, Route, Stream,
     channel::{Channel, ChannelError, Connector, Protocol},
-    connect, resolve,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
     bistro::{Answer, Ask, MAX_ANSWER, SheetNode},
-    mesh::Member,
+    mesh::{Member, Terms},
 };
 use thiserror::Error;
 use tokio::{
     io::{AsyncWriteExt as _, split},
-    net::TcpStream,
     time::timeout,
 };
 
-/// For connecting, and for each answer: a commitment waits for a sync of the destination's disk.
+/// For each answer: a commitment waits for a sync of the destination's disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where a node is, and which key it must prove.
@@ -37,10 +31,9 @@ pub struct Port {
 }
 
 impl Port {
-    /// A member's node, if it has one that is reached.
+    /// A member's node, if it has one; where it is, is not known of those that are no relays.
     pub fn of(member: &Member) -> Option<Self> {
-        let port = Self { key: member.node?, addresses: member.addresses.clone() };
-        (!port.addresses.is_empty()).then_some(port)
+        Some(Self { key: member.node?, addresses: member.addresses.clone() })
     }
 
     /// A node of a box's sheet.
@@ -52,10 +45,16 @@ impl Port {
 /// No answer.
 #[derive(Debug, Error)]
 pub enum LineError {
-    /// No connection to any of its addresses.
-    #[error("cannot reach it: {0}")]
-    Unreached(Cause),
-    /// Another node is there, or it does not admit us.
+    /// Nobody has said where it is.
+    #[error(
+        "the roster has no address of it: only relays have one. Let it join anew with a token of \
+         the role relay (`thalweg token --role relay`) and `--address HOST:PORT`"
+    )]
+    Unlisted,
+    /// No connection to any of its addresses, or another node is there.
+    #[error("{0}")]
+    Unreached(Box<DialError>),
+    /// It does not admit us.
     #[error("{0}")]
     Channel(#[from] ChannelError),
     /// The connection broke.
@@ -65,10 +64,7 @@ pub enum LineError {
 
 /// An open channel, on which one question is asked at a time.
 #[derive(Debug)]
-pub struct Line {
-    channel: Channel<TcpStream>,
-    rtt: Duration,
-}
+pub struct Line(Channel<Stream>);
 
 impl Line {
     /// Opens one, at whichever of the addresses answers first.
@@ -76,25 +72,12 @@ impl Line {
     /// # Errors
     /// [`LineError`].
     pub async fn open(connector: &Connector, port: &Port) -> Result<Self, LineError> {
-        let options = DialOptions::default();
-        let addresses = addresses(port).await.map_err(LineError::Unreached)?;
-        let begun = Instant::now();
-        let connecting = connect(&addresses, None, &options);
-        let late = |_| LineError::Unreached(Cause::TimedOut(options.deadline));
-        let tcp = timeout(options.deadline, connecting).await.map_err(late)?;
-        let tcp = tcp.map_err(LineError::Unreached)?;
-        let rtt = begun.elapsed();
-        // Without it a question would wait for the acknowledgement of the handshake's end.
-        tcp.set_nodelay(true)?;
-        let handshake = connector.connect(tcp, port.key, Protocol::Submit);
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no handshake in time");
-        let channel = timeout(options.deadline, handshake).await.map_err(late)??;
-        Ok(Self { channel, rtt })
-    }
-
-    /// What connecting took: about a round trip.
-    pub fn rtt(&self) -> Duration {
-        self.rtt
+        let (first, others) = port.addresses.split_first().ok_or(LineError::Unlisted)?;
+        // The terms are for relays; nothing is relayed here.
+        let to = Hop::mesh(first.clone(), port.key, Terms::default()).or_at(others.to_vec());
+        let dialer = Dialer::with_identity(DialOptions::default(), connector.clone());
+        let opened = dialer.channel(&Route::direct(), &to, Protocol::Submit).await;
+        Ok(Self(opened.map_err(|e| LineError::Unreached(Box::new(e)))?))
     }
 
     /// Asks, and waits for the answer.
@@ -102,12 +85,12 @@ impl Line {
     /// # Errors
     /// The connection's.
     pub async fn ask(&mut self, ask: &Ask) -> Result<Answer, LineError> {
-        talk::write(&mut self.channel, ask).await?;
+        talk::write(&mut self.0, ask).await?;
         self.answer().await
     }
 
     async fn answer(&mut self) -> Result<Answer, LineError> {
-        let read = talk::read(&mut self.channel, MAX_ANSWER);
+        let read = talk::read(&mut self.0, MAX_ANSWER);
         let answer = talk::within(PATIENCE, "answer", read).await;
         match answer {
             Ok(answer) => answer.ok_or_else(ended),
@@ -127,7 +110,7 @@ impl Line {
         &mut self,
         mut next: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> Result<Answer, LineError> {
-        let (mut from, mut to) = split(&mut self.channel);
+        let (mut from, mut to) = split(&mut self.0);
         let mut answer = std::pin::pin!(talk::read::<Answer>(&mut from, MAX_ANSWER));
         let mut buffer = vec![0; 256 * 1024];
         loop {
@@ -152,23 +135,10 @@ impl Line {
     /// Says goodbye.
     pub async fn close(mut self) {
         // The answers are here; nothing is lost with the goodbye.
-        _ = timeout(Duration::from_secs(1), self.channel.shutdown()).await;
+        _ = timeout(Duration::from_secs(1), self.0.shutdown()).await;
     }
 }
 
 fn ended() -> LineError {
     LineError::Broken(io::ErrorKind::UnexpectedEof.into())
-}
-
-/// All of its addresses, in their order; names that do not resolve are left out.
-async fn addresses(port: &Port) -> Result<Vec<SocketAddr>, Cause> {
-    let mut all = Vec::new();
-    let mut failed = Cause::NoAddress;
-    for destination in &port.addresses {
-        match resolve(destination).await {
-            Ok(found) => all.extend(found),
-            Err(cause) => failed = cause,
-        }
-    }
-    if all.is_empty() { Err(failed) } else { Ok(all) }
 }

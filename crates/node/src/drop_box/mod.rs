@@ -20,6 +20,7 @@ mod limits;
 mod line;
 mod one_box;
 mod outbox;
+mod report;
 mod serve;
 mod spool;
 mod talk;
@@ -65,7 +66,10 @@ struct Shared {
     membership: Membership,
     connector: Connector,
     boxes: BTreeMap<Name, OneBox>,
+    /// As they are set.
+    settings: Vec<DropBoxSection>,
     places: Places,
+    counts: report::Counts,
     ends: Throttle,
     log: Log,
 }
@@ -115,8 +119,18 @@ impl DropBoxes {
         for one in settings {
             boxes.extend(OneBox::open(one, &host)?.map(|one| (one.name.clone(), one)));
         }
-        let (places, ends) = (Places::default(), Throttle::default());
-        Ok(Self(Arc::new(Shared { me, key, membership, connector, boxes, places, ends, log })))
+        Ok(Self(Arc::new(Shared {
+            me,
+            key,
+            membership,
+            connector,
+            boxes,
+            settings: settings.to_vec(),
+            places: Places::default(),
+            counts: report::Counts::default(),
+            ends: Throttle::default(),
+            log,
+        })))
     }
 
     /// Brings receipts to the destinations, for ever; drop the future to end it.

@@ -84,7 +84,7 @@ impl Shared {
         let roster = self.membership.current();
         let member = roster.as_ref().and_then(|roster| roster.by_name(destination));
         let port = member.and_then(Port::of);
-        let port = port.ok_or_else(|| format!("the roster has no node `{destination}`"))?;
+        let port = port.ok_or_else(|| format!("no node `{destination}` is in the roster"))?;
         let asked = async {
             let mut line = Line::open(&self.connector, &port).await?;
             let answer = line.ask(&Ask::Deliver(deliveries)).await?;

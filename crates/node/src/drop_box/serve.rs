@@ -55,6 +55,10 @@ impl SubmitService for super::DropBoxes {
         self.0.boxes.values().any(|one| one.who.admits(key))
     }
 
+    fn report(&self) -> serde_json::Value {
+        self.tell_report()
+    }
+
     fn serve(
         &self,
         channel: Channel<TcpStream>,
@@ -86,8 +90,11 @@ impl Shared {
         peer: Option<&MeshPeer>,
         from: SocketAddr,
     ) -> io::Result<()> {
-        let place = self.places.enter(from.ip());
-        let _place = place.ok_or_else(|| io::Error::other("too many channels at a time"))?;
+        self.counts.channels.inc();
+        let Some(_place) = self.places.enter(from.ip()) else {
+            self.counts.busy.inc();
+            return Err(io::Error::other("too many channels at a time"));
+        };
         let member = peer.map(|peer| peer.member().clone());
         let caller = Caller { key: channel.peer(), member, from: from.ip() };
         loop {
@@ -114,7 +121,13 @@ impl Shared {
             Ask::Deliver(deliveries) => self.deliver(caller, deliveries).await,
             Ask::Forget(name, ids) => self.forget(caller, &name, ids).await,
         };
-        talk::write(channel, &said.unwrap_or_else(Answer::Refused)).await
+        let said = said.unwrap_or_else(Answer::Refused);
+        self.counts.refused.inc_by(match &said {
+            Answer::Refused(_) => 1,
+            Answer::Stamps(stamps) => stamps.iter().filter(|stamp| stamp.is_err()).count() as u64,
+            _ => 0,
+        });
+        talk::write(channel, &said).await
     }
 
     pub(super) fn one(&self, name: &Name) -> Result<&OneBox, Refusal> {

@@ -1,12 +1,11 @@
 //! Messages on a channel, one at a time.
 
+pub(super) use crate::patience::within;
 use serde::{Serialize, de::DeserializeOwned};
-use std::{io, time::Duration};
+
+use std::io;
 use thalweg_wire::object;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    time::timeout,
-};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 /// Reads a message of at most so many bytes; `None` at the peer's goodbye.
 ///
@@ -37,17 +36,4 @@ pub(super) async fn write(
 ) -> io::Result<()> {
     to.write_all(&object::encode(message)).await?;
     to.flush().await
-}
-
-/// The work, unless it takes longer than `limit`.
-///
-/// # Errors
-/// The work's; `TimedOut`, with `what` was waited for.
-pub(super) async fn within<T>(
-    limit: Duration,
-    what: &str,
-    work: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no {what} within {limit:?}"));
-    timeout(limit, work).await.map_err(late)?
 }

@@ -24,6 +24,8 @@ pub struct View {
     pub arrivals: BTreeMap<u64, Vec<Arrival>>,
     /// The numbers of those that were collected.
     pub collected: BTreeSet<u64>,
+    /// Those of them that no node has any more.
+    pub cleared: BTreeSet<u64>,
     /// What this node holds itself.
     pub here: SpoolCounts,
 }
@@ -39,13 +41,20 @@ impl View {
         for arrival in arrivals::arrivals(files)? {
             arrivals.entry(arrival.stamp.value().number).or_default().push(arrival);
         }
-        let collected = collected(&journal::read(&files.collected())?.records);
-        Ok(Self { stamps, arrivals, collected, here: spool::count(files)? })
+        let book = journal::read(&files.collected())?.records;
+        let (collected, cleared) = (numbers::<8>(&book), numbers::<9>(&book));
+        Ok(Self { stamps, arrivals, collected, cleared, here: spool::count(files)? })
     }
 
     /// Who has committed without bringing data to any node, as far as is known.
     pub fn missing(&self) -> impl Iterator<Item = &Stamp> {
         self.stamps.iter().filter(|stamp| !self.arrivals.contains_key(&stamp.number))
+    }
+
+    /// Those that are collected, and that nodes may still have; also what came to a second node.
+    pub fn copies(&self) -> impl Iterator<Item = (u64, &Arrival)> {
+        let left = self.collected.difference(&self.cleared);
+        left.flat_map(|n| self.arrivals.get(n).into_iter().flatten().map(|arrival| (*n, arrival)))
     }
 
     /// What is at nodes and not yet collected.
@@ -55,10 +64,14 @@ impl View {
     }
 }
 
-fn collected(records: &[Vec<u8>]) -> BTreeSet<u64> {
-    let number = |record: &Vec<u8>| Some(u64::from_be_bytes(record.as_slice().try_into().ok()?));
-    records.iter().filter_map(number).collect()
+/// The numbers in records of so many bytes: 8, the number; 9, with [`CLEARED`] behind it.
+fn numbers<const BYTES: usize>(records: &[Vec<u8>]) -> BTreeSet<u64> {
+    let those = records.iter().filter(|record| record.len() == BYTES);
+    those.filter_map(|record| record.first_chunk().map(|n| u64::from_be_bytes(*n))).collect()
 }
+
+/// Behind a number: the nodes have thrown its data away.
+const CLEARED: u8 = 1;
 
 /// Notes what was collected; one process at a time.
 #[derive(Debug)]
@@ -79,5 +92,14 @@ impl Collected {
     /// The system's.
     pub async fn note(&self, numbers: &[u64]) -> Result<(), Arc<io::Error>> {
         self.0.append(numbers.iter().map(|n| n.to_be_bytes().to_vec()).collect()).await
+    }
+
+    /// No node has these any more, and none needs to be told again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn cleared(&self, numbers: &[u64]) -> Result<(), Arc<io::Error>> {
+        let record = |n: &u64| [&n.to_be_bytes()[..], &[CLEARED]].concat();
+        self.0.append(numbers.iter().map(record).collect()).await
     }
 }

@@ -2,10 +2,7 @@
 
 use std::{io, time::Duration};
 use thalweg_wire::mesh::measure_flow::Message;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
-    time::timeout,
-};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// For each step before bytes flow: five round trips of the slowest satellite path.
 pub(super) const STEP: Duration = Duration::from_secs(5);
@@ -28,17 +25,4 @@ pub(super) async fn read<M: Message>(from: &mut (impl AsyncRead + Unpin)) -> io:
     let mut body = vec![0; M::length(head).map_err(wrong)?];
     from.read_exact(&mut body).await?;
     M::decode(&body).map_err(wrong)
-}
-
-/// The work, unless it takes longer than `limit`.
-///
-/// # Errors
-/// The work's; `TimedOut`, with `what` was waited for.
-pub(super) async fn within<T>(
-    limit: Duration,
-    what: &str,
-    work: impl Future<Output = io::Result<T>>,
-) -> io::Result<T> {
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no {what} within {limit:?}"));
-    timeout(limit, work).await.map_err(late)?
 }

@@ -1,9 +1,10 @@
 //! The receiving end of one flow: it counts, judges, and ends it.
 
 use super::{
-    flow::{AFTER, COUNTS, STEP, read, within},
+    flow::{AFTER, COUNTS, STEP, read},
     pace::Pace,
 };
+use crate::patience::within;
 use std::{io, time::Duration};
 use thalweg_measure::bulk::{self, Bulk, End, Found};
 use thalweg_net::{TcpInfo, channel::Channel};

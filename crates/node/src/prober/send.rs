@@ -1,10 +1,11 @@
 //! The sending end of one flow.
 
 use super::{
-    flow::{AFTER, STEP, read, within},
+    flow::{AFTER, STEP, read},
     meter::Meter,
     pace::Pace,
 };
+use crate::patience::within;
 use socket2::SockRef;
 use std::{
     io,

@@ -8,7 +8,7 @@ use thalweg_wire::{
     bistro::{Answer, Ask, Load, Refusal, Sheet, SheetNode},
     mesh::Name,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// A node that has not answered by then is not near.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -28,6 +28,8 @@ pub struct Offer {
     pub line: Line,
     /// How busy it says it is.
     pub load: Load,
+    /// What that answer took: about a round trip.
+    pub rtt: Duration,
 }
 
 impl Offer {
@@ -35,7 +37,7 @@ impl Offer {
     ///
     /// Neither its rate nor the path's is known before data flows; a node's neighbours are what it tells.
     fn cost(&self) -> f64 {
-        cost(self.line.rtt(), self.load)
+        cost(self.rtt, self.load)
     }
 }
 
@@ -90,8 +92,9 @@ fn drawn(costs: &[f64], draw: f64) -> usize {
 async fn offer(connector: &Connector, node: &SheetNode, name: &Name) -> Result<Offer, String> {
     let told = |e: LineError| e.to_string();
     let mut line = Line::open(connector, &Port::on(node)).await.map_err(told)?;
+    let asked = Instant::now();
     match line.ask(&Ask::Load(name.clone())).await.map_err(told)? {
-        Answer::Load(load) => Ok(Offer { node: node.clone(), line, load }),
+        Answer::Load(load) => Ok(Offer { node: node.clone(), line, load, rtt: asked.elapsed() }),
         Answer::Refused(refusal) => Err(refusal.to_string()),
         _ => Err("it answers something else".into()),
     }

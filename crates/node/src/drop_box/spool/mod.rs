@@ -9,16 +9,18 @@
 
 mod push;
 mod record;
+mod state;
 
 pub(super) use push::{Push, push};
 pub(super) use record::Record;
+pub use state::SpoolCounts;
+use state::State;
 
 use super::{
     files::BoxFiles,
     journal::{self, Journal},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fs, io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
@@ -58,36 +60,6 @@ pub(super) struct Spool {
     pub news: Notify,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    held: BTreeMap<StampId, Held>,
-    untold: BTreeSet<StampId>,
-    /// Bytes of held data, and what pushes that are under way may still bring.
-    bytes: u64,
-    receiving: BTreeMap<StampId, (NodeId, u64)>,
-}
-
-#[derive(Debug)]
-struct Held {
-    delivery: Delivery,
-    bytes: u64,
-    /// The destination has it, and it is not here any more.
-    gone: bool,
-}
-
-/// What is in a box's directory at a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpoolCounts {
-    /// Submissions whose data is here.
-    pub held: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Those of which the destination does not know yet.
-    pub untold: u64,
-    /// Those that it has collected.
-    pub gone: u64,
-}
-
 /// Counts what is there, without a daemon.
 ///
 /// # Errors
@@ -96,42 +68,6 @@ pub(super) fn count(files: &BoxFiles) -> io::Result<SpoolCounts> {
     let mut state = State::default();
     state.replay(&journal::read(&files.held())?.records);
     Ok(state.counts())
-}
-
-impl State {
-    fn replay(&mut self, records: &[Vec<u8>]) {
-        for record in records.iter().filter_map(|record| Record::decode(record)) {
-            self.apply(record);
-        }
-    }
-
-    fn apply(&mut self, record: Record) {
-        match record {
-            Record::Held { id, bytes, delivery } => {
-                if let std::collections::btree_map::Entry::Vacant(entry) = self.held.entry(id) {
-                    entry.insert(Held { delivery, bytes, gone: false });
-                    self.untold.insert(id);
-                    self.bytes += bytes;
-                }
-            }
-            Record::Told(ids) => ids.iter().for_each(|id| _ = self.untold.remove(id)),
-            Record::Gone(ids) => {
-                for id in ids {
-                    self.untold.remove(&id);
-                    if let Some(held) = self.held.get_mut(&id).filter(|held| !held.gone) {
-                        held.gone = true;
-                        self.bytes -= held.bytes;
-                    }
-                }
-            }
-        }
-    }
-
-    fn counts(&self) -> SpoolCounts {
-        let gone = self.held.values().filter(|held| held.gone).count() as u64;
-        let held = self.held.len() as u64 - gone;
-        SpoolCounts { held, bytes: self.bytes, untold: self.untold.len() as u64, gone }
-    }
 }
 
 /// A submission's turn: nobody else receives it meanwhile.
@@ -162,9 +98,16 @@ impl Spool {
         max_total: u64,
     ) -> io::Result<Self> {
         let head = key.id();
-        let (journal, found) = Journal::open(&files.held(), head.as_bytes(), Some(files.data()))?;
+        let found = journal::read(&files.held())?;
         let mut state = State::default();
         state.replay(&found.records);
+        // Another key's book is left as it is: `Journal::open` refuses it.
+        if found.head.as_deref() == Some(head.as_bytes())
+            && state.is_worth_compacting(&found.records)
+        {
+            journal::rewrite(&files.held(), head.as_bytes(), &state.records())?;
+        }
+        let (journal, _) = Journal::open(&files.held(), head.as_bytes(), Some(files.data()))?;
         clear(&files)?;
         let (state, news) = (Mutex::new(state), Notify::new());
         Ok(Self { files, key, me, max_total, journal, state, news })
@@ -173,6 +116,11 @@ impl Spool {
     /// A thread that panicked in here left whole entries.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is here.
+    pub fn counts(&self) -> SpoolCounts {
+        self.lock().counts()
     }
 
     /// How busy this node is, and how much room it has.
@@ -189,7 +137,7 @@ impl Spool {
 
     /// What there is of this submission.
     pub fn receipt(&self, id: &StampId) -> Option<Vec<u8>> {
-        self.lock().held.get(id).map(|held| held.delivery.receipt.clone())
+        self.lock().receipt(id)
     }
 
     /// The turn to receive so many bytes of it.
@@ -254,7 +202,7 @@ impl Spool {
     pub async fn forget(&self, ids: Vec<StampId>) -> Result<u32, Refusal> {
         let here: Vec<_> = {
             let state = self.lock();
-            let here = |id: &StampId| state.held.get(id).is_some_and(|held| !held.gone);
+            let here = |id: &StampId| state.held.contains_key(id);
             ids.into_iter().filter(here).collect()
         };
         let count = here.len() as u32;

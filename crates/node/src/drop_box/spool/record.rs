@@ -22,6 +22,10 @@ pub(in crate::drop_box) enum Record {
     Told(Vec<StampId>),
     /// The destination has it, and it is thrown away here.
     Gone(Vec<StampId>),
+    /// Written when a book is compacted: receipts of what was given away.
+    Past(Vec<(StampId, Vec<u8>)>),
+    /// So many more were given away, of which nothing is known any more.
+    Forgotten(u64),
 }
 
 impl Record {
