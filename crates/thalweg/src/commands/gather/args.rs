@@ -307,7 +307,7 @@ pub fn node_and_path(text: &[u8]) -> anyhow::Result<(Name, Vec<u8>)> {
 
 /// The path as nodes know it: no part is empty or `.`; a last `/` (or `/.`) stays, as with rsync.
 fn plain(path: &[u8]) -> Vec<u8> {
-    let parts = path.split(|b| *b == b'/').filter(|part| !matches!(part, b"" | b"."));
+    let parts = path.split(|b| *b == b'/').filter(|part| !part.is_empty() && *part != b".");
     let mut plain: Vec<u8> = parts.flat_map(|part| [b"/", part].concat()).collect();
     if plain.is_empty() || path.ends_with(b"/") || path.ends_with(b"/.") {
         plain.push(b'/');
