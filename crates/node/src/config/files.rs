@@ -103,6 +103,23 @@ impl Default for FilesSection {
     }
 }
 
+impl FilesSection {
+    /// What this host cannot open: `thalweg node` would not start with it.
+    pub fn check_here(&self) -> Vec<Problem> {
+        let offers = (1..).zip(&self.offer).map(|(i, o)| (format!("offer.{i}"), &o.path));
+        let accepts = (1..).zip(&self.accept).map(|(i, a)| (format!("accept.{i}"), &a.path));
+        let refused = |(key, path): (String, &PathBuf)| {
+            let why = match std::fs::read_dir(path) {
+                Ok(_) => return None,
+                Err(why) => why,
+            };
+            let what = format!("`{}`: {why}; make the directory, or name another", path.display());
+            Some(Problem::of(format!("files.{key}.path"), what))
+        };
+        offers.chain(accepts).filter_map(refused).collect()
+    }
+}
+
 /// What is well-formed, and yet cannot be meant.
 pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
     let offers = (1..).zip(&files.offer).map(|(i, o)| (format!("offer.{i}"), &o.path, "to", &o.to));

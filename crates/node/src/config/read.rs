@@ -13,6 +13,12 @@ use toml::de::{DeTable, DeValue, Deserializer, Error};
 /// Faults that are told; whoever has more begins with these.
 const MOST: usize = 50;
 
+/// What is said where a table is expected.
+const TABLES: [(&str, &str); 2] = [
+    ("expected struct OfferSection", "expected { path = \"/data\", to = [\"fra\"] }"),
+    ("expected struct AcceptSection", "expected { path = \"/inbox\", from = [\"fra\"] }"),
+];
+
 /// What is said of counts.
 const WHOLE: &str = "expected a whole number from 0 on";
 
@@ -73,7 +79,9 @@ fn message(error: &Error) -> String {
 /// Without the names that Rust has for counts.
 fn counted(message: &str) -> String {
     let whole = |message: String, of| message.replace(of, WHOLE);
-    ["expected usize", "expected u32"].into_iter().fold(message.to_owned(), whole)
+    let message = ["expected usize", "expected u32"].into_iter().fold(message.to_owned(), whole);
+    let table = |message: String, (of, table): (&str, &str)| message.replace(of, table);
+    TABLES.into_iter().fold(message, table)
 }
 
 /// Takes the entry whose key or value is at `span` out of the table, and gives its key.

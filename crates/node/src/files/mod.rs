@@ -17,6 +17,7 @@ mod lending;
 mod list;
 mod offer;
 mod pattern;
+mod places;
 mod pour;
 mod read;
 mod session;
@@ -27,6 +28,7 @@ pub mod ticket;
 
 pub use lending::Lending;
 pub use offer::OfferError;
+pub use pattern::check_excludes;
 
 use crate::{
     config::FilesSection,
@@ -36,6 +38,7 @@ use crate::{
 };
 use counts::Counts;
 use offer::Offers;
+use places::Places;
 use prometheus_client::registry::Registry;
 use std::{
     net::SocketAddr,
@@ -45,7 +48,7 @@ use std::{
 use store::Inbox;
 use thalweg_net::channel::Channel;
 use thalweg_wire::mesh::Member;
-use tokio::{net::TcpStream, sync::Semaphore};
+use tokio::net::TcpStream;
 
 /// Serves files; cheap to clone.
 #[derive(Clone, Debug)]
@@ -58,7 +61,7 @@ struct Shared {
     offers: Offers,
     inbox: Inbox,
     counts: Counts,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     /// For data that goes by way of this node; none: it passes nothing on.
     lending: OnceLock<Lending>,
     log: Log,
@@ -89,7 +92,7 @@ impl Files {
         log: Log,
     ) -> Result<Self, OfferError> {
         let offers = Offers::new(settings, state)?;
-        let places = Arc::new(Semaphore::new(settings.max_channels));
+        let places = Places::new(settings.max_channels);
         let lending = OnceLock::new();
         Ok(Self(Arc::new(Shared {
             membership,

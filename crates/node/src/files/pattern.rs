@@ -106,6 +106,18 @@ pub(super) struct Excludes {
     directories: GlobSet,
 }
 
+/// Whether these can be left out anywhere.
+///
+/// # Errors
+/// Which is no pattern, and why.
+pub fn check_excludes(patterns: &[Vec<u8>]) -> Result<(), String> {
+    let failed = |why| match why {
+        Failure::System(why) => why,
+        other => other.to_string(),
+    };
+    Excludes::new(patterns).map(drop).map_err(failed)
+}
+
 impl Excludes {
     pub fn new(patterns: &[Vec<u8>]) -> Result<Self, Failure> {
         if patterns.len() > MOST {

@@ -43,8 +43,15 @@ pub enum Event {
         bytes: u64,
         /// Files that are here already.
         present_files: u64,
-        /// Bytes that are here already, those of parts included.
+        /// Their bytes; those of unfinished files are not among them.
         present_bytes: u64,
+    },
+    /// Files of a source that are to be fetched, in parts; only where a list is wanted.
+    Files {
+        /// The source.
+        source: Name,
+        /// Some of its files.
+        files: Vec<FileListed>,
     },
     /// How it shall go, as far as estimates tell.
     Planned(Forecast),
@@ -102,7 +109,7 @@ pub enum Event {
     FileFailed {
         /// Its source.
         source: Name,
-        /// Its path there, made printable.
+        /// Its path here, from `/` on; of what could not be listed, its path there. Made printable.
         file: String,
         /// What happened, and what to try.
         why: String,
@@ -116,6 +123,17 @@ pub enum Event {
     },
     /// The end, however it is.
     Ended(Totals),
+}
+
+/// A file that is to be fetched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileListed {
+    /// Its path at the source, made printable.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// What of it is not here.
+    pub missing_bytes: u64,
 }
 
 /// How far a collection is, counted at this end.
@@ -136,7 +154,7 @@ pub struct Progress {
     /// The time left at the rates of late, by the slowest source; absent: unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<f64>,
-    /// The time left by the plan; below zero: it should be there.
+    /// The time left by the plan, as long as something is missing; below zero: it should be there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan_left_seconds: Option<f64>,
     /// Each source.
@@ -168,6 +186,8 @@ pub struct Totals {
     pub files: u64,
     /// Bytes fetched.
     pub bytes: u64,
+    /// Bytes that came a second time, and are in no other number: copies of what was slow.
+    pub duplicate_bytes: u64,
     /// Files that were here before.
     pub present_files: u64,
     /// Files that are not here, or not as they are at the source.

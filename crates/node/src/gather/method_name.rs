@@ -25,11 +25,22 @@ pub enum MethodName {
 
 /// The text names no method.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "`{0}` is no method: fluid, path-sync[=PERCENT], path-delay[=TIME], best-path, \
-     all-at-once[=CONNECTIONS], one-by-one, spread-in-time=G,TIME or concurrent=G"
-)]
-pub struct MethodNameError(String);
+pub enum MethodNameError {
+    /// No such name.
+    #[error(
+        "`{0}` is no method: fluid, path-sync[=PERCENT], path-delay[=TIME], best-path, \
+         all-at-once[=CONNECTIONS], one-by-one, spread-in-time=G,TIME or concurrent=G"
+    )]
+    Name(String),
+    /// What follows the name.
+    #[error("`{text}`: it is written {form}")]
+    Value {
+        /// All of it.
+        text: String,
+        /// How it is written, and what may stand there.
+        form: &'static str,
+    },
+}
 
 /// More connections to one source than this gain nothing.
 const MOST_CONNECTIONS: u32 = 64;
@@ -88,8 +99,29 @@ impl FromStr for MethodName {
             }
             _ => None,
         };
-        parsed.ok_or_else(|| MethodNameError(text.to_owned()))
+        let (text, form) = (text.to_owned(), form(name));
+        parsed.ok_or_else(|| match form {
+            Some(form) => MethodNameError::Value { text, form },
+            None => MethodNameError::Name(text),
+        })
     }
+}
+
+/// How a method of this name is written.
+fn form(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "fluid" => "fluid, and takes no value",
+        "best-path" => "best-path, and takes no value",
+        "one-by-one" => "one-by-one, and takes no value",
+        "path-sync" => "path-sync or path-sync=PERCENT, from 0 to 100",
+        "path-delay" => "path-delay or path-delay=TIME, e.g. path-delay=2s, longer than nothing",
+        "all-at-once" => "all-at-once or all-at-once=CONNECTIONS, from 1 to 64",
+        "concurrent" => "concurrent=G: so many sources at a time, one at least",
+        "spread-in-time" => {
+            "spread-in-time=G,TIME: so many sources begin each TIME, e.g. spread-in-time=2,30s"
+        }
+        _ => return None,
+    })
 }
 
 fn percent_of(text: &str) -> Option<f64> {
@@ -163,8 +195,15 @@ mod tests {
 
     #[test]
     fn what_is_no_method_is_answered_with_those_there_are() {
+        let says = |text: &str, what: &str| {
+            let error = text.parse::<MethodName>().unwrap_err().to_string();
+            assert!(error.contains(what), "{text}: {error}");
+        };
+        says("", "spread-in-time=G,TIME");
+        says("best", "spread-in-time=G,TIME");
+        says("concurrent=0", "one at least");
+        says("all-at-once=65", "from 1 to 64");
         for text in [
-            "",
             "fluid=1",
             "path-sync=101",
             "path-sync=-1",
@@ -176,10 +215,8 @@ mod tests {
             "concurrent=0",
             "spread-in-time=2",
             "spread-in-time=0,3s",
-            "best",
         ] {
-            let error = text.parse::<MethodName>().unwrap_err().to_string();
-            assert!(error.contains("spread-in-time=G,TIME"), "{text}: {error}");
+            says(text, "it is written");
         }
     }
 }

@@ -28,12 +28,14 @@ pub mod remote;
 pub mod run;
 pub mod send;
 pub mod slotted;
+mod table;
 mod work;
 
 pub use errand::Errand;
 pub use estimates::{Estimates, Leg, RatesError};
 pub use event::{
-    Event, EventSink, Outcome, Progress, Shared, SourceProgress, SourceTotals, Stored, Totals,
+    Event, EventSink, FileListed, Outcome, Progress, Shared, SourceProgress, SourceTotals, Stored,
+    Totals,
 };
 pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
 pub use greeted::Greeted;

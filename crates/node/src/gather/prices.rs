@@ -7,7 +7,10 @@
 //! fra,nyc,0.01            # between these two: the most exact line counts
 //! ```
 
-use super::Overlay;
+use super::{
+    Overlay,
+    table::{self, cells, lines},
+};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thalweg_plan::collection::{Prices, Problem};
@@ -65,11 +68,10 @@ impl PriceList {
     ///
     /// [`PricesError`] names the line.
     pub fn parse(text: &str) -> Result<Self, PricesError> {
-        let is_content = |line: &&str| !line.is_empty() && !line.starts_with('#');
-        let list = match text.lines().map(str::trim).find(is_content) {
+        let list = match table::is_toml(text) {
             None => return Err(PricesError::Empty),
-            Some(line) if line.starts_with('[') => Self::parse_toml(text)?,
-            Some(_) => Self::parse_table(text)?,
+            Some(true) => Self::parse_toml(text)?,
+            Some(false) => Self::parse_table(text)?,
         };
         if list.per_gb.is_empty() { Err(PricesError::Empty) } else { Ok(list) }
     }
@@ -86,10 +88,7 @@ impl PriceList {
 
     fn parse_table(text: &str) -> Result<Self, PricesError> {
         let mut list = Self::default();
-        let lines = (1..).zip(text.lines().map(|line| line.split('#').next().unwrap_or("").trim()));
-        let mut lines = lines.filter(|(_, line)| !line.is_empty());
-        let cells =
-            |line: &str| line.split(',').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        let mut lines = lines(text);
         match lines.next() {
             Some((_, head)) if cells(head) == ["from", "to", "per_gb"] => {}
             Some((line, head)) => {
@@ -148,6 +147,13 @@ impl PriceList {
         let name = |host: u32| overlay.names.get(host as usize);
         let per_gb = name(from).zip(name(to)).map_or(0.0, |(from, to)| self.per_gb(from, to));
         per_gb * bytes.as_bytes() as f64 / 1e9
+    }
+
+    /// Whether a line tells what this leg costs.
+    pub fn speaks_of(&self, from: &Name, to: &Name) -> bool {
+        let (from, to) = (Some(from.clone()), Some(to.clone()));
+        let lines = [(from.clone(), to.clone()), (from, None), (None, to), (None, None)];
+        lines.iter().any(|line| self.per_gb.contains_key(line))
     }
 
     /// The most that these amounts can cost, however they come: directly or through one other node, whichever is

@@ -2,12 +2,12 @@
 
 use super::{
     Attributes, Batch, Part, PartError, PartKey, Ranges, Record,
-    journal::{Journal, new_name},
+    journal::{Journal, new_name, read},
     place::Place,
     runs::Sources,
 };
 use crate::job::Job;
-use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
+use std::{ffi::OsStr, fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
 /// A part that is closed but not forgotten: opening it again reads and hashes nothing, as long as
 /// nobody else has touched its file.
@@ -81,6 +81,28 @@ impl Part {
         }
         let file = place.lock()?;
         place.remove(&file)
+    }
+}
+
+impl Part {
+    /// Removes what a journal of this name and the part beside it keep, if its job and key are `idle`: nobody
+    /// will go on with them. Whether it was removed; one that another process is at work on stays.
+    ///
+    /// # Errors
+    /// A journal that cannot be read, or the system's refusal.
+    pub fn forget_if(
+        directory: &Path,
+        name: &OsStr,
+        idle: impl FnOnce(&Job, &PartKey) -> bool,
+    ) -> Result<bool, PartError> {
+        let Some(place) = Place::of_journal(directory, name) else { return Ok(false) };
+        let contents = read(&place.journal)?;
+        if !contents.is_some_and(|contents| idle(&contents.job, &contents.key)) {
+            return Ok(false);
+        }
+        let file = place.lock()?;
+        place.remove(&file)?;
+        Ok(true)
     }
 }
 

@@ -9,7 +9,10 @@ use std::{
     ffi::{OsStr, OsString},
     fs::{self, File, FileType, Metadata, OpenOptions},
     io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -68,6 +71,17 @@ impl Place {
         };
         let (part, journal) = (beside(".thalweg-part"), beside(".thalweg-journal"));
         Some(Self { target, part, journal, named: true })
+    }
+
+    /// The names by that of a journal in this directory; `None`: it is none. What the target is called is
+    /// not known: names may be shortened.
+    pub(super) fn of_journal(directory: &Path, name: &OsStr) -> Option<Self> {
+        let stem = name.as_bytes().strip_suffix(b".thalweg-journal")?;
+        let part = OsStr::from_bytes(&[stem, b".thalweg-part"].concat()).to_owned();
+        let named = stem.starts_with(b".") && stem.len() > 1;
+        let journal = directory.join(name);
+        let place = Self { target: journal.clone(), part: directory.join(part), journal, named };
+        named.then_some(place)
     }
 
     /// Whether nothing lies at `target` or under its journal's name: two looks, at once.

@@ -1,7 +1,7 @@
 //! `thalweg config`: the settings' file.
 
 use super::text::say;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use std::{path::PathBuf, process::ExitCode};
 use thalweg_node::config::{Config, config_file};
 
@@ -44,7 +44,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Check(Check { file }) => {
             let none = "there is no place for settings; give the file's path";
             let file = config_file(file.as_deref()).context(none)?;
-            Config::load(&file)?;
+            let config = Config::load(&file)?;
+            let problems = config.files.check_here();
+            if !problems.is_empty() {
+                let line = |problem| format!("{}: {problem}", file.display());
+                bail!("{}", problems.iter().map(line).collect::<Vec<_>>().join("\n"));
+            }
             say(&format!("{}: all settings are right\n", file.display()))?;
         }
     }

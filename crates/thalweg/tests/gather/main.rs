@@ -125,5 +125,9 @@ fn what_is_in_a_directory_patterns_and_exclusions() {
     lap.ok(&["gather", &at("fra", fra, "logs/*.gz"), "--into", "matched"]);
     assert_eq!(there("matched"), ["a.gz", "b.gz"]);
     lap.ok(&["gather", &at("fra", fra, "logs"), "--into", "named", "--by-node"]);
+    lap.ok(&["gather", &at("fra", fra, "/./logs//"), "--into", "plain", "--exclude", "old"]);
+    assert_eq!(there("plain"), ["a.gz", "b.gz", "c.txt"]);
+    let said = lap.fails(2, &["gather", &at("fra", fra, "logs"), "--into", "nyc:/x"]);
+    assert!(said.contains("thalweg send"), "{said}");
     assert!(there("named").contains(&"fra/logs/old/d.gz".to_owned()), "{:?}", there("named"));
 }

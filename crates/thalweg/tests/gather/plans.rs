@@ -55,6 +55,23 @@ fn a_dry_run_says_how_long_which_way_and_moves_nothing() {
     assert!((1.0..2.1).contains(&seconds(&sync, "makespan_seconds")), "{sync}");
     assert_eq!((&sync["slot_seconds"], &sync["unit_bytes"]), (&0.25.into(), &10_000.into()));
 
+    let limited = dry(&["--bwlimit", "8 Mbit/s", "--deadline", "5", "--json"]);
+    assert_eq!(limited.status.code(), Some(8), "{}", text(&limited.stdout));
+    // Without rates the limit alone tells.
+    std::fs::write(lap.path("none.csv"), "from,to,rate\nber,fra,8 Mbit/s\n").unwrap();
+    let args = ["gather", &fra, &nyc, "--into", "d", "--dry-run", "--rates", "none.csv"];
+    let output = lap.run(&[&args[..], &["--bwlimit", "1M", "--deadline", "5"]].concat());
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(8), "{told}");
+    assert!(told.contains("--bwlimit alone takes 10 s at least"), "{told}");
+    assert!(told.contains("no leg to this host (lap) was ever measured"), "{told}");
+    let output = dry(&["--json"]);
+    let all = events(&output);
+    let listed = named(&all, "files");
+    assert_eq!((listed.len(), &listed[0]["files"][0]["bytes"]), (2, &1_000_000.into()));
+    let said = text(&dry(&["--verbose"]).stdout);
+    assert!(said.contains(&format!("   1 MB  {fra}\n")), "{said}");
+
     let output = dry(&[]);
     let (said, told) = (text(&output.stdout), text(&output.stderr));
     assert!(said.starts_with("SOURCE") && said.contains("ber"), "{said}");
@@ -80,12 +97,35 @@ fn a_deadline_that_no_plan_holds_is_told_at_once() {
 }
 
 #[test]
+fn the_other_methods_move_the_files_as_well() {
+    let (_hosts, _daemons, lap, [fra, nyc]) = world();
+    for method in ["path-sync", "path-delay", "best-path", "all-at-once"] {
+        let args =
+            ["gather", &fra, &nyc, "--into", method, "--rates", "rates.csv", "--method", method];
+        let output = lap.run(&[&args[..], &["--json"]].concat());
+        assert!(output.status.success(), "{method}: {}", text(&output.stderr));
+        for (node, bytes) in [("fra", 1_000_000), ("nyc", 9_000_000)] {
+            let file = std::fs::read(lap.path(&format!("{method}/{node}/file"))).unwrap();
+            assert!(file == tree::content(0, 0, bytes), "{method}: {node}");
+        }
+        let all = events(&output);
+        assert!(named(&all, "planned")[0]["method"].as_str().unwrap().starts_with(method));
+        let by_ber = named(&all, "transfer").iter().any(|t| t["to"] == "ber");
+        assert_eq!(by_ber, method != "all-at-once", "{method} uses nyc's better way");
+        assert_eq!(ended(&output)["bytes"], 10_000_000, "{method}");
+    }
+}
+
+#[test]
 fn timetables_need_rates_and_say_so() {
     let (_hosts, _daemons, lap, [fra, nyc]) = world();
     std::fs::write(lap.path("rates.csv"), "from,to,rate\nfra,lap,8 Mbit/s\n").unwrap();
     let args = ["gather", &fra, &nyc, "--into", "d", "--dry-run", "--rates", "rates.csv"];
     let said = lap.fails(2, &[&args[..], &["--method", "path-sync", "--quiet"]].concat());
     assert!(said.contains("no measured way leads from `nyc`"), "{said}");
+    let real: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--dry-run").collect();
+    lap.fails(2, &[&real[..], &["--method", "path-sync", "--quiet"]].concat());
+    assert!(!lap.path("d").exists(), "a plan that is refused leaves nothing");
     let told = text(&lap.run(&args).stderr);
     assert!(told.contains("unknown how long: no measured way from nyc"), "{told}");
 }
@@ -103,6 +143,8 @@ fn mistakes_are_answered_with_what_to_write() {
         (vec![&fra[..], "--via", "nobody"], "no member of the mesh is named `nobody`"),
         (vec![&fra[..], "--method", "quick"], "is no method: fluid"),
         (vec![&fra[..], "--slot", "1 ms"], "10 ms at least"),
+        (vec![&fra[..], "--method", "concurrent=0"], "one at least"),
+        (vec![&fra[..], "--exclude", "["], "--exclude: "),
     ] {
         let said = lap.fails(2, &[&["gather"], &args[..], &["--into", "d", "--quiet"]].concat());
         assert!(said.contains(says), "{args:?}: {said}");

@@ -160,10 +160,13 @@ mod tests {
         let estimates = Estimates::of_paths(&known, asked);
         assert_eq!(estimates.len(), 2);
         let rate = Some(Rate::from_mbps(40.0));
-        let (exact, bound) = (Leg { rate, ..Leg::default() }, Leg { rate, at_least: true, rtt: None });
+        let (exact, bound) =
+            (Leg { rate, ..Leg::default() }, Leg { rate, at_least: true, rtt: None });
         assert_eq!(estimates.leg(&name("a"), &name("b")), exact);
         assert_eq!(estimates.leg(&name("b"), &name("a")), bound);
-        assert!(estimates.has_bounds(&names(&["a", "b"])) && !estimates.has_bounds(&names(&["a", "c"])));
+        assert!(
+            estimates.has_bounds(&names(&["a", "b"])) && !estimates.has_bounds(&names(&["a", "c"]))
+        );
         assert!(estimates.is_measured_to(&name("b")) && !estimates.is_measured_to(&name("c")));
         // A kept answer gets older.
         let later = WallTime::from_unix_nanos(102 * day);

@@ -9,6 +9,7 @@
 //! ```
 
 use super::{Estimates, Leg};
+use crate::gather::table::{self, cells, lines};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_units::{Rate, parse_duration};
@@ -81,11 +82,10 @@ impl Estimates {
     ///
     /// [`RatesError`] names the line.
     pub fn parse(text: &str) -> Result<Self, RatesError> {
-        let first = text.lines().map(str::trim).find(|line| is_content(line));
-        let estimates = match first {
+        let estimates = match table::is_toml(text) {
             None => return Err(RatesError::Empty),
-            Some(line) if line.starts_with('[') || line.contains('=') => Self::parse_toml(text)?,
-            Some(_) => Self::parse_table(text)?,
+            Some(true) => Self::parse_toml(text)?,
+            Some(false) => Self::parse_table(text)?,
         };
         if estimates.is_empty() { Err(RatesError::Empty) } else { Ok(estimates) }
     }
@@ -104,7 +104,7 @@ impl Estimates {
     }
 
     fn parse_table(text: &str) -> Result<Self, RatesError> {
-        let mut lines = (1..).zip(text.lines().map(str::trim)).filter(|(_, line)| is_content(line));
+        let mut lines = lines(text);
         let Some((line, head)) = lines.next() else { return Err(RatesError::Empty) };
         let columns = columns(head).map_err(|why| RatesError::Line { line, why })?;
         let mut estimates = Self::default();
@@ -115,10 +115,6 @@ impl Estimates {
         }
         Ok(estimates)
     }
-}
-
-fn is_content(line: &str) -> bool {
-    !line.is_empty() && !line.starts_with('#')
 }
 
 fn columns(head: &str) -> Result<Vec<Column>, String> {
@@ -137,7 +133,7 @@ fn columns(head: &str) -> Result<Vec<Column>, String> {
 }
 
 fn read_row(columns: &[Column], row: &str) -> Result<((Name, Name), Leg), String> {
-    let cells: Vec<&str> = row.split(',').map(str::trim).collect();
+    let cells = cells(row);
     if cells.len() != columns.len() {
         return Err(format!("{} columns, and the first line names {}", cells.len(), columns.len()));
     }

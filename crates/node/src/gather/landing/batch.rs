@@ -191,6 +191,11 @@ impl Committer {
         let directories: BTreeSet<u32> = batch.iter().map(|item| item.directory).collect();
         for item in batch {
             let number = item.number;
+            // It may have been given up while the disk synced.
+            if self.shared.state(number) != State::Written {
+                self.remove(item);
+                continue;
+            }
             match self.show(item) {
                 Ok(()) => self.shared.shown(number),
                 Err(trouble) => self.shared.note(number, trouble),

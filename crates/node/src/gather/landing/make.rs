@@ -8,16 +8,23 @@ use super::{
     tree::{Hold, Holds, Tree},
     trouble::said,
 };
-use crate::part::Part;
+use crate::{
+    job::Job,
+    part::{Part, PartKey},
+};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat},
     io::Errno,
 };
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs::{Permissions, set_permissions},
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
 };
+
+/// Ends the names of journals of parts.
+const JOURNAL: &[u8] = b".thalweg-journal";
 
 /// What was here already.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,18 +52,29 @@ pub(super) fn pretend(plan: Plan, survey: Survey) -> Made {
     sort(plan, survey.fates, survey.failed)
 }
 
-/// Makes what [`sort`]s behind it possible. After a session that was cut off its temporary files go.
+/// What sessions before may have left.
+pub(super) struct Leftovers<'a> {
+    /// The last one was cut off: its temporary files, with this tag, go.
+    pub(super) tag: Option<u32>,
+    /// What earlier sessions of the same command keep of files that are not to be had any more goes as well.
+    pub(super) job: &'a Job,
+    /// Nodes of which it is not known what they have.
+    pub(super) unsure: BTreeSet<String>,
+}
+
+/// Makes what [`sort`]s behind it possible. What was left and is of no use goes.
 pub(super) fn make(
     mut plan: Plan,
     mut survey: Survey,
     tree: &Tree,
-    leftovers: Option<u32>,
+    leftovers: &Leftovers<'_>,
 ) -> Made {
     let mut maker = Maker { holds: Holds::of(tree), failed: Vec::new() };
     for number in 0..plan.directories.len() {
+        let was_here = survey.places.get(number) == Some(&Place::Here);
         maker.directory(&mut plan, &mut survey.places, number);
-        if let (Some(tag), Some(Place::Here)) = (leftovers, survey.places.get(number)) {
-            maker.clean(&plan, number as u32, tag);
+        if was_here && survey.places.get(number) == Some(&Place::Here) {
+            maker.clean(&plan, number as u32, leftovers);
         }
     }
     for (fate, target) in survey.fates.iter_mut().zip(&plan.targets) {
@@ -67,7 +85,7 @@ pub(super) fn make(
         if differs {
             maker.dress(&plan, target);
         }
-        if leftovers.is_some() && !target.is_small() {
+        if leftovers.tag.is_some() && !target.is_small() {
             maker.tidy(&plan, target);
         }
     }
@@ -95,6 +113,18 @@ fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
     let (fates, targets) = fetched.into_iter().chain(made).unzip();
     plan.targets = targets;
     Made { plan, fates, fetched: number, present, failed }
+}
+
+impl Leftovers<'_> {
+    /// Whether a part was kept for the same command, and its file is not listed any more as it was then.
+    fn are(&self, plan: &Plan, job: &Job, key: &PartKey) -> bool {
+        let same = (job.kind, &job.source, &job.target)
+            == (self.job.kind, &self.job.source, &self.job.target);
+        let PartKey::Listed { node, .. } = key else { return false };
+        let is_sure = plan.nodes.values().any(|n| n == node) && !self.unsure.contains(node);
+        let mut listed = plan.targets.iter().filter_map(|target| plan.key(target));
+        same && is_sure && !listed.any(|known| known == *key)
+    }
 }
 
 struct Maker {
@@ -161,12 +191,18 @@ impl Maker {
     }
 
     /// Removes what a session before left under temporary names.
-    fn clean(&mut self, plan: &Plan, number: u32, tag: u32) {
+    fn clean(&mut self, plan: &Plan, number: u32, leftovers: &Leftovers<'_>) {
         let Ok(hold) = self.holds.get(plan, number) else { return };
         let Ok(entries) = Dir::read_from(&hold) else { return };
         for entry in entries.flatten() {
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if is_temporary(tag, name) && entry.file_type() != FileType::Directory {
+            if name.as_bytes().ends_with(JOURNAL) {
+                let idle = |job: &Job, key: &PartKey| leftovers.are(plan, job, key);
+                // One that cannot be read stays; so does one that another process is at work on.
+                _ = Part::forget_if(&hold.itself(), name, idle);
+            }
+            let is_temporary = leftovers.tag.is_some_and(|tag| is_temporary(tag, name));
+            if is_temporary && entry.file_type() != FileType::Directory {
                 // One that stays is in nobody's way.
                 _ = unlinkat(&hold, name, AtFlags::empty());
             }

@@ -40,6 +40,7 @@ mod work;
 mod writer;
 
 pub use options::{Layout, Listed, Options, Sums};
+pub(super) use report::printable;
 pub use report::{Collision, Failed, OpenError, Outlook, Progress, Report};
 
 use super::{FileNo, Inventory, Land, LandError};

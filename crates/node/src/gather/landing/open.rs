@@ -6,7 +6,7 @@ use super::{
     crew::{Crew, First},
     layout::Laid,
     lock::Lock,
-    make::{self, Made},
+    make::{self, Leftovers, Made},
     plan::Plan,
     shared::{Counts, Shared, tag},
     small,
@@ -40,9 +40,19 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     let lock = Lock::take(&tree, into, options.job.clone())?;
     let survey = survey(&plan, listed, Some(&tree), laid, &options);
     survey.make_room(&plan, &tree)?;
-    let leftovers = lock.was_cut_off.then(|| tag(&tree));
-    let made = make::make(plan, survey, &tree, leftovers);
+    let leftovers = Leftovers {
+        tag: lock.was_cut_off.then(|| tag(&tree)),
+        job: &lock.job,
+        unsure: unsure(listed),
+    };
+    let made = make::make(plan, survey, &tree, &leftovers);
     begin(listed, made, tree, lock, &options)
+}
+
+/// Nodes that could not tell all that they have.
+fn unsure(listed: &[Listed]) -> BTreeSet<String> {
+    let unsure = listed.iter().filter(|of| !of.failed.is_empty());
+    unsure.map(|of| of.node.to_string()).collect()
 }
 
 fn survey(

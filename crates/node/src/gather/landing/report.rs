@@ -1,7 +1,10 @@
 //! What a landing says.
 
 use super::super::LandError;
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 use thalweg_units::ByteSize;
 use thiserror::Error;
 
@@ -50,14 +53,26 @@ pub enum OpenError {
     },
 }
 
+/// For terminals: names of other hosts may hold what moves cursors or makes lines.
+pub(in super::super) fn printable(path: &Path) -> String {
+    plain(&path.display().to_string())
+}
+
+fn plain(text: &str) -> String {
+    let letter = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(letter).collect()
+}
+
 /// The most collisions that are named in a message.
 const NAMED: usize = 5;
 
 fn collisions(all: &[Collision]) -> String {
-    let names = all
-        .iter()
-        .take(NAMED)
-        .map(|c| format!("{} would be both {} and {}", c.path.display(), c.one, c.other));
+    let names = all.iter().take(NAMED).map(|c| {
+        format!("{} would be both {} and {}", printable(&c.path), plain(&c.one), plain(&c.other))
+    });
     let mut text = names.collect::<Vec<_>>().join("; ");
     if let Some(more) = all.len().checked_sub(NAMED).filter(|more| *more > 0) {
         text.push_str(&format!("; and {more} more"));
@@ -133,5 +148,19 @@ impl Report {
     /// Whether everything that was listed is here.
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty() && self.unfinished == 0 && self.stopped.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_move_no_cursor() {
+        let path = PathBuf::from("a\u{1b}[2J\nb");
+        let one = Collision { path, one: "x:/a\u{7}".into(), other: "y:/b".into() };
+        let said = OpenError::Collisions(vec![one]).to_string();
+        assert!(!said.contains(char::is_control), "{said:?}");
+        assert!(said.contains("a\\u{1b}[2J\\nb would be both x:/a\\u{7}"), "{said}");
     }
 }

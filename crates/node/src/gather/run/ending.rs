@@ -1,11 +1,14 @@
 //! How a collection ended, in numbers.
 
 use super::{
-    super::{Event, LandError, Outcome, Shared, SourceTotals, Stored, Totals, landing::Report},
+    super::{
+        Event, LandError, Outcome, Shared, SourceTotals, Stored, Totals,
+        landing::{Report, printable},
+    },
     Ready, Run,
     carry::Carried,
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 use thalweg_plan::collection::steering::SharedSet;
 use thalweg_units::{ByteSize, Rate};
 
@@ -50,6 +53,7 @@ impl Run {
             outcome,
             files: report.files,
             bytes,
+            duplicate_bytes: 0,
             present_files: report.skipped,
             failed_files: report.failed.len() as u64,
             unfinished_files: report.unfinished,
@@ -80,12 +84,18 @@ impl Run {
         carried.storage.iter().filter_map(stored).collect()
     }
 
+    /// From `/` on, made printable; what could not be listed has its path there.
+    fn here(&self, path: &Path) -> String {
+        let here = self.request.into.join(path);
+        printable(&std::path::absolute(&here).unwrap_or(here))
+    }
+
     fn tell_of_failures(&self, ready: &Ready, report: &Report) {
         for failed in &report.failed {
             let Some(source) = ready.overlay.names.get(failed.source as usize) else { continue };
             self.events.event(Event::FileFailed {
                 source: source.clone(),
-                file: failed.path.display().to_string(),
+                file: self.here(&failed.path),
                 why: failed.why.clone(),
             });
         }

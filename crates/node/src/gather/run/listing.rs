@@ -114,11 +114,7 @@ pub(super) async fn all(
     Ok(listings)
 }
 
-fn tell_who_is_waited_for(
-    request: &Request,
-    waiting: &BTreeSet<u32>,
-    events: &Arc<dyn EventSink>,
-) {
+fn tell_who_is_waited_for(request: &Request, waiting: &BTreeSet<u32>, events: &Arc<dyn EventSink>) {
     let names = waiting.iter().filter_map(|at| request.sources.get(*at as usize));
     let mut names: Vec<&str> = names.map(|source| source.node.as_str()).collect();
     if names.is_empty() {

@@ -2,6 +2,7 @@
 
 mod carry;
 mod ending;
+mod files;
 mod listing;
 mod participants;
 mod planning;
@@ -18,6 +19,7 @@ use super::{
     landing::{Landing, Layout, OpenError, Options},
 };
 use crate::{
+    budget::Budget,
     get::Limit,
     job::{Job, Kind},
     mesh::RouteNameError,
@@ -77,6 +79,10 @@ pub struct Request {
     pub budget: Option<f64>,
     /// Only look and plan.
     pub dry_run: bool,
+    /// Tell which files are to be fetched ([`Event::Files`]).
+    pub list: bool,
+    /// Where what comes is charged, as data and duplicates.
+    pub bytes: Arc<Budget>,
 }
 
 impl Request {
@@ -100,6 +106,8 @@ impl Request {
             prices: None,
             budget: None,
             dry_run: false,
+            list: false,
+            bytes: Arc::default(),
         }
     }
 }
@@ -119,6 +127,9 @@ pub enum GatherError {
     /// It cannot land here.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A pattern to leave out is none.
+    #[error("--exclude: {0}")]
+    Exclude(String),
     /// It cannot be planned.
     #[error(transparent)]
     Forecast(#[from] ForecastError),
@@ -171,6 +182,7 @@ struct Ready {
 impl Run {
     async fn run(&self) -> Result<Totals, GatherError> {
         participants::check(&self.request, &self.reach)?;
+        crate::files::check_excludes(&self.request.exclude).map_err(GatherError::Exclude)?;
         let listings = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(Totals::interrupted()),
@@ -184,15 +196,22 @@ impl Run {
         let watch = Watch::start(&ready, self.events.clone(), began);
         let ended = self.execute(&ready, &watch).await;
         let report = ready.landing.finish().await;
+        let duplicate_bytes = watch.counts().duplicates();
         let sources = watch.finish().await;
-        Ok(self.totals(&ready, ended, report, sources, began.elapsed()))
+        let totals = self.totals(&ready, ended, report, sources, began.elapsed());
+        Ok(Totals { duplicate_bytes, ..totals })
     }
 
     /// Overlay, landing and plan.
     async fn prepare(&self, listings: Listings) -> Result<Ready, GatherError> {
         let Listings { listed, failed, rtts, greeted } = listings;
         let overlay = Arc::new(participants::overlay(&self.request, &self.reach, rtts));
-        let (landing, inventory) = self.open(listed, &overlay).await?;
+        // What may be refused is planned before anything is made here.
+        let early = match self.may_be_refused() && !self.request.dry_run {
+            true => Some(self.plan_early(&listed, &overlay).await?),
+            false => None,
+        };
+        let (landing, inventory) = self.open(listed, &overlay, self.request.dry_run).await?;
         let outlook = landing.outlook().clone();
         self.events.event(Event::Started {
             job: landing.job().id,
@@ -200,11 +219,22 @@ impl Run {
             files: outlook.files,
             bytes: outlook.bytes,
             present_files: outlook.present_files,
-            present_bytes: outlook.present_bytes + outlook.resumed_bytes,
+            present_bytes: outlook.present_bytes,
         });
-        let amounts = inventory.amounts(overlay.names.len());
-        let amounts: Vec<_> = amounts.into_iter().map(ByteSize::from_bytes).collect();
-        let (plan, method, grid) = self.plan(overlay.clone(), amounts).await?;
+        if outlook.resumed_bytes > 0 {
+            let kept = ByteSize::from_bytes(outlook.resumed_bytes);
+            let text = format!("of unfinished files {kept} are here from an earlier call");
+            self.events.event(Event::Note { text });
+        }
+        if self.request.list {
+            files::tell(&inventory, &overlay, &self.events);
+        }
+        let amounts = amounts(&inventory, &overlay);
+        let (plan, method, grid) = match early.filter(|(known, _)| *known == amounts) {
+            Some((_, planned)) => planned,
+            None => self.plan(overlay.clone(), amounts).await?,
+        };
+        self.tell_of_prices(&plan.forecast);
         self.events.event(Event::Planned(plan.forecast.clone()));
         self.tell_of_unmeasured(&plan.forecast);
         self.tell_of_deadline(&plan.forecast);
@@ -212,10 +242,32 @@ impl Run {
         Ok(Ready { overlay, landing, inventory, plan, method, grid, greeted, failed })
     }
 
+    /// A timetable needs ways, and a budget may be too little.
+    fn may_be_refused(&self) -> bool {
+        let by_method = !matches!(
+            self.request.method,
+            MethodName::Fluid | MethodName::Direct(_) | MethodName::AllAtOnce(_)
+        );
+        by_method || self.request.budget.is_some()
+    }
+
+    /// By what is missing as far as it can be seen without making anything.
+    async fn plan_early(
+        &self,
+        listed: &[super::landing::Listed],
+        overlay: &Arc<Overlay>,
+    ) -> Result<(Vec<ByteSize>, (Plan, Method, Grid)), GatherError> {
+        let (_, inventory) = self.open(listed.to_vec(), overlay, true).await?;
+        let amounts = amounts(&inventory, overlay);
+        let planned = self.plan(overlay.clone(), amounts.clone()).await?;
+        Ok((amounts, planned))
+    }
+
     async fn open(
         &self,
         listed: Vec<super::landing::Listed>,
         overlay: &Overlay,
+        dry_run: bool,
     ) -> Result<(Landing, Inventory), GatherError> {
         let Request { sources, into, .. } = &self.request;
         let asked = sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -225,7 +277,7 @@ impl Run {
             // By those who were asked: a source that is away now is not to move the others' files.
             layout: Some(self.request.layout.unwrap_or(Layout::of(self.request.sources.len()))),
             sums: self.request.checksum.then(|| Arc::new(sums) as _),
-            dry_run: self.request.dry_run,
+            dry_run,
             ..Options::new(job)
         };
         let into = into.clone();
@@ -240,6 +292,7 @@ impl Run {
             &ready.inventory,
             watch.counts(),
             limit,
+            self.request.bytes.clone(),
         ));
         let errand = Errand {
             reach: self.reach.clone(),
@@ -267,4 +320,9 @@ impl Run {
             ..Totals::default()
         }
     }
+}
+
+/// Bytes that are missing, by participant.
+fn amounts(inventory: &Inventory, overlay: &Overlay) -> Vec<ByteSize> {
+    inventory.amounts(overlay.names.len()).into_iter().map(ByteSize::from_bytes).collect()
 }

@@ -1,7 +1,9 @@
 //! The plan, and what is said of it.
 
 use super::{
-    super::{Event, Forecast, ForecastError, Method, MethodName, Outset, Overlay, Plan, choose_grid},
+    super::{
+        Event, Forecast, ForecastError, Method, MethodName, Outset, Overlay, Plan, choose_grid,
+    },
     GatherError, Request, Run,
 };
 use std::{sync::Arc, time::Duration};
@@ -104,8 +106,33 @@ impl Run {
     fn bounded_by(&self, forecast: &Forecast) -> &'static str {
         match (forecast.at_least || !forecast.unmeasured.is_empty(), self.request.budget) {
             (true, _) => "--bwlimit alone",
-            (false, Some(_)) => "any plan over the legs as they were measured that --max-cost allows",
+            (false, Some(_)) => {
+                "any plan over the legs as they were measured that --max-cost allows"
+            }
             (false, None) => "any schedule over the legs as they were measured",
+        }
+    }
+
+    /// Legs of the plan that no line of the prices speaks of.
+    pub(super) fn tell_of_prices(&self, forecast: &Forecast) {
+        let Some(prices) = &self.request.prices else { return };
+        let here = self.reach.me();
+        let mut free: Vec<String> = Vec::new();
+        for path in &forecast.paths {
+            let from = std::iter::once(&path.source).chain(&path.via);
+            for (from, to) in from.zip(path.via.iter().chain(std::iter::once(here))) {
+                let leg = format!("{from} to {to}");
+                if !prices.speaks_of(from, to) && !free.contains(&leg) {
+                    free.push(leg);
+                }
+            }
+        }
+        if !free.is_empty() {
+            let text = format!(
+                "--prices says nothing of these legs, which count as free: {}",
+                free.join(", ")
+            );
+            self.events.event(Event::Note { text });
         }
     }
 

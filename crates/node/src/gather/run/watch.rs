@@ -1,7 +1,7 @@
 //! How far it is, counted at this end and told a few times a second.
 
 use super::{
-    super::{Event, EventSink, Progress, SourceProgress, SourceTotals, landing::Landing},
+    super::{Event, EventSink, Method, Progress, SourceProgress, SourceTotals, landing::Landing},
     Ready,
 };
 use std::{
@@ -11,12 +11,17 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use thalweg_plan::collection::Direct;
+use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Between two counts.
 const EVERY: Duration = Duration::from_millis(250);
+
+/// A source that sends nothing for so long is named, and nobody knows how long it will take.
+const STALLED: Duration = Duration::from_secs(5);
 
 /// A rate of late is a mean over about so long.
 const MEMORY: f64 = 3.0;
@@ -33,6 +38,8 @@ struct Count {
     bytes: AtomicU64,
     /// µs since the beginning.
     last: AtomicU64,
+    /// Bytes that had come before.
+    again: AtomicU64,
 }
 
 impl Counts {
@@ -47,6 +54,17 @@ impl Counts {
         count.bytes.fetch_add(bytes, Relaxed);
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         count.last.fetch_max(micros, Relaxed);
+    }
+
+    /// Bytes of a source came that had come before.
+    pub(super) fn came_again(&self, source: u32, bytes: u64) {
+        let count = self.sources.get(source as usize);
+        count.into_iter().for_each(|count| _ = count.again.fetch_add(bytes, Relaxed));
+    }
+
+    /// All that came twice.
+    pub(super) fn duplicates(&self) -> u64 {
+        self.sources.iter().map(|count| count.again.load(Relaxed)).sum()
     }
 
     fn bytes(&self, source: usize) -> u64 {
@@ -71,11 +89,14 @@ impl Watch {
         let (landing, rates) = (ready.landing.clone(), vec![None; names.len()]);
         let teller = Teller {
             counts: counts.clone(),
-            names: names.clone(),
+            names: names.clone().into(),
             landing,
             events,
             planned,
             before: vec![0; names.len()],
+            // Others let sources wait for their turn.
+            at_once: matches!(ready.method, Method::Fluid | Method::Direct(Direct::AllAtOnce)),
+            heard: vec![Heard { at: began, is_told: false }; names.len()],
             rates,
             at: began,
         };
@@ -115,7 +136,7 @@ impl Watch {
 #[derive(Clone)]
 struct Teller {
     counts: Arc<Counts>,
-    names: Vec<Name>,
+    names: Arc<[Name]>,
     landing: Landing,
     events: Arc<dyn EventSink>,
     planned: Option<f64>,
@@ -124,15 +145,49 @@ struct Teller {
     /// Bytes a second of late.
     rates: Vec<Option<f64>>,
     at: Instant,
+    /// All sources are asked from the beginning on.
+    at_once: bool,
+    heard: Vec<Heard>,
+}
+
+/// When a source was heard of last.
+#[derive(Clone, Copy)]
+struct Heard {
+    at: Instant,
+    is_told: bool,
 }
 
 impl Teller {
+    /// Takes note of what came and what is left of a source; whether it has stalled.
+    fn hear(&mut self, index: usize, now: Instant, came: u64, left: u64) -> bool {
+        let begun = self.at_once || self.counts.bytes(index) > 0;
+        let Some(heard) = self.heard.get_mut(index) else { return false };
+        if came > 0 || left == 0 || !begun {
+            *heard = Heard { at: now, is_told: false };
+            return false;
+        }
+        let silent = now.saturating_duration_since(heard.at);
+        if silent < STALLED {
+            return false;
+        }
+        if !std::mem::replace(&mut heard.is_told, true) {
+            let (name, left) = (&self.names[index], ByteSize::from_bytes(left));
+            let text = format!(
+                "{name} has sent nothing for {} s; {left} of it are still to come",
+                silent.as_secs()
+            );
+            self.events.event(Event::Note { text });
+        }
+        true
+    }
+
     fn tell(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64().max(1e-3);
         self.at = now;
         let landed = self.landing.progress();
         let mut sum = Progress::default();
-        for (index, source) in self.names.iter().enumerate() {
+        let names = self.names.clone();
+        for (index, source) in names.iter().enumerate() {
             let bytes = self.counts.bytes(index);
             let came = bytes - self.before[index];
             self.before[index] = bytes;
@@ -142,8 +197,10 @@ impl Teller {
             self.rates[index] = (bytes > 0).then_some(late);
             let landed = landed.get(index).copied().unwrap_or_default();
             let left = landed.of_bytes.saturating_sub(landed.bytes);
+            let stalled = self.hear(index, now, came, left);
             let left_seconds = match (left, self.rates[index]) {
                 (0, _) => Some(0.0),
+                _ if stalled => None,
                 (_, Some(late)) if late > 1.0 => Some(left as f64 / late),
                 _ => None,
             };
@@ -163,7 +220,8 @@ impl Teller {
         let lefts: Option<Vec<f64>> = sum.sources.iter().map(|s| s.left_seconds).collect();
         sum.left_seconds = lefts.map(|lefts| lefts.into_iter().fold(0.0, f64::max));
         sum.seconds = now.saturating_duration_since(self.counts.began).as_secs_f64();
-        sum.plan_left_seconds = self.planned.map(|planned| planned - sum.seconds);
+        let planned = self.planned.filter(|_| sum.done_bytes < sum.total_bytes);
+        sum.plan_left_seconds = planned.map(|planned| planned - sum.seconds);
         self.events.event(Event::Progress(sum));
     }
 }

@@ -27,6 +27,11 @@ pub enum Code {
 }
 
 impl Code {
+    /// The same, where standard output could not be written.
+    pub fn unwritten(self) -> Self {
+        if self == Self::Done { Self::Other } else { self }
+    }
+
     /// Of a collection that came to an end.
     pub fn of(totals: &Totals) -> Self {
         match totals.outcome {
@@ -42,7 +47,9 @@ impl Code {
     /// Of one that did not begin.
     pub fn of_error(error: &GatherError) -> Self {
         match error {
-            GatherError::Name(_) | GatherError::Forecast(_) => Self::Usage,
+            GatherError::Name(_) | GatherError::Exclude(_) | GatherError::Forecast(_) => {
+                Self::Usage
+            }
             GatherError::NoSource => Self::Network,
             GatherError::Open(OpenError::Locked(_)) => Self::Busy,
             GatherError::Open(OpenError::Collisions(_)) => Self::Usage,

@@ -1,8 +1,13 @@
 //! What is known of the legs: a file's word, the oracle's, or what is kept of that.
 
 use crate::commands::{here::Place, remembered, renewal};
-use anyhow::Context as _;
-use std::{path::Path, time::Duration};
+use anyhow::{Context as _, bail};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+    time::Duration,
+};
 use thalweg_node::{
     detours::{KnownPaths, ask_paths},
     gather::{Estimates, PriceList},
@@ -15,14 +20,30 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// A kept roster is asked for again after this time.
 const FRESH: Duration = Duration::from_secs(600);
 
+/// The most that is read of a file of legs: a million of them.
+const LARGEST: u64 = 64 << 20;
+
+/// All of a file, which may be a pipe.
+fn text_of(option: &str, file: &Path) -> anyhow::Result<String> {
+    let read = || {
+        let mut text = String::new();
+        File::open(file)?.take(LARGEST + 1).read_to_string(&mut text)?;
+        Ok::<_, io::Error>(text)
+    };
+    let text = read().with_context(|| format!("cannot read {option} {}", file.display()))?;
+    if text.len() as u64 > LARGEST {
+        bail!("{option} {}: larger than 64 MiB, which no mesh needs", file.display());
+    }
+    Ok(text)
+}
+
 /// The rates in this file; none without one.
 ///
 /// # Errors
 /// What is wrong in it.
 pub fn from_file(file: Option<&Path>) -> anyhow::Result<Estimates> {
     let Some(file) = file else { return Ok(Estimates::default()) };
-    let text = std::fs::read_to_string(file);
-    let text = text.with_context(|| format!("cannot read --rates {}", file.display()))?;
+    let text = text_of("--rates", file)?;
     Estimates::parse(&text).with_context(|| format!("--rates {}", file.display()))
 }
 
@@ -32,8 +53,7 @@ pub fn from_file(file: Option<&Path>) -> anyhow::Result<Estimates> {
 /// What is wrong in it.
 pub fn prices(file: Option<&Path>) -> anyhow::Result<Option<PriceList>> {
     let Some(file) = file else { return Ok(None) };
-    let text = std::fs::read_to_string(file);
-    let text = text.with_context(|| format!("cannot read --prices {}", file.display()))?;
+    let text = text_of("--prices", file)?;
     let list = PriceList::parse(&text);
     Ok(Some(list.with_context(|| format!("--prices {}", file.display()))?))
 }

@@ -56,7 +56,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Ok(Err(error)) = &ended {
         display.failed(error.to_string(), code as u8);
     }
-    display.finish();
+    let code = match display.finish() {
+        true => code,
+        false => code.unwritten(),
+    };
+    let listed = display.listed();
+    if args.dry_run && !listed.is_empty() {
+        say(&listed)?;
+    }
     if let Some(forecast) = display.planned().filter(|_| args.dry_run && !args.is_json()) {
         say(&(words::table(&forecast, usize::MAX) + &words::curve(&forecast)))?;
     }
@@ -94,6 +101,8 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         limit: bounds.limit,
         deadline: bounds.deadline,
         dry_run: args.dry_run,
+        list: args.is_json() || (args.dry_run && args.verbose),
+        bytes: Arc::default(),
     })
 }
 
@@ -137,8 +146,10 @@ pub async fn listen(mut signals: Signals, stop: CancellationToken) {
     loop {
         signals.next().await;
         if stop.is_cancelled() {
+            thalweg_console::note!("interrupted a second time: it ends at once");
             std::process::exit(INTERRUPTED.into());
         }
+        thalweg_console::note!("it ends and keeps what came; once more, and it ends at once");
         stop.cancel();
     }
 }

@@ -2,12 +2,17 @@
 
 use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
-use thalweg_node::gather::{Event, Forecast, Outcome, PlannedPath, PricePoint, Progress, Totals};
+use thalweg_node::gather::{
+    Event, FileListed, Forecast, Outcome, PlannedPath, PricePoint, Progress, SourceProgress, Totals,
+};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
 
 /// The most ways that are listed on a screen without being asked for.
 const WAYS: usize = 12;
+
+/// Sources that are named as the last ones.
+const LATE: usize = 3;
 
 /// A size for people.
 pub fn size(bytes: u64) -> String {
@@ -19,10 +24,10 @@ pub fn rate(bps: u64) -> String {
     Rate::from_bps(short(bps)).to_string()
 }
 
-/// Its first three digits: nobody reads more while they change.
+/// Its first three digits, rounded: nobody reads more while they change.
 fn short(value: u64) -> u64 {
     let scale = 10_u64.pow(value.max(1).ilog10().saturating_sub(2));
-    value / scale * scale
+    value.saturating_add(scale / 2) / scale * scale
 }
 
 /// A time for people: tenths below ten seconds.
@@ -30,7 +35,7 @@ pub fn time(seconds: f64) -> String {
     match seconds {
         s if s < 0.0 => "0 s".to_owned(),
         s if s < 9.95 => format!("{s:.1} s"),
-        s => rough(Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX)),
+        s => rough(Duration::try_from_secs_f64(s.round()).unwrap_or(Duration::MAX)),
     }
 }
 
@@ -83,6 +88,28 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     }
 }
 
+/// Files that are to be fetched, a line each: size, and where.
+pub fn files(source: &Name, files: &[FileListed]) -> String {
+    let line = |file: &FileListed| format!("{:>9}  {source}:{}\n", size(file.bytes), file.path);
+    files.iter().map(line).collect()
+}
+
+/// Who is last, for logs: by the time left, those of whom nobody knows it first.
+pub fn behind(progress: &Progress) -> Option<String> {
+    let left = |s: &SourceProgress| s.total_bytes.saturating_sub(s.done_bytes);
+    let mut late: Vec<&SourceProgress> =
+        progress.sources.iter().filter(|source| left(source) > 0).collect();
+    if late.is_empty() || progress.sources.len() == 1 {
+        return None;
+    }
+    let time_left = |s: &SourceProgress| s.left_seconds.unwrap_or(f64::INFINITY);
+    late.sort_by(|a, b| time_left(b).total_cmp(&time_left(a)));
+    let named = late.iter().take(LATE);
+    let named: Vec<String> =
+        named.map(|s| format!("{} ({} to come)", s.source, size(left(s)))).collect();
+    Some(format!("; last: {}", named.join(", ")))
+}
+
 /// The plan in a line.
 pub fn plan(forecast: &Forecast) -> String {
     let Forecast { method, makespan_seconds, bound_seconds, unmeasured, .. } = forecast;
@@ -93,13 +120,21 @@ pub fn plan(forecast: &Forecast) -> String {
     };
     let price = forecast.price.map(|price| format!("; cost {price:.4}")).unwrap_or_default();
     match (makespan_seconds, bound_seconds) {
+        (Some(all), bound) if forecast.at_least => {
+            let least = bound.map(|b| format!(", at least {}", time(b))).unwrap_or_default();
+            let why = "some rates are lower bounds";
+            format!("plan ({method}): {} or less ({why}){least}; {ways}{price}", time(*all))
+        }
         (Some(all), Some(bound)) => {
             format!("plan ({method}): {}, at least {}; {ways}{price}", time(*all), time(*bound))
         }
         (Some(all), None) => format!("plan ({method}): {}; {ways}{price}", time(*all)),
         (None, _) => {
             let names: Vec<&str> = unmeasured.iter().map(Name::as_str).collect();
-            format!("plan ({method}): unknown how long: no measured way from {}", names.join(", "))
+            let names = names.join(", ");
+            let least =
+                bound_seconds.map(|b| format!("; at least {}", time(b))).unwrap_or_default();
+            format!("plan ({method}): unknown how long: no measured way from {names}{least}")
         }
     }
 }
@@ -132,7 +167,7 @@ pub fn curve(forecast: &Forecast) -> String {
     if rows.is_empty() {
         String::new()
     } else {
-        "\n".to_owned() + &aligned(["WITHIN", "COSTS"], &rows)
+        "\n".to_owned() + &aligned(["WITHIN", "COSTS (currency of --prices)"], &rows)
     }
 }
 

@@ -3,7 +3,6 @@
 mod random;
 mod refused;
 mod resumed;
-mod speed;
 mod whole;
 
 use super::*;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::{gather::Piece, part::Batch};
 use std::{
+    ffi::OsString,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
     time::Duration,
@@ -104,12 +105,7 @@ fn a_large_file_cut_off_before_its_name_is_not_sent_again() {
 const CHILD: &str = "THALWEG_LANDING_CHILD";
 
 /// What the killed process does: sends everything, slowly enough to be killed at any point.
-#[test]
-#[ignore = "started by another test"]
-fn child() {
-    let Some(directory) = std::env::var_os(CHILD) else {
-        return eprintln!("SKIPPED: started by another test, in a process that it kills");
-    };
+fn be_killed(directory: OsString) {
     let into = PathBuf::from(directory).join("into");
     let entries = vec![listed(0, "a", &["/data/"], tree())];
     let (landing, inventory) = Landing::open(&into, entries, at_once()).unwrap();
@@ -137,11 +133,14 @@ fn child() {
 
 #[test]
 fn a_killed_process_is_gone_on_with() {
+    if let Some(directory) = std::env::var_os(CHILD) {
+        return be_killed(directory);
+    }
     for lines in [1, 20, 70, 135] {
         let arena = Arena::new();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "gather::landing::tests::resumed::child"])
-            .args(["--ignored", "--nocapture"])
+            .args(["--exact", "gather::landing::tests::resumed::a_killed_process_is_gone_on_with"])
+            .arg("--nocapture")
             .env(CHILD, arena.directory.path())
             .stdout(Stdio::piped())
             .spawn()
@@ -169,4 +168,36 @@ fn a_killed_process_is_gone_on_with() {
         assert!(report.is_complete(), "{report:?}");
         assert_tree(&arena);
     }
+}
+
+#[test]
+fn what_is_kept_of_a_file_that_changed_or_is_gone_is_forgotten() {
+    let arena = Arena::new();
+    let begin = || {
+        let entries = vec![file("gone", LARGE), file("shrunk", LARGE), file("same", LARGE)];
+        let (landing, inventory) = arena.open_with(entries, at_once()).unwrap();
+        wait(async {
+            for name in ["gone", "shrunk", "same"] {
+                let file = number(&inventory, name);
+                send(&landing, &inventory, Piece { file, range: 0..1 << 20 }).await;
+            }
+            landing.finish().await
+        })
+    };
+    assert_eq!(begin().kept_bytes, 3 << 20);
+    let kept = |names: &[String], of: &str| names.iter().any(|n| n.starts_with(&format!(".{of}.")));
+    // Another command's parts are none of this one's business.
+    let other = Options::new(Job::begin(JobKind::Gather, "a:/data/x".into(), "here".into()));
+    drop(arena.open_with(vec![file("x", 10)], other).unwrap());
+    assert!(kept(&arena.names(), "gone"), "{:?}", arena.names());
+    // A source that could not tell all may have it yet.
+    let mut unsure = listed(0, "a", &["/data/"], vec![file("x", 10)]);
+    unsure.failed.push((b"/data/d".to_vec(), thalweg_wire::object::Failure::System("no".into())));
+    drop(Landing::open(&arena.path(""), vec![unsure], options()).unwrap());
+    assert!(kept(&arena.names(), "gone"), "{:?}", arena.names());
+
+    drop(arena.open(vec![file("shrunk", 10), file("same", LARGE)]).unwrap());
+    let names = arena.names();
+    let left = ["gone", "shrunk", "same"].map(|name| kept(&names, name));
+    assert_eq!(left, [false, false, true], "{names:?}");
 }

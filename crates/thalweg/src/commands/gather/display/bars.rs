@@ -18,6 +18,8 @@ pub fn run(command: &str, verbose: bool, notes: &Receiver<Note>) {
     if let Ok(style) = ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
     }
+    bar.set_message("asking what there is …");
+    bar.tick();
     for note in notes {
         match &note {
             Note::Event(event) => match &**event {

@@ -1,28 +1,59 @@
 //! Events as JSON on standard output, one object per line.
 
-use super::{Note, lines};
+use super::{Note, lines, say};
 use serde_json::{Value, json};
 use std::{
     io::{self, Write as _},
     sync::mpsc::Receiver,
 };
 
-/// Shows all. A closed standard output ends the printing, not the collection.
-pub fn run(command: &str, notes: &Receiver<Note>) {
-    let mut open = true;
+/// Shows all. A closed standard output ends the printing, not the collection; false: another failure
+/// did, and it was said.
+pub fn run(command: &str, notes: &Receiver<Note>) -> bool {
+    let mut failed: Option<io::Error> = None;
     for note in notes {
         lines::of_trouble(command, &note);
-        let Some(line) = object(&note) else { continue };
+        let Some(line) = object(&note).filter(|_| failed.is_none()) else { continue };
         let mut out = io::stdout().lock();
-        open = open && writeln!(out, "{line}").and_then(|()| out.flush()).is_ok();
+        failed = writeln!(out, "{line}").and_then(|()| out.flush()).err();
     }
+    let told = failed.filter(|e| e.kind() != io::ErrorKind::BrokenPipe);
+    if let Some(error) = &told {
+        say(&format!("thalweg {command}: cannot write to standard output: {error}"));
+    }
+    told.is_none()
 }
 
 fn object(note: &Note) -> Option<Value> {
-    match note {
-        Note::Event(event) => serde_json::to_value(event).ok(),
-        Note::Failed(why, code) => {
-            Some(json!({ "event": "failed", "why": why, "exit_code": code }))
+    let mut object = match note {
+        Note::Event(event) => serde_json::to_value(event).ok()?,
+        Note::Failed(why, code) => json!({ "event": "failed", "why": why, "exit_code": code }),
+    };
+    leave_out_null(&mut object);
+    Some(object)
+}
+
+/// What is not known is absent: of numbers that are not finite JSON has no other word.
+fn leave_out_null(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, field| !field.is_null());
+            fields.values_mut().for_each(leave_out_null);
         }
+        Value::Array(all) => all.iter_mut().for_each(leave_out_null),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_node::gather::{Event, Forecast};
+
+    #[test]
+    fn what_is_unknown_is_absent() {
+        let forecast = Forecast { makespan_seconds: Some(f64::INFINITY), ..Forecast::default() };
+        let line = object(&Note::Event(Box::new(Event::Planned(forecast)))).unwrap().to_string();
+        assert!(!line.contains("null") && line.contains("\"planned\""), "{line}");
     }
 }

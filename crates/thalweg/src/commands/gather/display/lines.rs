@@ -17,7 +17,8 @@ pub fn run(command: &str, verbose: bool, notes: &Receiver<Note>) {
         match &note {
             Note::Event(event) => match &**event {
                 Event::Progress(progress) if last.elapsed() >= EVERY => {
-                    say(&words::progress(progress));
+                    let behind = words::behind(progress).unwrap_or_default();
+                    say(&(words::progress(progress) + &behind));
                     last = Instant::now();
                 }
                 event => of_event(command, verbose, event),

@@ -7,6 +7,7 @@ mod bars;
 mod json;
 mod lines;
 
+use super::words;
 use std::{
     io::{self, Write as _},
     sync::{
@@ -48,9 +49,12 @@ pub enum Note {
 #[derive(Debug)]
 pub struct Display {
     notes: Mutex<Option<SyncSender<Note>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<bool>>>,
     lost: AtomicU64,
     planned: Mutex<Option<Forecast>>,
+    /// Files are collected for standard output.
+    listed: Mutex<String>,
+    lists: bool,
 }
 
 impl Display {
@@ -63,7 +67,9 @@ impl Display {
         let thread = std::thread::Builder::new().name("display".into());
         let thread = thread.spawn(move || show(command, style, verbose, &receiver))?;
         let (notes, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
-        Ok(Self { notes, thread, lost: AtomicU64::new(0), planned: Mutex::new(None) })
+        let (lost, planned, listed) = (AtomicU64::new(0), Mutex::new(None), Mutex::default());
+        let lists = verbose && style != Style::Json;
+        Ok(Self { notes, thread, lost, planned, listed, lists })
     }
 
     /// A remark.
@@ -81,15 +87,22 @@ impl Display {
         self.push(Note::Failed(why, code));
     }
 
-    /// Waits until all is shown; what comes later is not.
-    pub fn finish(&self) {
+    /// The files that were told, a line each, if they are for standard output.
+    pub fn listed(&self) -> String {
+        std::mem::take(&mut *lock(&self.listed))
+    }
+
+    /// Waits until all is shown; what comes later is not. False: standard output could not be written,
+    /// which was said.
+    pub fn finish(&self) -> bool {
         drop(lock(&self.notes).take());
         // If it panicked, that was printed.
-        _ = lock(&self.thread).take().map(JoinHandle::join);
+        let written = lock(&self.thread).take().is_none_or(|thread| thread.join().unwrap_or(false));
         let lost = self.lost.load(Relaxed);
         if lost > 0 {
             say(&format!("{lost} events were not shown: the reader was too slow"));
         }
+        written
     }
 
     fn push(&self, note: Note) {
@@ -107,6 +120,12 @@ impl EventSink for Display {
         if let Event::Planned(forecast) = &event {
             *lock(&self.planned) = Some(forecast.clone());
         }
+        if let Event::Files { source, files } = &event
+            && self.lists
+        {
+            lock(&self.listed).push_str(&words::files(source, files));
+            return;
+        }
         self.push(Note::Event(Box::new(event)));
     }
 }
@@ -116,16 +135,23 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn show(command: &str, style: Style, verbose: bool, notes: &Receiver<Note>) {
+/// False: standard output could not be written.
+fn show(command: &str, style: Style, verbose: bool, notes: &Receiver<Note>) -> bool {
     match style {
+        Style::Json => return json::run(command, notes),
         Style::Bars => bars::run(command, verbose, notes),
         Style::Lines => lines::run(command, verbose, notes),
-        Style::Json => json::run(command, notes),
         Style::Quiet => notes.iter().for_each(|note| lines::of_trouble(command, &note)),
     }
+    true
 }
 
-/// A line on standard error; who does not read it does not stop the collection.
+/// A line on standard error; who does not read it does not stop the collection. What would move the
+/// cursor is told by its number: names come from other hosts.
 fn say(line: &str) {
-    _ = writeln!(io::stderr(), "{line}");
+    let letter = |c: char| match c.is_control() && c != '\n' {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    _ = writeln!(io::stderr(), "{}", line.chars().map(letter).collect::<String>());
 }

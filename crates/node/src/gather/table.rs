@@ -1,0 +1,20 @@
+//! Tables of legs in text: what files of rates and of prices have in common.
+
+/// Whether it is TOML, by its first line with something in it; `None`: there is none.
+pub(super) fn is_toml(text: &str) -> Option<bool> {
+    let (_, first) = lines(text).next()?;
+    Some(first.starts_with('[') || first.contains('='))
+}
+
+/// Lines with something in them, by their numbers from 1, without comments and spaces around.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let trimmed = (1..)
+        .zip(text.lines())
+        .map(|(number, line)| (number, line.split('#').next().unwrap_or_default().trim()));
+    trimmed.filter(|(_, line)| !line.is_empty())
+}
+
+/// The cells of a line.
+pub(super) fn cells(line: &str) -> Vec<&str> {
+    line.split(',').map(str::trim).collect()
+}
