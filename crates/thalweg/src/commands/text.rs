@@ -24,6 +24,14 @@ pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String 
     all().map(line).collect()
 }
 
+/// A path as a terminal may show it: control characters are escaped, as others may have chosen it.
+pub fn printable(path: impl AsRef<std::path::Path>) -> String {
+    let text = path.as_ref().to_string_lossy();
+    let escaped =
+        |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
+    text.chars().map(escaped).collect()
+}
+
 /// A duration in its two greatest units: `6 d 23 h`, `5 min`, `0 s`.
 pub fn rough(d: Duration) -> String {
     let s = d.as_secs();
@@ -60,6 +68,11 @@ mod tests {
         let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
         let text = aligned(["NAME", "TAGS"], &[row("fra-long", "-"), row("é", "x,y")]);
         assert_eq!(text, "NAME      TAGS\nfra-long  -\né         x,y\n");
+    }
+
+    #[test]
+    fn a_path_commands_no_terminal() {
+        assert_eq!(printable("a\u{1b}[2J\nb é"), r"a\u{1b}[2J\nb é");
     }
 
     #[test]

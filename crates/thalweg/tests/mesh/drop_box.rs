@@ -22,7 +22,7 @@ fn settings(host: &Host) -> String {
 }
 
 fn status(host: &Host) -> serde_json::Value {
-    host.json(&["drop-box", "status", "taxes", "--json", "--config", &settings(host)])
+    host.json(&["drop-box", "status", "taxes", "--json"])
 }
 
 fn code(host: &Host, args: &[&str]) -> (Option<i32>, String) {
@@ -49,7 +49,7 @@ fn files_are_submitted_collected_and_their_receipts_verified() {
     assert!(!proven.contains("not proven"), "{proven}");
 
     // A stranger, by the words that the operator gives out.
-    let list = fra.json(&["drop-box", "list", "--json", "--config", &settings(&fra)]);
+    let list = fra.json(&["drop-box", "list", "--json"]);
     let to = list["boxes"][0]["to"].as_str().unwrap();
     let stranger = Host::new();
     let c = write(&stranger, "c", b"c");
@@ -64,7 +64,7 @@ fn files_are_submitted_collected_and_their_receipts_verified() {
     let d = write(&lap, "d", b"d");
     lap.ok(&["submit", &d, "--to", "taxes@fra", "--commit-only"]);
     until("the destination has the receipts", || status(&fra)["received"] == 3);
-    let args = ["drop-box", "collect", "taxes", "--into", "in", "--config", &settings(&fra)];
+    let args = ["drop-box", "collect", "taxes", "--into", "in"];
     let said = fra.ok(&args);
     assert!(
         said.contains("3 submissions collected") && said.contains("1 commitment without"),
@@ -125,7 +125,9 @@ fn what_goes_wrong_is_said_with_its_exit_code() {
     altered(&fra, &receipt, "\nnumber 2", "\nnumber 1", "number");
     altered(&fra, &receipt, "\nstamp ", "\nstamp AAAA", "stamp");
     let nobody = fra.fails(1, &["receipt", "verify", "nothing"]);
-    assert!(nobody.contains("No such file"), "{nobody}");
+    assert!(nobody.contains("No such file") && !nobody.contains("NOT VALID"), "{nobody}");
+    let nobody = fra.fails(1, &["receipt", "verify", "a.receipt", "--data", "nothing"]);
+    assert!(nobody.contains("cannot read nothing") && !nobody.contains("NOT VALID"), "{nobody}");
     let said = fra.fails(1, &["receipt", "verify", "a.receipt", "--key", "12"]);
     assert!(said.contains("64 hexadecimal digits"), "{said}");
 }
@@ -154,4 +156,141 @@ fn a_receipt_s_file_is_its_owner_s_alone() {
     fra.ok(&["receipt", "verify", "public"]);
     let said = fra.fails(1, &["receipt", "verify", "public", "--data", "a"]);
     assert!(said.contains("nonce: "), "{said}");
+}
+
+#[test]
+fn a_receipt_with_a_stamp_is_replaced_by_another_stamp_alone() {
+    let fra = Host::founder();
+    let two = own(LATER, "") + &own("2020-01-01T00:00:00Z", "").replace("taxes", "old");
+    let runs = fra.start_with(&two, None);
+    let a = write(&fra, "a", b"a");
+    fra.ok(&["submit", &a, "--to", "taxes@fra"]);
+    let kept = || fs::read_to_string(fra.path("a.receipt")).unwrap();
+    let first = kept();
+    let submit = |args: &[&str]| code(&fra, &[&["submit", "a"], args].concat());
+    // Mistyped, expired, of another key: refused before anybody is asked.
+    let at = format!("taxes@{}#{}", fra.address(), "ab".repeat(32));
+    for to in ["grants@fra", "old@fra", at.as_str()] {
+        let (ended, said) = submit(&["--to", to]);
+        assert_eq!(ended, Some(1), "{said}");
+        assert!(said.contains("a.receipt is not replaced") && said.contains("--anew"), "{said}");
+        assert_eq!(kept(), first);
+    }
+    let other = fra.path("other-state").display().to_string();
+    let key = fra.json(&["status", "--json"])["key"].as_str().unwrap().to_owned();
+    let here = format!("taxes@{}#{key}", fra.address());
+    let (ended, said) = submit(&["--to", &here, "--state", &other]);
+    assert!(ended == Some(1) && said.contains("another key"), "{said}");
+    // Wanted, and refused by the destination, or not reached.
+    for to in ["grants@fra", "old@fra", at.as_str()] {
+        let (ended, said) = submit(&["--to", to, "--anew"]);
+        assert!(ended != Some(0), "{said}");
+        assert_eq!(kept(), first, "{said}");
+    }
+    write(&fra, "a", b"another");
+    drop(runs);
+    let (_, said) = submit(&["--to", "taxes@fra", "--anew"]);
+    assert!(said.contains("cannot commit to taxes@fra"), "{said}");
+    assert_eq!(kept(), first);
+    let begun = fs::read_to_string(fra.path("a.receipt.anew")).unwrap();
+    // The one that was begun is gone on with, and takes the place when it is signed.
+    let _runs = fra.start_with(&two, None);
+    fra.ok(&["submit", &a, "--to", "taxes@fra", "--anew"]);
+    let nonce = |text: &str| text.lines().find(|l| l.starts_with("nonce ")).unwrap().to_owned();
+    assert_eq!(nonce(&kept()), nonce(&begun));
+    assert!(kept().contains("\nnumber 2\n") && !fra.path("a.receipt.anew").exists());
+    fra.ok(&["receipt", "verify", "a.receipt", "--data", "a"]);
+}
+
+#[test]
+fn files_of_one_name_are_told_apart_before_anything_is_written() {
+    let fra = Host::founder();
+    let _runs = fra.start_with(&own(LATER, ""), None);
+    for dir in ["x", "y", "receipts"] {
+        fs::create_dir(fra.path(dir)).unwrap();
+    }
+    write(&fra, "x/a", b"1");
+    write(&fra, "y/a", b"2");
+    let both = ["submit", "x/a", "y/a", "--to", "taxes@fra"];
+    let said = fra.fails(1, &[&both[..], &["--receipts", "receipts"]].concat());
+    assert!(said.contains("x/a and y/a have the same name"), "{said}");
+    assert!(fs::read_dir(fra.path("receipts")).unwrap().next().is_none());
+    fra.ok(&both);
+    let said = fra.fails(1, &["submit", "x/a", "x/a", "--to", "taxes@fra"]);
+    assert!(said.contains("x/a is named twice"), "{said}");
+}
+
+#[test]
+fn a_box_s_pace_is_kept_without_being_told_again() {
+    let fra = Host::founder();
+    let _runs = fra.start_with(&own(LATER, "max_rate = 2\n"), None);
+    let names: Vec<String> = (0..15).map(|n| write(&fra, &format!("f{n}"), &[n])).collect();
+    let args: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (ended, said) = code(&fra, &[&["submit", "--to", "taxes@fra"], &args[..]].concat());
+    // 15 commitments and 15 pushes at two a second, twenty of them at once.
+    assert_eq!(ended, Some(0), "{said}");
+    assert!(said.contains("waiting") && said.matches(": received by").count() == 15, "{said}");
+}
+
+#[test]
+fn names_of_files_command_no_terminal() {
+    let fra = Host::founder();
+    let _runs = fra.start_with(&own(LATER, ""), None);
+    let (_, said) = code(&fra, &["submit", "no\u{1b}[2Jfile", "--to", "taxes@fra"]);
+    assert!(said.contains(r"no\u{1b}[2Jfile") && !said.contains('\u{1b}'), "{said}");
+    let a = write(&fra, "a\u{1b}[2J", b"a");
+    let (ended, said) = code(&fra, &["submit", &a, "--to", "taxes@fra"]);
+    assert!(ended == Some(0) && !said.contains('\u{1b}'), "{said}");
+}
+
+#[test]
+fn a_node_without_an_address_is_named_with_the_role_that_it_lacks() {
+    let fra = Host::founder();
+    let _runs = fra.start_with(&own(LATER, "nodes = [\"nyc\"]\n"), None);
+    let at = Host::new().address();
+    let _nyc = Host::joined(&fra, "nyc", &[], &["--address", &at]);
+    let a = write(&fra, "a", b"a");
+    let (ended, said) = code(&fra, &["submit", &a, "--to", "taxes@fra"]);
+    assert_eq!(ended, Some(4), "{said}");
+    let (_, listed) = code(&fra, &["drop-box", "list"]);
+    for said in [said, listed] {
+        assert!(said.contains("node nyc: ") && said.contains("--role relay"), "{said}");
+    }
+    let said = fra.fails(1, &["submit", &a, "--to", "taxes@nyc"]);
+    assert!(said.contains("node `nyc`: ") && said.contains("--role relay"), "{said}");
+}
+
+#[test]
+fn a_collection_says_what_did_not_come_and_runs_alone() {
+    let fra = Host::founder();
+    let _runs = fra.start_with(&own(LATER, "nodes = [\"nyc\"]\n"), None);
+    let nyc = Host::relay(&fra, "nyc", &[]);
+    let runs = nyc.start_with(OTHERS, None);
+    let a = write(&fra, "a", b"a");
+    fra.ok(&["submit", &a, "--to", "taxes@fra"]);
+    until("the receipt", || status(&fra)["received"] == 1);
+    let counted = fra.json(&["status", "--json"])["drop_boxes"].clone();
+    assert_eq!((&counted["committed"], &counted["received"]), (&1.into(), &1.into()), "{counted}");
+    drop(runs);
+    let args = ["drop-box", "collect", "taxes", "--into", "in"];
+    let (ended, said) = code(&fra, &args);
+    assert_eq!(ended, Some(1), "{said}");
+    assert!(said.contains("number 1: its data has not come from node `nyc`: "), "{said}");
+
+    let _runs = nyc.start_with(OTHERS, None);
+    for place in [fra.state().join("drop-box/taxes/collecting"), fra.path("in")] {
+        let other = fs::File::open(place).unwrap();
+        other.lock().unwrap();
+        let (ended, said) = code(&fra, &args);
+        assert!(ended == Some(7) && said.contains("another collection"), "{said}");
+    }
+    // What is left at the nodes is thrown away by a later collection.
+    fra.ok(&[&args[..], &["--keep"]].concat());
+    assert_eq!(fs::read(fra.path("in/000001-a")).unwrap(), b"a");
+    assert_eq!(status(&nyc)["here"]["given_away"], 0);
+    fra.ok(&args);
+    assert_eq!(status(&nyc)["here"]["given_away"], 1);
+    // Sizes are for people.
+    let said = fra.ok(&["drop-box", "status", "taxes", "--config", &settings(&fra)]);
+    assert!(said.contains("1 submission, 1 B"), "{said}");
 }

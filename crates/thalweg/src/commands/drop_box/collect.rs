@@ -1,55 +1,54 @@
 //! `thalweg drop-box collect`: step 3, by `gather`.
 
-use super::{Common, Here, status};
+use super::{Common, Here, clear, heard::Heard, status};
 use crate::commands::{
-    gather::{Display, Style, known, listen, reach, runtime},
+    gather::{Code, Display, Style, known, listen, reach, runtime},
     signals::Signals,
-    text::{counted, say},
+    text::{counted, printable, say},
 };
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::{
+    ffi::OsStr,
     fs,
-    io::IsTerminal as _,
+    io::{ErrorKind, IsTerminal as _},
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
 };
 use thalweg_console::note;
-use thalweg_net::channel::Connector;
 use thalweg_node::{
     drop_box::{
-        Collected, Line, Port, View,
-        collect::{Settled, Source, settle, sources, sync, take_own},
+        Collected, View,
+        collect::{Alone, Settled, Source, settle, sources, sync, take_own},
     },
     gather::{
-        EventSink, MethodName, Totals,
+        MethodName,
         landing::Layout,
         run::{Asked, Request, gather},
     },
 };
-use thalweg_wire::{
-    Signer as _,
-    bistro::{Answer, Ask, StampId},
-    mesh::Name,
-};
+use thalweg_wire::{Signer as _, mesh::Name};
 use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
 Collects from wherever the receipts say, with all that `thalweg gather` does; each file is
 checked against its commitment and gets its receipt beside: DIR/000017-return.pdf and
-DIR/000017-return.pdf.receipt. The nodes are then told to throw their copies away. Interrupted,
+DIR/000017-return.pdf.receipt. The nodes are then told to throw their copies
+away; one that is not reached is told at the next collection. Interrupted,
 the same command goes on; later it collects what has come since.
 
   thalweg drop-box collect taxes --into /srv/taxes
 
-Exit codes: 0 all that nodes have is here; 1 something is not, and is named.";
+Exit codes: 0 all that nodes have is here; 1 something is not, and is named; 7 another collection
+of this box, or into this directory, runs.";
 
 /// Where data lands before it is checked, below the directory.
 const LANDING: &str = ".collecting";
 
-/// Ids in one question.
-const AT_ONCE: usize = 1000;
+/// Another collection of this box, or into this directory, runs: as `thalweg gather` says it.
+const BUSY: u8 = Code::Busy as u8;
 
 /// Arguments of `thalweg drop-box collect`.
 #[derive(clap::Args)]
@@ -83,11 +82,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(destination) = &here.settings.destination {
         bail!("box `{}` is `{destination}`'s: collect on that host", here.name);
     }
+    if args.list {
+        return list(&sources(&View::read(&here.files)?));
+    }
+    let into = &args.into;
+    fs::create_dir_all(into).with_context(|| format!("cannot make {}", printable(into)))?;
+    let _alone = match Alone::take(&here.files, into) {
+        Err(e) if e.kind() == ErrorKind::WouldBlock => {
+            note!("thalweg drop-box collect: {e}; wait until it has ended");
+            return Ok(ExitCode::from(BUSY));
+        }
+        taken => taken.context("cannot begin a collection (has this box's node ever run?)")?,
+    };
     let view = View::read(&here.files)?;
     let due = sources(&view);
-    if args.list {
-        return list(&due);
-    }
     let runtime = runtime()?;
     let done = runtime.block_on(collect(&args, &here, &due));
     runtime.shutdown_background();
@@ -98,7 +106,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
-    let line = |node: &Name, path: &[u8]| format!("{node}:{}\n", String::from_utf8_lossy(path));
+    let line = |node: &Name, path: &[u8]| {
+        format!("{node}:{}\n", printable(Path::new(OsStr::from_bytes(path))))
+    };
     let lines = due.iter().flat_map(|source| {
         source.arrivals.iter().map(|arrival| line(&source.node, &arrival.delivery.path))
     });
@@ -108,27 +118,34 @@ fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
 
 async fn collect(args: &Args, here: &Here, due: &[Source]) -> anyhow::Result<Vec<Settled>> {
     let landing = args.into.join(LANDING);
-    let cannot = || format!("cannot make {}", landing.display());
+    let cannot = || format!("cannot make {}", printable(&landing));
     fs::create_dir_all(&landing).with_context(cannot)?;
     let me = here.state.mesh()?.name;
     let (own, others): (Vec<_>, Vec<_>) = due.iter().partition(|source| source.node == me);
-    for arrival in own.iter().flat_map(|source| &source.arrivals) {
-        take_own(arrival, &landing).context("cannot take what this node has itself")?;
-    }
-    if !others.is_empty() {
-        fetch(args, here, &others, &landing).await?;
-    }
+    let unable = own.iter().flat_map(|source| &source.arrivals).find_map(|arrival| {
+        let failed = take_own(arrival, &landing).err()?;
+        Some((arrival.stamp.value().number, failed))
+    });
+    let heard = match others.is_empty() {
+        true => None,
+        false => Some(fetch(args, here, &others, &landing).await?),
+    };
     let arrivals = due.iter().flat_map(|source| &source.arrivals);
-    let settled: Vec<_> = arrivals.map(|arrival| settle(arrival, &landing, &args.into)).collect();
-    sync(&args.into).context("cannot make it durable")?;
+    let mut settled: Vec<_> =
+        arrivals.map(|arrival| settle(arrival, &landing, &args.into)).collect();
+    if let Some(heard) = heard {
+        heard.explain(&mut settled, due);
+    }
+    if let Some((number, why)) = unable {
+        note!("thalweg: cannot take number {number}, which this node has itself: {why}");
+    }
+    sync(&args.into).with_context(|| format!("cannot make {} durable", printable(&args.into)))?;
     let numbers: Vec<u64> =
         settled.iter().filter(|one| one.outcome.is_ok()).map(|one| one.number).collect();
     let book = Collected::open(&here.files, here.state.node_key()?.id())?;
     book.note(&numbers).await.context("cannot note what was collected")?;
     if !args.keep {
-        for source in due {
-            forget(here, source, &numbers).await;
-        }
+        clear::copies(here, &book).await?;
     }
     // Empty, unless something did not match or is still under way.
     _ = fs::remove_dir(&landing);
@@ -141,7 +158,7 @@ async fn fetch(
     here: &Here,
     others: &[&Source],
     landing: &Path,
-) -> anyhow::Result<Totals> {
+) -> anyhow::Result<Arc<Heard>> {
     let style = match (args.common.json, std::io::stderr().is_terminal()) {
         (true, _) => Style::Quiet,
         (false, true) => Style::Bars,
@@ -161,39 +178,15 @@ async fn fetch(
     };
     let stop = CancellationToken::new();
     let signals = tokio::spawn(listen(Signals::watch()?, stop.clone()));
-    let sink = display.clone() as Arc<dyn EventSink>;
-    let ended = gather(request, reach(&here.state)?, sink, stop).await;
+    let heard = Arc::new(Heard::new(display.clone()));
+    let ended = gather(request, reach(&here.state)?, heard.clone(), stop).await;
     signals.abort();
+    // What has come is kept all the same.
+    if let Err(error) = ended {
+        heard.ended(error.to_string());
+    }
     display.finish();
-    Ok(ended?)
-}
-
-/// Tells a node what it need not keep any more; it is asked again at the next collection.
-async fn forget(here: &Here, source: &Source, numbers: &[u64]) {
-    let is_here =
-        |id: &&thalweg_node::drop_box::Arrival| numbers.contains(&id.stamp.value().number);
-    let ids: Vec<StampId> = source.arrivals.iter().filter(is_here).map(|a| a.id()).collect();
-    if ids.is_empty() {
-        return;
-    }
-    let asked = async {
-        let roster = here.state.membership()?.current().context("there is no roster")?;
-        let port = roster.by_name(&source.node).and_then(Port::of).context("it is no member")?;
-        let connector = Connector::new(&here.state.client_key()?)?;
-        let mut line = Line::open(&connector, &port).await?;
-        for some in ids.chunks(AT_ONCE) {
-            match line.ask(&Ask::Forget(here.name.clone(), some.to_vec())).await? {
-                Answer::Forgot(_) => {}
-                Answer::Refused(refusal) => return Err(refusal.into()),
-                _ => bail!("it answers something else"),
-            }
-        }
-        line.close().await;
-        Ok(())
-    };
-    if let Err(why) = asked.await {
-        note!("thalweg: node {} keeps its copies: {why:#}", source.node);
-    }
+    Ok(heard)
 }
 
 fn told(args: &Args, view: &View, settled: &[Settled]) -> anyhow::Result<()> {
@@ -209,7 +202,7 @@ fn told(args: &Args, view: &View, settled: &[Settled]) -> anyhow::Result<()> {
         return say(&format!("{line}\n"));
     }
     let mut text =
-        format!("{} collected into {}\n", counted(done, "submission"), args.into.display());
+        format!("{} collected into {}\n", counted(done, "submission"), printable(&args.into));
     if missing > 0 {
         text +=
             &format!("{} without data:\n{}", counted(missing, "commitment"), status::missing(view));

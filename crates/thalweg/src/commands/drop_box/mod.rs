@@ -1,17 +1,15 @@
 //! `thalweg drop-box`: what the operator of a box sees and does.
 
+mod clear;
 mod collect;
+mod heard;
 mod status;
 
 use super::here::{self, Place};
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use std::{path::PathBuf, process::ExitCode};
-use thalweg_node::{
-    config::{Config, DropBoxSection},
-    drop_box::BoxFiles,
-    mesh::State,
-};
+use thalweg_node::{config::DropBoxSection, drop_box::BoxFiles, mesh::State};
 use thalweg_units::likeness;
 use thalweg_wire::mesh::Name;
 
@@ -35,7 +33,8 @@ enum What {
 /// Where the boxes are.
 #[derive(clap::Args)]
 struct Common {
-    /// The settings [default: $XDG_CONFIG_HOME/thalweg/config.toml, if there is one]
+    /// The settings [default: those that the running node has; if none runs,
+    /// $XDG_CONFIG_HOME/thalweg/config.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print JSON
@@ -66,19 +65,30 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Common {
-    fn settings(&self) -> anyhow::Result<Config> {
-        here::settings(self.config.as_deref())
+    /// All boxes of this node.
+    fn settings(&self, state: &State) -> anyhow::Result<Vec<DropBoxSection>> {
+        if self.config.is_none()
+            && let Some(running) = running(state)?
+        {
+            return Ok(running);
+        }
+        Ok(here::settings(self.config.as_deref())?.drop_box)
     }
 
     /// The box of this name.
     fn open(&self, name: &str) -> anyhow::Result<Here> {
-        let (state, config) = (self.place.open()?, self.settings()?);
+        let state = self.place.open()?;
+        let boxes = self.settings(&state)?;
         let names: Vec<&str> =
-            config.drop_box.iter().filter_map(|b| Some(b.name.as_ref()?.as_str())).collect();
+            boxes.iter().filter_map(|b| Some(b.name.as_ref()?.as_str())).collect();
         let is_it = |b: &&DropBoxSection| b.name.as_ref().is_some_and(|n| n.as_str() == name);
-        let Some(settings) = config.drop_box.iter().find(is_it).cloned() else {
+        let Some(settings) = boxes.iter().find(is_it).cloned() else {
             match likeness::nearest(name, names.iter().copied()) {
                 Some(near) => bail!("no drop box is named `{name}`; did you mean `{near}`?"),
+                None if boxes.is_empty() => bail!(
+                    "no drop box is set here: no node runs that has one, and there are no settings \
+                     with one; name them by --config FILE"
+                ),
                 None => bail!(
                     "no drop box is named `{name}` in this node's settings: `thalweg drop-box list`"
                 ),
@@ -87,5 +97,22 @@ impl Common {
         let name: Name = name.parse().context("the box's name")?;
         let files = BoxFiles::new(state.dir(), &name, settings.directory.as_deref());
         Ok(Here { state, settings, name, files })
+    }
+}
+
+/// Those that the running node has; none: no node runs, or it has none.
+fn running(state: &State) -> anyhow::Result<Option<Vec<DropBoxSection>>> {
+    let mut report = here::block_on(async {
+        match here::daemon(state).await? {
+            Some(daemon) => Ok(daemon.drop_boxes().await?),
+            None => Ok(serde_json::Value::Null),
+        }
+    })?;
+    match report.get_mut("settings").map(serde_json::Value::take) {
+        Some(settings) => Ok(Some(serde_json::from_value(settings).context(
+            "the node that runs is another version than this command: start it anew, or name the \
+             settings by --config FILE",
+        )?)),
+        None => Ok(None),
     }
 }

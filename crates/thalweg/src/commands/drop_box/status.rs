@@ -4,7 +4,13 @@ use super::{Common, Here};
 use crate::commands::text::{aligned, counted, listed, say};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::ExitCode};
-use thalweg_node::{config::DropBoxSection, drop_box::View, mesh::State};
+use thalweg_console::note;
+use thalweg_node::{
+    config::DropBoxSection,
+    drop_box::{LineError, Port, View},
+    mesh::State,
+};
+use thalweg_units::ByteSize;
 use thalweg_wire::{
     Signer as _,
     bistro::{Stamp, show_date},
@@ -36,16 +42,40 @@ pub struct Args {
 /// # Errors
 /// If the settings or the state cannot be used.
 pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
-    let (state, config) = (args.place.open()?, args.settings()?);
-    let rows: Vec<_> = config.drop_box.iter().map(|one| row(&state, one)).collect();
+    let state = args.place.open()?;
+    let boxes = args.settings(&state)?;
+    boxes.iter().for_each(|one| warn(&state, one));
+    let rows: Vec<_> = boxes.iter().map(|one| row(&state, one)).collect();
     let text = match args.json {
-        true => json!({ "boxes": config.drop_box.iter().map(|one| value(&state, one)).collect::<Vec<_>>() })
-            .to_string()
-            + "\n",
-        false => aligned(["BOX", "DESTINATION", "UNTIL", "NODES", "WHO", "SUBMIT WITH --to"], &rows),
+        true => {
+            json!({ "boxes": boxes.iter().map(|one| value(&state, one)).collect::<Vec<_>>() })
+                .to_string()
+                + "\n"
+        }
+        false => {
+            aligned(["BOX", "DESTINATION", "UNTIL", "NODES", "WHO", "SUBMIT WITH --to"], &rows)
+        }
     };
     say(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Of nodes that nobody reaches: their box would look as if it were closed.
+fn warn(state: &State, one: &DropBoxSection) {
+    let (Some(name), Some(roster)) =
+        (&one.name, state.membership().ok().and_then(|membership| membership.current()))
+    else {
+        return;
+    };
+    for node in one.nodes.iter().chain(&one.destination) {
+        match roster.by_name(node).and_then(Port::of) {
+            None => note!("thalweg: box {name}: the roster has no node `{node}`"),
+            Some(port) if port.addresses.is_empty() => {
+                note!("thalweg: box {name}: node {node}: {}", LineError::Unlisted);
+            }
+            Some(_) => {}
+        }
+    }
 }
 
 fn row(state: &State, one: &DropBoxSection) -> [String; 6] {
@@ -109,6 +139,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn size(bytes: u64) -> String {
+    ByteSize::from_bytes(bytes).to_string()
+}
+
 /// Submissions and bytes by the node that has them.
 fn by_node(view: &View) -> BTreeMap<Name, (u64, u64)> {
     let mut nodes: BTreeMap<Name, (u64, u64)> = BTreeMap::new();
@@ -130,11 +164,11 @@ fn summary(here: &Here, view: &View) -> String {
         line("deadline", here.settings.until.map_or_else(|| "-".to_owned(), show_date));
         line(
             "committed",
-            format!("{}, {bytes} bytes", counted(view.stamps.len() as u64, "submission")),
+            format!("{}, {}", counted(view.stamps.len() as u64, "submission"), size(bytes)),
         );
         line("received", counted(view.arrivals.len() as u64, "submission"));
         for (node, (count, bytes)) in by_node(view) {
-            line("", format!("{node}: {count}, {bytes} bytes"));
+            line("", format!("{node}: {count}, {}", size(bytes)));
         }
         line("collected", counted(view.collected.len() as u64, "submission"));
         line("without data", counted(view.missing().count() as u64, "submission"));
@@ -144,7 +178,8 @@ fn summary(here: &Here, view: &View) -> String {
         let told =
             if held.untold == 0 { "all told".into() } else { format!("{} not told", held.untold) };
         let what = counted(held.held, "submission");
-        line("here", format!("{what}, {} bytes; {told}; {} given away", held.bytes, held.gone));
+        let bytes = size(held.bytes);
+        line("here", format!("{what}, {bytes}; {told}; {} given away", held.gone));
     }
     text
 }
@@ -152,12 +187,12 @@ fn summary(here: &Here, view: &View) -> String {
 /// Who has committed without data.
 pub fn missing(view: &View) -> String {
     let row = |stamp: &Stamp| {
-        let size = stamp.commitment.size.to_string();
+        let size = size(stamp.commitment.size);
         let (number, label) = (stamp.number.to_string(), stamp.label.to_string());
         [number, show_date(stamp.time), stamp.client.to_string(), size, label]
     };
     let rows: Vec<_> = view.missing().map(row).collect();
-    aligned(["NUMBER", "COMMITTED", "KEY", "BYTES", "NAME"], &rows)
+    aligned(["NUMBER", "COMMITTED", "KEY", "SIZE", "NAME"], &rows)
 }
 
 fn as_json(here: &Here, view: &View) -> Value {

@@ -154,6 +154,7 @@ impl Parts {
         files.register(&mut registry);
         let files = Some(Arc::new(files) as Arc<dyn FilesService>);
         if let Some(boxes) = boxes.clone() {
+            boxes.register(&mut registry);
             tasks.spawn(boxes.run());
         }
         let submit = boxes.map(|boxes| Arc::new(boxes) as Arc<dyn SubmitService>);

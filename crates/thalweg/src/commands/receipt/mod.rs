@@ -1,6 +1,10 @@
 //! `thalweg receipt`: checks receipts of submissions, without asking anybody.
 
-use super::{here::Place, submit::commitment, text::say};
+use super::{
+    here::Place,
+    submit::commitment,
+    text::{printable, say},
+};
 use anyhow::Context as _;
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -26,7 +30,7 @@ key is known.
   thalweg receipt verify return.pdf.receipt --key 5b1f…
   thalweg receipt verify return.pdf.receipt --key 5b1f… --data return.pdf
 
-Exit codes: 0 all is proven; 1 altered, or not readable: the field is named; 3 whole, but not
+Exit codes: 0 all is proven; 1 altered (the field is named), or a file cannot be read; 3 whole, but not
 all of it is proven with these keys, or a step is missing.";
 
 /// Whole, and not all is proven.
@@ -66,6 +70,8 @@ struct Verify {
 
 /// What came of one file.
 enum Found {
+    /// It, or the data, is not there or cannot be read: nothing is known of it.
+    Unread(String),
     Altered(String),
     Whole(Box<Evidence>, Verdict),
 }
@@ -82,7 +88,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     for file in &args.files {
         let found = examine(file, args.data.as_deref(), &trust, roster.as_ref());
         match &found {
-            Found::Altered(_) => altered = true,
+            Found::Altered(_) | Found::Unread(_) => altered = true,
             Found::Whole(_, verdict) => unproven |= !verdict.is_whole(),
         }
         print(file, &found, args.json)?;
@@ -113,14 +119,18 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
 }
 
 fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Roster>) -> Found {
-    let read = fs::read_to_string(file).map_err(|e| e.to_string());
-    let evidence = read.and_then(|text| Evidence::read(&text, &Ed25519).map_err(|e| e.to_string()));
+    let text = match fs::read(file) {
+        Ok(text) => text,
+        Err(e) => return Found::Unread(format!("cannot read it: {e}")),
+    };
+    let text = String::from_utf8(text).map_err(|_| "text: it is no text".to_owned());
+    let evidence = text.and_then(|text| Evidence::read(&text, &Ed25519).map_err(|e| e.to_string()));
     let evidence = match evidence {
         Ok(evidence) => evidence,
         Err(why) => return Found::Altered(why),
     };
-    if let Some(why) = data.and_then(|data| differs(&evidence, data)) {
-        return Found::Altered(why);
+    if let Some(found) = data.and_then(|data| differs(&evidence, data)) {
+        return found;
     }
     // The receipt's own roster held then; this host's may have changed since.
     let mut judged = evidence.clone();
@@ -130,29 +140,37 @@ fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Rost
 }
 
 /// Why this is not the data that was committed to.
-fn differs(evidence: &Evidence, data: &Path) -> Option<String> {
+fn differs(evidence: &Evidence, data: &Path) -> Option<Found> {
+    let altered = |why: String| Some(Found::Altered(why));
     let Some(nonce) = &evidence.nonce else {
-        return Some("nonce: its line was taken out; without it no data can be compared".into());
+        return altered("nonce: its line was taken out; without it no data can be compared".into());
     };
     match commitment(data, nonce, evidence.client) {
-        Err(e) => Some(format!("{e:#}")),
+        Err(e) => Some(Found::Unread(format!("{e:#}"))),
         Ok(found) if found.size != evidence.commitment.size => {
             let (have, meant) = (found.size, evidence.commitment.size);
-            Some(format!("size: {} has {have} bytes, {meant} were committed to", data.display()))
+            altered(format!(
+                "size: {} has {have} bytes, {meant} were committed to",
+                printable(data)
+            ))
         }
         Ok(found) if found != evidence.commitment => {
-            Some(format!("commitment: {} or the nonce is another one", data.display()))
+            altered(format!("commitment: {} or the nonce is another one", printable(data)))
         }
         Ok(_) => None,
     }
 }
 
 fn print(file: &Path, found: &Found, as_json: bool) -> anyhow::Result<()> {
-    let file = file.display();
     if as_json {
-        return say(&format!("{}\n", object(&file.to_string(), found)));
+        return say(&format!("{}\n", object(&file.display().to_string(), found)));
     }
+    let file = printable(file);
     match found {
+        Found::Unread(why) => {
+            note!("thalweg: {file}: {why}");
+            Ok(())
+        }
         Found::Altered(why) => {
             note!("thalweg: {file}: NOT VALID: {why}");
             Ok(())
@@ -170,6 +188,7 @@ fn print(file: &Path, found: &Found, as_json: bool) -> anyhow::Result<()> {
 
 fn object(file: &str, found: &Found) -> Value {
     match found {
+        Found::Unread(why) => json!({ "file": file, "read": false, "why": why }),
         Found::Altered(why) => json!({ "file": file, "valid": false, "why": why }),
         Found::Whole(evidence, verdict) => json!({
             "file": file, "valid": true, "all_proven": verdict.is_whole(),

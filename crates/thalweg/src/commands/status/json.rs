@@ -25,6 +25,7 @@ pub fn of_daemon(status: &NodeStatus) -> Value {
         "counts": status.counts,
         "relay": status.relay,
         "files": status.files,
+        "drop_boxes": status.drop_boxes,
         "restart": status.restart,
     })
 }

@@ -109,7 +109,7 @@ fn seen(reply: &StatusReply) -> String {
 
 fn text(status: &NodeStatus) -> String {
     let NodeStatus { name, key, mesh, program, up, listen, roster, oracle, .. } = status;
-    let NodeStatus { counts, relay, files, restart, .. } = status;
+    let NodeStatus { counts, relay, files, drop_boxes, restart, .. } = status;
     let mut text = format!(
         "node     {name}, key {key:?}, thalweg {program}, up {}\n\
          mesh     {mesh:?}\n\
@@ -126,7 +126,7 @@ fn text(status: &NodeStatus) -> String {
         strangers(counts.strangers),
         counts.local,
     );
-    for (what, report) in [("relay", relay), ("files", files)] {
+    for (what, report) in [("relay", relay), ("files", files), ("drop-box", drop_boxes)] {
         let Some(fields) = report.as_object() else { continue };
         let pairs = fields.iter().filter(|(_, v)| v.is_number() || v.is_string());
         let pairs: Vec<_> = pairs.map(|(k, v)| format!("{} {v}", k.replace('_', " "))).collect();

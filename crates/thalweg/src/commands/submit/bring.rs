@@ -1,6 +1,10 @@
 //! Step 2: the data, to whichever node is near and idle.
 
-use super::item::{Item, Step};
+use super::{
+    item::{Item, Step},
+    pace,
+};
+use crate::commands::text::printable;
 use anyhow::Context as _;
 use std::{
     fs::File,
@@ -11,6 +15,7 @@ use thalweg_console::note;
 use thalweg_net::channel::Connector;
 use thalweg_node::drop_box::{Line, Offer, PushError, Target, nearest, new_draw, push};
 use thalweg_wire::{Signed, bistro::Sheet};
+use tokio::time::sleep;
 
 /// Between two lines of progress.
 const TELL: Duration = Duration::from_secs(2);
@@ -25,7 +30,8 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
     let Some(greatest) = open.iter().map(|item| item.evidence.commitment.size).max() else {
         return Ok(());
     };
-    let committed = "what is committed to is safe; run this again to bring the data";
+    let committed = "the commitments are signed, and the destination does not say where the data \
+                     goes; run this again to bring it";
     let mut line = Line::open(connector, &target.port).await.context(committed)?;
     let sheet = target.sheet(&mut line).await.context(committed)?;
     line.close().await;
@@ -56,7 +62,8 @@ async fn one(
     let (Some(stamp), Some(nonce)) = (item.evidence.stamp.clone(), item.evidence.nonce) else {
         return Ok(());
     };
-    for _ in 0..offers.len() {
+    let mut left = offers.len();
+    while left > 0 {
         let Some(offer) = offers.first_mut() else { break };
         let file = File::open(&item.file).map_err(PushError::File);
         let pushed = match file {
@@ -66,6 +73,12 @@ async fn one(
             }
             Err(e) => Err(e),
         };
+        if let Some(wait) = pushed.as_ref().err().and_then(pace::wait) {
+            sleep(wait).await;
+            // The same node again: it is the nearest one, and says when.
+            renew(offers, connector).await?;
+            continue;
+        }
         match pushed {
             Ok(receipt) => return item.received(receipt, sheet),
             Err(e @ PushError::File(_)) => {
@@ -74,6 +87,7 @@ async fn one(
             }
             Err(e) => item.why = Some(format!("node {}: {e}", offer.node.name)),
         }
+        left -= 1;
         renew(offers, connector).await?;
         let one = offers.len().min(1);
         offers.rotate_left(one);
@@ -94,22 +108,22 @@ async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> anyhow::Result
 }
 
 /// A file that tells how much of it was read.
-struct Told<'a> {
+struct Told {
     file: File,
-    name: std::path::Display<'a>,
+    name: String,
     size: u64,
     at: u64,
     since: Instant,
 }
 
-impl<'a> Told<'a> {
-    fn new(file: File, item: &'a Item) -> Self {
+impl Told {
+    fn new(file: File, item: &Item) -> Self {
         let size = item.evidence.commitment.size;
-        Self { file, name: item.file.display(), size, at: 0, since: Instant::now() }
+        Self { file, name: printable(&item.file), size, at: 0, since: Instant::now() }
     }
 }
 
-impl Read for Told<'_> {
+impl Read for Told {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.file.read(buffer)?;
         self.at += n as u64;
@@ -122,7 +136,7 @@ impl Read for Told<'_> {
     }
 }
 
-impl Seek for Told<'_> {
+impl Seek for Told {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.at = self.file.seek(to)?;
         Ok(self.at)

@@ -2,11 +2,12 @@
 
 mod bring;
 mod item;
+mod pace;
 mod to;
 
 use super::{
     here::{self, Place},
-    text::say,
+    text::{printable, say},
 };
 use anyhow::{Context as _, bail};
 pub use item::commitment;
@@ -15,8 +16,11 @@ use serde_json::json;
 use std::{path::PathBuf, process::ExitCode};
 use thalweg_console::note;
 use thalweg_net::channel::Connector;
-use thalweg_node::drop_box::{Line, Target};
-use thalweg_wire::{Signer as _, bistro::Intent};
+use thalweg_node::drop_box::{ClientError, Line, Target};
+use thalweg_wire::{
+    Signed, Signer as _,
+    bistro::{Intent, MOST_INTENTS, Refusal, Stamp},
+};
 pub use to::Identity;
 
 const HELP: &str = "\
@@ -56,7 +60,8 @@ pub struct Args {
     /// Keep the receipts in this directory [default: beside the files]
     #[arg(long, value_name = "DIR")]
     receipts: Option<PathBuf>,
-    /// Commit to files anew that were committed to before and have changed since
+    /// Commit once more to files whose receipts are of something else (another box or key, or the
+    /// file has changed); the new receipt replaces the old one when it is signed
     #[arg(long)]
     anew: bool,
     /// Print a JSON object for each file
@@ -74,13 +79,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let identity = Identity::of(&args.place)?;
     let target = identity.target(&args.to, &args.place)?;
     here::block_on(async {
+        Item::check_places(&args.files, args.receipts.as_deref())?;
         let mut items = Vec::with_capacity(args.files.len());
         for file in &args.files {
             items.push(Item::open(file, &args, &identity, &target)?);
         }
-        Item::check_labels(&items)?;
         let connector = Connector::new(&identity.key)?;
-        commit(&mut items, &target, &connector, &identity).await?;
+        commit(&mut items, &target, &connector, (&identity, &args.to)).await?;
         if !args.commit_only {
             bring::all(&mut items, &target, &connector).await?;
         }
@@ -89,44 +94,57 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Step 1, for those that are not stamped yet.
+/// Step 1, for those that are not stamped yet: so many in one question, each kept when it is answered.
 async fn commit(
     items: &mut [Item],
     target: &Target,
     connector: &Connector,
-    identity: &Identity,
+    (identity, to): (&Identity, &str),
 ) -> anyhow::Result<()> {
     let mut open: Vec<&mut Item> =
         items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
-    if open.is_empty() {
-        return Ok(());
-    }
     let intent = |item: &&mut Item| Intent {
         label: item.evidence.label.clone(),
         commitment: item.evidence.commitment,
     };
-    let intents: Vec<Intent> = open.iter().map(intent).collect();
-    let asked = async {
-        let mut line = Line::open(connector, &target.port).await?;
-        let stamps = target.commit(&mut line, identity.key.id(), &intents).await;
-        line.close().await;
-        stamps
-    };
-    let kept = "nothing is committed to by this call; the receipts' files are kept for another";
-    let stamps = asked.await.with_context(|| format!("the destination: {kept}"))?;
-    for (item, stamp) in open.iter_mut().zip(stamps) {
-        match stamp {
-            Ok(stamp) => item.stamped(stamp)?,
-            Err(refusal) => item.refused(&refusal),
+    for some in open.chunks_mut(MOST_INTENTS) {
+        let intents: Vec<Intent> = some.iter().map(intent).collect();
+        let asked = pace::patiently(|| stamps(target, connector, identity, &intents)).await;
+        let stamps = asked.with_context(|| {
+            format!(
+                "cannot commit to {to}; run this again before the deadline: what was signed \
+                 already gets the same signature"
+            )
+        })?;
+        for (item, stamp) in some.iter_mut().zip(stamps) {
+            match stamp {
+                Ok(stamp) => item.stamped(stamp)?,
+                Err(refusal) => item.refused(&refusal),
+            }
         }
     }
     Ok(())
 }
 
+type Stamps = Vec<Result<Signed<Stamp>, Refusal>>;
+
+/// One question, on a line of its own: the destination closes those that wait too long.
+async fn stamps(
+    target: &Target,
+    connector: &Connector,
+    identity: &Identity,
+    intents: &[Intent],
+) -> Result<Stamps, ClientError> {
+    let mut line = Line::open(connector, &target.port).await?;
+    let stamps = target.commit(&mut line, identity.key.id(), intents).await;
+    line.close().await;
+    stamps
+}
+
 fn print(items: &[Item], as_json: bool) -> anyhow::Result<()> {
     let mut text = String::new();
     for item in items {
-        let (evidence, receipt) = (&item.evidence, item.receipt.display().to_string());
+        let evidence = &item.evidence;
         let committed = item.evidence.stamp.as_ref().map(|stamp| stamp.value());
         let node = evidence.receipt.as_ref().map(|r| r.value().node.to_string());
         if as_json {
@@ -135,12 +153,12 @@ fn print(items: &[Item], as_json: bool) -> anyhow::Result<()> {
                 "file": item.file.display().to_string(), "size": evidence.commitment.size,
                 "commitment": evidence.commitment.hash_text(), "step": item.step().word(),
                 "committed": date, "number": committed.map(|stamp| stamp.number), "node": node,
-                "receipt": receipt, "why": item.why,
+                "receipt": item.receipt.display().to_string(), "why": item.why,
             });
             text += &format!("{line}\n");
             continue;
         }
-        let file = item.file.display();
+        let (file, receipt) = (printable(&item.file), printable(&item.receipt));
         text += &match (item.step(), node) {
             (Step::Received, Some(node)) => format!("{file}: received by {node}; {receipt}\n"),
             (Step::Committed, _) => format!("{file}: committed; its data is not there yet\n"),

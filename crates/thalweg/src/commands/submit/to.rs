@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use std::sync::Arc;
 use thalweg_net::{Ed25519, PrivateKey};
 use thalweg_node::{
-    drop_box::{Port, Target},
+    drop_box::{LineError, Port, Target},
     mesh::State,
 };
 use thalweg_units::{NodeId, likeness};
@@ -85,6 +85,12 @@ impl Identity {
                 None => bail!("no member is named `{name}`; `thalweg roster{place}` lists them"),
             }
         };
-        Port::of(member).with_context(|| format!("member `{name}` runs no node that is reached"))
+        let port = Port::of(member).with_context(|| {
+            format!("member `{name}` runs no node: it joined with --no-daemon, only to fetch")
+        })?;
+        if port.addresses.is_empty() {
+            bail!("node `{name}`: {}", LineError::Unlisted)
+        }
+        Ok(port)
     }
 }

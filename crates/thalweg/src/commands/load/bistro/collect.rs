@@ -56,6 +56,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let Some(into) = &args.into else {
         let mut report = Report::default();
         report.add("delivery", "s", waited);
+        report.add("total", "s", waited);
         return report.print().context("cannot print the report");
     };
     let mut command = Command::new(env::current_exe().context("which program is this?")?);
@@ -69,6 +70,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     report.add("receipts_after", "s", waited);
     report.add("delivery", "s", took);
+    report.add("total", "s", waited + took);
     report.add("collect_rate", "Mbit/s", bytes as f64 * 8e-6 / took);
     report.print().context("cannot print the report")
 }

@@ -99,6 +99,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let signed = tally.times.len();
     report.add("clients", "1", args.clients as f64);
     report.add("signed", "1", signed as f64);
+    report.add("unsigned", "1", (args.clients - signed) as f64);
     report.add("late", "1", tally.late as f64);
     report.add("failed", "1", tally.failed as f64);
     report.add("commits_per_s", "1/s", signed as f64 / took.min(args.window.as_secs_f64()));

@@ -1,0 +1,54 @@
+//! Nodes need not keep what was collected.
+
+use super::Here;
+use anyhow::{Context as _, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_console::note;
+use thalweg_net::channel::Connector;
+use thalweg_node::drop_box::{Collected, Line, Port, View};
+use thalweg_wire::{
+    bistro::{Answer, Ask, StampId},
+    mesh::Name,
+};
+
+/// Ids in one question.
+const AT_ONCE: usize = 1000;
+
+/// Tells all nodes that may have copies; those that are not reached are told at the next collection.
+///
+/// # Errors
+/// If the books cannot be used.
+pub async fn copies(here: &Here, book: &Collected) -> anyhow::Result<()> {
+    let view = View::read(&here.files)?;
+    let mut nodes: BTreeMap<&Name, Vec<(u64, StampId)>> = BTreeMap::new();
+    for (number, arrival) in view.copies() {
+        nodes.entry(&arrival.receipt.value().node).or_default().push((number, arrival.id()));
+    }
+    let mut left: BTreeSet<u64> = BTreeSet::new();
+    for (node, copies) in &nodes {
+        let ids: Vec<StampId> = copies.iter().map(|(_, id)| *id).collect();
+        if let Err(why) = forget(here, node, &ids).await {
+            note!("thalweg: node {node} keeps its copies until the next collection: {why:#}");
+            left.extend(copies.iter().map(|(number, _)| number));
+        }
+    }
+    let all: BTreeSet<u64> = view.copies().map(|(number, _)| number).collect();
+    let done: Vec<u64> = all.difference(&left).copied().collect();
+    book.cleared(&done).await.context("cannot note which copies are gone")
+}
+
+async fn forget(here: &Here, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
+    let roster = here.state.membership()?.current().context("there is no roster")?;
+    let port = roster.by_name(node).and_then(Port::of).context("it is no member")?;
+    let connector = Connector::new(&here.state.client_key()?)?;
+    let mut line = Line::open(&connector, &port).await?;
+    for some in ids.chunks(AT_ONCE) {
+        match line.ask(&Ask::Forget(here.name.clone(), some.to_vec())).await? {
+            Answer::Forgot(_) => {}
+            Answer::Refused(refusal) => return Err(refusal.into()),
+            _ => bail!("it answers something else"),
+        }
+    }
+    line.close().await;
+    Ok(())
+}
