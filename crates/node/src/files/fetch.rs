@@ -5,11 +5,16 @@ use crate::{
     gather::{Remote, RemoteError},
     mesh::MeshPeer,
 };
+use std::time::Duration;
 use thalweg_wire::{
     mesh::Name,
     object::{Failure, MAX_PARTS, Reply, Request, SpoolId, Ticket},
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
+
+/// A part that takes longer is not waited for: 1 MiB in this time is 3.5 kB/s. Else a node that says that
+/// it is at work, or sends a byte now and then, would hold what came before.
+const STALLED: Duration = Duration::from_secs(300);
 
 /// What a member asks to be fetched; [`Request::Fetch`].
 #[derive(Clone, Debug)]
@@ -82,7 +87,7 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
     }
     let (mut part, mut room) = (Vec::new(), MAX_PARTS as i64);
     for ticket in 0..order.tickets.len() {
-        let parts = remote.parts().await;
+        let parts = moving(&node, remote.parts()).await?;
         let parts = parts.map_err(|why| match why {
             why @ RemoteError::Lost { .. } if ticket == 0 => early(why),
             why => late(why),
@@ -93,10 +98,18 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
             return Err(Broken::Late(why));
         }
         for _ in 0..parts {
-            let came = remote.part(&mut part).await.map_err(late)?;
+            let came = moving(&node, remote.part(&mut part)).await?.map_err(late)?;
             filling.push(&part, came).await.map_err(Broken::Late)?;
         }
         remote.end_parts().await.map_err(late)?;
     }
     Ok(())
+}
+
+/// A step of the other node's, which must not last.
+async fn moving<T>(node: &Name, step: impl Future<Output = T>) -> Result<T, Broken> {
+    timeout(STALLED, step).await.map_err(|_| {
+        let why = format!("it has sent nothing whole for {STALLED:?}");
+        Broken::Late(Failure::Upstream { node: node.clone(), why })
+    })
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 use std::sync::Arc;
 use thalweg_wire::object::{
-    Check, Denied, Failure, Grant, MAX_PART, MAX_PARTS, ReadRequest, SpoolId, Ticket,
+    self, Check, Denied, Failure, Grant, MAX_PART, MAX_PARTS, ReadRequest, SpoolId, Ticket,
 };
 
 /// What a node does for data that goes by way of other nodes; cheap to clone.
@@ -54,7 +54,7 @@ impl Lending {
         let one = |grant: Grant| {
             let denied = |(read, why)| Denied { read, why };
             check(&grant.reads, &may).map_err(denied)?;
-            let lent = Lent::Files(grant.reads.into());
+            let lent = Lent::Files(grant.reads.into_iter().map(plain).collect());
             let issued = self.tickets.issue(owner.key(), grant.to, lent);
             issued.map_err(|why| denied((0, why)))
         };
@@ -81,6 +81,11 @@ impl Lending {
         self.tickets.sent(ticket, checks);
     }
 
+    /// Nobody is to hear what was sent for a ticket.
+    pub fn forget(&self, ticket: Ticket) {
+        self.tickets.forget(ticket);
+    }
+
     /// What was sent for the tickets of this member.
     pub fn checks(&self, owner: &MeshPeer, tickets: &[Ticket]) -> Vec<Option<Vec<Option<Check>>>> {
         self.tickets.take_checks(owner.key(), tickets)
@@ -93,6 +98,12 @@ impl Lending {
     pub fn spooled(&self, owner: &MeshPeer, id: SpoolId) -> Result<Reading, Failure> {
         self.spool.read(owner.key(), id)
     }
+}
+
+/// The same file without the pattern that it was found by, which may be as long as a request.
+fn plain(mut read: ReadRequest) -> ReadRequest {
+    read.file.root = object::base(&read.file.root).to_vec();
+    read
 }
 
 /// The first read that is too long or not allowed.

@@ -15,17 +15,28 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
-use thalweg_wire::object::{self, Entry, Failure, FilePath, Kind, ListRequest, Reply};
+use thalweg_wire::object::{self, Entry, Failure, FilePath, Kind, ListRequest, MAX_WHY, Reply};
 
-/// Entries of one reply: 50 kB with names of 80 bytes; a reply with the longest of all names
-/// still fits.
+/// Entries of one reply: 50 kB with names of 80 bytes.
 const PART: usize = 200;
+
+/// Bytes of one reply, an entry more or less: far from [`object::MAX_REPLY`], and what the buffer is for.
+const PART_BYTES: usize = 128 * 1024;
+
+/// What the longest entry's numbers take beside its names.
+const NUMBERS: usize = 100;
 
 /// The longest turn without a word.
 const TURN: Duration = Duration::from_secs(5);
 
 /// Failures that are named; of more only the number.
 const MOST_FAILURES: usize = 200;
+
+/// And bytes of them, all in one reply.
+const FAILED_BYTES: usize = 512 * 1024;
+
+/// No file has a longer path, below an offer of the same; what is asked for may be as long as a request.
+const FAILED_PATH: usize = 8192;
 
 /// The answer to a [`ListRequest`].
 #[derive(Debug)]
@@ -36,8 +47,13 @@ pub(super) struct Listing {
     number: u32,
     excludes: Excludes,
     walk: Option<Walk>,
+    /// Those that are not told yet.
     entries: Vec<Entry>,
+    /// So many of them have so many bytes.
+    counted: usize,
+    bytes: usize,
     failures: Vec<(Vec<u8>, Failure)>,
+    failed_bytes: usize,
     unnamed: u64,
 }
 
@@ -78,7 +94,19 @@ impl Listing {
         let excludes = Excludes::new(&request.exclude)?;
         let (entries, failures) = (Vec::new(), Vec::new());
         let roots = request.roots.into_iter();
-        Ok(Self { reader, roots, number: 0, excludes, walk: None, entries, failures, unnamed: 0 })
+        Ok(Self {
+            reader,
+            roots,
+            number: 0,
+            excludes,
+            walk: None,
+            entries,
+            counted: 0,
+            bytes: 0,
+            failures,
+            failed_bytes: 0,
+            unnamed: 0,
+        })
     }
 
     /// Begins with what was asked for; nothing to walk below a file.
@@ -116,10 +144,16 @@ impl Listing {
         Ok(Some(Walk { number, asked, root, above, pattern, pending, open, told, found }))
     }
 
-    fn fail(&mut self, path: Vec<u8>, why: Failure) {
-        match self.failures.len() < MOST_FAILURES {
-            true => self.failures.push((path, why)),
-            false => self.unnamed += 1,
+    fn fail(&mut self, mut path: Vec<u8>, why: Failure) {
+        path.truncate(FAILED_PATH);
+        let why = why.cut(MAX_WHY);
+        let bytes = path.len() + why.text_len() + NUMBERS;
+        let has_room = self.failed_bytes + bytes <= FAILED_BYTES;
+        if has_room && self.failures.len() < MOST_FAILURES {
+            self.failed_bytes += bytes;
+            self.failures.push((path, why));
+        } else {
+            self.unnamed += 1;
         }
     }
 
@@ -150,10 +184,31 @@ impl Listing {
         true
     }
 
-    fn tell(&mut self, buffer: &mut Buffer) {
-        if !self.entries.is_empty() {
-            buffer.reply(&Reply::Entries(mem::take(&mut self.entries)));
+    /// Whether the entries are more than a reply, or one.
+    fn is_due(&mut self) -> bool {
+        let uncounted = self.entries.get(self.counted..).unwrap_or_default();
+        self.bytes += uncounted.iter().map(length).sum::<usize>();
+        self.counted = self.entries.len();
+        self.counted >= PART || self.bytes >= PART_BYTES
+    }
+
+    /// Tells the first entries, as many as a reply has; whether there were any.
+    fn tell(&mut self, buffer: &mut Buffer) -> bool {
+        let mut bytes = 0;
+        let fits = self.entries.iter().take(PART).take_while(|entry| {
+            let is_first = bytes == 0;
+            bytes += length(entry);
+            is_first || bytes <= PART_BYTES
+        });
+        let fits = fits.count();
+        let rest = self.entries.split_off(fits);
+        (self.counted, self.bytes) = (0, 0);
+        let part = mem::replace(&mut self.entries, rest);
+        if part.is_empty() {
+            return false;
         }
+        buffer.reply(&Reply::Entries(part));
+        true
     }
 
     fn end(&mut self, buffer: &mut Buffer) {
@@ -170,13 +225,17 @@ impl Source for Listing {
         let began = Instant::now();
         let mut steps = 0u32;
         while buffer.room() > 0 {
-            if !self.step() {
+            // One step can find as many entries as a path has parts.
+            if self.is_due() {
                 self.tell(buffer);
+                continue;
+            }
+            if !self.step() {
+                if self.tell(buffer) {
+                    continue;
+                }
                 self.end(buffer);
                 return false;
-            }
-            if self.entries.len() >= PART {
-                self.tell(buffer);
             }
             steps += 1;
             if steps.is_multiple_of(64) && began.elapsed() > TURN {
@@ -305,6 +364,15 @@ fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
         true => name.to_vec(),
         false => [path, b"/", name].concat(),
     }
+}
+
+/// Bytes of an entry in a reply, at the most.
+fn length(entry: &Entry) -> usize {
+    let target = match &entry.kind {
+        Kind::Symlink { target } => target.len(),
+        _ => 0,
+    };
+    entry.path.as_bytes().len() + target + NUMBERS
 }
 
 fn is_directory(found: &Stat) -> bool {

@@ -19,6 +19,14 @@ pub(super) trait Source: Send + 'static {
     fn fill(&mut self, buffer: &mut Buffer) -> bool;
 }
 
+/// A reply's bytes. A failure's text can hold a whole request, escaped: only its begin is sent.
+pub(super) fn message(reply: &Reply) -> Vec<u8> {
+    match reply {
+        Reply::Failed(_) => object::encode(&reply.clone().cut()),
+        reply => object::encode(reply),
+    }
+}
+
 /// Bytes that are about to be sent; its memory is used again and again.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
@@ -34,7 +42,7 @@ impl Buffer {
 
     /// Appends a message; one goes over the buffer's size if need be.
     pub fn reply(&mut self, reply: &Reply) {
-        let message = object::encode(reply);
+        let message = message(reply);
         self.extend_to(self.filled + message.len());
         self.bytes[self.filled..][..message.len()].copy_from_slice(&message);
         self.filled += message.len();

@@ -3,7 +3,8 @@
 use super::{
     Reader, Shared,
     list::Listing,
-    pour::{Buffers, Source, pour},
+    places::Place,
+    pour::{Buffers, Source, message, pour},
     read::Reading,
     spool::Visit,
     store::{Making, Piece},
@@ -16,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::channel::Channel;
-use thalweg_wire::object::{self, Failure, MAX_REQUEST, MAX_STORE, Reply, Request};
+use thalweg_wire::object::{self, Failure, MAX_REPLY, MAX_REQUEST, MAX_STORE, Reply, Request};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -26,6 +27,9 @@ use tokio::{
 
 /// Without a byte either way for so long, the channel is closed and its place free.
 const IDLE: Duration = Duration::from_secs(600);
+
+/// Who has no place must ask so soon to hear it.
+const UNPLACED: Duration = Duration::from_secs(30);
 
 /// One channel.
 #[derive(Debug)]
@@ -75,11 +79,11 @@ pub(super) async fn serve(
 
 impl Session {
     async fn run(&mut self) -> io::Result<()> {
-        let place = Arc::clone(&self.shared.places).try_acquire_owned();
-        while let Some(request) = self.next().await? {
+        let place = self.shared.places.take(&self.peer.member().name);
+        while let Some(request) = self.wanted(place.as_ref()).await? {
             self.requests += 1;
             self.shared.counts.requests.inc();
-            if place.is_err() {
+            if !place.as_ref().is_some_and(Place::work) {
                 self.shared.counts.busy.inc();
                 self.reply(&Reply::Failed(Failure::Busy)).await?;
                 break;
@@ -87,6 +91,21 @@ impl Session {
             self.answer(request).await?;
         }
         within(self.channel.shutdown()).await
+    }
+
+    /// The next request; `None` at the peer's goodbye, or if another channel got the place.
+    async fn wanted(&mut self, place: Option<&Place>) -> io::Result<Option<Request>> {
+        let Some(place) = place else {
+            // It is only to hear that it has none.
+            let asked = timeout(UNPLACED, self.next()).await;
+            return asked.unwrap_or(Ok(None));
+        };
+        place.rest();
+        tokio::select! {
+            biased;
+            request = self.next() => request,
+            () = place.lost() => Ok(None),
+        }
     }
 
     async fn answer(&mut self, request: Request) -> io::Result<()> {
@@ -182,7 +201,11 @@ impl Session {
     /// The channel's.
     pub async fn reply(&mut self, reply: &Reply) -> io::Result<()> {
         self.count_failed(usize::from(matches!(reply, Reply::Failed(_))));
-        let message = object::encode(reply);
+        let mut message = message(reply);
+        if message.len() > 4 + MAX_REPLY {
+            let why = "the answer is too long: ask for less at a time".to_owned();
+            message = object::encode(&Reply::Failed(Failure::System(why)));
+        }
         within(self.channel.write_all(&message)).await?;
         within(self.channel.flush()).await
     }

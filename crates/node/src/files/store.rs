@@ -18,7 +18,8 @@ use rustix::{
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
-    fmt,
+    fmt, mem,
+    ops::Range,
     os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -37,8 +38,16 @@ pub(super) struct Inbox(Mutex<BTreeMap<Vec<u8>, Weak<Making>>>);
 /// A file that is being stored, held by the sessions that write it.
 pub(super) struct Making {
     key: PartKey,
-    /// `None`: it has its name.
-    work: Mutex<Option<Work>>,
+    work: Mutex<Stage>,
+}
+
+/// How far a file is.
+enum Stage {
+    /// Nothing of it is open.
+    New,
+    Open(Work),
+    /// It has its name.
+    Done,
 }
 
 /// A part, and the open directory that its paths go by.
@@ -105,9 +114,11 @@ impl Inbox {
         let key = key(reader, &target.snapshot);
         let known = self.lock().get(&target.path).and_then(Weak::upgrade);
         let missing = match known.filter(|making| making.key == key) {
-            Some(making) => {
-                making.lock().as_ref().map(|work| work.part.missing()).unwrap_or_default()
-            }
+            Some(making) => making.missing(),
+            None => None,
+        };
+        let missing = match missing {
+            Some(missing) => missing,
             None => {
                 let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
                 kept.unwrap_or_default().missing(size)
@@ -127,28 +138,38 @@ impl Inbox {
         Ok(held)
     }
 
+    /// The file that is being stored, open. Only who stores the same one waits until it is.
     fn making(
         &self,
         reader: &Reader,
         target: Target,
         entry: &Entry,
     ) -> Result<Arc<Making>, Failure> {
-        let key = key(reader, &target.snapshot);
+        let making = self.known(&target.path, key(reader, &target.snapshot))?;
+        let mut stage = making.lock();
+        if matches!(*stage, Stage::New) {
+            let part = open(reader, &making.key, &target, entry)?;
+            *stage = Stage::Open(Work { part, _parent: target.parent });
+        }
+        drop(stage);
+        Ok(making)
+    }
+
+    /// The file at this path, which nothing is done with here.
+    fn known(&self, path: &[u8], key: PartKey) -> Result<Arc<Making>, Failure> {
         let mut all = self.lock();
-        if let Some(known) = all.get(&target.path).and_then(Weak::upgrade) {
+        if let Some(known) = all.get(path).and_then(Weak::upgrade) {
             return match known.key == key {
                 true => Ok(known),
                 false => Err(Failure::System(format!(
                     "{}: another file of this name is being stored; wait, or take another name",
-                    shown(&target.path)
+                    shown(path)
                 ))),
             };
         }
         all.retain(|_, making| making.strong_count() > 0);
-        let part = open(reader, &key, &target, entry)?;
-        let work = Mutex::new(Some(Work { part, _parent: target.parent }));
-        let making = Arc::new(Making { key, work });
-        all.insert(target.path, Arc::downgrade(&making));
+        let making = Arc::new(Making { key, work: Mutex::new(Stage::New) });
+        all.insert(path.to_vec(), Arc::downgrade(&making));
         Ok(making)
     }
 
@@ -185,19 +206,28 @@ fn open(reader: &Reader, key: &PartKey, target: &Target, entry: &Entry) -> Resul
 impl Making {
     /// Whether it is complete now, and under its name.
     fn write(&self, reader: &Reader, piece: &Piece) -> Result<bool, Failure> {
-        let mut place = self.lock();
-        let Some(Work { part, .. }) = place.as_mut() else { return Ok(true) };
+        let mut stage = self.lock();
+        let Stage::Open(Work { part, .. }) = &mut *stage else { return Ok(true) };
         part.write_from(reader.member.name.as_str(), piece.from, &piece.bytes).map_err(refused)?;
         if !part.missing().is_empty() {
             return Ok(false);
         }
-        match place.take() {
-            Some(work) => work.part.publish(0).map(|_| true).map_err(refused),
-            None => Ok(true),
+        match mem::replace(&mut *stage, Stage::Done) {
+            Stage::Open(work) => work.part.publish(0).map(|_| true).map_err(refused),
+            _ => Ok(true),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Work>> {
+    /// What is missing of it; `None`: nothing is open.
+    fn missing(&self) -> Option<Vec<Range<u64>>> {
+        match &*self.lock() {
+            Stage::New => None,
+            Stage::Open(work) => Some(work.part.missing()),
+            Stage::Done => Some(Vec::new()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stage> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -212,7 +242,7 @@ impl Work {
 /// The last session that wrote it has ended: what came is made to last.
 impl Drop for Making {
     fn drop(&mut self) {
-        let Some(work) = self.lock().take() else { return };
+        let Stage::Open(work) = mem::replace(&mut *self.lock(), Stage::Done) else { return };
         // Dropped on a thread of the runtime, which must not wait for a disk.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || work.close())),

@@ -18,11 +18,14 @@ use tokio::time::Instant;
 /// How long a ticket can be redeemed, and what was sent for it be asked.
 const VALID: Duration = Duration::from_secs(3600);
 
-/// Reads in all tickets together: 200 MB of long names at the most.
-const MOST: usize = 200_000;
+/// Bytes of all tickets together: half a million reads of files with names of 100 bytes.
+const MOST: usize = 128 << 20;
 
 /// Of one owner: who draws tickets for all its data at once leaves room for others.
-const MOST_EACH: usize = 100_000;
+const MOST_EACH: usize = 32 << 20;
+
+/// What a ticket takes beside what it is for.
+const TICKET: usize = 256;
 
 /// What a ticket is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +37,17 @@ pub enum Lent {
 }
 
 impl Lent {
-    /// How much it counts.
+    /// Bytes that it takes; at least as many as what was sent for it ([`State::Sent`]) does.
     fn weight(&self) -> usize {
         match self {
-            Self::Files(reads) => reads.len().max(1),
-            Self::Spooled(_) => 1,
+            Self::Files(reads) => TICKET + reads.iter().map(weight).sum::<usize>(),
+            Self::Spooled(_) => TICKET,
         }
     }
+}
+
+fn weight(read: &ReadRequest) -> usize {
+    size_of::<ReadRequest>() + read.file.root.capacity() + read.file.path.as_bytes().len()
 }
 
 /// A ticket that is out.
@@ -124,6 +131,11 @@ impl Tickets {
         if let Some(issued) = self.lock().issued.get_mut(&ticket) {
             issued.state = State::Sent(checks);
         }
+    }
+
+    /// Nobody is to hear what was sent for it.
+    pub fn forget(&self, ticket: Ticket) {
+        self.lock().remove(ticket);
     }
 
     /// What was sent for tickets of this owner, who asks once for each that was.
@@ -231,11 +243,32 @@ mod tests {
     #[tokio::test]
     async fn so_many_are_out_at_most() {
         let tickets = Tickets::default();
-        for number in 0..MOST_EACH as u64 {
+        for number in 0..(MOST_EACH / TICKET) as u64 {
             tickets.issue(OWNER, name("fra"), lent(number)).unwrap();
         }
         assert_eq!(tickets.issue(OWNER, name("fra"), lent(0)), Err(Failure::Busy));
         let other = NodeId::from_bytes([2; 32]);
         assert!(tickets.issue(other, name("fra"), lent(0)).is_ok());
+    }
+
+    #[tokio::test]
+    async fn long_names_weigh_what_they_take() {
+        let tickets = Tickets::default();
+        let snapshot = thalweg_wire::object::Snapshot {
+            device: 0,
+            inode: 0,
+            size: 1,
+            modified_ns: 0,
+            changed_ns: 0,
+        };
+        let file = thalweg_wire::object::FileRef {
+            root: vec![b'a'; 1_000_000],
+            path: thalweg_wire::object::FilePath::new(b"b".to_vec()).unwrap(),
+            snapshot,
+        };
+        let reads: Arc<[ReadRequest]> = [ReadRequest { file, from: 0, bytes: 1 }].into();
+        let issue = || tickets.issue(OWNER, name("fra"), Lent::Files(Arc::clone(&reads)));
+        let out = std::iter::repeat_with(issue).take_while(Result::is_ok).count();
+        assert_eq!(out, MOST_EACH / 1_000_000);
     }
 }

@@ -138,3 +138,32 @@ async fn many_files_come_in_parts() {
     assert_eq!(entries, 3004);
     assert!(parts > 10, "{parts}");
 }
+
+/// With 1,500 directories one in the other, one match brings all of them: 2 MB of paths.
+#[tokio::test]
+async fn deep_trees_and_many_failures_come_in_replies_that_can_be_sent() {
+    let [one, _two, three] = three().await;
+    let data = std::fs::File::open(&one.data).unwrap();
+    let (mut at, mode) = (rustix::fd::OwnedFd::from(data), rustix::fs::Mode::from_raw_mode(0o755));
+    for _ in 0..1500 {
+        rustix::fs::mkdirat(&at, "d", mode).unwrap();
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+        at = rustix::fs::openat(&at, "d", flags, rustix::fs::Mode::empty()).unwrap();
+    }
+    rustix::fs::mkdirat(&at, "leaf", mode).unwrap();
+    let mut remote = three.open(&one, &[]).await;
+    let (entries, failures) = list(&mut remote, &[&one.root("/d/**/leaf")], &[]).await;
+    assert_eq!(failures, []);
+    // Below the first of them, which is the pattern's base.
+    assert_eq!(entries.len(), 1500);
+    assert_eq!(entries.last().unwrap().path.as_bytes().len(), 1499 * 2 + "leaf".len());
+    // What is asked for comes back with each failure, once as it is and once escaped.
+    let bad: Vec<Vec<u8>> = (0..150).map(|_| [b"/".to_vec(), vec![1; 5000]].concat()).collect();
+    let bad: Vec<&[u8]> = bad.iter().map(Vec::as_slice).collect();
+    let (_, failures) = list(&mut remote, &bad, &[]).await;
+    assert!(failures.len() > 10, "{}", failures.len());
+    let (_, more) = failures.last().unwrap();
+    assert!(more.contains("more like these"), "{more}");
+    let (_, failures) = list(&mut remote, &[&vec![1; 900_000]], &[]).await;
+    assert!(failures[0].1.len() < 2000);
+}

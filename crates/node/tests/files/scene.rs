@@ -10,14 +10,19 @@ use std::{
     },
 };
 use tempfile::TempDir;
-use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
+use thalweg_net::{
+    DialOptions, PrivateKey,
+    channel::{Channel, Connector},
+};
 use thalweg_node::{
     budget::Budget,
     config::{AcceptSection, FilesSection, OfferSection, Whom},
-    daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services},
+    daemon::{
+        BoxFuture, Daemon, DaemonConfig, FilesService, Limits, Node as Served, OracleDown, Services,
+    },
     files::Files,
     gather::{Reach, Remote},
-    mesh::Membership,
+    mesh::{Membership, MeshPeer},
     relay::{Event, Log, MeshRelay, RelayConfig, RelayMetrics},
 };
 use thalweg_units::WallTime;
@@ -26,7 +31,11 @@ use thalweg_wire::{
     mesh::{Member, Name, Role, Roster},
     object::{Entry, FileRef, Kind, ListRequest},
 };
-use tokio::task::JoinSet;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+};
 
 const MESH: u8 = 200;
 
@@ -87,6 +96,24 @@ impl Node {
             ..FilesSection::default()
         };
         let files = Files::new(&settings, &state, membership.clone(), log.clone()).unwrap();
+        Self::serving(n, Arc::new(files), dir, membership, (log, queue)).await
+    }
+
+    /// One that says what a test wants it to.
+    pub async fn scripted(n: u8, script: Script) -> Self {
+        let dir = TempDir::new().unwrap();
+        let membership = Membership::new(key(MESH).id(), None);
+        Self::serving(n, Arc::new(script), dir, membership, Log::to_queue()).await
+    }
+
+    async fn serving(
+        n: u8,
+        files: Arc<dyn FilesService>,
+        dir: TempDir,
+        membership: Membership,
+        (log, queue): (Log, Receiver<Event>),
+    ) -> Self {
+        let [data, inbox] = ["data", "inbox"].map(|d| dir.path().join(d));
         let mut registry = Default::default();
         let relay = RelayConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
         let metrics = RelayMetrics::register(&mut registry);
@@ -111,7 +138,7 @@ impl Node {
                 relay: Some(Arc::new(relay)),
                 oracle: None,
                 measure: None,
-                files: Some(Arc::new(files)),
+                files: Some(files),
                 submit: None,
             },
             control: down,
@@ -172,6 +199,35 @@ impl Node {
                 Err(TryRecvError::Disconnected) => panic!("the log ended without `{text}`"),
             }
         }
+    }
+}
+
+/// Answers any request with these bytes.
+#[derive(Clone, Debug)]
+pub struct Script(pub Vec<u8>);
+
+impl FilesService for Script {
+    fn serve(
+        &self,
+        mut channel: Channel<TcpStream>,
+        _: MeshPeer,
+        _: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        let said = self.0.clone();
+        Box::pin(async move {
+            let mut head = [0; 4];
+            // However a connection ends, it is what this node does.
+            while channel.read_exact(&mut head).await.is_ok() {
+                let mut body = vec![0; u32::from_be_bytes(head) as usize];
+                _ = channel.read_exact(&mut body).await;
+                _ = channel.write_all(&said).await;
+                _ = channel.flush().await;
+            }
+        })
+    }
+
+    fn report(&self) -> serde_json::Value {
+        serde_json::Value::Null
     }
 }
 

@@ -11,16 +11,18 @@
 //! not readable ends the channel.
 
 mod entry;
+mod failure;
 mod path;
 mod request;
 mod root;
 mod spool;
 
 pub use entry::{Entry, Kind, Snapshot};
+pub use failure::{Failure, MAX_WHY};
 pub use path::{FilePath, PathError};
 pub use request::{
-    Check, Failure, FileRef, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError,
-    ReadRequest, Reply, Request, decode, encode, length,
+    Check, FileRef, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError, ReadRequest,
+    Reply, Request, decode, encode, length,
 };
 pub use root::{base, pattern};
 pub use spool::{Denied, Grant, JobId, MAX_PART, MAX_PARTS, SpoolId, Ticket};

@@ -1,6 +1,6 @@
 //! Requests and replies, and their framing.
 
-use super::{Denied, Entry, FilePath, Grant, JobId, Snapshot, SpoolId, Ticket};
+use super::{Denied, Entry, Failure, FilePath, Grant, JobId, MAX_WHY, Snapshot, SpoolId, Ticket};
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -112,40 +112,6 @@ pub enum Request {
     },
 }
 
-/// Why something is not done.
-#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
-pub enum Failure {
-    /// The settings of that node do not allow it.
-    #[error("this node does not offer `{0}` to you; its `[files] offer` says what it does")]
-    NotOffered(String),
-    /// The operating system says no.
-    #[error("{0}")]
-    System(String),
-    /// It is not what was listed any more.
-    #[error("the file changed since it was listed")]
-    Changed,
-    /// The ticket is spent, too old, or for somebody else.
-    #[error("the ticket is not valid (any more)")]
-    Ticket,
-    /// The spool is full.
-    #[error("the spool has no room for {0} bytes more")]
-    Full(u64),
-    /// Nothing of this name is in the spool.
-    #[error("nothing of this name is in the spool")]
-    NoSpool,
-    /// The node that it was to fetch from.
-    #[error("{node}: {why}")]
-    Upstream {
-        /// That node.
-        node: Name,
-        /// What it said, or why it was not reached.
-        why: String,
-    },
-    /// Too many at a time.
-    #[error("this node serves as many transfers as it may")]
-    Busy,
-}
-
 /// What the serving node says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
@@ -187,6 +153,29 @@ pub enum Reply {
     Wait,
     /// Not done. After `Bytes`: the bytes that were promised came all the same, filled up with zeros.
     Failed(Failure),
+}
+
+impl Reply {
+    /// With no failure's text longer than [`MAX_WHY`]: whoever sends or receives a reply keeps and
+    /// shows no more of another's words.
+    pub fn cut(self) -> Self {
+        let cut = |why: Failure| why.cut(MAX_WHY);
+        match self {
+            Self::Failed(why) => Self::Failed(cut(why)),
+            Self::Listed(unread) => {
+                Self::Listed(unread.into_iter().map(|(path, why)| (path, cut(why))).collect())
+            }
+            Self::Tickets(tickets) => {
+                let denied = |Denied { read, why }| Denied { read, why: cut(why) };
+                Self::Tickets(tickets.into_iter().map(|ticket| ticket.map_err(denied)).collect())
+            }
+            Self::Fetched { parts, micros, most, ticket } => {
+                let parts = parts.into_iter().map(|part| part.map_err(cut)).collect();
+                Self::Fetched { parts, micros, most, ticket }
+            }
+            other => other,
+        }
+    }
 }
 
 /// The bytes are no message.

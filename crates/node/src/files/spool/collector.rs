@@ -16,7 +16,7 @@ impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (used, entries) = (self.0.used(), self.0.lock().count() as u64);
         let gauges = [
-            ("bytes", "Bytes of others' data on disk, promised ones included", used),
+            ("bytes", "Bytes of others' data on disk", used),
             ("entries", "Entries of others' data", entries),
             ("limit_bytes", "The most bytes of others' data", self.0.0.bound),
         ];

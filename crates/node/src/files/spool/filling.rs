@@ -5,10 +5,17 @@ use super::{
     entry::{Label, Part, in_words},
 };
 use std::{fs::File, os::unix::fs::FileExt as _, path::PathBuf, sync::Arc};
-use thalweg_wire::object::{Check, Failure};
+use thalweg_wire::object::{Check, Failure, MAX_WHY};
 
 /// What is written at once: few hops to the threads that may wait for the disk.
 const BUFFER: usize = 256 * 1024;
+
+/// Bytes of an entry's failures in words, all together: of more of them only that there were any. So
+/// the label, and the reply that tells of it, are short whatever the other node says.
+const WORDS: usize = 64 * 1024;
+
+/// What a part takes in the label beside words.
+const BESIDE: u64 = 64;
 
 /// An entry while it comes; dropped before its [`finish`](Self::finish) it is forgotten.
 #[derive(Debug)]
@@ -23,6 +30,8 @@ pub struct Filling {
     buffer: Vec<u8>,
     /// The most bytes that may come.
     most: u64,
+    /// Bytes of failures' words that are still kept.
+    words: usize,
     finished: bool,
 }
 
@@ -30,13 +39,14 @@ impl Filling {
     pub(super) fn new(spool: Spool, file: File, path: PathBuf, label: Label, most: u64) -> Self {
         let buffer = Vec::with_capacity(BUFFER);
         let file = Arc::new(file);
-        Self { spool, file, path, label, came: 0, buffer, most, finished: false }
+        Self { spool, file, path, label, came: 0, buffer, most, words: WORDS, finished: false }
     }
 
     /// Takes a whole part with its hash, which the caller has compared, or why it did not come.
     ///
     /// # Errors
-    /// [`Failure::Full`] beyond what was asked for; [`Failure::System`].
+    /// [`Failure::Full`] beyond what was asked for, or if the spool is full meanwhile;
+    /// [`Failure::System`].
     pub async fn push(
         &mut self,
         bytes: &[u8],
@@ -47,10 +57,16 @@ impl Filling {
         if self.came + size > self.most {
             return Err(Failure::Full(self.came + size - self.most));
         }
+        let came = came.map_err(|why| {
+            let why = why.cut(self.words.min(MAX_WHY));
+            self.words = self.words.saturating_sub(why.text_len());
+            why
+        });
+        let words = came.as_ref().err().map_or(0, Failure::text_len);
+        self.spool.came(&self.label, size, BESIDE + words as u64)?;
         self.came += size;
         self.label.parts.push(Part { bytes: size, check: came });
         self.buffer.extend_from_slice(bytes);
-        self.spool.came(&self.label, size);
         if self.buffer.len() >= BUFFER { self.flush().await } else { Ok(()) }
     }
 

@@ -78,12 +78,12 @@ impl Spool {
     /// Begins an entry of at most `bytes` bytes for `owner`.
     ///
     /// # Errors
-    /// [`Failure::Full`] if there is no room for it, [`Failure::System`]; also if there is one of
+    /// [`Failure::Full`] if there is no room for it now, [`Failure::System`]; also if there is one of
     /// this name.
     pub fn begin(&self, owner: NodeId, id: SpoolId, bytes: u64) -> Result<Filling, Failure> {
         self.sweep();
         let label = Label { owner, id, since: self.0.clock.now(), parts: Vec::new() };
-        if !self.lock().reserve(&label, bytes, self.0.bound)? {
+        if !self.lock().begin(&label, bytes, self.0.bound)? {
             return Err(Failure::Full(bytes));
         }
         let path = self.path(owner, id).with_extension(UNFINISHED);
@@ -134,7 +134,7 @@ impl Spool {
         Visit { spool: self.clone(), owner }
     }
 
-    /// Bytes on disk, those that were promised included.
+    /// Bytes on disk.
     pub fn used(&self) -> u64 {
         self.lock().used()
     }
@@ -167,8 +167,14 @@ impl Spool {
         self.0.dir.join(&hasher.finalize().to_hex()[..32])
     }
 
-    fn came(&self, label: &Label, bytes: u64) {
-        self.lock().came(label, bytes);
+    /// Takes room for a part: `bytes` of data, and `beside` of the label.
+    fn came(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
+        let mut held = self.lock();
+        if !held.take(label, bytes.saturating_add(beside), self.0.bound) {
+            return Err(Failure::Full(bytes));
+        }
+        held.came(label, bytes);
+        Ok(())
     }
 
     fn finished(&self, label: &Label, length: u64) {

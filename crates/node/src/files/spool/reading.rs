@@ -30,11 +30,6 @@ impl Reading {
         &self.parts
     }
 
-    /// What was sent of each, as far as it is known before it is sent.
-    pub fn checks(&self) -> Vec<Option<Check>> {
-        self.parts.iter().map(|part| part.check.clone().ok()).collect()
-    }
-
     /// Some of a part; zeros once the disk gives no more.
     fn send(&mut self, left: u64, buffer: &mut Buffer) {
         let most = left.min(buffer.room() as u64) as usize;

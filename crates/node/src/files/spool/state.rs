@@ -46,7 +46,9 @@ pub(super) struct Held {
     entries: BTreeMap<(NodeId, SpoolId), Entry>,
     sums: BTreeMap<(NodeId, JobId), Sum>,
     owners: BTreeMap<NodeId, Presence>,
+    /// Bytes of all entries, and those of each owner.
     used: u64,
+    of_owner: BTreeMap<NodeId, u64>,
     /// Owners that have not come since then are absent since then.
     start: WallTime,
 }
@@ -55,7 +57,7 @@ impl Held {
     /// Nothing is held.
     pub fn new(start: WallTime) -> Self {
         let (entries, sums, owners) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { entries, sums, owners, used: 0, start }
+        Self { entries, sums, owners, used: 0, of_owner: BTreeMap::new(), start }
     }
 
     /// Whether an entry is to be kept for its age.
@@ -66,27 +68,61 @@ impl Held {
     /// A whole entry of this length was found.
     pub fn found(&mut self, label: &Label, length: u64) {
         let entry = Entry { reserved: length + STEP, came: 0, since: label.since, whole: true };
-        self.used += entry.reserved;
+        self.add(label.owner, entry.reserved);
         self.entries.insert((label.owner, label.id), entry);
         self.came(label, label.bytes());
     }
 
-    /// Makes room for an entry; whether there is any.
+    /// Begins an entry, if there is room for all of its bytes now; they are taken as they come
+    /// ([`Self::take`]), so that a promise that nobody keeps holds nothing.
     ///
     /// # Errors
     /// [`Failure::System`] if there is one of this name.
-    pub fn reserve(&mut self, label: &Label, bytes: u64, bound: u64) -> Result<bool, Failure> {
+    pub fn begin(&mut self, label: &Label, bytes: u64, bound: u64) -> Result<bool, Failure> {
         let key = (label.owner, label.id);
         if self.entries.contains_key(&key) {
             return Err(Failure::System("the spool has an entry of this name already".to_owned()));
         }
-        let reserved = bytes.saturating_add(STEP);
-        if self.used.saturating_add(reserved) > bound {
+        if !self.has_room(label.owner, bytes.saturating_add(STEP), bound) {
             return Ok(false);
         }
-        self.used += reserved;
-        self.entries.insert(key, Entry { reserved, came: 0, since: label.since, whole: false });
+        self.add(label.owner, STEP);
+        let entry = Entry { reserved: STEP, came: 0, since: label.since, whole: false };
+        self.entries.insert(key, entry);
         Ok(true)
+    }
+
+    /// Takes room for more of an entry; whether there is any.
+    pub fn take(&mut self, label: &Label, bytes: u64, bound: u64) -> bool {
+        let has_room = self.has_room(label.owner, bytes, bound);
+        if let (true, Some(entry)) = (has_room, self.entries.get_mut(&(label.owner, label.id))) {
+            entry.reserved += bytes;
+            self.add(label.owner, bytes);
+        }
+        has_room
+    }
+
+    /// No owner gets more than it leaves free: one alone has half of all, and there is always
+    /// something left for the next one.
+    fn has_room(&self, owner: NodeId, more: u64, bound: u64) -> bool {
+        let own = self.of_owner.get(&owner).copied().unwrap_or(0).saturating_add(more);
+        let all = self.used.saturating_add(more);
+        bound.checked_sub(all).is_some_and(|free| own <= free)
+    }
+
+    fn add(&mut self, owner: NodeId, bytes: u64) {
+        self.used += bytes;
+        *self.of_owner.entry(owner).or_default() += bytes;
+    }
+
+    fn subtract(&mut self, owner: NodeId, bytes: u64) {
+        self.used -= bytes;
+        if let Some(own) = self.of_owner.get_mut(&owner) {
+            *own -= bytes;
+            if *own == 0 {
+                self.of_owner.remove(&owner);
+            }
+        }
     }
 
     /// More of its data is here.
@@ -102,16 +138,17 @@ impl Held {
     /// It is whole, and its file of this length.
     pub fn finished(&mut self, label: &Label, length: u64) {
         if let Some(entry) = self.entries.get_mut(&(label.owner, label.id)) {
-            self.used = self.used - entry.reserved + length + STEP;
-            entry.reserved = length + STEP;
+            let reserved = std::mem::replace(&mut entry.reserved, length + STEP);
             entry.whole = true;
+            self.add(label.owner, length + STEP);
+            self.subtract(label.owner, reserved);
         }
     }
 
     /// Forgets an entry; whether there was one that is whole, with a file of its name.
     pub fn remove(&mut self, owner: NodeId, id: SpoolId) -> bool {
         let Some(entry) = self.entries.remove(&(owner, id)) else { return false };
-        self.used -= entry.reserved;
+        self.subtract(owner, entry.reserved);
         if let Some(sum) = self.sums.get_mut(&(owner, id.job)) {
             sum.now = sum.now.saturating_sub(entry.came);
         }
@@ -123,7 +160,7 @@ impl Held {
         self.entries.get(&(owner, id)).is_some_and(|entry| entry.whole)
     }
 
-    /// Bytes on disk, those that were promised included.
+    /// Bytes on disk.
     pub fn used(&self) -> u64 {
         self.used
     }

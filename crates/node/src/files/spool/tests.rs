@@ -4,7 +4,7 @@ use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 use thalweg_units::WallTime;
-use thalweg_wire::object::Check;
+use thalweg_wire::object::{Check, Reply, encode};
 
 const OWNER: NodeId = NodeId::from_bytes([1; 32]);
 const OTHER: NodeId = NodeId::from_bytes([2; 32]);
@@ -74,16 +74,50 @@ async fn what_was_put_in_comes_out_for_its_owner_alone() {
 #[tokio::test]
 async fn it_holds_no_more_than_its_bound() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
-    let spool = open(&dir, 20_000, &clock);
+    let spool = open(&dir, 40_000, &clock);
     let mut first = spool.begin(OWNER, id(1), 10_000).unwrap();
-    assert_eq!(spool.begin(OTHER, id(1), 10_000).unwrap_err(), Failure::Full(10_000));
     assert!(spool.begin(OWNER, id(1), 1).is_err(), "the name is taken");
     first.push(&[0; 10_000], Ok(check(&[0; 10_000]))).await.unwrap();
     let more = first.push(&[0], Ok(check(&[0]))).await;
     assert_eq!(more, Err(Failure::Full(1)), "more than was asked for");
+    assert_eq!(spool.begin(OTHER, id(1), 10_000).unwrap_err(), Failure::Full(10_000));
     drop(first);
     assert_eq!((spool.used(), files(&dir)), (0, 0), "what broke off takes no room");
     spool.begin(OTHER, id(1), 10_000).unwrap();
+}
+
+#[tokio::test]
+async fn no_owner_takes_what_is_left_for_others() {
+    let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
+    let spool = open(&dir, 400_000, &clock);
+    assert_eq!(spool.begin(OWNER, id(1), 200_000).unwrap_err(), Failure::Full(200_000));
+    let mut all = Vec::new();
+    // A promise takes nothing; only what comes does.
+    for number in 0..10 {
+        all.push(spool.begin(OWNER, id(number), 100_000).unwrap());
+    }
+    let mut came = 0;
+    for filling in &mut all {
+        came += usize::from(filling.push(&[0; 50_000], Ok(check(&[0; 50_000]))).await.is_ok());
+    }
+    assert_eq!(came, 3);
+    fill(&spool, OTHER, 1, &[&[1; 50_000]]).await;
+    assert!(spool.used() < 400_000);
+}
+
+#[tokio::test]
+async fn what_a_node_says_of_its_failures_is_kept_short() {
+    let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
+    let spool = open(&dir, 10 << 20, &clock);
+    let mut filling = spool.begin(OWNER, id(1), 0).unwrap();
+    for _ in 0..thalweg_wire::object::MAX_PARTS {
+        let why = Failure::System("x".repeat(10_000));
+        filling.push(&[], Err(why)).await.unwrap();
+    }
+    let parts = filling.finish().await.unwrap();
+    let reply = Reply::Fetched { parts, micros: 0, most: 0, ticket: None };
+    assert!(encode(&reply).len() < thalweg_wire::object::MAX_REPLY);
+    assert_eq!(spool.read(OWNER, id(1)).unwrap().parts().len(), 16_384);
 }
 
 #[tokio::test]

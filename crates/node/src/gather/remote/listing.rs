@@ -1,24 +1,47 @@
 //! What is there.
 
-use super::{Remote, RemoteError, unexpected};
-use thalweg_wire::object::{Entry, Failure, ListRequest, Reply, Request};
+use super::{Remote, RemoteError, invalid, unexpected};
+use std::io;
+use thalweg_wire::object::{Entry, Failure, Kind, ListRequest, Reply, Request};
+
+/// Memory for all that one node lists: some five million files with paths of 100 bytes.
+pub const MOST_LISTED: u64 = 1 << 30;
 
 impl Remote {
     /// Asks what is there; `part` takes the entries as they come, parents before what is in
     /// them. Gives the paths that could not be read, and why.
     ///
     /// # Errors
-    /// [`RemoteError::Refused`], [`RemoteError::Lost`].
+    /// [`RemoteError::Refused`], [`RemoteError::Lost`]; also if the entries take more memory than
+    /// [`MOST_LISTED`].
     pub async fn list(
         &mut self,
         request: ListRequest,
+        part: impl FnMut(Vec<Entry>),
+    ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
+        self.list_within(request, MOST_LISTED, part).await
+    }
+
+    /// The same for at most so many bytes of memory.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub async fn list_within(
+        &mut self,
+        request: ListRequest,
+        most: u64,
         mut part: impl FnMut(Vec<Entry>),
     ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
         self.ask(&Request::List(request)).await?;
+        let mut left = most;
         let listed = self.exchange(async |remote| {
             let listed = loop {
                 match remote.message().await? {
-                    Reply::Entries(entries) => part(entries),
+                    Reply::Entries(entries) => {
+                        let bytes: u64 = entries.iter().map(memory).sum();
+                        left = left.checked_sub(bytes).ok_or_else(|| too_long(most))?;
+                        part(entries);
+                    }
                     Reply::Listed(unread) => break Ok(unread),
                     Reply::Failed(why) => break Err(why),
                     _ => return Err(unexpected()),
@@ -30,4 +53,20 @@ impl Remote {
         let listed = listed.await?;
         listed.map_err(|why| RemoteError::Refused { node: self.node.clone(), why })
     }
+}
+
+/// Bytes that an entry takes here.
+fn memory(entry: &Entry) -> u64 {
+    let target = match &entry.kind {
+        Kind::Symlink { target } => target.len(),
+        _ => 0,
+    };
+    (size_of::<Entry>() + entry.path.as_bytes().len() + target) as u64
+}
+
+fn too_long(most: u64) -> io::Error {
+    invalid(format!(
+        "what it lists takes more than {} MiB of memory: collect it in several calls",
+        most >> 20
+    ))
 }

@@ -4,6 +4,7 @@
 //! request after the other. Several reads can be asked for ahead ([`Remote::ask`]), so that no round
 //! trip is waited for between them; their bytes come in the order of the requests.
 
+mod asked;
 mod error;
 mod listing;
 mod parts;
@@ -18,6 +19,7 @@ pub use reach::Reach;
 pub use sink::{Sink, ToLand};
 pub use spares::{Fresh, Spares};
 
+use asked::Asked;
 use bytes::Bytes;
 use std::{collections::VecDeque, io, time::Duration};
 use thalweg_net::{Stream, channel::Channel};
@@ -27,7 +29,7 @@ use thalweg_wire::{
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 /// Without a byte for so long the other end is given up: four times what a serving node may
@@ -49,10 +51,10 @@ const SENT: usize = 256 * 1024;
 pub struct Remote {
     channel: Channel<Stream>,
     node: Name,
-    /// Lengths of requests that were sent and not wholly answered, the oldest first.
-    sent: VecDeque<usize>,
+    /// Requests that were sent and not wholly answered, the oldest first.
+    sent: VecDeque<Asked>,
     /// Requests that wait for their turn, with the bytes that follow them.
-    waiting: VecDeque<(Vec<u8>, Bytes)>,
+    waiting: VecDeque<(Asked, Vec<u8>, Bytes)>,
     /// An exchange was begun and not ended.
     torn: bool,
 }
@@ -95,7 +97,8 @@ impl Remote {
     /// The same with the bytes of a `Store`. The other end takes them in before it says anything,
     /// so that they do not count among what it must hold.
     async fn ask_with(&mut self, request: &Request, bytes: Bytes) -> Result<(), RemoteError> {
-        self.waiting.push_back((object::encode(request), bytes));
+        let message = object::encode(request);
+        self.waiting.push_back((Asked::new(request, message.len()), message, bytes));
         self.exchange(async |remote| remote.send_waiting().await).await
     }
 
@@ -157,13 +160,13 @@ impl Remote {
 
     async fn send_waiting(&mut self) -> io::Result<()> {
         let mut any = false;
-        while let Some((next, _)) = self.waiting.front() {
-            let ahead: usize = self.sent.iter().sum();
-            if !self.sent.is_empty() && ahead + next.len() > AHEAD {
+        while let Some((next, ..)) = self.waiting.front() {
+            let ahead: usize = self.sent.iter().map(|asked| asked.length).sum();
+            if !self.sent.is_empty() && ahead + next.length > AHEAD {
                 break;
             }
-            let (next, bytes) = self.waiting.pop_front().unwrap_or_default();
-            self.sent.push_back(next.len());
+            let Some((asked, next, bytes)) = self.waiting.pop_front() else { break };
+            self.sent.push_back(asked);
             within(self.channel.write_all(&next)).await?;
             for piece in bytes.chunks(SENT) {
                 within(self.channel.write_all(piece)).await?;
@@ -173,10 +176,17 @@ impl Remote {
         if any { within(self.channel.flush()).await } else { Ok(()) }
     }
 
+    /// The next message that is no `Wait`, of which there are only so many: by their number and by
+    /// the time.
     async fn message(&mut self) -> io::Result<Reply> {
+        let patience = self.sent.front().map_or(asked::PATIENCE, |asked| asked.patience);
+        let (began, mut left) = (Instant::now(), patience.as_secs() / asked::EACH.as_secs());
         loop {
             match self.any_message().await? {
-                Reply::Wait => {}
+                Reply::Wait if left == 0 || began.elapsed() > patience => {
+                    return Err(asked::never(patience));
+                }
+                Reply::Wait => left -= 1,
                 reply => return Ok(reply),
             }
         }
@@ -188,7 +198,7 @@ impl Remote {
         let length = object::length(head, MAX_REPLY).map_err(invalid)?;
         let mut body = vec![0; length];
         within(self.channel.read_exact(&mut body)).await?;
-        object::decode(&body).map_err(invalid)
+        object::decode(&body).map(Reply::cut).map_err(invalid)
     }
 }
 

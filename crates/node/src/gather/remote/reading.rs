@@ -93,31 +93,6 @@ impl Remote {
         self.judge_all(all)
     }
 
-    /// The same for a request that is answered with `Parts` first (`Redeem`, `Spooled`).
-    ///
-    /// # Errors
-    /// [`RemoteError::Refused`] if there is nothing at all; else as [`Remote::read_all`].
-    pub async fn receive_parts(
-        &mut self,
-        starts: &[u64],
-        sink: &mut dyn Sink,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
-        let all = self.exchange(async |remote| match remote.message().await? {
-            Reply::Failed(why) => {
-                remote.answered().await?;
-                Ok(Err(why))
-            }
-            Reply::Parts(count) if count as usize == starts.len() => {
-                remote.each(starts, sink).await.map(Ok)
-            }
-            _ => Err(unexpected()),
-        });
-        match all.await? {
-            Ok(all) => self.judge_all(all),
-            Err(why) => Err(RemoteError::Refused { node: self.node.clone(), why }),
-        }
-    }
-
     /// Each one's replies and bytes; fewer if nothing more can be kept.
     async fn each(&mut self, starts: &[u64], sink: &mut dyn Sink) -> io::Result<Vec<Ended>> {
         let mut all = Vec::with_capacity(starts.len());
@@ -162,7 +137,11 @@ impl Remote {
     /// One file's replies and bytes.
     async fn one(&mut self, index: usize, from: u64, sink: &mut dyn Sink) -> io::Result<Ended> {
         let bytes = match self.message().await? {
-            Reply::Bytes(bytes) => bytes,
+            Reply::Bytes(bytes) => {
+                // Before any of them is taken: a sink believes that they are of this part.
+                self.sent.front().map_or(Err(unexpected()), |asked| asked.is(index, bytes))?;
+                bytes
+            }
             Reply::Failed(why) => return Ok(Ended::Refused(why)),
             _ => return Err(unexpected()),
         };

@@ -1,0 +1,92 @@
+//! Nodes that answer what nobody asked for, without an end, or in far too many words.
+
+use crate::scene::{Node, Script, introduce};
+use thalweg_node::gather::{Remote, RemoteError};
+use thalweg_wire::object::{
+    Check, Entry, Failure, FilePath, FileRef, Kind, ListRequest, MAX_WHY, ReadRequest, Reply,
+    Snapshot, encode,
+};
+
+/// A node that says these bytes, and a channel to it.
+async fn liar(said: Vec<u8>) -> ([Node; 2], Remote) {
+    let (one, two) = (Node::scripted(1, Script(said)).await, Node::start(2, &[]).await);
+    introduce(&[&one, &two]);
+    let remote = two.open(&one, &[]).await;
+    ([one, two], remote)
+}
+
+fn part(bytes: u64) -> ReadRequest {
+    let snapshot = Snapshot { device: 0, inode: 0, size: bytes, modified_ns: 0, changed_ns: 0 };
+    let file = FileRef { root: b"/a".to_vec(), path: FilePath::new(Vec::new()).unwrap(), snapshot };
+    ReadRequest { file, from: 0, bytes }
+}
+
+fn sent(bytes: &[u8]) -> Vec<u8> {
+    let check = Check(*blake3::hash(bytes).as_bytes());
+    [encode(&Reply::Bytes(bytes.len() as u64)), bytes.to_vec(), encode(&Reply::Sent(check))]
+        .concat()
+}
+
+fn lost<T: std::fmt::Debug>(ended: Result<T, RemoteError>) -> String {
+    match ended {
+        Err(why @ RemoteError::Lost { .. }) => why.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn other_bytes_than_were_asked_for_end_the_channel() {
+    for said in [&b"12345"[..], b"1"] {
+        let (_nodes, mut remote) = liar(sent(said)).await;
+        let mut got = Vec::new();
+        let why = lost(remote.read(part(3), &mut got).await);
+        assert!(why.contains("node n1") && why.contains("3 were asked for"), "{why}");
+        assert!(got.is_empty() && !remote.is_whole());
+        let (_nodes, mut remote) = liar([sent(b"123"), sent(said)].concat()).await;
+        let why = lost(remote.read_parts(vec![part(3), part(3)], &mut got).await);
+        assert!(why.contains("3 were asked for") && got == b"123", "{why}");
+        let (_nodes, mut remote) = liar(sent(said)).await;
+        lost(remote.read_all(vec![part(3).file], &mut got).await);
+    }
+    let (_nodes, mut remote) = liar(sent(b"123")).await;
+    let mut got = Vec::new();
+    remote.read(part(3), &mut got).await.unwrap();
+    assert_eq!(got, b"123");
+}
+
+#[tokio::test]
+async fn who_only_says_that_it_is_at_work_is_given_up() {
+    let (_nodes, mut remote) = liar(encode(&Reply::Wait).repeat(100_000)).await;
+    let why = lost(remote.check(vec![part(3).file]).await);
+    assert!(why.contains("node n1") && why.contains("at work"), "{why}");
+}
+
+#[tokio::test]
+async fn a_listing_takes_so_much_memory_and_no_more() {
+    let entry = Entry {
+        root: 0,
+        path: FilePath::new(vec![b'a'; 1000]).unwrap(),
+        kind: Kind::Directory,
+        mode: 0,
+        owner: 0,
+        group: 0,
+        modified_ns: 0,
+    };
+    let some = encode(&Reply::Entries(vec![entry; 20]));
+    let (_nodes, mut remote) = liar(some.repeat(100)).await;
+    let request = ListRequest { roots: vec![b"/a".to_vec()], exclude: Vec::new() };
+    let mut entries = 0;
+    let why = lost(remote.list_within(request, 100_000, |part| entries += part.len()).await);
+    assert!(why.contains("node n1") && why.contains("memory"), "{why}");
+    assert!(entries > 0 && entries < 100, "{entries}");
+}
+
+#[tokio::test]
+async fn no_more_than_the_begin_of_a_long_reason_is_kept() {
+    let long = Failure::System("x".repeat(1_000_000));
+    let (_nodes, mut remote) = liar(encode(&Reply::Failed(long))).await;
+    match remote.read(part(3), &mut Vec::new()).await {
+        Err(RemoteError::Refused { why, .. }) => assert!(why.text_len() < MAX_WHY + 10),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,118 @@
+//! Why something is not done, in words of a bounded length.
+
+use crate::mesh::Name;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The longest text of a failure that is sent or kept: a path and a sentence. A message has room
+/// for a thousand times as much, and some replies for thousands of failures.
+pub const MAX_WHY: usize = 1024;
+
+/// Why something is not done.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum Failure {
+    /// The settings of that node do not allow it.
+    #[error("this node does not offer `{0}` to you; its `[files] offer` says what it does")]
+    NotOffered(String),
+    /// The operating system says no.
+    #[error("{0}")]
+    System(String),
+    /// It is not what was listed any more.
+    #[error("the file changed since it was listed")]
+    Changed,
+    /// The ticket is spent, too old, or for somebody else.
+    #[error("the ticket is not valid (any more)")]
+    Ticket,
+    /// The spool is full.
+    #[error("the spool has no room for {0} bytes more")]
+    Full(u64),
+    /// Nothing of this name is in the spool.
+    #[error("nothing of this name is in the spool")]
+    NoSpool,
+    /// The node that it was to fetch from.
+    #[error("{node}: {why}")]
+    Upstream {
+        /// That node.
+        node: Name,
+        /// What it said, or why it was not reached.
+        why: String,
+    },
+    /// Too many at a time.
+    #[error("this node serves as many transfers as it may")]
+    Busy,
+}
+
+impl Failure {
+    /// With at most `most` bytes of text; `…` stands for the rest.
+    pub fn cut(self, most: usize) -> Self {
+        match self {
+            Self::NotOffered(text) => Self::NotOffered(cut(text, most)),
+            Self::System(text) => Self::System(cut(text, most)),
+            Self::Upstream { node, why } => Self::Upstream { node, why: cut(why, most) },
+            other => other,
+        }
+    }
+
+    /// How many bytes of text it has.
+    pub fn text_len(&self) -> usize {
+        match self {
+            Self::NotOffered(text) | Self::System(text) | Self::Upstream { why: text, .. } => {
+                text.len()
+            }
+            _ => 0,
+        }
+    }
+}
+
+fn cut(text: String, most: usize) -> String {
+    match text.len() <= most {
+        true => text,
+        // A new one: the memory of the long one goes.
+        false => format!("{}…", &text[..text.floor_char_boundary(most)]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Denied, Reply};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_cut_text_is_the_begin_of_it(text: String, most in 0_usize..40) {
+            let Failure::System(kept) = Failure::System(text.clone()).cut(most) else {
+                unreachable!()
+            };
+            prop_assert!(kept.len() <= most + "…".len());
+            prop_assert!(kept == text || text.starts_with(kept.trim_end_matches('…')));
+        }
+    }
+
+    #[test]
+    fn no_reply_keeps_a_long_text() {
+        let long = || Failure::System("ü".repeat(100_000));
+        let node = "fra".parse().unwrap();
+        let upstream = Failure::Upstream { node, why: "x".repeat(100_000) };
+        let is_short = |why: &Failure| why.text_len() <= MAX_WHY + "…".len();
+        for reply in [
+            Reply::Failed(long()),
+            Reply::Listed(vec![(b"a".to_vec(), Failure::Changed), (b"b".to_vec(), upstream)]),
+            Reply::Tickets(vec![Err(Denied { read: 0, why: long() })]),
+            Reply::Fetched { parts: vec![Err(long())], micros: 0, most: 0, ticket: None },
+        ] {
+            let short = match reply.cut() {
+                Reply::Failed(why) => is_short(&why),
+                Reply::Listed(unread) => unread.iter().all(|(_, why)| is_short(why)),
+                Reply::Tickets(all) => {
+                    all.iter().all(|t| t.as_ref().is_err_and(|d| is_short(&d.why)))
+                }
+                Reply::Fetched { parts, .. } => {
+                    parts.iter().all(|p| p.as_ref().is_err_and(is_short))
+                }
+                other => panic!("{other:?}"),
+            };
+            assert!(short);
+        }
+    }
+}
