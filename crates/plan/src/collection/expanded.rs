@@ -46,8 +46,9 @@ struct Builder<'a> {
     costs: Costs<'a>,
 }
 
-/// C₁ ≫ C₂ ≫ 1 so that the order is strict: a transfer more outweighs any capacities, a unit
-/// of capacity any holding.
+/// C₁ ≫ C₂ ≫ 1, of one unit of data: a transfer more costs it more than the narrowest legs all its way, and a
+/// unit of capacity outweighs being held until the last slot. The order is that of the sum over all units, so it
+/// is not strict for the whole plan: many units' holding can outweigh one's capacity. T is minimal whatever they are.
 struct Costs<'a> {
     objective: Objective<'a>,
     c1: i64,

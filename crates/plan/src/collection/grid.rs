@@ -8,7 +8,7 @@ use thalweg_units::ByteSize;
 /// The steps of the plan: §VI, "time unit" and "data unit size".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// t, the time unit. The paper takes 100 times the longest propagation delay.
+    /// t, the time unit. The paper takes 8 s, 100 of its longest round trips of 80 ms.
     pub slot: Duration,
     /// The data unit. The paper takes a bit more than rate times round trip, 64 kB.
     pub unit: ByteSize,

@@ -138,6 +138,12 @@ proptest! {
         keeps_the_rules(&limited, &plan)?;
         prop_assert!(plan.slots >= problem.smallest_horizon().unwrap());
         prop_assert!(plan.storage(limited.hosts)[0] <= most);
+        let mut sent = BTreeMap::<u32, u64>::new();
+        for path in &plan.paths {
+            let own = path.transfers().filter(|(_, from, _)| *from == 0);
+            own.for_each(|(slot, ..)| *sent.entry(slot).or_default() += path.units);
+        }
+        prop_assert!(sent.values().all(|units| *units <= most), "{sent:?}");
         let by_mean = limited.timetable_within(plan.slots, Objective::MeanCompletion).unwrap();
         keeps_the_rules(&limited, &by_mean)?;
         let late = |plan: &Timetable| -> u64 {

@@ -48,7 +48,10 @@ pub struct Timetable {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// No way leads from a host with data to a destination.
-    #[error("no measured path leads from host {0} to the destination")]
+    #[error(
+        "no measured path leads from host {0} to the destination; legs that carry less than a data unit in a slot \
+         do not count: take a smaller unit or a longer slot if that is why"
+    )]
     NoPath(u32),
     /// More slots than a plan can have.
     #[error("the data needs more than {most} slots: take a longer slot")]

@@ -13,7 +13,7 @@ const EARLY: f64 = 0.95;
 /// Ends that differ by no more are the same.
 const SAME: f64 = 1.005;
 /// A way that is to take another's place must promise so many times as much.
-const BETTER: f64 = 1.5;
+pub(super) const BETTER: f64 = 1.5;
 /// A way must promise this part of what the source has.
 const LEAST: f64 = 0.05;
 
@@ -49,7 +49,8 @@ impl Steering {
         if self.of(source).any(|open| open.trial.is_some()) {
             return false;
         }
-        let Some((way, expected)) = self.best_untried(source) else { return false };
+        let next = self.next_planned(source).or_else(|| self.best_untried(source));
+        let Some((way, expected)) = next else { return false };
         let count = self.of(source).count();
         if count < self.settings.ways.max(1) {
             if count > 0 && expected < LEAST * self.rate(source) {

@@ -28,11 +28,7 @@ impl Steering {
     /// one with fewer intermediates. What carried something before is believed.
     pub(super) fn best_untried(&self, source: u32) -> Option<(Way, f64)> {
         let used = self.used();
-        let is_open = |way: &Way| self.of(source).any(|open| open.way == *way);
-        let is_benched =
-            |way: &Way| self.benched.get(way).is_some_and(|benched| benched.until > self.ticks);
-        let free = self.candidates(source).into_iter();
-        let free = free.filter(|way| !is_open(way) && !is_benched(way));
+        let free = self.candidates(source).into_iter().filter(|way| self.may_open(way));
         let rated = free.map(|way| {
             let expected = self.expected_with(&way, &used);
             let seen = self.benched.get(&way).map_or(expected, |b| b.rate.min(expected));
@@ -43,6 +39,12 @@ impl Steering {
             Some((_, rate)) if next.1 <= rate * 1.1 => best,
             _ => Some(next),
         })
+    }
+
+    /// It is neither open nor benched.
+    pub(super) fn may_open(&self, way: &Way) -> bool {
+        let is_open = self.of(way.source).any(|open| open.way == *way);
+        !is_open && self.benched.get(way).is_none_or(|benched| benched.until <= self.ticks)
     }
 
     /// The source's way that carries least.

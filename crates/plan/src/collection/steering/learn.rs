@@ -90,8 +90,10 @@ impl Steering {
         legs.min_by(|a, b| self.legs.rate(*a).total_cmp(&self.legs.rate(*b)))
     }
 
-    /// Holds realised rates against planned ones and corrects what is known of the legs.
-    pub(super) fn learn_drift(&mut self) {
+    /// Holds realised rates against planned ones and corrects what is known of the legs: was any way away
+    /// from its plan?
+    pub(super) fn learn_drift(&mut self) -> bool {
+        let before = self.drifts;
         let used = self.used();
         for (leg, load) in &used.loads {
             self.legs.raise(*leg, *load);
@@ -114,5 +116,6 @@ impl Steering {
             }
             self.open[at].expected = rate;
         }
+        self.drifts > before
     }
 }

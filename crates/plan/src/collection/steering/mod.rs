@@ -8,7 +8,8 @@
 //! estimates ─ start: Problem::fluid ─► ways ─► bytes per way ─ observe ─► settled? ─┐
 //!     ▲                                                                            │
 //!     ├── legs: what they carry ◄── drift ──────────────────────────── judge trials ◄─┤
-//!     └── sets: legs that slow each other ◄── trials that brought nothing ────────────┘
+//!     ├── sets: legs that slow each other ◄── trials that brought nothing ────────────┘
+//!     └── on drift replan: Problem::fluid of the rest with both ─► which ways are tried first
 //!                          balance: who ends last gets ways, who ends early gives them up
 //! ```
 //!
@@ -23,6 +24,7 @@ mod forecast;
 mod learn;
 mod legs;
 mod open;
+mod replan;
 mod settings;
 mod start;
 #[cfg(test)]
@@ -69,6 +71,9 @@ pub struct Steering {
     calm: u32,
     next: u32,
     drifts: u32,
+    /// Bytes/s by way of the last plan made on drift, and how many there were.
+    planned: BTreeMap<Way, f64>,
+    plans: u32,
 }
 
 /// A way that is not to be tried for a while.
@@ -106,6 +111,8 @@ impl Steering {
             calm: 0,
             next: 0,
             drifts: 0,
+            planned: BTreeMap::new(),
+            plans: 0,
         };
         if let Some(own) = steering.remaining.get_mut(destination as usize) {
             *own = 0;
@@ -129,7 +136,9 @@ impl Steering {
         self.close_finished();
         if self.calm >= self.settings.samples {
             let judged = self.judge();
-            self.learn_drift();
+            if self.learn_drift() && self.settings.replan {
+                self.replan();
+            }
             let balanced = self.balance();
             if judged || balanced {
                 self.calm = 0;
@@ -156,6 +165,11 @@ impl Steering {
     /// How often realised rates were away from the planned ones for long enough.
     pub fn drifts(&self) -> u32 {
         self.drifts
+    }
+
+    /// How often what was left was planned anew.
+    pub fn plans(&self) -> u32 {
+        self.plans
     }
 
     fn take(&mut self, seconds: f64, seen: &Observation) {

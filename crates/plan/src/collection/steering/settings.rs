@@ -19,6 +19,8 @@ pub struct Settings {
     /// A way that brought nothing is not tried again for so many intervals; each further time
     /// twice as long.
     pub pause: u32,
+    /// On drift the rest is planned anew; else ways are only tried one by one.
+    pub replan: bool,
 }
 
 impl Default for Settings {
@@ -30,6 +32,7 @@ impl Default for Settings {
             drift: 0.25,
             samples: 3,
             pause: 15,
+            replan: true,
         }
     }
 }

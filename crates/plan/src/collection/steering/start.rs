@@ -1,6 +1,6 @@
 //! The first ways: those of the fluid plan on the estimates.
 
-use super::{Steering, Way, candidates::candidates};
+use super::{Steering, Way, candidates::candidates, replan::MOST_LEGS};
 use crate::collection::{Leg, Limits, Problem, RatedPath};
 
 impl Steering {
@@ -19,7 +19,7 @@ impl Steering {
         }
     }
 
-    fn way(&self, path: &RatedPath) -> Option<Way> {
+    pub(super) fn way(&self, path: &RatedPath) -> Option<Way> {
         let (_, via) = path.via.split_last()?;
         let is_short = via.len() <= self.settings.intermediates;
         is_short.then(|| Way { source: path.source, via: via.to_vec() })
@@ -27,7 +27,7 @@ impl Steering {
 
     /// The fluid plan of what remains on what is known: units are bytes, slots seconds. Empty if
     /// there is none.
-    fn plan(&self) -> Vec<RatedPath> {
+    pub(super) fn plan(&self) -> Vec<RatedPath> {
         let leg = |((from, to), rate): ((u32, u32), f64)| Leg { from, to, per_slot: rate as u64 };
         let goes_on = |to: u32| to == self.destination || self.relays.contains(&to);
         let known = self.legs.all().filter(|((from, to), _)| {
@@ -47,6 +47,12 @@ impl Steering {
             let limit = |rate: f64| rate.is_finite().then_some(rate as u64);
             let limits = Limits { ingress: limit(into), egress: limit(out), storage: None };
             problem = problem.with_limits(host, limits);
+        }
+        if legs.len() <= MOST_LEGS {
+            for set in self.legs.learnt() {
+                let inside: Vec<(u32, u32)> = set.legs.iter().copied().collect();
+                problem = problem.with_shared(&inside, set.limit as u64);
+            }
         }
         problem.fluid().map(|fluid| fluid.paths).unwrap_or_default()
     }

@@ -63,6 +63,7 @@ const SETTINGS: Settings = Settings {
     drift: 0.25,
     samples: 3,
     pause: 15,
+    replan: true,
 };
 
 /// Two sources and an intermediate: 0's own leg is bad, that by 2 is not.
