@@ -195,7 +195,7 @@ pub fn introduce(hosts: &[&Host]) -> Signed<Roster> {
         rules: Vec::new(),
     };
     let signed = Signed::sign(roster, &key(MESH));
-    hosts.iter().for_each(|host| drop(host.membership.offer(&signed.encode()).unwrap()));
+    hosts.iter().for_each(|host| _ = host.membership.offer(&signed.encode()).unwrap());
     signed
 }
 

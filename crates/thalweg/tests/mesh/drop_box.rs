@@ -280,7 +280,7 @@ fn a_collection_says_what_did_not_come_and_runs_alone() {
     let _runs = nyc.start_with(OTHERS, None);
     for place in [fra.state().join("drop-box/taxes/collecting"), fra.path("in")] {
         let other = fs::File::open(place).unwrap();
-        other.lock().unwrap();
+        rustix::fs::flock(&other, rustix::fs::FlockOperation::LockExclusive).unwrap();
         let (ended, said) = code(&fra, &args);
         assert!(ended == Some(7) && said.contains("another collection"), "{said}");
     }

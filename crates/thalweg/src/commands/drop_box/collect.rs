@@ -173,7 +173,7 @@ async fn fetch(
         exclude: vec![b"/part".to_vec()],
         layout: Some(Layout::Flat),
         estimates,
-        method: args.method.clone(),
+        method: args.method,
         ..Request::new(others.iter().map(asked).collect(), landing.to_owned())
     };
     let stop = CancellationToken::new();
