@@ -100,7 +100,7 @@ impl FromStr for MethodName {
             _ => None,
         };
         let (text, form) = (text.to_owned(), form(name));
-        parsed.ok_or_else(|| match form {
+        parsed.ok_or(match form {
             Some(form) => MethodNameError::Value { text, form },
             None => MethodNameError::Name(text),
         })

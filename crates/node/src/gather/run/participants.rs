@@ -58,6 +58,6 @@ pub(super) fn overlay(request: &Request, reach: &Reach, rtts: BTreeMap<Name, Dur
     rtts.iter().for_each(|(source, rtt)| estimates.learn_rtt(source, here, *rtt));
     let between = between(request, reach);
     let most = if request.via == Via::Relays { MOST } else { between.len() };
-    let intermediates = estimates.intermediates(&sources, between.into_iter(), here, most);
+    let intermediates = estimates.intermediates(&sources, between, here, most);
     estimates.overlay(&sources, &intermediates, here)
 }
