@@ -45,7 +45,7 @@ pub(super) struct Making {
 enum Stage {
     /// Nothing of it is open.
     New,
-    Open(Work),
+    Open(Box<Work>),
     /// It has its name.
     Done,
 }
@@ -149,7 +149,7 @@ impl Inbox {
         let mut stage = making.lock();
         if matches!(*stage, Stage::New) {
             let part = open(reader, &making.key, &target, entry)?;
-            *stage = Stage::Open(Work { part, _parent: target.parent });
+            *stage = Stage::Open(Box::new(Work { part, _parent: target.parent }));
         }
         drop(stage);
         Ok(making)
@@ -207,7 +207,8 @@ impl Making {
     /// Whether it is complete now, and under its name.
     fn write(&self, reader: &Reader, piece: &Piece) -> Result<bool, Failure> {
         let mut stage = self.lock();
-        let Stage::Open(Work { part, .. }) = &mut *stage else { return Ok(true) };
+        let Stage::Open(work) = &mut *stage else { return Ok(true) };
+        let part = &mut work.part;
         part.write_from(reader.member.name.as_str(), piece.from, &piece.bytes).map_err(refused)?;
         if !part.missing().is_empty() {
             return Ok(false);

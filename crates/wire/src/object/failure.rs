@@ -65,11 +65,12 @@ impl Failure {
 }
 
 fn cut(text: String, most: usize) -> String {
-    match text.len() <= most {
-        true => text,
-        // A new one: the memory of the long one goes.
-        false => format!("{}…", &text[..text.floor_char_boundary(most)]),
+    if text.len() <= most {
+        return text;
     }
+    // At 0 there is a boundary. A new text: the memory of the long one goes.
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", &text[..end])
 }
 
 #[cfg(test)]
