@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 use thalweg_net::channel::Channel;
 use thalweg_node::{
@@ -14,7 +17,7 @@ use thalweg_node::{
 };
 use thalweg_wire::mesh::Name;
 use thalweg_wire::object::{
-    Check, MAX_REQUEST, Reply, Request, SpoolId, Ticket, decode, encode, length,
+    Check, Failure, MAX_REQUEST, Reply, Request, SpoolId, Ticket, decode, encode, length,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -32,6 +35,11 @@ pub enum Vice {
     Denies,
     /// It breaks off when it is asked to fetch.
     Dies,
+    /// The first parts that it reads break off in the middle: what is left of them comes as zeros,
+    /// and behind the last that they are to be asked for again.
+    Breaks,
+    /// The same, of all parts: its file is cut off while it is read.
+    Shrinks,
 }
 
 /// The node.
@@ -40,11 +48,25 @@ pub struct Fake {
     vice: Vice,
     reach: Option<Reach>,
     held: Arc<Mutex<BTreeMap<SpoolId, Vec<Vec<u8>>>>>,
+    /// Of its own file.
+    content: Arc<Vec<u8>>,
+    read: Arc<AtomicU64>,
 }
 
 impl Fake {
     pub fn new(vice: Vice) -> Self {
-        Self { vice, reach: None, held: Arc::default() }
+        Self {
+            vice,
+            reach: None,
+            held: Arc::default(),
+            content: Arc::default(),
+            read: Arc::default(),
+        }
+    }
+
+    /// A source with one file.
+    pub fn source(vice: Vice, content: Vec<u8>) -> Self {
+        Self { content: Arc::new(content), ..Self::new(vice) }
     }
 
     pub fn at(self, reach: Reach) -> Self {
@@ -66,6 +88,11 @@ impl Fake {
                     let reply = Reply::Fetched { parts, micros: 1, most, ticket: None };
                     say(&mut channel, reply).await?;
                 }
+                Request::ReadParts(reads) => {
+                    for read in reads {
+                        self.read(&mut channel, read.from as usize, read.bytes as usize).await?;
+                    }
+                }
                 Request::Spooled(id) => self.send(&mut channel, id).await?,
                 other => panic!("{other:?}"),
             }
@@ -77,7 +104,7 @@ impl Fake {
         id: SpoolId,
         from: &Name,
         tickets: Vec<Ticket>,
-    ) -> Vec<Result<Check, thalweg_wire::object::Failure>> {
+    ) -> Vec<Result<Check, Failure>> {
         let mut remote = self.reach.as_ref().unwrap().open(from, &[]).await.unwrap();
         let (mut parts, mut told) = (Vec::new(), Vec::new());
         for ticket in tickets {
@@ -89,7 +116,7 @@ impl Fake {
                 bytes[0] ^= 1;
                 told.push(match self.vice {
                     Vice::Sends => came,
-                    Vice::Denies => Err(thalweg_wire::object::Failure::Changed),
+                    Vice::Denies => Err(Failure::Changed),
                     _ => Ok(Check(*blake3::hash(&bytes).as_bytes())),
                 });
                 parts.push(bytes);
@@ -100,12 +127,34 @@ impl Fake {
         told
     }
 
+    async fn read(
+        &self,
+        channel: &mut Channel<TcpStream>,
+        from: usize,
+        bytes: usize,
+    ) -> io::Result<()> {
+        let (mut part, before) =
+            (self.content[from..from + bytes].to_vec(), self.read.fetch_add(1, Relaxed));
+        let why = match self.vice {
+            Vice::Breaks if before < 3 => Some(Failure::Busy),
+            Vice::Shrinks => Some(Failure::Changed),
+            _ => None,
+        };
+        if why.is_some() {
+            part[bytes / 2..].fill(0);
+        }
+        say(channel, Reply::Bytes(bytes as u64)).await?;
+        channel.write_all(&part).await?;
+        let check = Check(*blake3::hash(&part).as_bytes());
+        say(channel, why.map_or(Reply::Sent(check), Reply::Failed)).await
+    }
+
     async fn send(&self, channel: &mut Channel<TcpStream>, id: SpoolId) -> io::Result<()> {
         let parts = self.held.lock().unwrap().remove(&id).unwrap();
         say(channel, Reply::Parts(parts.len() as u32)).await?;
         for part in parts {
             if self.vice == Vice::Denies {
-                say(channel, Reply::Failed(thalweg_wire::object::Failure::Changed)).await?;
+                say(channel, Reply::Failed(Failure::Changed)).await?;
                 continue;
             }
             say(channel, Reply::Bytes(part.len() as u64)).await?;

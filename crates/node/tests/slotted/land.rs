@@ -26,6 +26,12 @@ impl Memory {
         self.files.lock().unwrap()[file].iter().copied().collect()
     }
 
+    /// Whether all that was ever written of a file is of this content.
+    pub fn is_of(&self, file: usize, content: &[u8]) -> bool {
+        let files = self.files.lock().unwrap();
+        files[file].iter().zip(content).all(|(here, there)| here.is_none_or(|here| here == *there))
+    }
+
     /// The files that were given up, and why.
     pub fn given_up(&self) -> Vec<(FileNo, String)> {
         self.given_up.lock().unwrap().clone()

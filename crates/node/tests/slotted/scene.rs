@@ -268,6 +268,14 @@ impl Scene {
     }
 
     pub async fn gather_these(&self, scheme: Scheme, inventory: Inventory) -> Ended {
+        let (errand, land) = self.errand(inventory);
+        let unit = ByteSize::from_bytes(UNIT);
+        let outcome = run(&errand, Course { scheme, unit, job: JOB, seed: 1 }).await;
+        Ended { outcome, land, inventory: errand.inventory }
+    }
+
+    /// A collection, and where it lands.
+    pub fn errand(&self, inventory: Inventory) -> (Errand, Arc<Memory>) {
         let sizes: Vec<u64> = inventory.files.iter().map(|w| w.file.snapshot.size).collect();
         let (land, inventory) = (Arc::new(Memory::new(&sizes)), Arc::new(inventory));
         let n = self.nodes.len() as u8;
@@ -281,14 +289,12 @@ impl Scene {
             greeted: thalweg_node::gather::Greeted::default(),
             reach: self.reach(),
             overlay: Arc::new(overlay),
-            inventory: inventory.clone(),
+            inventory,
             land: land.clone(),
             events: self.events.clone(),
             stop: Default::default(),
         };
-        let unit = ByteSize::from_bytes(UNIT);
-        let outcome = run(&errand, Course { scheme, unit, job: JOB, seed: 1 }).await;
-        Ended { outcome, land, inventory }
+        (errand, land)
     }
 
     /// That these files are all here, and as they are at their sources.

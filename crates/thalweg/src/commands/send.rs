@@ -1,5 +1,7 @@
 //! `thalweg send`: from arguments to exit code.
 
+mod told;
+
 use super::{
     gather::{self, Code, Display, Style, known, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
@@ -26,7 +28,7 @@ const HELP: &str = "\
 Sends files to a directory of another member, over the direct path and, if there is much to send,
 through relays as well, each with the share that it can carry. A file has its name there when all of
 it is there, with its mode and time; each part is checked by its hash. An interrupted call is
-continued by the same one.
+continued by the same one. Links, pipes and devices below directories are named and passed over.
 
   thalweg send results.tar fra:/inbox
   thalweg send run7 run8 fra:/inbox --via nyc,ber
@@ -39,8 +41,8 @@ Exit codes:
   1    failed for a reason that is none of these
   2    wrong usage
   4    the node was not reached
-  6    a file here cannot be read
-  23   some files failed; the rest is there
+  6    none of the files here can be read
+  23   some files failed, or cannot be read; the rest is there
   130  interrupted; what is there is kept";
 
 /// Arguments of `thalweg send`.
@@ -178,7 +180,11 @@ async fn deliver(
     if let Ok(roster) = reach.roster() {
         check_tags(&roster, &args.avoid, &args.place.argument())?;
     }
-    let ended = send(request, reach, display.clone() as Arc<dyn EventSink>, stop).await;
+    let events: Arc<dyn EventSink> = match args.style() {
+        Style::Json => display.clone(),
+        _ => Arc::new(told::Told(display.clone())),
+    };
+    let ended = send(request, reach, events, stop).await;
     signals.abort();
     Ok(ended)
 }

@@ -50,7 +50,23 @@ fn a_directory_that_takes_nothing_is_told_with_what_would() {
     let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
     Tree::make(&lap.path("run"), 1);
     let said = lap.fails(1, &["send", "run", "fra:/srv/inbox", "--quiet"]);
-    assert!(said.contains("accept = [{ path = \"/srv/inbox\", from = [\"*\"] }]"), "{said}");
+    assert!(said.contains("accept = [{ path = \"/srv/inbox\", from = [\"lap\"] }]"), "{said}");
+    assert!(!said.contains("offer"), "it is not about offers: {said}");
     let said = lap.fails(6, &["send", "gone", "fra:/srv/inbox", "--quiet"]);
     assert!(said.contains("gone: No such file"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_read_and_what_is_no_file_is_named_and_the_rest_is_sent() {
+    let (hosts, _daemons) = mesh(&[]);
+    let fra = &hosts[0];
+    let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
+    Tree::make(&lap.path("run"), 1);
+    std::os::unix::fs::symlink("elsewhere", lap.path("run/link")).unwrap();
+    let inbox = format!("fra:{}", fra.path("inbox").display());
+    let said = lap.fails(23, &["send", "gone", "run", &inbox]);
+    assert!(said.contains("gone: No such file"), "{said}");
+    assert!(said.contains("run/link (links, pipes, devices)"), "{said}");
+    assert!(said.contains("not all is there: 1 file failed"), "{said}");
+    assert!(fra.path("inbox/run").is_dir());
 }

@@ -71,8 +71,10 @@ impl Sink for Metered<'_> {
     }
 
     fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
-        // What is here already is not written again: nobody counts it twice.
-        let needed = good && self.parcel.is_needed(index);
-        self.land.judged(index, needed)
+        // The landing takes it all the same: who counts on the way in sees that it came twice.
+        if good {
+            self.parcel.count_copy(index);
+        }
+        self.land.judged(index, good)
     }
 }

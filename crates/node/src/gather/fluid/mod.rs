@@ -39,8 +39,8 @@ pub struct Outcome {
     pub drifts: u32,
     /// Legs that were seen to slow each other; as participants' indices.
     pub shared_sets: Vec<SharedSet>,
-    /// Bytes that came a second time: copies of what a slower way brought as well. They were not
-    /// written again.
+    /// Bytes that came a second time: copies of what a slower way brought as well. The landing got
+    /// them too.
     pub duplicate_bytes: u64,
 }
 

@@ -91,15 +91,13 @@ pub(super) struct Awaited<'a> {
 }
 
 impl Awaited<'_> {
-    /// Whether the piece is still needed; else its bytes count as duplicates.
-    pub(super) fn is_needed(&self, index: usize) -> bool {
-        let Some(piece) = self.pieces.get(index) else { return false };
+    /// The piece came; if it is here already, its bytes are duplicates.
+    pub(super) fn count_copy(&self, index: usize) {
+        let Some(piece) = self.pieces.get(index) else { return };
         let mut desk = self.shared.desk();
-        let needed = desk.awaits(self.number, piece);
-        if !needed {
+        if !desk.awaits(self.number, piece) {
             desk.came_again(piece.bytes());
         }
-        needed
     }
 }
 

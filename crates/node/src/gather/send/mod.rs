@@ -85,16 +85,16 @@ pub enum SendError {
     Unreached(String),
     /// It takes no file.
     #[error(
-        "node {node} takes nothing into {into}: {why}; its settings would, with\n  [files]\n  \
-         accept = [{{ path = {into:?}, from = [\"*\"] }}]\nand `thalweg node` started anew"
+        "node {node} takes nothing into {into} from {me}; it would with this in its settings, and `thalweg \
+         node` started anew:\n  [files]\n  accept = [{{ path = {into:?}, from = [\"{me}\"] }}]"
     )]
     NotAccepted {
         /// Which.
         node: Name,
         /// The directory.
         into: String,
-        /// What it says.
-        why: String,
+        /// Who would send.
+        me: Name,
     },
 }
 

@@ -272,7 +272,7 @@ pub(super) async fn ask_what_is_there(shared: &Shared) -> Result<Present, SendEr
             Ok(held) => held,
             Err(RemoteError::Refused { node, why }) if is_refusal(&why) => {
                 let into = String::from_utf8_lossy(&request.into).into_owned();
-                return Err(SendError::NotAccepted { node, into, why: why.to_string() });
+                return Err(SendError::NotAccepted { node, into, me: shared.reach.me().clone() });
             }
             Err(why @ RemoteError::Refused { .. }) => {
                 shared.queue().fail(index, why.to_string());

@@ -69,12 +69,9 @@ impl Pool {
     pub async fn prepare(&self, node: &Name, channels: usize) {
         let have = self.lock().get(node).map_or(0, Vec::len);
         let opening = (have..channels.min(MOST)).map(|_| self.reach.open(node, &[]));
-        for opened in futures_util::future::join_all(opening).await {
-            // Who needs it will hear why there is none.
-            if let Ok(remote) = opened {
-                self.put(remote);
-            }
-        }
+        let opened = futures_util::future::join_all(opening).await;
+        // Who needs another will hear why there is none.
+        opened.into_iter().flatten().for_each(|remote| self.put(remote));
     }
 
     async fn ask(&self, mut remote: Remote, request: &Request) -> Result<Reply, Fault> {

@@ -4,7 +4,7 @@ mod args;
 mod display;
 mod exit;
 pub mod known;
-mod words;
+pub mod words;
 
 pub use args::{Args, node_and_path};
 pub use display::{Display, Style};
