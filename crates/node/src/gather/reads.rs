@@ -57,7 +57,7 @@ mod tests {
                 (0..*length).map(|n| if n % 200 == 100 { '/' } else { 'x' }).collect();
             let path = FilePath::new(text.into_bytes()).unwrap();
             let file = FileRef { root: b"/data".to_vec(), path, snapshot };
-            Wanted { source: 0, file, missing: vec![0..u64::MAX] }
+            Wanted { source: 0, file, missing: std::iter::once(0..u64::MAX).collect() }
         };
         Inventory { files: names.iter().map(wanted).collect() }
     }

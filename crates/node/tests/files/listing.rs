@@ -107,7 +107,7 @@ async fn what_cannot_be_read_is_named_and_the_rest_goes_on() {
     one.put("set/closed/file", b"1");
     one.put("set/open/file", b"2");
     let closed = one.data.join("set/closed");
-    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o0)).unwrap();
     let blind = std::fs::read_dir(&closed).is_err();
     let mut remote = three.open(&one, &[]).await;
     let (entries, failures) = list(&mut remote, &[&one.root("/set")], &[]).await;

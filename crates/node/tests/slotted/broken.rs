@@ -27,7 +27,8 @@ async fn source(vice: Vice) -> (Scene, Inventory, Vec<u8>) {
         Snapshot { device: 1, inode: 1, size: SIZE as u64, modified_ns: 0, changed_ns: 0 };
     let path = FilePath::new(b"broken".to_vec()).unwrap();
     let file = FileRef { root: b"/data".to_vec(), path, snapshot };
-    let files = vec![Wanted { source: 0, file, missing: vec![0..SIZE as u64] }];
+    let files =
+        vec![Wanted { source: 0, file, missing: std::iter::once(0..SIZE as u64).collect() }];
     (scene, Inventory { files }, content)
 }
 

@@ -254,7 +254,7 @@ impl Scene {
             for entry in entries {
                 let Kind::File { snapshot } = entry.kind else { continue };
                 let file = FileRef { root: root.clone(), path: entry.path, snapshot };
-                let missing = vec![0..snapshot.size];
+                let missing = std::iter::once(0..snapshot.size).collect();
                 files.push(Wanted { source: source as u32, file, missing });
             }
         }

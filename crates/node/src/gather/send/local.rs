@@ -218,7 +218,7 @@ mod tests {
         assert!(failed[0].contains("gone: No such file"), "{failed:?}");
         assert!(failed[1].contains("neither"), "{failed:?}");
         assert_eq!((found.files.len(), failed.len()), (1, 2), "the rest is sent");
-        assert_eq!(find(&[tree.clone()]).passed, [tree.join("link")]);
+        assert_eq!(find(std::slice::from_ref(&tree)).passed, [tree.join("link")]);
     }
 
     #[test]
