@@ -140,16 +140,18 @@ fn a_file_that_changes_while_it_is_read_is_reported() {
     let file = fra.path("data/run/changing");
     let tree = Tree::make(&fra.path("data/run"), 4);
     std::fs::write(&file, tree::content(9, 9, 9_000_000)).unwrap();
+    // Made before it starts: that takes a second or more on a busy machine.
+    let others = tree::content(8, 8, 9_000_000);
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
     let source = at("fra", fra, "run");
-    let args = ["gather", &source, "--into", "d", "--json", "--bwlimit", "4M"];
+    let args = ["gather", &source, "--into", "d", "--json", "--bwlimit", "2M"];
     let mut child = lap.command(&args).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (mut all, mut touched) = (Vec::new(), false);
     for line in lines.map(Result::unwrap) {
         let event: serde_json::Value = serde_json::from_str(&line).unwrap();
         if !touched && event["event"] == "planned" {
-            std::fs::write(&file, tree::content(8, 8, 9_000_000)).unwrap();
+            std::fs::write(&file, &others).unwrap();
             touched = true;
         }
         all.push(event);

@@ -62,7 +62,6 @@ fn what_cannot_be_read_and_what_is_no_file_is_named_and_the_rest_is_sent() {
     let fra = &hosts[0];
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
     Tree::make(&lap.path("run"), 1);
-    std::os::unix::fs::symlink("elsewhere", lap.path("run/link")).unwrap();
     let inbox = format!("fra:{}", fra.path("inbox").display());
     let said = lap.fails(23, &["send", "gone", "run", &inbox]);
     assert!(said.contains("gone: No such file"), "{said}");
