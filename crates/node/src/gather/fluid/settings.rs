@@ -9,7 +9,7 @@ pub struct Settings {
     /// What the steering goes by; its interval counts if [`interval`](Self::interval) is set.
     pub steering: steering::Settings,
     /// How often rates are looked at; `None`: a hundredth of the expected time, within
-    /// [`SHORTEST`] and [`LONGEST`].
+    /// half a second and two.
     pub interval: Option<Duration>,
     /// A source that no way has brought a byte from for so long, while its ways broke, is given up.
     pub patience: Duration,

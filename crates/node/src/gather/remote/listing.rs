@@ -13,7 +13,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError::Refused`], [`RemoteError::Lost`]; also if the entries take more memory than
-    /// [`MOST_LISTED`].
+    /// `MOST_LISTED`.
     pub async fn list(
         &mut self,
         request: ListRequest,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// fails, they may be anything.
 pub trait Sink: Send {
     /// Bytes of the request's file with this index (0 if it asks for one), `at` a place of
-    /// that file. Not more than [`super::reading::MOST`] at a time.
+    /// that file. Not more than 256 KiB at a time.
     fn take(&mut self, index: usize, at: u64, bytes: Bytes)
     -> BoxFuture<'_, Result<(), LandError>>;
 

@@ -80,7 +80,7 @@ impl Spares {
         self.prepare_for(node, 1);
     }
 
-    /// Opens spares until there are so many, [`EACH`] at most: transfers that are to begin at once.
+    /// Opens spares until there are so many, `EACH` at most: transfers that are to begin at once.
     pub fn prepare_for(&self, node: &Name, transfers: usize) {
         for _ in 0..self.reserve(node, transfers) {
             let (this, node) = (self.clone(), node.clone());

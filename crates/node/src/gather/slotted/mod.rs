@@ -28,11 +28,11 @@
 //! Those are the paper's: the destination lets a step begin, and hears of its end. Nothing else is
 //! waited for. Connections of transfers are open before (a TCP handshake and a channel's proof, 3
 //! round trips, and on a lossy leg a lost SYN's second): [`Spares`](super::remote::Spares) keeps as many as begin at a time,
-//! [`warmth`] has those of a leg opened two slots before it is first used. So are the channels for
+//! `warmth` has those of a leg opened two slots before it is first used. So are the channels for
 //! orders. Tickets are drawn two slots ahead (1 DS); what the source says it sent (`Sent`, 1 DS)
 //! comes while the data goes on; what nobody needs is dropped a batch at a time, by the way.
 //! By their best paths ([`Rule::Chain`]) hosts wait for nobody: data goes straight to D
-//! on one connection, or as parcels of which two are on each leg ([`lanes`]).
+//! on one connection, or as parcels of which two are on each leg (`lanes`).
 
 mod agenda;
 mod blame;
