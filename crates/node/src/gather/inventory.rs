@@ -53,7 +53,10 @@ impl Inventory {
         let mut amounts = vec![0; participants];
         for wanted in &self.files {
             if let Some(amount) = amounts.get_mut(wanted.source as usize) {
-                *amount += wanted.missing.iter().map(|r| r.end - r.start).sum::<u64>();
+                // Sizes are the sources' word: sums of them may not fit.
+                for range in &wanted.missing {
+                    *amount = u64::saturating_add(*amount, range.end - range.start);
+                }
             }
         }
         amounts

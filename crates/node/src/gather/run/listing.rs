@@ -161,7 +161,8 @@ impl Listings {
             Kind::File { snapshot } => Some(snapshot.size),
             _ => None,
         });
-        let (files, bytes) = sizes.fold((0, 0), |(n, sum), size| (n + 1, sum + size));
+        let (files, bytes) =
+            sizes.fold((0, 0), |(n, sum): (u64, u64), size| (n + 1, sum.saturating_add(size)));
         let (source, seconds) = (listed.node.clone(), took.as_secs_f64());
         events.event(Event::Listed { source, files, bytes, seconds });
         if let Some(rtt) = rtt {
