@@ -14,9 +14,7 @@
 use super::{
     counters::{Counters, Strange},
     gate::{Gate, Place},
-    service::{
-        ApiService, BoxFuture, Caller, FilesService, MeasureService, RelayService, SubmitService,
-    },
+    service::{ApiService, BoxFuture, Caller, MemberService, SubmitService},
     throttle::Throttle,
 };
 use crate::{
@@ -54,13 +52,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct Services {
     /// Relays for members; none: this node does not relay.
-    pub relay: Option<Arc<dyn RelayService>>,
+    pub relay: Option<Arc<dyn MemberService>>,
     /// The oracle inside; none: this node is none.
     pub oracle: Option<Arc<dyn ApiService>>,
     /// Receives measurements; none: this node takes part in none.
-    pub measure: Option<Arc<dyn MeasureService>>,
+    pub measure: Option<Arc<dyn MemberService>>,
     /// Files for members; none: this node offers none and passes none on.
-    pub files: Option<Arc<dyn FilesService>>,
+    pub files: Option<Arc<dyn MemberService>>,
     /// Drop boxes; none: this node has none.
     pub submit: Option<Arc<dyn SubmitService>>,
 }
@@ -194,7 +192,7 @@ impl Door {
 
     fn relay(
         &self,
-        relay: Arc<dyn RelayService>,
+        relay: Arc<dyn MemberService>,
         channel: Channel<TcpStream>,
         peer: MeshPeer,
         from: SocketAddr,

@@ -31,10 +31,7 @@ pub use error::DaemonError;
 pub use gate::Limits;
 pub use local_socks::Ways;
 pub use oracle_down::OracleDown;
-pub use service::{
-    ApiService, BoxFuture, Caller, Control, FilesService, MeasureService, RelayService,
-    SubmitService,
-};
+pub use service::{ApiService, BoxFuture, Caller, Control, MemberService, SubmitService};
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
 use crate::{

@@ -23,10 +23,11 @@ pub struct Caller {
     pub protocol: Protocol,
 }
 
-/// Serves channels `relay`: [`crate::relay`], or a fake in tests.
-pub trait RelayService: Send + Sync + fmt::Debug {
+/// Serves members' channels of one protocol: [`crate::relay`], [`crate::prober`], [`crate::files`], or
+/// a fake in tests.
+pub trait MemberService: Send + Sync + fmt::Debug {
     /// Serves one channel to its end, which comes at once when the peer is revoked.
-    /// Dropping the future resets both legs.
+    /// Dropping the future cuts it; a relay resets both legs.
     fn serve(
         &self,
         channel: Channel<TcpStream>,
@@ -34,11 +35,13 @@ pub trait RelayService: Send + Sync + fmt::Debug {
         from: SocketAddr,
     ) -> BoxFuture<'static, ()>;
 
-    /// Its counts and quotas, for `thalweg status`.
-    fn report(&self) -> serde_json::Value;
+    /// Its counts, and a relay's quotas, for `thalweg status`; null: it has none.
+    fn report(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
 }
 
-impl RelayService for MeshRelay {
+impl MemberService for MeshRelay {
     fn serve(
         &self,
         channel: Channel<TcpStream>,
@@ -51,31 +54,6 @@ impl RelayService for MeshRelay {
     fn report(&self) -> serde_json::Value {
         Self::report(self)
     }
-}
-
-/// Serves channels `measure`: [`crate::prober`], or a fake in tests.
-pub trait MeasureService: Send + Sync + fmt::Debug {
-    /// Receives one flow, to its end or to the peer's revocation.
-    fn serve(
-        &self,
-        channel: Channel<TcpStream>,
-        peer: MeshPeer,
-        from: SocketAddr,
-    ) -> BoxFuture<'static, ()>;
-}
-
-/// Serves channels `object`: [`crate::files`], or a fake in tests.
-pub trait FilesService: Send + Sync + fmt::Debug {
-    /// Serves one channel to its end or to the peer's revocation. Dropping the future cuts it.
-    fn serve(
-        &self,
-        channel: Channel<TcpStream>,
-        peer: MeshPeer,
-        from: SocketAddr,
-    ) -> BoxFuture<'static, ()>;
-
-    /// Its counts, for `thalweg status`.
-    fn report(&self) -> serde_json::Value;
 }
 
 /// Serves channels `submit`: [`crate::drop_box`], or a fake in tests.

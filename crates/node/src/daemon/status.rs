@@ -2,7 +2,7 @@
 
 use super::{
     counters::{Counters, Counts},
-    service::{Control, FilesService, RelayService, SubmitService},
+    service::{Control, MemberService, SubmitService},
 };
 use crate::mesh::Membership;
 use serde::{Deserialize, Serialize};
@@ -106,9 +106,9 @@ pub struct Subject {
     /// Whether that is this node.
     pub is_oracle: bool,
     /// The relay, if it relays.
-    pub relay: Option<Arc<dyn RelayService>>,
+    pub relay: Option<Arc<dyn MemberService>>,
     /// Files, if it serves them.
-    pub files: Option<Arc<dyn FilesService>>,
+    pub files: Option<Arc<dyn MemberService>>,
     /// Drop boxes, if it serves any.
     pub submit: Option<Arc<dyn SubmitService>>,
     /// What the daemon counts.

@@ -98,7 +98,9 @@ fn settled(arrival: &Arrival, landing: &Path, into: &Path) -> Result<PathBuf, St
 fn landed(arrival: &Arrival, landing: &Path) -> Option<PathBuf> {
     let id = arrival.id().text();
     let places = [landing.join(&id), landing.join(&id[..2]).join(&id)];
-    places.into_iter().find(|place| place.is_file())
+    // A link is no data: it would have this host read what a node points at.
+    let is_file = |place: &PathBuf| fs::symlink_metadata(place).is_ok_and(|found| found.is_file());
+    places.into_iter().find(is_file)
 }
 
 fn commitment(file: &Path, arrival: &Arrival) -> io::Result<Commitment> {

@@ -32,7 +32,7 @@ pub use pattern::check_excludes;
 
 use crate::{
     config::FilesSection,
-    daemon::{BoxFuture, FilesService},
+    daemon::{BoxFuture, MemberService},
     mesh::{Membership, MeshPeer},
     relay::Log,
 };
@@ -117,7 +117,7 @@ impl Files {
     }
 }
 
-impl FilesService for Files {
+impl MemberService for Files {
     fn serve(
         &self,
         channel: Channel<TcpStream>,

@@ -32,7 +32,7 @@ mod table;
 mod work;
 
 pub use errand::Errand;
-pub use estimates::{Estimates, Leg, RatesError};
+pub use estimates::{Estimates, Leg};
 pub use event::{
     Event, EventSink, FileListed, Outcome, Progress, Shared, SourceProgress, SourceTotals, Stored,
     Totals,
@@ -45,6 +45,7 @@ pub use land::{Land, LandError};
 pub use method::Method;
 pub use method_name::{MethodName, MethodNameError};
 pub use overlay::Overlay;
-pub use prices::{PriceList, PricesError};
+pub use prices::PriceList;
 pub use remote::{Reach, Remote, RemoteError, Sink};
+pub use table::TableError;
 pub use work::Work;

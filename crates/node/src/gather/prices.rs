@@ -9,14 +9,13 @@
 
 use super::{
     Overlay,
-    table::{self, cells, lines},
+    table::{self, TableError, cells, lines},
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thalweg_plan::collection::{Prices, Problem};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;
-use thiserror::Error;
 
 /// Prices by legs; legs that no line speaks of cost nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,27 +23,11 @@ pub struct PriceList {
     per_gb: BTreeMap<(Option<Name>, Option<Name>), f64>,
 }
 
-/// A file of prices cannot be understood.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PricesError {
-    /// A line of a table.
-    #[error("line {line}: {why}")]
-    Line {
-        /// From 1.
-        line: usize,
-        /// What is wrong, and how to write it.
-        why: String,
-    },
-    /// TOML.
-    #[error("{0}")]
-    Toml(String),
-    /// There is nothing in it.
-    #[error(
-        "no price in it: write a table with the head `from,to,per_gb`, or `[[price]]` sections \
-         with from, to and per_gb; `*` is any node"
-    )]
-    Empty,
-}
+/// What a file without a price is told.
+const EMPTY: TableError = TableError::Empty(
+    "no price in it: write a table with the head `from,to,per_gb`, or `[[price]]` sections \
+     with from, to and per_gb; `*` is any node",
+);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,39 +49,39 @@ impl PriceList {
     ///
     /// # Errors
     ///
-    /// [`PricesError`] names the line.
-    pub fn parse(text: &str) -> Result<Self, PricesError> {
+    /// [`TableError`] names the line.
+    pub fn parse(text: &str) -> Result<Self, TableError> {
         let list = match table::is_toml(text) {
-            None => return Err(PricesError::Empty),
+            None => return Err(EMPTY),
             Some(true) => Self::parse_toml(text)?,
             Some(false) => Self::parse_table(text)?,
         };
-        if list.per_gb.is_empty() { Err(PricesError::Empty) } else { Ok(list) }
+        if list.per_gb.is_empty() { Err(EMPTY) } else { Ok(list) }
     }
 
-    fn parse_toml(text: &str) -> Result<Self, PricesError> {
+    fn parse_toml(text: &str) -> Result<Self, TableError> {
         let document: Document =
-            toml::from_str(text).map_err(|e| PricesError::Toml(e.to_string().trim_end().into()))?;
+            toml::from_str(text).map_err(|e| TableError::Toml(e.to_string().trim_end().into()))?;
         let mut list = Self::default();
         for Entry { from, to, per_gb } in document.price {
-            list.add(&from, &to, per_gb).map_err(PricesError::Toml)?;
+            list.add(&from, &to, per_gb).map_err(TableError::Toml)?;
         }
         Ok(list)
     }
 
-    fn parse_table(text: &str) -> Result<Self, PricesError> {
+    fn parse_table(text: &str) -> Result<Self, TableError> {
         let mut list = Self::default();
         let mut lines = lines(text);
         match lines.next() {
             Some((_, head)) if cells(head) == ["from", "to", "per_gb"] => {}
             Some((line, head)) => {
                 let why = format!("`{head}`: the first line is from,to,per_gb");
-                return Err(PricesError::Line { line, why });
+                return Err(TableError::Line { line, why });
             }
-            None => return Err(PricesError::Empty),
+            None => return Err(EMPTY),
         }
         for (line, row) in lines {
-            let fault = |why| PricesError::Line { line, why };
+            let fault = |why| TableError::Line { line, why };
             let cells = cells(row);
             let [from, to, price] = &cells[..] else {
                 return Err(fault(format!("{} columns instead of 3", cells.len())));

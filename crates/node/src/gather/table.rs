@@ -1,5 +1,26 @@
 //! Tables of legs in text: what files of rates and of prices have in common.
 
+use thiserror::Error;
+
+/// A file of legs cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TableError {
+    /// A line of a table.
+    #[error("line {line}: {why}")]
+    Line {
+        /// From 1.
+        line: usize,
+        /// What is wrong, and how to write it.
+        why: String,
+    },
+    /// TOML.
+    #[error("{0}")]
+    Toml(String),
+    /// There is nothing in it; how to write it.
+    #[error("{0}")]
+    Empty(&'static str),
+}
+
 /// Whether it is TOML, by its first line with something in it; `None`: there is none.
 pub(super) fn is_toml(text: &str) -> Option<bool> {
     let (_, first) = lines(text).next()?;

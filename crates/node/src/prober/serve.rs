@@ -2,7 +2,7 @@
 
 use super::{Prober, Shared, counts, pace::Pace, receive};
 use crate::{
-    daemon::{BoxFuture, MeasureService},
+    daemon::{BoxFuture, MemberService},
     mesh::MeshPeer,
     relay::Event,
 };
@@ -26,7 +26,7 @@ enum Ended {
     Nothing,
 }
 
-impl MeasureService for Prober {
+impl MemberService for Prober {
     fn serve(
         &self,
         channel: Channel<TcpStream>,

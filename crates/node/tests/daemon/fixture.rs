@@ -15,7 +15,7 @@ use thalweg_net::{
 };
 use thalweg_node::{
     daemon::{
-        BoxFuture, Control, Daemon, DaemonConfig, Limits, LocalClient, Node, RelayService,
+        BoxFuture, Control, Daemon, DaemonConfig, Limits, LocalClient, MemberService, Node,
         Services, Summary,
     },
     mesh::{Membership, MeshPeer},
@@ -197,7 +197,7 @@ fn roster(version: u64, members: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 struct Echo;
 
-impl RelayService for Echo {
+impl MemberService for Echo {
     fn serve(
         &self,
         mut channel: Channel<TcpStream>,

@@ -18,7 +18,8 @@ use thalweg_node::{
     budget::Budget,
     config::{AcceptSection, FilesSection, OfferSection, Whom},
     daemon::{
-        BoxFuture, Daemon, DaemonConfig, FilesService, Limits, Node as Served, OracleDown, Services,
+        BoxFuture, Daemon, DaemonConfig, Limits, MemberService, Node as Served, OracleDown,
+        Services,
     },
     files::Files,
     gather::{Reach, Remote},
@@ -108,7 +109,7 @@ impl Node {
 
     async fn serving(
         n: u8,
-        files: Arc<dyn FilesService>,
+        files: Arc<dyn MemberService>,
         dir: TempDir,
         membership: Membership,
         (log, queue): (Log, Receiver<Event>),
@@ -206,7 +207,7 @@ impl Node {
 #[derive(Clone, Debug)]
 pub struct Script(pub Vec<u8>);
 
-impl FilesService for Script {
+impl MemberService for Script {
     fn serve(
         &self,
         mut channel: Channel<TcpStream>,

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use thalweg_net::PrivateKey;
 use thalweg_node::{
     budget::{Budget, Purpose, Scope},
-    daemon::{Daemon, DaemonConfig, Limits, MeasureService, Node as Served, OracleDown, Services},
+    daemon::{Daemon, DaemonConfig, Limits, MemberService, Node as Served, OracleDown, Services},
     mesh::{Membership, OracleClient, WallClock},
     prober::{Prober, Purse},
     relay::{Event, Log},
@@ -105,7 +105,7 @@ impl Node {
         let who = (name.clone(), &key);
         let prober = Prober::new(who, membership.clone(), purse, set.max_rate, log.clone());
         let prober = prober.unwrap();
-        let measure = set.measures.then(|| Arc::new(prober.clone()) as Arc<dyn MeasureService>);
+        let measure = set.measures.then(|| Arc::new(prober.clone()) as Arc<dyn MemberService>);
         let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
         // With an oracle's place, the door serves something where measuring is off.
         let services = Services {

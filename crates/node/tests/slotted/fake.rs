@@ -11,7 +11,7 @@ use std::{
 };
 use thalweg_net::channel::Channel;
 use thalweg_node::{
-    daemon::{BoxFuture, FilesService},
+    daemon::{BoxFuture, MemberService},
     gather::Reach,
     mesh::MeshPeer,
 };
@@ -170,7 +170,7 @@ async fn say(channel: &mut Channel<TcpStream>, reply: Reply) -> io::Result<()> {
     channel.flush().await
 }
 
-impl FilesService for Fake {
+impl MemberService for Fake {
     fn serve(
         &self,
         channel: Channel<TcpStream>,

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
     config::{FilesSection, OfferSection},
-    daemon::{Daemon, DaemonConfig, FilesService, Limits, Node as Served, OracleDown, Services},
+    daemon::{Daemon, DaemonConfig, Limits, MemberService, Node as Served, OracleDown, Services},
     files::{Files, Lending, spool::Spool},
     gather::{
         Errand, Event, EventSink, Inventory, LandError, Overlay, Reach, Wanted,
@@ -81,7 +81,7 @@ impl Node {
         }
         let membership = Membership::new(key(MESH).id(), None);
         let mut spool = None;
-        let files: Option<Arc<dyn FilesService>> = match sort {
+        let files: Option<Arc<dyn MemberService>> = match sort {
             Sort::Honest { to, spool: bound } => {
                 let (files, own) = honest(n, &dir, &membership, &to, bound);
                 spool = Some(own);
@@ -152,7 +152,7 @@ async fn serve(
     n: u8,
     dir: &TempDir,
     membership: &Membership,
-    files: Arc<dyn FilesService>,
+    files: Arc<dyn MemberService>,
 ) -> (SocketAddr, JoinSet<()>) {
     let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
     let config = DaemonConfig {

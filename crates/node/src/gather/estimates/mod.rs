@@ -2,8 +2,6 @@
 
 mod read;
 
-pub use read::RatesError;
-
 use super::Overlay;
 use crate::detours::KnownPaths;
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};

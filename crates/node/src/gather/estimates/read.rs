@@ -9,34 +9,17 @@
 //! ```
 
 use super::{Estimates, Leg};
-use crate::gather::table::{self, cells, lines};
+use crate::gather::table::{self, TableError, cells, lines};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_units::{Rate, parse_duration};
 use thalweg_wire::mesh::Name;
-use thiserror::Error;
 
-/// A file of rates cannot be understood.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RatesError {
-    /// A line of a table.
-    #[error("line {line}: {why}")]
-    Line {
-        /// From 1.
-        line: usize,
-        /// What is wrong, and how to write it.
-        why: String,
-    },
-    /// TOML.
-    #[error("{0}")]
-    Toml(String),
-    /// There is nothing in it.
-    #[error(
-        "no leg in it: write a table with the head `from,to,rate,rtt`, or `[[leg]]` sections \
-         with from, to and rate"
-    )]
-    Empty,
-}
+/// What a file without a leg is told.
+const EMPTY: TableError = TableError::Empty(
+    "no leg in it: write a table with the head `from,to,rate,rtt`, or `[[leg]]` sections \
+     with from, to and rate",
+);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,37 +63,37 @@ impl Estimates {
     ///
     /// # Errors
     ///
-    /// [`RatesError`] names the line.
-    pub fn parse(text: &str) -> Result<Self, RatesError> {
+    /// [`TableError`] names the line.
+    pub fn parse(text: &str) -> Result<Self, TableError> {
         let estimates = match table::is_toml(text) {
-            None => return Err(RatesError::Empty),
+            None => return Err(EMPTY),
             Some(true) => Self::parse_toml(text)?,
             Some(false) => Self::parse_table(text)?,
         };
-        if estimates.is_empty() { Err(RatesError::Empty) } else { Ok(estimates) }
+        if estimates.is_empty() { Err(EMPTY) } else { Ok(estimates) }
     }
 
-    fn parse_toml(text: &str) -> Result<Self, RatesError> {
+    fn parse_toml(text: &str) -> Result<Self, TableError> {
         let document: Document =
-            toml::from_str(text).map_err(|e| RatesError::Toml(e.to_string().trim_end().into()))?;
+            toml::from_str(text).map_err(|e| TableError::Toml(e.to_string().trim_end().into()))?;
         let mut estimates = Self::default();
         for entry in document.leg {
             let rtt = entry.rtt.as_deref().map(parse_duration).transpose();
-            let rtt = rtt.map_err(|e| RatesError::Toml(e.to_string()))?;
+            let rtt = rtt.map_err(|e| TableError::Toml(e.to_string()))?;
             let leg = Leg { rate: Some(entry.rate), rtt, ..Leg::default() };
             estimates.legs.insert((entry.from, entry.to), leg);
         }
         Ok(estimates)
     }
 
-    fn parse_table(text: &str) -> Result<Self, RatesError> {
+    fn parse_table(text: &str) -> Result<Self, TableError> {
         let mut lines = lines(text);
-        let Some((line, head)) = lines.next() else { return Err(RatesError::Empty) };
-        let columns = columns(head).map_err(|why| RatesError::Line { line, why })?;
+        let Some((line, head)) = lines.next() else { return Err(EMPTY) };
+        let columns = columns(head).map_err(|why| TableError::Line { line, why })?;
         let mut estimates = Self::default();
         for (line, row) in lines {
             let (ends, leg) =
-                read_row(&columns, row).map_err(|why| RatesError::Line { line, why })?;
+                read_row(&columns, row).map_err(|why| TableError::Line { line, why })?;
             estimates.legs.insert(ends, leg);
         }
         Ok(estimates)

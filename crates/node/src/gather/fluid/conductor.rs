@@ -43,6 +43,8 @@ struct Health {
     since: Option<Instant>,
     why: String,
     lost: bool,
+    /// Bytes that were not here when it was last looked at.
+    left: Option<u64>,
 }
 
 pub(super) struct Conductor {
@@ -122,11 +124,7 @@ impl Conductor {
         self.told = Instant::now();
         let bytes: BTreeMap<WayId, u64> =
             self.running.iter_mut().map(|(id, running)| (*id, running.since(elapsed))).collect();
-        for (id, bytes) in &bytes {
-            let Some(running) = self.running.get(id).filter(|_| *bytes > 0) else { continue };
-            let health = &mut self.health[running.way.source as usize];
-            (health.breaks, health.since) = (0, Some(self.told));
-        }
+        self.see_progress();
         self.give_up_lost();
         let hosts = 0..self.health.len() as u32;
         let remaining = hosts.clone().map(|source| self.shared.desk().remaining(source)).collect();
@@ -138,6 +136,22 @@ impl Conductor {
         let changed = self.follow();
         if changed && self.steering.drifts() > drifts {
             self.tell_of_drift();
+        }
+    }
+
+    /// Only what is here counts: bytes that are not the file's come as well from a source that
+    /// never says anything right.
+    fn see_progress(&mut self) {
+        for (source, health) in (0..).zip(&mut self.health) {
+            let left = self.shared.desk().remaining(source);
+            if health.left != Some(left) {
+                *health = Health {
+                    breaks: 0,
+                    since: Some(self.told),
+                    left: Some(left),
+                    ..std::mem::take(health)
+                };
+            }
         }
     }
 

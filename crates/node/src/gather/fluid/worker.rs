@@ -14,11 +14,21 @@ use std::{
 };
 use thalweg_plan::collection::steering::{Way, WayId};
 use thalweg_wire::mesh::Name;
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 /// Who has nothing to do looks after so long whether a copy of something would help.
 const LOOKS: Duration = Duration::from_millis(250);
+
+/// A way whose source says so often in a row that it cannot answer now, or answers wrong, is left; its
+/// source is given up if nothing else brings anything.
+const IN_VAIN: u32 = 4;
+
+/// Between such answers: whoever is busy is not to be asked again at once.
+const BETWEEN: Duration = Duration::from_millis(500);
 
 /// What all ways of a collection share.
 #[derive(Debug)]
@@ -117,11 +127,17 @@ impl Worker {
         };
         let mut remote = opened?;
         let rtt = self.rtt(&remote);
-        let mut asked = Asked::new();
+        let (mut asked, mut in_vain) = (Asked::new(), 0);
         loop {
             self.ask(&mut remote, &mut asked, rtt).await?;
             if !asked.is_empty() {
-                self.receive(&mut remote, &mut asked).await?;
+                let why = self.receive(&mut remote, &mut asked).await?;
+                in_vain = if why.is_some() { in_vain + 1 } else { 0 };
+                match why {
+                    Some(why) if in_vain >= IN_VAIN => return Err(End::Lost(why)),
+                    Some(_) => sleep(BETWEEN).await,
+                    None => {}
+                }
             } else if !self.is_wanted().await {
                 remote.close().await;
                 return Ok(());
@@ -177,8 +193,9 @@ impl Worker {
         if next.is_none() && out == 0 { desk.copy(self.id) } else { next }
     }
 
-    async fn receive(&self, remote: &mut Remote, asked: &mut Asked) -> Result<(), End> {
-        let Some((number, pieces)) = asked.front() else { return Ok(()) };
+    /// An answer; why nothing of it is of use, if so.
+    async fn receive(&self, remote: &mut Remote, asked: &mut Asked) -> Result<Option<String>, End> {
+        let Some((number, pieces)) = asked.front() else { return Ok(None) };
         let files: Vec<FileNo> = pieces.iter().map(|piece| piece.file).collect();
         let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
         let errand = &self.shared.errand;
@@ -195,6 +212,8 @@ impl Worker {
         let whys: Vec<Option<RemoteError>> = results.into_iter().map(Result::err).collect();
         let fates: Vec<(Piece, Fate)> =
             pieces.iter().cloned().zip(whys.iter().map(|why| fate(why.as_ref()))).collect();
+        let in_vain = fates.iter().all(|(_, fate)| *fate == Fate::Again);
+        let in_vain = whys.iter().flatten().next().filter(|_| in_vain).map(ToString::to_string);
         let never = self.shared.desk().settle(self.id, *number, fates);
         for file in never {
             let why = files.iter().zip(&whys).find(|(other, why)| **other == file && why.is_some());
@@ -204,7 +223,7 @@ impl Worker {
         asked.pop_front();
         self.shared.changed.notify_waiters();
         self.shared.settled.notify_one();
-        Ok(())
+        Ok(in_vain)
     }
 
     /// Waits until there may be something to do; `false`: there will not.

@@ -87,7 +87,7 @@ impl Survey {
     /// Bytes that the filesystem must have room for, in blocks of 4 KiB.
     pub(super) fn needed(&self, plan: &Plan) -> u64 {
         let of = |(fate, target): (&Fate, &Target)| match fate {
-            Fate::Fetch => target.size().next_multiple_of(4096),
+            Fate::Fetch => target.size().checked_next_multiple_of(4096).unwrap_or(u64::MAX),
             Fate::GoOn { missing } => missing.iter().map(|r| r.end - r.start).sum(),
             _ => 0,
         };

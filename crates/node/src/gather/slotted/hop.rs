@@ -63,7 +63,8 @@ async fn fetched(
 ) -> Result<(u64, u64), String> {
     let fault = match scene.ask(to, order).await {
         Ok(Reply::Fetched { parts, micros, most, ticket }) if parts.len() == parcel.parts.len() => {
-            scene.works(Suspect::Node(to));
+            // That `to` works shows when somebody has it from there, not by its own word.
+            scene.works(Suspect::Node(from));
             scene.works(Suspect::Leg(from, to));
             scene.holds(to, most);
             let came = parcel.parts.iter().zip(&parts).filter(|(_, part)| part.is_ok());

@@ -123,6 +123,11 @@ impl Coming<'_> {
         let Some((index, part)) = self.parts.pop_front() else { return Ok(()) };
         let sent = proof.get(index).copied().flatten();
         match (came, sent) {
+            (Ok(check), Some(sent)) if check == sent && bytes.len() as u64 != part.bytes() => {
+                let why = format!("the source sent {} bytes for {}", bytes.len(), part.bytes());
+                self.scene.give_up(&part, why);
+                Ok(())
+            }
             (Ok(check), Some(sent)) if check == sent => {
                 self.keep(part, Bytes::from(std::mem::take(bytes))).await
             }

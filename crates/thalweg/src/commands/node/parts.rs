@@ -11,9 +11,7 @@ use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
     budget::Budget,
     config::{Config, OfferSection, Whom},
-    daemon::{
-        DaemonConfig, FilesService, MeasureService, Node, RelayService, Services, SubmitService,
-    },
+    daemon::{DaemonConfig, MemberService, Node, Services, SubmitService},
     drop_box::DropBoxes,
     files::{Files, Lending, spool::Spool},
     gather::Reach,
@@ -123,7 +121,7 @@ impl Parts {
         let relay = match relays {
             true => {
                 let relay = self.relay(config, settings, metrics, budget.clone())?;
-                Some(Arc::new(relay) as Arc<dyn RelayService>)
+                Some(Arc::new(relay) as Arc<dyn MemberService>)
             }
             false => None,
         };
@@ -135,7 +133,7 @@ impl Parts {
             prober.register(&mut registry);
             tasks.spawn(prober.run(self.measured_for(settings, &client)?, view));
         }
-        let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MeasureService>);
+        let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MemberService>);
         if let Seat::Taken(oracle) = &self.seat {
             oracle.register(&mut registry);
             let stop = tasks.stop.clone();
@@ -152,7 +150,7 @@ impl Parts {
         let boxes = self.drop_boxes(config, state)?;
         let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
         files.register(&mut registry);
-        let files = Some(Arc::new(files) as Arc<dyn FilesService>);
+        let files = Some(Arc::new(files) as Arc<dyn MemberService>);
         if let Some(boxes) = boxes.clone() {
             boxes.register(&mut registry);
             tasks.spawn(boxes.run());
