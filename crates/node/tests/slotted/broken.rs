@@ -74,3 +74,14 @@ async fn nothing_of_a_file_that_shrinks_while_it_is_read_lands() {
     ended.outcome.unwrap();
     is_given_up(&ended.land, &content);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_source_that_always_puts_off_is_given_up() {
+    let (scene, inventory, content) = source(Vice::PutsOff).await;
+    let (errand, land) = scene.errand(inventory);
+    let (interval, patience) = (Some(Duration::from_millis(100)), Duration::from_millis(500));
+    let settings = Settings { interval, patience, ..Settings::default() };
+    let outcome = fluid::run(&errand, settings).await.unwrap();
+    assert!(matches!(&outcome.failed[..], [(0, why)] if why.contains("as many")), "{outcome:?}");
+    assert!(land.is_of(0, &content) && land.file(0).is_none());
+}

@@ -40,6 +40,8 @@ pub enum Vice {
     Breaks,
     /// The same, of all parts: its file is cut off while it is read.
     Shrinks,
+    /// It sends everything, and says behind each part that it is to be asked for again.
+    PutsOff,
 }
 
 /// The node.
@@ -138,6 +140,7 @@ impl Fake {
         let why = match self.vice {
             Vice::Breaks if before < 3 => Some(Failure::Busy),
             Vice::Shrinks => Some(Failure::Changed),
+            Vice::PutsOff => Some(Failure::Busy),
             _ => None,
         };
         if why.is_some() {
