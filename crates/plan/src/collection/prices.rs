@@ -240,6 +240,9 @@ impl Problem {
 /// Relative differences below this are roundings.
 const EQUAL: f64 = 1e-9;
 
+/// A curve that stays this close to its chord, relative to the price, is straight.
+const STRAIGHT: f64 = 1e-7;
+
 /// Prices as whole numbers: the dearest leg's is 2²⁴.
 fn whole(prices: &Prices) -> Vec<u32> {
     let scale = f64::from(1 << 24) / prices.highest().max(f64::MIN_POSITIVE);
@@ -363,10 +366,8 @@ impl<'a> Curve<'a> {
                 None => at += 1,
             }
         }
-        let mut offers: Vec<Offer> =
-            found.iter().map(|(slots, at)| Offer { slots: *slots, price: at.price }).collect();
-        offers.dedup_by(|next, one| next.slots <= one.slots * (1.0 + EQUAL));
-        Ok(offers)
+        let offers = found.iter().map(|(slots, at)| Offer { slots: *slots, price: at.price });
+        Ok(bent_only(offers))
     }
 
     /// The point under where two tangents meet, unless the curve is straight or bent just there.
@@ -378,11 +379,34 @@ impl<'a> Curve<'a> {
         let bent = b.slope - a.slope;
         let meet = (a.price - b.price + b.slope * right - a.slope * left) / bent;
         let inside = meet > left + (right - left) * 1e-6 && meet < right - (right - left) * 1e-6;
-        if bent.is_nan() || bent <= 0.0 || !inside {
+        // Two slopes of one straight part differ by the roundings of the costs, and would meet anywhere.
+        let tangent = a.price + a.slope * (meet - left);
+        let chord = a.price + (b.price - a.price) * (meet - left) / (right - left);
+        let deep = chord - tangent > STRAIGHT * a.price.abs().max(b.price.abs());
+        if bent.is_nan() || bent <= 0.0 || !inside || !deep {
             return Ok(None);
         }
         Ok(Some((meet, self.cheapest(meet)?)))
     }
+}
+
+/// Points of a convex curve without those on a straight line between their neighbours.
+fn bent_only(offers: impl Iterator<Item = Offer>) -> Vec<Offer> {
+    let mut kept: Vec<Offer> = Vec::new();
+    for next in offers {
+        while let [.., a, b] = kept[..] {
+            let chord =
+                a.price + (next.price - a.price) * (b.slots - a.slots) / (next.slots - a.slots);
+            if chord - b.price > STRAIGHT * a.price.abs() {
+                break;
+            }
+            kept.pop();
+        }
+        if kept.last().is_none_or(|last| next.slots > last.slots * (1.0 + EQUAL)) {
+            kept.push(next);
+        }
+    }
+    kept
 }
 
 /// Newton's steps; each passes a corner.

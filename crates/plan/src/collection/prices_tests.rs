@@ -135,3 +135,18 @@ fn shared_capacities_have_a_curve_too() {
     let curve = problem.fluid_curve(&prices).unwrap();
     assert!(close(curve[0].slots, 2.0) && close(curve[0].price, 16.0), "{curve:?}");
 }
+
+/// Once a curve of 64 points: on one straight part the slopes of two points differed by roundings.
+#[test]
+fn a_straight_part_has_no_corner() {
+    let legs =
+        [(0, 3, 8), (1, 3, 6), (2, 3, 1), (0, 1, 1), (0, 2, 1), (1, 0, 1), (1, 2, 1), (2, 0, 4)];
+    let mut legs: Vec<Leg> = legs.iter().map(|(from, to, c)| leg(*from, *to, *c)).collect();
+    legs.push(leg(2, 1, 1));
+    let problem = Problem::collect(&[16, 13, 13, 0], 3, &legs).unwrap();
+    let curve = problem.fluid_curve(&prices(&problem, &[16, 1, 18, 15, 7, 0, 0, 1, 2])).unwrap();
+    let slope = |pair: &[Offer]| (pair[1].price - pair[0].price) / (pair[1].slots - pair[0].slots);
+    let slopes: Vec<f64> = curve.windows(2).map(slope).collect();
+    assert!(slopes.windows(2).all(|pair| pair[1] > pair[0] + 0.01), "{slopes:?}");
+    assert!(curve.len() < 10, "{curve:?}");
+}
