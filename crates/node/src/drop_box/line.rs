@@ -1,7 +1,10 @@
 //! A channel to a node that serves boxes.
 
-use super::talk;
-use std::{io, time::Duration};
+use super::{
+    talk,
+    waiting::{gone, patience},
+};
+use std::{io, pin::pin, time::Duration};
 use thalweg_net::{
     DialError, DialOptions, Dialer, Hop, Route, Stream,
     channel::{Channel, ChannelError, Connector, Protocol},
@@ -14,12 +17,9 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 use tokio::{
-    io::{AsyncWriteExt as _, split},
+    io::{AsyncWrite, AsyncWriteExt as _, split},
     time::timeout,
 };
-
-/// For each answer: a commitment waits for a sync of the destination's disk.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where a node is, and which key it must prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,13 +85,14 @@ impl Line {
     /// # Errors
     /// The connection's.
     pub async fn ask(&mut self, ask: &Ask) -> Result<Answer, LineError> {
-        talk::write(&mut self.0, ask).await?;
-        self.answer().await
+        self.ask_about(ask, 0).await
     }
 
-    async fn answer(&mut self) -> Result<Answer, LineError> {
+    /// The same, of somebody who may have to read so many bytes before the answer.
+    pub(super) async fn ask_about(&mut self, ask: &Ask, bytes: u64) -> Result<Answer, LineError> {
+        talk::write(&mut self.0, ask).await?;
         let read = talk::read(&mut self.0, MAX_ANSWER);
-        let answer = talk::within(PATIENCE, "answer", read).await;
+        let answer = talk::within(patience(bytes), "answer", read).await;
         match answer {
             Ok(answer) => answer.ok_or_else(ended),
             Err(e) if ChannelError::is_not_admitted(&e) => {
@@ -102,34 +103,40 @@ impl Line {
     }
 
     /// Sends what `next` fills the buffer with, until it gives 0; then, or as soon as the node
-    /// does not want the rest, its answer.
+    /// does not want the rest, its answer. It is waited for as long as bytes arrive there, and
+    /// then as long as the node needs to keep them (see [`super::waiting`]).
     ///
     /// # Errors
     /// The connection's, and what `next` says.
     pub async fn send(
         &mut self,
-        mut next: impl FnMut(&mut [u8]) -> io::Result<usize>,
+        next: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> Result<Answer, LineError> {
+        let monitor = self.0.get_ref().monitor();
         let (mut from, mut to) = split(&mut self.0);
-        let mut answer = std::pin::pin!(talk::read::<Answer>(&mut from, MAX_ANSWER));
-        let mut buffer = vec![0; 256 * 1024];
-        loop {
-            let n = next(&mut buffer)?;
-            if n == 0 {
-                break;
-            }
-            tokio::select! {
-                biased;
-                early = &mut answer => return early?.ok_or_else(ended),
-                written = to.write_all(&buffer[..n]) => if written.is_err() {
-                    // The node may have said why before it went.
-                    let said = talk::within(PATIENCE, "answer", answer).await;
-                    return said.ok().flatten().ok_or_else(|| written.err().map_or_else(ended, Into::into));
-                },
-            }
+        let mut answer = pin!(talk::read::<Answer>(&mut from, MAX_ANSWER));
+        let sent = tokio::select! {
+            biased;
+            early = &mut answer => return early?.ok_or_else(ended),
+            sent = pour(&mut to, next) => sent,
+            why = gone(&monitor, None) => return Err(why.into()),
+        };
+        let (bytes, broken) = match sent {
+            Ok(bytes) => (bytes, None),
+            Err(Pour::Own(e)) => return Err(e.into()),
+            // The node may have said why before it went.
+            Err(Pour::Line(e)) => (0, Some(e)),
+        };
+        let answered = tokio::select! {
+            biased;
+            answered = answer => answered,
+            why = gone(&monitor, Some(patience(bytes))) => Err(why),
+        };
+        match (answered, broken) {
+            (Ok(Some(answer)), _) => Ok(answer),
+            (_, Some(e)) | (Err(e), None) => Err(e.into()),
+            (Ok(None), None) => Err(ended()),
         }
-        to.flush().await?;
-        talk::within(PATIENCE, "receipt", answer).await?.ok_or_else(ended)
     }
 
     /// Says goodbye.
@@ -141,4 +148,31 @@ impl Line {
 
 fn ended() -> LineError {
     LineError::Broken(io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Why not all was written.
+enum Pour {
+    /// There is nothing to write: what `next` says.
+    Own(io::Error),
+    /// The connection.
+    Line(io::Error),
+}
+
+/// Writes what `next` gives until it gives 0; how many bytes.
+async fn pour(
+    to: &mut (impl AsyncWrite + Unpin),
+    mut next: impl FnMut(&mut [u8]) -> io::Result<usize>,
+) -> Result<u64, Pour> {
+    let (mut buffer, mut bytes) = (vec![0; 256 * 1024], 0);
+    loop {
+        match next(&mut buffer).map_err(Pour::Own)? {
+            0 => break,
+            n => {
+                to.write_all(&buffer[..n]).await.map_err(Pour::Line)?;
+                bytes += n as u64;
+            }
+        }
+    }
+    to.flush().await.map_err(Pour::Line)?;
+    Ok(bytes)
 }

@@ -25,6 +25,7 @@ mod serve;
 mod spool;
 mod talk;
 mod view;
+mod waiting;
 mod who;
 
 pub use arrivals::{Arrival, Bringer};

@@ -38,13 +38,14 @@ pub async fn push(
 ) -> Result<Signed<Receipt>, PushError> {
     let bytes = data.seek(SeekFrom::End(0)).map_err(PushError::File)?;
     let ask = || Ask::Push { stamp: stamp.encode(), nonce, bytes };
-    let mut answer = line.ask(&ask()).await?;
+    // A node hashes what it has, to go on there.
+    let mut answer = line.ask_about(&ask(), bytes).await?;
     // Once more from the beginning, if what it had was damaged.
     for _ in 0..2 {
         let Answer::From(from) = answer else { break };
         answer = send(line, data, from, bytes).await?;
         if answer == Answer::Refused(Refusal::Again) {
-            answer = line.ask(&ask()).await?;
+            answer = line.ask_about(&ask(), bytes).await?;
         }
     }
     match answer {

@@ -7,9 +7,12 @@
 //! Before a receipt is given its data, the data's name and the receipt itself are durable: the
 //! journal syncs the data's filesystem before each group of receipts.
 
+mod arriving;
 mod push;
 mod record;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub(super) use push::{Push, push};
 pub(super) use record::Record;

@@ -1,6 +1,6 @@
 //! Data on its way from a client into the spool.
 
-use super::Spool;
+use super::{Spool, arriving::Arriving};
 use crate::drop_box::talk;
 use std::{
     fs::{File, OpenOptions},
@@ -19,9 +19,6 @@ use tokio::{
 
 /// Bytes that are read before they are hashed and written: what keeps the disk busy.
 const CHUNK: usize = 1 << 20;
-
-/// A client that sends nothing for so long has gone; it comes back and goes on where it was.
-const SILENCE: Duration = Duration::from_secs(60);
 
 /// What a client has to notice that it need not send the rest.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -136,16 +133,13 @@ async fn copy(
     mut sink: Sink,
     size: u64,
 ) -> io::Result<Result<Sink, (io::Error, u64)>> {
-    let mut buffer = Vec::new();
+    let (mut buffer, mut arriving) = (Vec::new(), Arriving::default());
     while sink.committing.size() < size {
         let left = size - sink.committing.size();
         buffer.resize(left.min(CHUNK as u64) as usize, 0);
-        let filled = talk::within(SILENCE, "data", fill(channel, &mut buffer)).await;
-        let (came, ended) = match filled {
-            Ok(n) => (n, None),
-            Err(e) => (0, Some(e)),
-        };
+        let (came, ended) = arriving.fill(channel, &mut buffer).await;
         buffer.truncate(came);
+        // Whatever ended it, what came is kept.
         let bytes = std::mem::take(&mut buffer);
         let written = spawn_blocking(move || {
             sink.file.write_all(&bytes).map(|()| {
@@ -157,30 +151,11 @@ async fn copy(
             Ok(done) => (sink, buffer) = done,
             Err(e) => return Ok(Err((e, left - came as u64))),
         }
-        if let Some(e) = ended {
-            return Err(e);
-        }
-        if came == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        if sink.committing.size() < size {
+            ended?;
         }
     }
     Ok(Ok(sink))
-}
-
-/// Fills the buffer, or as much of it as comes before the end; so that what came before a
-/// broken connection is kept, it is given as well.
-async fn fill(channel: &mut (impl AsyncRead + Unpin), buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match channel.read(&mut buffer[filled..]).await {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(e) if filled == 0 => return Err(e),
-            // The next read says it again.
-            Err(_) => break,
-        }
-    }
-    Ok(filled)
 }
 
 async fn finish(spool: &Spool, id: StampId, push: &Push) -> Result<Vec<u8>, Refusal> {

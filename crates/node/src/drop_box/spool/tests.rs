@@ -1,0 +1,154 @@
+//! Pushes over a connection in memory, in time that runs as fast as nothing happens.
+
+use super::{Push, Spool};
+use crate::drop_box::{BoxFiles, talk};
+use std::{io, sync::Arc, time::Duration};
+use tempfile::TempDir;
+use thalweg_net::PrivateKey;
+use thalweg_units::WallTime;
+use thalweg_wire::{
+    Signed, Signer as _,
+    bistro::{Answer, Commitment, Committing, MAX_ANSWER, Nonce, Stamp, StampId},
+};
+use tokio::{
+    io::{AsyncWriteExt as _, DuplexStream, duplex},
+    task::JoinHandle,
+    time::sleep,
+};
+
+const MAX_TOTAL: u64 = 10_000_000;
+
+/// A node's spool, and a client with data.
+pub struct Scene {
+    _dir: TempDir,
+    pub spool: Arc<Spool>,
+    pub key: PrivateKey,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let spool = Arc::new(Self::open(&dir));
+        Self { _dir: dir, spool, key: PrivateKey::from_seed(&[2; 32]) }
+    }
+
+    fn open(dir: &TempDir) -> Spool {
+        let name = "taxes".parse().unwrap();
+        let files = BoxFiles::new(dir.path(), &name, None).create().unwrap();
+        let key = Arc::new(PrivateKey::from_seed(&[1; 32]));
+        Spool::open(files, key, "n1".parse().unwrap(), MAX_TOTAL).unwrap()
+    }
+
+    /// What the destination would have stamped.
+    pub fn stamp(&self, data: &[u8]) -> Signed<Stamp> {
+        let mut committing = Committing::new(&nonce(), &self.key.id());
+        committing.update(data);
+        self.stamp_of(committing.finish())
+    }
+
+    pub fn stamp_of(&self, commitment: Commitment) -> Signed<Stamp> {
+        let date = WallTime::from_unix_nanos(1);
+        let stamp = Stamp {
+            drop_box: "taxes".parse().unwrap(),
+            number: 1,
+            client: self.key.id(),
+            label: "a".parse().unwrap(),
+            commitment,
+            time: date,
+            until: date,
+        };
+        Signed::sign(stamp, &PrivateKey::from_seed(&[3; 32]))
+    }
+
+    /// Begins a push; the client's end, and what becomes of the node's.
+    pub async fn push(
+        &self,
+        stamp: &Signed<Stamp>,
+    ) -> (DuplexStream, Answer, JoinHandle<io::Result<()>>) {
+        let (mut client, mut node) = duplex(64 * 1024);
+        let (spool, stamp) = (self.spool.clone(), stamp.clone());
+        let push = Push { stamp, nonce: nonce() };
+        let ended = tokio::spawn(async move { super::push(&spool, &mut node, push).await });
+        let answer = talk::read(&mut client, MAX_ANSWER).await.unwrap().unwrap();
+        (client, answer, ended)
+    }
+
+    pub fn kept(&self, stamp: &Signed<Stamp>) -> u64 {
+        let part = self.spool.files.part_of(&StampId::of(stamp));
+        std::fs::metadata(part).map_or(0, |found| found.len())
+    }
+}
+
+fn nonce() -> Nonce {
+    Nonce::from_bytes([5; 32])
+}
+
+/// Sends so many bytes each second, until all are sent or the node has gone.
+async fn drip(client: &mut DuplexStream, data: &[u8], each_second: usize) {
+    for some in data.chunks(each_second) {
+        if client.write_all(some).await.is_err() {
+            return;
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_at_ten_kilobytes_a_second_arrives() {
+    let scene = Scene::new();
+    // More than a buffer of the node, which takes longer than its patience with silence.
+    let data: Vec<u8> = (0..1_500_000_u32).map(|n| (n / 7) as u8).collect();
+    let stamp = scene.stamp(&data);
+    let (mut client, answer, ended) = scene.push(&stamp).await;
+    assert_eq!(answer, Answer::From(0));
+    drip(&mut client, &data, 10_000).await;
+    let answer = talk::read::<Answer>(&mut client, MAX_ANSWER).await.unwrap();
+    assert!(matches!(answer, Some(Answer::Receipt(_))), "{answer:?}");
+    ended.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_falls_silent_goes_on_at_its_last_byte() {
+    let scene = Scene::new();
+    let data = vec![7; 100_000];
+    let stamp = scene.stamp(&data);
+    let (mut client, _, ended) = scene.push(&stamp).await;
+    client.write_all(&data[..30_001]).await.unwrap();
+    // The connection stays open, as that of a host that lost its power.
+    let error = ended.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+    assert_eq!(scene.kept(&stamp), 30_001);
+    let (mut client, answer, ended) = scene.push(&stamp).await;
+    assert_eq!(answer, Answer::From(30_001));
+    client.write_all(&data[30_001..]).await.unwrap();
+    let answer = talk::read::<Answer>(&mut client, MAX_ANSWER).await.unwrap();
+    assert!(matches!(answer, Some(Answer::Receipt(_))), "{answer:?}");
+    ended.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_only_drips_loses_the_place_and_no_byte() {
+    let scene = Scene::new();
+    let data = vec![7; 100_000];
+    let stamp = scene.stamp(&data);
+    let (mut client, _, ended) = scene.push(&stamp).await;
+    drip(&mut client, &data, 100).await;
+    let error = ended.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("too slow"), "{error}");
+    let kept = scene.kept(&stamp);
+    assert!((11_000..=13_000).contains(&kept), "{kept} bytes of 100 B/s in two minutes");
+    assert_eq!(scene.push(&stamp).await.1, Answer::From(kept));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_slowly_is_soon_on_the_disk() {
+    let scene = Scene::new();
+    let data = vec![7; 1_000_000];
+    let stamp = scene.stamp(&data);
+    let (mut client, _, ended) = scene.push(&stamp).await;
+    drip(&mut client, &data[..50_000], 5_000).await;
+    // Ten seconds of it; the node ends now, as by a loss of power.
+    ended.abort();
+    assert!(ended.await.unwrap_err().is_cancelled());
+    assert!(scene.kept(&stamp) >= 25_000, "{}", scene.kept(&stamp));
+}
