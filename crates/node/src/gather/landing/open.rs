@@ -38,7 +38,7 @@ pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
     }
     let tree = create(into)?;
     let lock = Lock::take(&tree, into, options.job.clone())?;
-    let survey = survey(&plan, listed, Some(&tree), laid, &options);
+    let mut survey = survey(&plan, listed, Some(&tree), laid, &options);
     survey.make_room(&plan, &tree)?;
     let leftovers = Leftovers {
         tag: lock.was_cut_off.then(|| tag(&tree)),
@@ -70,7 +70,7 @@ fn survey(
 /// Only looks.
 fn look(into: &Path, listed: &[Listed], plan: Plan, laid: Laid, options: Options) -> Opened {
     let tree = find(into)?;
-    let survey = survey(&plan, listed, tree.as_ref(), laid, &options);
+    let mut survey = survey(&plan, listed, tree.as_ref(), laid, &options);
     if let Some(tree) = &tree {
         survey.make_room(&plan, tree)?;
     }

@@ -84,29 +84,46 @@ impl Survey {
         Self { places, fates: plan.targets.iter().map(new).collect(), failed: Vec::new() }
     }
 
-    /// Bytes that the filesystem must have room for, in blocks of 4 KiB.
-    pub(super) fn needed(&self, plan: &Plan) -> u64 {
-        let of = |(fate, target): (&Fate, &Target)| match fate {
-            Fate::Fetch => target.size().checked_next_multiple_of(4096).unwrap_or(u64::MAX),
-            Fate::GoOn { missing } => missing.iter().map(|r| r.end - r.start).sum(),
-            _ => 0,
-        };
-        self.fates.iter().zip(&plan.targets).map(of).fold(0, u64::saturating_add)
-    }
-
-    /// Refuses now rather than late if it cannot fit.
-    pub(super) fn make_room(&self, plan: &Plan, tree: &Tree) -> Result<(), OpenError> {
-        let (needed, free) = (self.needed(plan), free(tree));
-        if free.is_none_or(|free| free >= needed) {
+    /// Refuses now rather than late what cannot fit: a file that does not fit alone, so that what one
+    /// source says of one file does not end the others' collection; and all, if the rest does not
+    /// fit together.
+    ///
+    /// # Errors
+    /// [`OpenError::DiskFull`].
+    pub(super) fn make_room(&mut self, plan: &Plan, tree: &Tree) -> Result<(), OpenError> {
+        let Some(free) = free(tree) else { return Ok(()) };
+        let mut needed: u64 = 0;
+        for (fate, target) in self.fates.iter_mut().zip(&plan.targets) {
+            let alone = needed_by(fate, target);
+            if alone > free {
+                *fate = Fate::Refused(too_large(alone, free));
+            } else {
+                needed = needed.saturating_add(alone);
+            }
+        }
+        if needed <= free {
             return Ok(());
         }
-        let (needed, free) = (ByteSize::from_bytes(needed), free.unwrap_or(0));
-        Err(OpenError::DiskFull {
-            into: plan.into.clone(),
-            needed,
-            free: ByteSize::from_bytes(free),
-        })
+        let (needed, free) = (ByteSize::from_bytes(needed), ByteSize::from_bytes(free));
+        Err(OpenError::DiskFull { into: plan.into.clone(), needed, free })
     }
+}
+
+/// Bytes that the filesystem must have room for, in blocks of 4 KiB.
+fn needed_by(fate: &Fate, target: &Target) -> u64 {
+    match fate {
+        Fate::Fetch => target.size().checked_next_multiple_of(4096).unwrap_or(u64::MAX),
+        Fate::GoOn { missing } => missing.iter().map(|r| r.end - r.start).sum(),
+        _ => 0,
+    }
+}
+
+fn too_large(needed: u64, free: u64) -> String {
+    let (needed, free) = (ByteSize::from_bytes(needed), ByteSize::from_bytes(free));
+    format!(
+        "it needs {needed} here, and {free} are free; free some space and run the same command \
+         again"
+    )
 }
 
 /// Bytes free for us; `None` if the filesystem does not say.

@@ -261,6 +261,24 @@ fn a_full_disk_is_said_before_and_while_and_what_came_is_kept() {
 }
 
 #[test]
+fn a_file_larger_than_the_disk_is_named_and_the_rest_lands() {
+    let arena = Arena::new();
+    let Some(_disk) = small_disk(&arena.path("")) else { return };
+    let entries = vec![file("a", 1000), file("lie", u64::MAX), file("z", 9 << 20)];
+    let dry = Options { dry_run: true, ..options() };
+    let (looking, inventory) = arena.open_with(entries.clone(), dry).unwrap();
+    assert_eq!((inventory.files.len(), looking.outlook().failed.len()), (1, 2), "told before");
+    let report = arena.land(entries);
+    assert_eq!((report.files, report.failed.len()), (1, 2), "{report:?}");
+    for path in ["lie", "z"] {
+        let why = why(&report, path);
+        assert!(why.contains("are free") && why.contains("run the same command again"), "{why}");
+    }
+    arena.assert_file(&file("a", 1000));
+    assert_eq!(arena.names(), ["a"]);
+}
+
+#[test]
 fn a_read_only_disk_is_said() {
     let arena = Arena::new();
     let Some(disk) = small_disk(&arena.path("")) else { return };
