@@ -13,5 +13,6 @@ pub mod mincost;
 pub mod ranking;
 pub mod schedule;
 pub mod selection;
+pub mod tree;
 
 pub use graph::Graph;

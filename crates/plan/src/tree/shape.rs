@@ -1,0 +1,177 @@
+//! Who is whose parent.
+
+/// A tree from a source to some of the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    source: usize,
+    parent: Vec<Option<usize>>,
+}
+
+impl Tree {
+    /// The source alone, among `nodes` nodes.
+    pub fn new(nodes: usize, source: usize) -> Self {
+        Self { source, parent: vec![None; nodes] }
+    }
+
+    /// The tree of these parents, by node; `None` where a node has none: the source, and who is not in it.
+    ///
+    /// Whoever does not hang on the source, and circles, are left out.
+    pub fn from_parents(source: usize, parent: Vec<Option<usize>>) -> Self {
+        let mut tree = Self { source, parent };
+        if let Some(own) = tree.parent.get_mut(source) {
+            *own = None;
+        }
+        let inside = tree.order();
+        let mut kept = Self::new(tree.parent.len(), source);
+        inside.into_iter().for_each(|node| kept.parent[node] = tree.parent[node]);
+        kept
+    }
+
+    /// The root.
+    pub const fn source(&self) -> usize {
+        self.source
+    }
+
+    /// How many nodes there are, in the tree or not.
+    pub fn nodes(&self) -> usize {
+        self.parent.len()
+    }
+
+    /// The node's parent; `None` for the source and for who is not in the tree.
+    pub fn parent(&self, node: usize) -> Option<usize> {
+        self.parent.get(node).copied().flatten()
+    }
+
+    /// It is the source or below it.
+    pub fn has(&self, node: usize) -> bool {
+        node == self.source || self.parent(node).is_some()
+    }
+
+    /// Hangs `node`, with all below it, under `parent`; or takes it out with all below it.
+    ///
+    /// Passed over (`false`) if that is no tree: the parent is outside or below the node, or one of them is
+    /// unknown, or the node is the source.
+    pub fn hang(&mut self, node: usize, parent: Option<usize>) -> bool {
+        let fits = node != self.source && node < self.nodes();
+        let Some(parent) = parent.filter(|_| fits) else {
+            if fits && self.parent[node].is_some() {
+                let below = self.below(node);
+                below.into_iter().for_each(|node| self.parent[node] = None);
+            }
+            return fits;
+        };
+        if !self.has(parent) || self.is_above(node, parent) {
+            return false;
+        }
+        self.parent[node] = Some(parent);
+        true
+    }
+
+    /// `upper` is `lower` or on the way from the source to it.
+    pub fn is_above(&self, upper: usize, lower: usize) -> bool {
+        self.way_up(lower).any(|node| node == upper)
+    }
+
+    /// The node, its parent, and so on to the source.
+    pub fn way_up(&self, node: usize) -> impl Iterator<Item = usize> {
+        std::iter::successors(Some(node), |node| self.parent(*node))
+    }
+
+    /// How many hops it is from the source; `None` if it is not in the tree.
+    pub fn depth(&self, node: usize) -> Option<usize> {
+        self.has(node).then(|| self.way_up(node).count() - 1)
+    }
+
+    /// The children of each node, ascending.
+    pub fn children(&self) -> Vec<Vec<usize>> {
+        let mut children = vec![Vec::new(); self.nodes()];
+        for (node, parent) in self.parent.iter().enumerate() {
+            if let Some(of) = parent.and_then(|parent| children.get_mut(parent)) {
+                of.push(node);
+            }
+        }
+        children
+    }
+
+    /// The nodes in the tree, parents before children, nearer before farther; the source first.
+    pub fn order(&self) -> Vec<usize> {
+        let children = self.children();
+        let mut order = vec![self.source];
+        let mut head = 0;
+        while let Some(node) = order.get(head).copied() {
+            order.extend(children.get(node).into_iter().flatten());
+            head += 1;
+        }
+        order
+    }
+
+    /// The node and all below it.
+    fn below(&self, node: usize) -> Vec<usize> {
+        Self { source: node, parent: self.parent.clone() }.order()
+    }
+
+    /// Takes out who neither is wanted nor has anybody wanted below.
+    pub fn prune(&mut self, wanted: impl Fn(usize) -> bool) {
+        let mut needed = vec![false; self.nodes()];
+        for node in self.order().into_iter().rev().filter(|node| *node != self.source) {
+            needed[node] |= wanted(node);
+            match self.parent[node] {
+                Some(parent) if needed[node] => needed[parent] = true,
+                _ => self.parent[node] = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line() -> Tree {
+        Tree::from_parents(0, vec![None, Some(0), Some(1), Some(2)])
+    }
+
+    #[test]
+    fn circles_and_strays_are_left_out() {
+        let tree = Tree::from_parents(0, vec![Some(1), Some(0), Some(3), Some(2), Some(9)]);
+        assert_eq!(tree.order(), [0, 1]);
+        assert!(tree.has(0) && tree.has(1) && !tree.has(2) && !tree.has(4));
+        assert_eq!((tree.parent(0), tree.depth(1), tree.depth(2)), (None, Some(1), None));
+    }
+
+    #[test]
+    fn a_node_moves_with_all_below_it_and_never_below_itself() {
+        let mut tree = line();
+        assert!(!tree.hang(1, Some(3)) && !tree.hang(0, Some(1)) && !tree.hang(7, Some(0)));
+        assert!(tree.hang(2, Some(0)));
+        assert_eq!(tree.depth(3), Some(2));
+        assert!(tree.hang(2, None));
+        assert_eq!(tree.order(), [0, 1]);
+        assert!(!tree.hang(3, Some(2)), "its parent is outside");
+    }
+
+    #[test]
+    fn who_serves_nobody_wanted_is_pruned() {
+        let mut tree = line();
+        tree.prune(|node| node == 2);
+        assert_eq!(tree.order(), [0, 1, 2]);
+        tree.prune(|_| false);
+        assert_eq!(tree.order(), [0]);
+    }
+
+    proptest! {
+        #[test]
+        fn moves_keep_it_a_tree(moves in prop::collection::vec((0_usize..8, 0_usize..9), 0..40)) {
+            let mut tree = Tree::new(8, 3);
+            for (node, parent) in moves {
+                tree.hang(node, Some(parent).filter(|parent| *parent < 8));
+                let inside = (0..8).filter(|node| tree.has(*node)).count();
+                prop_assert_eq!(tree.order().len(), inside);
+                for node in (0..8).filter(|node| tree.has(*node)) {
+                    prop_assert_eq!(tree.way_up(node).last(), Some(3));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The widest-path tree (ROMA §VI-C).
+
+use super::{Overlay, Tree};
+use std::{cmp::Reverse, collections::BinaryHeap};
+use thalweg_units::Rate;
+
+/// The widest-path tree, and how wide each way is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Widest {
+    /// The tree. Relays that nobody's way leads over are not in it.
+    pub tree: Tree,
+    /// By node, what its slowest hop gives, Eq. (2); zero where no way leads, the largest rate at the source.
+    /// Of nodes that were pruned as well.
+    pub width: Vec<Rate>,
+}
+
+/// How good a way is: wide, then short, then its last leg wide, then from a low index, itself a low index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Way {
+    width: u64,
+    hops: Reverse<usize>,
+    leg: u64,
+    from: Reverse<usize>,
+    to: Reverse<usize>,
+}
+
+impl Overlay<'_> {
+    /// The tree in which each node's slowest hop is as fast as possible, by §VI-C's variant of Dijkstra's
+    /// algorithm, if no hop slows another.
+    ///
+    /// A leg is never faster than its ends' access. Ties, which §VI-C breaks arbitrarily: fewest hops among the
+    /// widest ways, then the wider last leg, then the lower parent's index. O(legs · log legs).
+    pub fn widest(&self) -> Widest {
+        let mut tree = Tree::new(self.nodes(), self.source);
+        let mut width = vec![0; self.nodes()];
+        let mut ways = BinaryHeap::new();
+        let start = (self.source, u64::MAX, 0);
+        let mut reached = Some(start).filter(|_| self.source < self.nodes());
+        while let Some((node, wide, hops)) = reached {
+            width[node] = wide;
+            for (to, leg) in self.outs(node).filter(|(to, _)| width[*to] == 0) {
+                let leg = leg as u64;
+                let hops = Reverse(hops + 1);
+                let (from, to) = (Reverse(node), Reverse(to));
+                ways.push(Way { width: wide.min(leg), hops, leg, from, to });
+            }
+            reached = None;
+            while let Some(way) = ways.pop() {
+                if width[way.to.0] == 0 && way.width > 0 {
+                    tree.hang(way.to.0, Some(way.from.0));
+                    reached = Some((way.to.0, way.width, way.hops.0));
+                    break;
+                }
+            }
+        }
+        tree.prune(|node| self.receives(node));
+        Widest { tree, width: width.into_iter().map(Rate::from_bps).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Host, overlay::Role};
+    use super::*;
+    use crate::Graph;
+    use proptest::prelude::*;
+
+    /// The best of all ways without circle from the source: its width and, at that, its fewest hops.
+    fn best(
+        overlay: &Overlay<'_>,
+        at: usize,
+        seen: u32,
+        wide: u64,
+        hops: usize,
+        to: usize,
+    ) -> (u64, usize) {
+        if at == to {
+            return (wide, usize::MAX - hops);
+        }
+        let next = overlay.outs(at).filter(|(next, _)| seen >> next & 1 == 0);
+        let ways = next.map(|(next, leg)| {
+            best(overlay, next, seen | 1 << next, wide.min(leg as u64), hops + 1, to)
+        });
+        ways.max().unwrap_or((0, 0))
+    }
+
+    fn graph(nodes: usize, most: u64) -> impl Strategy<Value = Graph> {
+        let leg =
+            prop_oneof![1 => Just(None), 5 => (0..most).prop_map(|x| Some(Rate::from_bps(x)))];
+        let row = prop::collection::vec(leg, nodes);
+        prop::collection::vec(row, nodes).prop_map(|rows| Graph::from_matrix(&rows))
+    }
+
+    fn hosts(nodes: usize) -> impl Strategy<Value = Vec<Host>> {
+        let role =
+            prop_oneof![4 => Just(Role::Receiver), 2 => Just(Role::Relay), 1 => Just(Role::Absent)];
+        let host = (role, prop::bool::weighted(0.8), prop::option::of(1_u64..30));
+        let host = host.prop_map(|(role, forwards, egress)| Host {
+            role,
+            forwards,
+            ..Host::RECEIVER.with_access(egress.map(Rate::from_bps), None)
+        });
+        prop::collection::vec(host, nodes)
+    }
+
+    proptest! {
+        #[test]
+        fn every_receiver_has_the_widest_way(graph in graph(6, 20), hosts in hosts(6), source in 0_usize..6) {
+            let overlay = Overlay { graph: &graph, source, hosts: &hosts };
+            let Widest { tree, width } = overlay.widest();
+            for node in (0..6).filter(|node| *node != source) {
+                let (wide, _) = best(&overlay, source, 1 << source, u64::MAX, 0, node);
+                prop_assert_eq!(width[node].as_bps(), wide);
+                prop_assert!(tree.has(node) || wide == 0 || !overlay.receives(node));
+                let Some(parent) = tree.parent(node) else { continue };
+                let slowest = width[parent].as_bps().min(overlay.leg(parent, node) as u64);
+                prop_assert_eq!(slowest, wide, "the tree has the width");
+            }
+        }
+
+        /// With few different rates there are many ties.
+        #[test]
+        fn no_other_parent_is_as_wide_and_nearer(graph in graph(6, 4), hosts in hosts(6)) {
+            let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
+            let Widest { tree, width } = overlay.widest();
+            for node in 1..6 {
+                let Some(depth) = tree.depth(node) else { continue };
+                for (from, leg) in overlay.ins(node).filter(|(from, _)| tree.has(*from)) {
+                    let as_wide = width[from].as_bps().min(leg as u64) == width[node].as_bps();
+                    prop_assert!(!as_wide || tree.depth(from).unwrap() + 1 >= depth);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ties_go_to_fewer_hops_then_the_wider_leg_then_the_lower_index() {
+        let rate = |mbps: u32| Some(Rate::from_mbps(mbps.into()));
+        let mut graph = Graph::new(5);
+        // 3 is reached with 5 over 1 or 2 (legs 9, 10) or over both; 4 over 1 or 2 alike.
+        let legs = [(0, 1, 5), (0, 2, 5), (1, 3, 9), (2, 3, 10), (1, 2, 20), (1, 4, 7), (2, 4, 7)];
+        for (i, j, mbps) in legs {
+            graph.set(i, j, rate(mbps));
+        }
+        let hosts = [Host::RECEIVER; 5];
+        let tree = Overlay { graph: &graph, source: 0, hosts: &hosts }.widest().tree;
+        assert_eq!([1, 2, 3, 4].map(|node| tree.parent(node)), [0, 0, 2, 1].map(Some));
+    }
+
+    /// Table 1 rooted at UW: §VI-C's own steps. UCLA by 39 and Berkeley by UCLA or UW at 38.4; all others by
+    /// legs of about 21 from these two, "higher than any other available bandwidth from UW".
+    #[test]
+    fn the_paper_s_tree_from_washington() {
+        // Receivers' rows, senders' columns as in Table 1: BU, UCLA, UTK, Arizona, GT, Duke, Cornell, Berkeley, UW.
+        let table = [
+            [64.1, 12.6, 19.0, 16.0, 27.0, 39.0, 21.3, 6.9, 8.7],
+            [17.9, 88.0, 18.8, 20.3, 20.5, 14.5, 14.3, 38.6, 39.0],
+            [47.0, 18.8, 98.0, 21.0, 46.3, 39.0, 29.1, 18.7, 12.8],
+            [21.3, 21.7, 21.0, 92.0, 22.2, 15.4, 19.0, 21.7, 19.3],
+            [53.9, 18.8, 74.0, 22.8, 92.0, 45.0, 34.5, 18.8, 17.1],
+            [40.9, 10.2, 26.8, 10.3, 31.8, 92.0, 15.4, 9.5, 9.2],
+            [33.1, 14.5, 30.7, 19.0, 28.7, 15.4, 98.0, 16.3, 16.5],
+            [10.1, 30.3, 12.6, 17.1, 13.4, 9.4, 11.4, 98.1, 38.4],
+        ];
+        let mut graph = Graph::new(9);
+        for (to, row) in table.iter().enumerate() {
+            for (from, mbps) in row.iter().enumerate().filter(|(from, _)| *from != to) {
+                graph.set(from, to, Some(Rate::from_mbps(*mbps)));
+            }
+        }
+        let hosts = [Host::RECEIVER; 9];
+        let Widest { tree, width } = Overlay { graph: &graph, source: 8, hosts: &hosts }.widest();
+        let width: Vec<f64> = width.iter().take(8).map(|rate| rate.as_mbps()).collect();
+        assert_eq!(width, [21.7, 39.0, 21.7, 21.7, 21.7, 21.7, 21.7, 38.4]);
+        assert_eq!([1, 7].map(|node| tree.parent(node)), [Some(8), Some(8)]);
+        assert_eq!([3, 4].map(|node| tree.parent(node)), [Some(1), Some(3)]);
+    }
+}
