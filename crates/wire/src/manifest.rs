@@ -105,6 +105,27 @@ impl Manifest {
         self.digests.len()
     }
 
+    /// The digests of all chunks, in order: see [`Manifest`].
+    pub fn digests(&self) -> &[ChainingValue] {
+        &self.digests
+    }
+
+    /// The manifest of an object whose chunks have these digests.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if there are more or fewer than the length has, or too many.
+    pub fn of_digests(length: u64, digests: Vec<ChainingValue>) -> Result<Self, DecodeError> {
+        let (given, chunks) = (digests.len() as u64, length.div_ceil(CHUNK_BYTES));
+        if chunks > MAX_CHUNKS as u64 {
+            let max = MAX_CHUNKS as u64 * CHUNK_BYTES;
+            return Err(DecodeError::TooLarge { length, max });
+        }
+        if given != chunks {
+            return Err(DecodeError::Invalid("not as many digests as the length has chunks"));
+        }
+        Ok(Self { object: ObjectId(root(&digests)), length, digests })
+    }
+
     /// Where a chunk lies in the object; `None` if there is no such chunk.
     pub fn range(&self, index: usize) -> Option<Range<u64>> {
         let start = (index as u64).checked_mul(CHUNK_BYTES).filter(|s| *s < self.length)?;

@@ -78,6 +78,9 @@ pub enum Refusal {
     /// The node cannot write, or what it needs is not there.
     #[error("this node cannot: {0}")]
     Unable(String),
+    /// This key's submissions would have more bytes together than its share.
+    #[error("this key's submissions would have more than its share of {0} bytes together")]
+    TooMuch(u64),
 }
 
 impl Refusal {

@@ -25,4 +25,4 @@ pub use request::{
     Reply, Request, decode, encode, length,
 };
 pub use root::{base, pattern};
-pub use spool::{Denied, Grant, JobId, MAX_PART, MAX_PARTS, SpoolId, Ticket};
+pub use spool::{Denied, Grant, Holding, JobId, MAX_NOTE, MAX_PART, MAX_PARTS, SpoolId, Ticket};

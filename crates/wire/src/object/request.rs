@@ -1,6 +1,8 @@
 //! Requests and replies, and their framing.
 
-use super::{Denied, Entry, Failure, FilePath, Grant, JobId, MAX_WHY, Snapshot, SpoolId, Ticket};
+use super::{
+    Denied, Entry, Failure, FilePath, Grant, Holding, JobId, MAX_WHY, Snapshot, SpoolId, Ticket,
+};
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -80,6 +82,9 @@ pub enum Request {
         bytes: u64,
         /// Who is to have a ticket for it, once it is here.
         then: Option<Name>,
+        /// What the asking member wants to be told when it asks for its [`Self::Holdings`]; at most
+        /// [`super::MAX_NOTE`] bytes.
+        note: Vec<u8>,
     },
     /// Reads what was fetched, all of it. Replies as `Redeem`.
     Spooled(SpoolId),
@@ -110,6 +115,16 @@ pub enum Request {
         /// As in `Store`.
         entry: Entry,
     },
+    /// Which whole entries of a collection are here, in the order of their numbers: after a crash their owner knows
+    /// them no more. Reply: `Holdings`; it is asked again with the last number until that is empty.
+    Holdings {
+        /// The collection.
+        job: JobId,
+        /// Only those of larger numbers.
+        after: Option<u64>,
+    },
+    /// The hash of parts of files, without their bytes: for each `Sent`, or `Failed`.
+    CheckParts(Vec<ReadRequest>),
 }
 
 /// What the serving node says.
@@ -148,6 +163,8 @@ pub enum Reply {
     /// These bytes are on the disk, ascending, each from the first up to before the second; all of
     /// them if the file has its name.
     Held(Vec<(u64, u64)>),
+    /// Some entries of a collection, the lowest numbers first; none: there are no more.
+    Holdings(Vec<Holding>),
     /// Not done yet: the reply follows. Said every some seconds, so that silence means a dead node;
     /// instead of any other reply, any number of times.
     Wait,

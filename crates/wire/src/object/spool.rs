@@ -25,6 +25,18 @@ pub struct SpoolId {
     pub number: u64,
 }
 
+/// The longest note on an entry: some 29 bytes for each of [`MAX_PARTS`] parts.
+pub const MAX_NOTE: usize = 480 << 10;
+
+/// A whole entry of a collection, as its owner is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holding {
+    /// Its [`SpoolId::number`].
+    pub number: u64,
+    /// What its owner wrote on it: words for itself.
+    pub note: Vec<u8>,
+}
+
 /// A secret with which one member may read something once, for an hour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub [u8; 16]);

@@ -1,0 +1,158 @@
+//! What source and receiver say on their control channel.
+
+use super::Refusal;
+use crate::{mesh::Name, object::MAX_WHY};
+use serde::{Deserialize, Serialize};
+
+/// The longest word of a source.
+pub const MAX_WORD: usize = 64 << 10;
+
+/// The longest report of a receiver.
+pub const MAX_REPORT: usize = 64 << 10;
+
+/// The most parents that a plan names for one receiver.
+pub const MAX_CANDIDATES: usize = 32;
+
+/// A parent that a receiver may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// A receiver; none: the source itself.
+    pub name: Option<Name>,
+    /// What is expected of it, bits a second; none: not known.
+    pub bps: Option<u64>,
+    /// How it serves: streams are what relays without a store give.
+    pub want: super::Want,
+}
+
+/// Source to receiver.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// The encoded manifest follows, as long as the offer says.
+    Manifest,
+    /// The encoded layout follows, as long as the offer says.
+    Layout,
+    /// Its parents from now on, the best first.
+    Parents {
+        /// At most [`MAX_CANDIDATES`].
+        candidates: Vec<Candidate>,
+        /// How many of them at a time.
+        at_once: u32,
+    },
+    /// It is given up: what came may be thrown away.
+    Forget,
+    /// Nothing is to be said; so that silence means a dead source.
+    Here,
+}
+
+/// What a receiver got from a parent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FromParent {
+    /// Who; none: the source.
+    pub name: Option<Name>,
+    /// Whether it is one now.
+    pub is_now: bool,
+    /// Bits a second over the last second or so.
+    pub bps: u64,
+    /// Bytes of symbols that were new.
+    pub bytes: u64,
+}
+
+/// Why a parent was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// It sent what the digests do not allow: it is not asked again.
+    Corrupt,
+    /// It broke off, or cannot be reached.
+    Lost,
+    /// Nothing came any more.
+    Silent,
+    /// Another one is clearly faster.
+    Slow,
+    /// It does not give it.
+    Refused,
+}
+
+/// How far a receiver is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Bytes of the object that are held and proven.
+    pub held: u64,
+    /// Bits a second over the last second or so, of new symbols.
+    pub bps: u64,
+    /// Bytes of symbols that came in this session, all of them.
+    pub received: u64,
+    /// Of those: what was here already, or was of no use.
+    pub beyond: u64,
+    /// Bytes of symbols that it has sent to others.
+    pub served: u64,
+    /// Symbols that rings here did not forward, as children had no room.
+    pub missed: u64,
+    /// Its parents, of now and before.
+    pub parents: Vec<FromParent>,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ended {
+    /// It has its name in the inbox: complete, verified, synced. In this or an earlier session.
+    Complete {
+        /// From the first symbol of this session to the last, µs; 0: nothing came in it.
+        micros: u64,
+    },
+    /// It cannot go on; what it holds is kept.
+    Failed(Refusal),
+}
+
+/// Receiver to source.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// What it lacks of the object's description.
+    Needs {
+        /// The manifest.
+        manifest: bool,
+        /// The layout.
+        layout: bool,
+    },
+    /// The source is to dial a data leg.
+    Call(super::Want),
+    /// Every second or two.
+    Account(Account),
+    /// A parent was left.
+    Left {
+        /// Who; none: the source.
+        name: Option<Name>,
+        /// Why.
+        fault: Fault,
+        /// In words.
+        why: String,
+    },
+    /// The end.
+    Ended(Ended, Account),
+}
+
+impl Report {
+    /// With no text longer than is kept of another's words.
+    pub fn cut(self) -> Self {
+        match self {
+            Self::Left { name, fault, mut why } => {
+                cut(&mut why, MAX_WHY);
+                Self::Left { name, fault, why }
+            }
+            Self::Ended(Ended::Failed(why), account) => {
+                Self::Ended(Ended::Failed(why.cut()), account)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Leaves at most `most` bytes of a text.
+pub(super) fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        // At 0 there is a boundary.
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.shrink_to_fit();
+        text.push('…');
+    }
+}

@@ -1,0 +1,47 @@
+//! With what a receiver shows others that it is one.
+
+use super::CastId;
+use crate::{
+    mesh::Name,
+    reader::Reader,
+    signed::{DecodeError, Signable},
+};
+use std::str;
+use thalweg_units::WallTime;
+
+/// A member is to have a cast: what one receiver shows another, signed by the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The cast.
+    pub cast: CastId,
+    /// The receiver.
+    pub to: Name,
+    /// Not valid from this date on.
+    pub expiry: WallTime,
+}
+
+impl Signable for Pass {
+    const DOMAIN: &'static str = "cast-pass";
+    const MAX_BYTES: usize = 16 + 8 + 1 + 63;
+
+    /// `cast:16 ‖ expiry:u64 ‖ length of the name:u8 ‖ name`, big-endian.
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.cast.as_bytes());
+        out.extend(self.expiry.as_unix_nanos().to_be_bytes());
+        // A name has at most 63 bytes.
+        out.push(self.to.as_str().len() as u8);
+        out.extend(self.to.as_str().as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let cast = CastId::from_bytes(reader.array()?);
+        let expiry = WallTime::from_unix_nanos(u64::from_be_bytes(reader.array()?));
+        let [length] = reader.array()?;
+        let name = str::from_utf8(reader.take(length.into())?).ok();
+        reader.end()?;
+        let to = name.and_then(|name| name.parse().ok());
+        let to = to.ok_or(DecodeError::Invalid("the receiver has no name of a member"))?;
+        Ok(Self { cast, to, expiry })
+    }
+}

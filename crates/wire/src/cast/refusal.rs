@@ -1,0 +1,65 @@
+//! Why a node does not take or give a cast.
+
+use crate::object::MAX_WHY;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Why not.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+pub enum Refusal {
+    /// No inbox takes anything from this member.
+    #[error("its `[cast] inbox` takes nothing from you")]
+    Policy,
+    /// Larger than the inbox takes.
+    #[error("its inbox takes at most {most} bytes a cast, and this one has {bytes}")]
+    TooLarge {
+        /// Of the object.
+        bytes: u64,
+        /// Of the policy.
+        most: u64,
+    },
+    /// The disk has no room.
+    #[error("its disk has room for {room} bytes, and {bytes} are still to come")]
+    Full {
+        /// Still to come.
+        bytes: u64,
+        /// What is free beyond what is to stay free and what other casts need.
+        room: u64,
+    },
+    /// Something else has the name.
+    #[error("its inbox has something else of the name `{0}`")]
+    Exists(String),
+    /// As many casts as it takes at a time.
+    #[error("it takes part in as many casts at a time as its settings allow; try again later")]
+    Busy,
+    /// It does not know this cast (yet).
+    #[error("it does not know this cast (yet)")]
+    Unknown,
+    /// The pass is not the source's for this member.
+    #[error("the pass is not the source's, for another member, or too old")]
+    Pass,
+    /// It does not stream for others.
+    #[error("it relays no casts: its settings say `relay = false`")]
+    NoRelay,
+    /// What was sent is not right.
+    #[error("{0}")]
+    Invalid(String),
+    /// The operating system says no.
+    #[error("{0}")]
+    System(String),
+}
+
+impl Refusal {
+    /// With no text longer than [`MAX_WHY`].
+    pub fn cut(mut self) -> Self {
+        if let Self::Exists(text) | Self::Invalid(text) | Self::System(text) = &mut self {
+            super::control::cut(text, MAX_WHY);
+        }
+        self
+    }
+
+    /// Whether asking again later may help.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Busy | Self::Unknown | Self::Full { .. } | Self::System(_))
+    }
+}
