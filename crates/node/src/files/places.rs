@@ -1,7 +1,8 @@
 //! How many channels are served at a time, and whose.
 //!
 //! No member has more than a share, so that one that keeps its places leaves room for the others.
-//! Who finds none free gets that of a channel that has rested for longest.
+//! Who finds none free gets that of a channel that has rested for longest, or waits a while: a schedule
+//! may let many transfers of one member begin at the same time.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +10,10 @@ use std::{
     time::Duration,
 };
 use thalweg_wire::mesh::Name;
-use tokio::time::Instant;
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 /// A member's share of all places: one in so many.
@@ -21,18 +25,32 @@ const LEAST: usize = 4;
 /// Who has just been answered may be about to ask again: its place is not taken.
 const RESTED: Duration = Duration::from_secs(10);
 
+/// A request waits so long for a place; places turn over with each request.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// While it waits, others come to have rested.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A member's channels that wait, for each of its places.
+const WAITING: usize = 4;
+
 /// All places.
 #[derive(Debug)]
 pub(super) struct Places {
     most: usize,
     taken: Mutex<Taken>,
+    freed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
     by_number: BTreeMap<u64, Held>,
+    waiting: BTreeMap<Name, usize>,
 }
+
+/// A channel that waits for a place.
+struct Waiting<'a>(&'a Places, &'a Name);
 
 #[derive(Debug)]
 struct Held {
@@ -53,7 +71,7 @@ pub(super) struct Place {
 impl Places {
     /// So many.
     pub fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, taken: Mutex::default() })
+        Arc::new(Self { most, taken: Mutex::default(), freed: Notify::new() })
     }
 
     fn share(&self) -> usize {
@@ -77,9 +95,47 @@ impl Places {
         Some(Place { places: Arc::clone(self), number, lost })
     }
 
+    /// The same, waited for; `None` if there was none in a minute, or too many of this member wait.
+    pub async fn wait(self: &Arc<Self>, member: &Name) -> Option<Place> {
+        let _waiting = Waiting::begin(self, member)?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let freed = self.freed.notified();
+            if let Some(place) = self.take(member) {
+                return Some(place);
+            }
+            // Late or freed, it is tried again.
+            _ = timeout_at(end, timeout(AGAIN, freed)).await.ok()?;
+        }
+    }
+
     /// A thread that panicked in here left whole entries.
     fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(places: &'a Places, member: &'a Name) -> Option<Self> {
+        let mut taken = places.lock();
+        let waiting = taken.waiting.entry(member.clone()).or_default();
+        if *waiting >= places.share() * WAITING {
+            return None;
+        }
+        *waiting += 1;
+        Some(Self(places, member))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.0.lock();
+        if let Some(waiting) = taken.waiting.get_mut(self.1) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                taken.waiting.remove(self.1);
+            }
+        }
     }
 }
 
@@ -126,6 +182,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.lock().by_number.remove(&self.number);
+        self.places.freed.notify_waiters();
     }
 }
 
@@ -146,6 +203,37 @@ mod tests {
         assert!(other.is_some());
         drop(held);
         assert!(places.take(&name("a")).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_gets_the_place_that_is_freed_and_not_for_ever() {
+        let places = Places::new(4);
+        let held: Vec<Place> = (0..4).map(|_| places.take(&name("a")).unwrap()).collect();
+        held.iter().for_each(|place| assert!(place.work()));
+        let begun = Instant::now();
+        assert!(places.wait(&name("a")).await.is_none());
+        assert!(begun.elapsed() >= PATIENCE);
+        let waits = tokio::spawn({
+            let places = Arc::clone(&places);
+            async move { places.wait(&name("a")).await }
+        });
+        tokio::task::yield_now().await;
+        drop(held);
+        assert!(waits.await.unwrap().is_some());
+        assert!(places.lock().waiting.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_wait() {
+        let places = Places::new(4);
+        let held: Vec<Place> = (0..4).map(|_| places.take(&name("a")).unwrap()).collect();
+        held.iter().for_each(|place| assert!(place.work()));
+        let member = name("a");
+        let most = places.share() * WAITING;
+        let all: Vec<_> = (0..most).map(|_| Waiting::begin(&places, &member).unwrap()).collect();
+        assert!(places.wait(&member).await.is_none());
+        drop(all);
+        assert!(places.lock().waiting.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

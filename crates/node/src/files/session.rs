@@ -79,10 +79,13 @@ pub(super) async fn serve(
 
 impl Session {
     async fn run(&mut self) -> io::Result<()> {
-        let place = self.shared.places.take(&self.peer.member().name);
+        let mut place = self.shared.places.take(&self.peer.member().name);
         while let Some(request) = self.wanted(place.as_ref()).await? {
             self.requests += 1;
             self.shared.counts.requests.inc();
+            if !place.as_ref().is_some_and(Place::work) {
+                place = self.shared.places.wait(&self.peer.member().name).await;
+            }
             if !place.as_ref().is_some_and(Place::work) {
                 self.shared.counts.busy.inc();
                 self.reply(&Reply::Failed(Failure::Busy)).await?;
@@ -96,7 +99,7 @@ impl Session {
     /// The next request; `None` at the peer's goodbye, or if another channel got the place.
     async fn wanted(&mut self, place: Option<&Place>) -> io::Result<Option<Request>> {
         let Some(place) = place else {
-            // It is only to hear that it has none.
+            // It has rested since it came, so whoever has asked something comes first.
             let asked = timeout(UNPLACED, self.next()).await;
             return asked.unwrap_or(Ok(None));
         };
