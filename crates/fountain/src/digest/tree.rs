@@ -1,0 +1,36 @@
+//! Digests of neighbours combined, as BLAKE3 combines subtrees.
+
+use super::Digest;
+use blake3::hazmat::{Mode, merge_subtrees_non_root, merge_subtrees_root};
+
+/// The chaining value of the subtree over all of these, which begins at a multiple of its
+/// size. BLAKE3 paper §2.1: the left child is the largest power of two that leaves one.
+/// `None` of none.
+pub(super) fn subtree(digests: &[Digest]) -> Option<Digest> {
+    match digests {
+        [] => None,
+        [only] => Some(*only),
+        many => {
+            let (left, right) = halves(many)?;
+            Some(merge_subtrees_non_root(&left, &right, Mode::Hash))
+        }
+    }
+}
+
+/// As [`subtree`], if it is the whole object: the hash itself.
+pub(super) fn root(digests: &[Digest]) -> Option<Digest> {
+    match digests {
+        [] => None,
+        [only] => Some(*only),
+        many => {
+            let (left, right) = halves(many)?;
+            Some(*merge_subtrees_root(&left, &right, Mode::Hash).as_bytes())
+        }
+    }
+}
+
+/// At most 28 levels deep: `MAX_SYMBOLS`.
+fn halves(many: &[Digest]) -> Option<(Digest, Digest)> {
+    let (left, right) = many.split_at(many.len().next_power_of_two() / 2);
+    Some((subtree(left)?, subtree(right)?))
+}

@@ -1,0 +1,267 @@
+//! How an object is cut into symbols and blocks.
+
+use std::ops::Range;
+use thiserror::Error;
+
+/// Bytes of a chunk of `wire::Manifest`: blocks are whole chunks.
+pub const CHUNK_BYTES: u64 = 1 << 20;
+
+/// The smallest symbol: one leaf of BLAKE3.
+pub const MIN_SYMBOL_BYTES: u32 = 1 << 10;
+
+/// The largest symbol.
+pub const MAX_SYMBOL_BYTES: u32 = 1 << 16;
+
+/// The longest object, that of `wire::Manifest`: 4 TiB.
+pub const MAX_LENGTH: u64 = 1 << 42;
+
+/// The largest block; it bounds the memory of decoding ([`crate::codec::DECODE_MEMORY_FACTOR`]).
+pub const MAX_BLOCK_BYTES: u64 = 64 << 20;
+
+/// The most source symbols of a block, so that its page of digests is at most 1 MiB.
+/// RFC 6330 §4.4.1.2 allows 56,403.
+pub const MAX_BLOCK_SYMBOLS: u32 = 1 << 15;
+
+/// The most repair symbols of a block, so that their page is at most 512 KiB.
+pub const MAX_REPAIR_SYMBOLS: u32 = 1 << 14;
+
+/// The most source symbols of an object, so that a set of them is at most 32 MiB of bits.
+pub const MAX_SYMBOLS: u64 = 1 << 28;
+
+/// Of a symbol by default, if the object is long enough.
+const DEFAULT_SYMBOL_BYTES: u32 = 1 << 14;
+
+/// Source symbols of a block by default; also how many a small object is cut into at least,
+/// down to symbols of [`MIN_SYMBOL_BYTES`].
+const DEFAULT_BLOCK_SYMBOLS: u32 = 512;
+
+/// The fewest repair symbols by default.
+const MIN_REPAIR: u32 = 8;
+
+/// One symbol of the code: its block, and its encoding symbol identifier (RFC 6330 §3.3).
+///
+/// Below the block's number of source symbols K it is a source symbol, from K on repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SymbolId {
+    /// The block, from 0.
+    pub block: u32,
+    /// The symbol in the block.
+    pub esi: u32,
+}
+
+/// No object is cut so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum GeometryError {
+    /// Too long.
+    #[error("an object of {0} bytes: at most {MAX_LENGTH} can be cast")]
+    Length(u64),
+    /// No power of two, too small or too large.
+    #[error(
+        "symbols of {0} bytes: a power of two from {MIN_SYMBOL_BYTES} to {MAX_SYMBOL_BYTES} is needed"
+    )]
+    SymbolBytes(u32),
+    /// No whole chunks, none at all or too many.
+    #[error(
+        "blocks of {0} symbols: they must be whole MiB, at most {MAX_BLOCK_BYTES} bytes \
+         and {MAX_BLOCK_SYMBOLS} symbols"
+    )]
+    BlockSymbols(u32),
+    /// Too many.
+    #[error("{0} repair symbols a block: at most {MAX_REPAIR_SYMBOLS} are possible")]
+    RepairSymbols(u32),
+    /// Symbols too small for so long an object.
+    #[error("{0} symbols: at most {MAX_SYMBOLS} are possible; take larger ones")]
+    Symbols(u64),
+}
+
+/// How one object is cut: its length, the symbol's size S, source symbols K of every
+/// block but the last, and repair symbols R of every block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    length: u64,
+    symbol_bytes: u32,
+    block_symbols: u32,
+    repair_symbols: u32,
+}
+
+impl Geometry {
+    /// The cut with these numbers.
+    ///
+    /// # Errors
+    /// [`GeometryError`], so that whatever an offer says is safe to compute with.
+    pub fn new(
+        length: u64,
+        symbol_bytes: u32,
+        block_symbols: u32,
+        repair_symbols: u32,
+    ) -> Result<Self, GeometryError> {
+        let sizes = MIN_SYMBOL_BYTES..=MAX_SYMBOL_BYTES;
+        if !symbol_bytes.is_power_of_two() || !sizes.contains(&symbol_bytes) {
+            return Err(GeometryError::SymbolBytes(symbol_bytes));
+        }
+        if length > MAX_LENGTH {
+            return Err(GeometryError::Length(length));
+        }
+        let block_bytes = u64::from(symbol_bytes) * u64::from(block_symbols);
+        let whole = block_bytes > 0 && block_bytes.is_multiple_of(CHUNK_BYTES);
+        if !whole || block_bytes > MAX_BLOCK_BYTES || block_symbols > MAX_BLOCK_SYMBOLS {
+            return Err(GeometryError::BlockSymbols(block_symbols));
+        }
+        if repair_symbols > MAX_REPAIR_SYMBOLS {
+            return Err(GeometryError::RepairSymbols(repair_symbols));
+        }
+        let symbols = length.div_ceil(u64::from(symbol_bytes));
+        if symbols > MAX_SYMBOLS {
+            return Err(GeometryError::Symbols(symbols));
+        }
+        Ok(Self { length, symbol_bytes, block_symbols, repair_symbols })
+    }
+
+    /// The cut taken unless told otherwise.
+    ///
+    /// Symbols of 16 KiB and blocks of 8 MiB (K = 512); smaller symbols for objects below
+    /// 8 MiB, down to 1 KiB; beyond 1 TiB larger ones, 64 KiB (and 32 MiB) for 4 TiB, so
+    /// that sets of symbols stay small. A quarter of repair symbols, at least 8.
+    ///
+    /// # Errors
+    /// [`GeometryError::Length`].
+    pub fn for_length(length: u64) -> Result<Self, GeometryError> {
+        if length > MAX_LENGTH {
+            return Err(GeometryError::Length(length));
+        }
+        let symbol_bytes = default_symbol_bytes(length);
+        let whole_chunks = (CHUNK_BYTES / u64::from(symbol_bytes)) as u32;
+        let block_symbols = DEFAULT_BLOCK_SYMBOLS.max(whole_chunks);
+        let symbols = length.div_ceil(u64::from(symbol_bytes));
+        // Fits: not above `block_symbols`.
+        let largest = symbols.min(u64::from(block_symbols)) as u32;
+        Self::new(length, symbol_bytes, block_symbols, (largest / 4).max(MIN_REPAIR))
+    }
+
+    /// Bytes of the object.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// S: bytes of a symbol.
+    pub fn symbol_bytes(&self) -> u32 {
+        self.symbol_bytes
+    }
+
+    /// K: source symbols of every block but the last.
+    pub fn block_symbols(&self) -> u32 {
+        self.block_symbols
+    }
+
+    /// R: repair symbols of every block.
+    pub fn repair_symbols(&self) -> u32 {
+        self.repair_symbols
+    }
+
+    /// Source symbols of the object; 0 if it is empty.
+    pub fn symbols(&self) -> u64 {
+        self.length.div_ceil(u64::from(self.symbol_bytes))
+    }
+
+    /// Blocks of the object; 0 if it is empty.
+    pub fn blocks(&self) -> u32 {
+        // Fits: a block has at least 1 MiB, an object at most 2^42 bytes.
+        self.symbols().div_ceil(u64::from(self.block_symbols)) as u32
+    }
+
+    /// Chunks of the object, as `wire::Manifest` counts them.
+    pub fn chunks(&self) -> u64 {
+        self.length.div_ceil(CHUNK_BYTES)
+    }
+
+    /// Bytes of every block but the last.
+    pub fn block_bytes(&self) -> u64 {
+        u64::from(self.symbol_bytes) * u64::from(self.block_symbols)
+    }
+
+    /// Source symbols of this block; 0 if there is no such block.
+    pub fn source_symbols_of(&self, block: u32) -> u32 {
+        let symbols = self.symbols_of(block);
+        (symbols.end - symbols.start) as u32
+    }
+
+    /// All symbols of this block, repair included: its identifiers lie below.
+    /// 0 if there is no such block.
+    pub fn encoding_symbols_of(&self, block: u32) -> u32 {
+        match self.source_symbols_of(block) {
+            0 => 0,
+            source => source + self.repair_symbols,
+        }
+    }
+
+    /// The source symbols of a block by their index in the object; empty if there is no such block.
+    pub fn symbols_of(&self, block: u32) -> Range<u64> {
+        let start = u64::from(block) * u64::from(self.block_symbols);
+        let end = (start + u64::from(self.block_symbols)).min(self.symbols());
+        start.min(end)..end
+    }
+
+    /// The chunks of a block; empty if there is no such block.
+    pub fn chunks_of(&self, block: u32) -> Range<u64> {
+        let bytes = self.bytes_of(block);
+        bytes.start.div_ceil(CHUNK_BYTES)..bytes.end.div_ceil(CHUNK_BYTES)
+    }
+
+    /// Where a block lies in the object, in bytes; empty if there is no such block.
+    pub fn bytes_of(&self, block: u32) -> Range<u64> {
+        let start = u64::from(block).saturating_mul(self.block_bytes()).min(self.length);
+        start..(start + self.block_bytes()).min(self.length)
+    }
+
+    /// The source symbol with this index in the object; `None` if there is none.
+    pub fn symbol(&self, index: u64) -> Option<SymbolId> {
+        let k = u64::from(self.block_symbols);
+        // Fits: `blocks` and K do.
+        (index < self.symbols())
+            .then(|| SymbolId { block: (index / k) as u32, esi: (index % k) as u32 })
+    }
+
+    /// The index in the object of a source symbol; `None` if it is a repair symbol or none.
+    pub fn index(&self, id: SymbolId) -> Option<u64> {
+        let symbols = self.symbols_of(id.block);
+        Some(symbols.start + u64::from(id.esi)).filter(|index| *index < symbols.end)
+    }
+
+    /// Whether there is such a symbol, source or repair.
+    pub fn has(&self, id: SymbolId) -> bool {
+        id.esi < self.encoding_symbols_of(id.block)
+    }
+
+    /// Whether it is a source symbol.
+    pub fn is_source(&self, id: SymbolId) -> bool {
+        id.esi < self.source_symbols_of(id.block)
+    }
+
+    /// Where the source symbol with this index lies in the object, in bytes; the last may
+    /// be short. `None` if there is none.
+    pub fn bytes_at(&self, index: u64) -> Option<Range<u64>> {
+        let start = index.checked_mul(u64::from(self.symbol_bytes)).filter(|s| *s < self.length)?;
+        Some(start..(start + u64::from(self.symbol_bytes)).min(self.length))
+    }
+
+    /// Bytes of a symbol as it travels: S, but for the object's last source symbol.
+    /// `None` if there is no such symbol.
+    pub fn bytes_in(&self, id: SymbolId) -> Option<usize> {
+        match self.index(id) {
+            Some(index) => self.bytes_at(index).map(|bytes| (bytes.end - bytes.start) as usize),
+            None => self.has(id).then_some(self.symbol_bytes as usize),
+        }
+    }
+}
+
+fn default_symbol_bytes(length: u64) -> u32 {
+    let wanted = match length {
+        // Fits: at most 16 KiB.
+        0..=0x80_0000 => (length / u64::from(DEFAULT_BLOCK_SYMBOLS)).next_power_of_two() as u32,
+        // Up to 1 TiB, 2 TiB and beyond.
+        0x80_0001..=0x100_0000_0000 => DEFAULT_SYMBOL_BYTES,
+        0x100_0000_0001..=0x200_0000_0000 => 2 * DEFAULT_SYMBOL_BYTES,
+        _ => MAX_SYMBOL_BYTES,
+    };
+    wanted.clamp(MIN_SYMBOL_BYTES, MAX_SYMBOL_BYTES)
+}

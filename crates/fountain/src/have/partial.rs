@@ -1,0 +1,76 @@
+//! The bits of one block of which some are set.
+
+use std::ops::Range;
+
+/// Some bits of a block, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Partial {
+    words: Box<[u64]>,
+    count: u32,
+}
+
+impl Partial {
+    /// No bit of `size`.
+    pub(super) fn empty(size: u32) -> Self {
+        Self { words: vec![0; size.div_ceil(64) as usize].into_boxed_slice(), count: 0 }
+    }
+
+    /// All bits of `size`.
+    pub(super) fn full(size: u32) -> Self {
+        let mut all = Self::empty(size);
+        all.set(0..size);
+        all
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(super) fn contains(&self, bit: u32) -> bool {
+        self.words[bit as usize / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// Sets these; how many were clear.
+    pub(super) fn set(&mut self, bits: Range<u32>) -> u32 {
+        let mut fresh = 0;
+        for (word, mask) in masks(bits) {
+            fresh += (mask & !self.words[word]).count_ones();
+            self.words[word] |= mask;
+        }
+        self.count += fresh;
+        fresh
+    }
+
+    /// Clears these; how many were set.
+    pub(super) fn clear(&mut self, bits: Range<u32>) -> u32 {
+        let mut gone = 0;
+        for (word, mask) in masks(bits) {
+            gone += (mask & self.words[word]).count_ones();
+            self.words[word] &= !mask;
+        }
+        self.count -= gone;
+        gone
+    }
+
+    /// The first bit from `from` on, below `size`, that is set as told; `size` if none.
+    pub(super) fn next(&self, from: u32, size: u32, set: bool) -> u32 {
+        for (word, mask) in masks(from..size) {
+            let bits = if set { self.words[word] } else { !self.words[word] } & mask;
+            if bits != 0 {
+                return word as u32 * 64 + bits.trailing_zeros();
+            }
+        }
+        size
+    }
+}
+
+/// A range of bits as masks of words.
+fn masks(bits: Range<u32>) -> impl Iterator<Item = (usize, u64)> {
+    let words = if bits.is_empty() { 0..0 } else { bits.start / 64..bits.end.div_ceil(64) };
+    words.map(move |word| {
+        let from = bits.start.saturating_sub(word * 64);
+        let to = (bits.end - word * 64).min(64);
+        let below = u64::MAX >> (64 - to);
+        (word as usize, below & (u64::MAX << from))
+    })
+}

@@ -1,0 +1,5 @@
+//! The fountain by its public face.
+
+mod digests;
+mod geometry;
+mod have;
