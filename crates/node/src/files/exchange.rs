@@ -37,7 +37,7 @@ impl Session {
                 let checks = lending.checks(&self.peer, &tickets);
                 self.reply(&Reply::Checks(checks)).await
             }
-            Request::Fetch { id, from, tickets, bytes, then } => {
+            Request::Fetch { id, from, tickets, bytes, then, note: _ } => {
                 self.fetch(&lending, Order { id, from, tickets, bytes, then }).await
             }
             Request::Spooled(id) => match lending.spooled(&self.peer, id) {

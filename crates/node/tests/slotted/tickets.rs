@@ -76,7 +76,7 @@ async fn what_is_held_is_its_owners_alone() {
     let id = SpoolId { job: JOB, number: 1 };
     let fetch = |bytes| {
         let (from, tickets) = (name(0), vec![ticket]);
-        Request::Fetch { id, from, tickets, bytes, then: None }
+        Request::Fetch { id, from, tickets, bytes, then: None, note: Vec::new() }
     };
     let short = node.request(&fetch(3)).await.unwrap_err().to_string();
     assert!(short.contains("no room for 1 bytes more"), "{short}");
@@ -84,7 +84,7 @@ async fn what_is_held_is_its_owners_alone() {
     assert!(spent.contains("n0: the ticket is not valid"), "{spent}");
     let ticket = tickets(&mut source, 2, reads(&scene).await).await.unwrap();
     let (from, tickets) = (name(0), vec![ticket]);
-    let fetch = Request::Fetch { id, from, tickets, bytes: 4, then: None };
+    let fetch = Request::Fetch { id, from, tickets, bytes: 4, then: None, note: Vec::new() };
     let Reply::Fetched { parts, most, ticket, .. } = node.request(&fetch).await.unwrap() else {
         panic!("it was not fetched")
     };

@@ -29,6 +29,7 @@ pub async fn fetch(
         },
         bytes: parcel.bytes(),
         then: then.map(|then| scene.name(then).clone()),
+        note: Vec::new(),
     };
     let fetched = fetched(scene, parcel, (from, to), &order).await;
     // Either it is further now, or nobody needs it there any more.

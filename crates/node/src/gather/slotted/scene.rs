@@ -240,7 +240,14 @@ impl Scene {
     /// to fetch nothing. Whatever does not work, the transfer will tell.
     pub async fn warm(self: Arc<Self>, from: u32, to: u32) {
         let (id, from) = (self.id(), self.name(from).clone());
-        let order = Request::Fetch { id, from, tickets: Vec::new(), bytes: 0, then: None };
+        let order = Request::Fetch {
+            id,
+            from,
+            tickets: Vec::new(),
+            bytes: 0,
+            then: None,
+            note: Vec::new(),
+        };
         if self.ask(to, &order).await.is_ok() {
             self.drop_at(to, id);
         }
