@@ -16,7 +16,7 @@ pub const MAX_SYMBOL_BYTES: u32 = 1 << 16;
 pub const MAX_LENGTH: u64 = 1 << 42;
 
 /// The largest block; it bounds the memory of decoding ([`crate::codec::DECODE_MEMORY_FACTOR`]).
-pub const MAX_BLOCK_BYTES: u64 = 64 << 20;
+pub const MAX_BLOCK_BYTES: u64 = 32 << 20;
 
 /// The most source symbols of a block, so that its page of digests is at most 1 MiB.
 /// RFC 6330 §4.4.1.2 allows 56,403.

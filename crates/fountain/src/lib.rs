@@ -8,6 +8,7 @@
 //! (ROMA §IV-C), which the source fills in the order of its [`Emission`]; a receiver with
 //! several parents that keep what they receive asks by its [`Pull`].
 
+pub mod codec;
 pub mod digest;
 mod geometry;
 mod have;

@@ -51,7 +51,7 @@ fn the_last_symbol_is_short_and_repair_symbols_are_whole() {
 
 /// Any cut that is possible.
 fn any_cut() -> impl Strategy<Value = Geometry> {
-    (any::<u64>(), 10..=16_u32, 1..=64_u32, 0..=64_u32).prop_filter_map(
+    (any::<u64>(), 10..=16_u32, 1..=32_u32, 0..=64_u32).prop_filter_map(
         "too many symbols",
         |(seed, size, blocks, repair)| {
             let length = seed >> (seed % 43).max(22);

@@ -1,5 +1,6 @@
 //! The fountain by its public face.
 
+mod codec;
 mod digests;
 mod geometry;
 mod have;

@@ -1,0 +1,328 @@
+//! What a receiver has of an object, and when a block can be solved.
+
+use super::{
+    solve::{Outcome, Solve},
+    store::SymbolStore,
+};
+use crate::{
+    geometry::{Geometry, SymbolId},
+    have::HaveSet,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// What a symbol that came was worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// New, and kept.
+    Fresh,
+    /// New, and its block can be solved now: [`Assembly::solve`].
+    Ready,
+    /// New, and its block is complete.
+    Complete,
+    /// It was held already.
+    Duplicate,
+    /// Its block is complete or has enough.
+    Unneeded,
+}
+
+/// A symbol that was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum AcceptError<E> {
+    /// There is no such symbol.
+    #[error("symbol {} of block {} does not exist", .0.esi, .0.block)]
+    Absent(SymbolId),
+    /// Too short or too long.
+    #[error("symbol {} of block {} has {got} bytes instead of {expected}", id.esi, id.block)]
+    Length {
+        /// The symbol.
+        id: SymbolId,
+        /// Bytes given.
+        got: usize,
+        /// Bytes it has.
+        expected: usize,
+    },
+    /// The store failed: the symbol is not held.
+    #[error(transparent)]
+    Store(E),
+}
+
+/// How far a receiver is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Blocks that are complete.
+    pub blocks_done: u32,
+    /// Blocks of the object.
+    pub blocks: u32,
+    /// Bytes of the object that are held.
+    pub bytes_held: u64,
+    /// Bytes that are held or will be solved from repair symbols that are: what counts
+    /// towards the end. It never falls but by a solve that needs one symbol more.
+    pub bytes_useful: u64,
+    /// Bytes of the object.
+    pub bytes: u64,
+}
+
+/// The repair symbols of a block that is not complete.
+#[derive(Clone, Debug)]
+struct Spooled {
+    repair: BTreeSet<u32>,
+    /// Symbols, source or repair, that the next solve starts from.
+    needed: u32,
+    solving: bool,
+}
+
+/// A receiver's view of an object: source symbols held, repair symbols spooled.
+///
+/// It takes verified symbols, keeps them in the store, and says when a block can be solved.
+/// A block all of whose source symbols came is complete without any solving. It holds no
+/// symbol; its own memory is the set of what is held and the numbers of spooled symbols.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    geometry: Geometry,
+    have: HaveSet,
+    spooled: BTreeMap<u32, Spooled>,
+}
+
+impl Assembly {
+    /// Nothing yet.
+    pub fn new(geometry: Geometry) -> Self {
+        Self::resume(geometry, HaveSet::empty(&geometry), [])
+    }
+
+    /// What a journal says is held: source symbols, and repair symbols in the spool. Repair
+    /// symbols that do not exist or are not needed are left out.
+    pub fn resume(
+        geometry: Geometry,
+        have: HaveSet,
+        repair: impl IntoIterator<Item = SymbolId>,
+    ) -> Self {
+        let mut assembly = Self { geometry, have, spooled: BTreeMap::new() };
+        for id in repair {
+            if geometry.has(id) && !geometry.is_source(id) && !assembly.have.holds_block(id.block) {
+                assembly.spooled_of(id.block).repair.insert(id.esi);
+            }
+        }
+        assembly
+    }
+
+    /// How the object is cut.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The source symbols that are held.
+    pub fn have(&self) -> &HaveSet {
+        &self.have
+    }
+
+    /// Whether all of the object is held.
+    pub fn is_complete(&self) -> bool {
+        self.have.is_complete()
+    }
+
+    /// Whether a symbol would be of use, so that others need not be read or verified.
+    pub fn wants(&self, id: SymbolId) -> bool {
+        match self.geometry.index(id) {
+            Some(index) => !self.have.contains(index),
+            None => self.geometry.has(id) && self.judge_repair(id).is_none(),
+        }
+    }
+
+    /// Takes a symbol that was verified, and keeps it in the store if it is of use.
+    ///
+    /// # Errors
+    /// [`AcceptError`].
+    pub fn accept<S: SymbolStore>(
+        &mut self,
+        id: SymbolId,
+        bytes: &[u8],
+        store: &mut S,
+    ) -> Result<Arrival, AcceptError<S::Error>> {
+        let expected = self.geometry.bytes_in(id).ok_or(AcceptError::Absent(id))?;
+        if bytes.len() != expected {
+            return Err(AcceptError::Length { id, got: bytes.len(), expected });
+        }
+        let arrival = match self.geometry.index(id) {
+            Some(index) => self.accept_source(id, index, bytes, store),
+            None => self.accept_repair(id, bytes, store),
+        };
+        arrival.map_err(AcceptError::Store)
+    }
+
+    fn accept_source<S: SymbolStore>(
+        &mut self,
+        id: SymbolId,
+        index: u64,
+        bytes: &[u8],
+        store: &mut S,
+    ) -> Result<Arrival, S::Error> {
+        if self.have.contains(index) {
+            return Ok(Arrival::Duplicate);
+        }
+        store.write(id, bytes)?;
+        self.have.insert(index);
+        self.close_or_judge(id.block, store)
+    }
+
+    fn accept_repair<S: SymbolStore>(
+        &mut self,
+        id: SymbolId,
+        bytes: &[u8],
+        store: &mut S,
+    ) -> Result<Arrival, S::Error> {
+        if let Some(useless) = self.judge_repair(id) {
+            return Ok(useless);
+        }
+        store.write(id, bytes)?;
+        self.spooled_of(id.block).repair.insert(id.esi);
+        self.close_or_judge(id.block, store)
+    }
+
+    /// Why a repair symbol is of no use, if so.
+    fn judge_repair(&self, id: SymbolId) -> Option<Arrival> {
+        if self.have.holds_block(id.block) {
+            return Some(Arrival::Unneeded);
+        }
+        let spooled = self.spooled.get(&id.block)?;
+        if spooled.repair.contains(&id.esi) {
+            return Some(Arrival::Duplicate);
+        }
+        (self.held_of(id.block) >= spooled.needed).then_some(Arrival::Unneeded)
+    }
+
+    /// After a symbol was added to a block.
+    fn close_or_judge<S: SymbolStore>(
+        &mut self,
+        block: u32,
+        store: &mut S,
+    ) -> Result<Arrival, S::Error> {
+        if self.have.holds_block(block) {
+            if self.spooled.remove(&block).is_some() {
+                store.discard(block)?;
+            }
+            return Ok(Arrival::Complete);
+        }
+        Ok(if self.is_ready(block) { Arrival::Ready } else { Arrival::Fresh })
+    }
+
+    /// Symbols of a block, source and repair.
+    fn held_of(&self, block: u32) -> u32 {
+        let repair = self.spooled.get(&block).map_or(0, |spooled| spooled.repair.len() as u32);
+        self.have.count_of(block) + repair
+    }
+
+    fn is_ready(&self, block: u32) -> bool {
+        let spooled = self.spooled.get(&block);
+        spooled.is_some_and(|s| !s.solving && self.held_of(block) >= s.needed)
+    }
+
+    fn spooled_of(&mut self, block: u32) -> &mut Spooled {
+        let needed = self.geometry.source_symbols_of(block);
+        let new = || Spooled { repair: BTreeSet::new(), needed, solving: false };
+        self.spooled.entry(block).or_insert_with(new)
+    }
+
+    /// The blocks that can be solved now; after a resume, those that could be before.
+    pub fn ready(&self) -> impl Iterator<Item = u32> {
+        self.spooled.keys().copied().filter(|block| self.is_ready(*block))
+    }
+
+    /// The solve of a block that can be solved; `None` of others. It ends with
+    /// [`Self::solved`] or [`Self::abandon`]; until then the block is not ready again.
+    pub fn solve(&mut self, block: u32) -> Option<Solve> {
+        if !self.is_ready(block) {
+            return None;
+        }
+        let symbols = self.geometry.symbols_of(block);
+        let spooled = self.spooled.get_mut(&block)?;
+        spooled.solving = true;
+        let have = &self.have;
+        // Fits: places in a block.
+        let source = symbols.clone().filter(|index| have.contains(*index));
+        let source = source.map(|index| (index - symbols.start) as u32);
+        let held = source.chain(spooled.repair.iter().copied()).collect();
+        Some(Solve { geometry: self.geometry, block, held })
+    }
+
+    /// Takes what a solve found: the block is complete, or needs one symbol more.
+    /// Whether it is complete.
+    ///
+    /// # Errors
+    /// The store's, of giving up the block's repair symbols; the block is complete all the same.
+    pub fn solved<S: SymbolStore>(
+        &mut self,
+        solve: &Solve,
+        outcome: Outcome,
+        store: &mut S,
+    ) -> Result<bool, S::Error> {
+        if outcome == Outcome::TooFew {
+            if let Some(spooled) = self.spooled.get_mut(&solve.block) {
+                spooled.solving = false;
+                spooled.needed = solve.symbols() + 1;
+            }
+            return Ok(self.have.holds_block(solve.block));
+        }
+        for index in self.geometry.symbols_of(solve.block) {
+            self.have.insert(index);
+        }
+        if self.spooled.remove(&solve.block).is_some() {
+            store.discard(solve.block)?;
+        }
+        Ok(true)
+    }
+
+    /// A solve did not end; the block may be solved again.
+    pub fn abandon(&mut self, solve: &Solve) {
+        if let Some(spooled) = self.spooled.get_mut(&solve.block) {
+            spooled.solving = false;
+        }
+    }
+
+    /// Forgets the repair symbols of a block, since the spool lost them or they were forged;
+    /// what is missing must come otherwise.
+    pub fn forget_repair(&mut self, block: u32) {
+        self.spooled.remove(&block);
+    }
+
+    /// How many symbols a block lacks until it is complete or can be solved.
+    pub fn lacks(&self, block: u32) -> u32 {
+        if self.have.holds_block(block) {
+            return 0;
+        }
+        let needed = self.spooled.get(&block).map(|spooled| spooled.needed);
+        let needed = needed.unwrap_or_else(|| self.geometry.source_symbols_of(block));
+        needed.saturating_sub(self.held_of(block))
+    }
+
+    /// How far it is; takes time in proportion to the blocks that have repair symbols.
+    pub fn progress(&self) -> Progress {
+        let bytes_held = self.bytes_held();
+        let size = u64::from(self.geometry.symbol_bytes());
+        let spooled: u64 = self.spooled.iter().map(|(block, s)| self.worth(*block, s)).sum();
+        let bytes = self.geometry.length();
+        Progress {
+            blocks_done: self.have.full_blocks(),
+            blocks: self.geometry.blocks(),
+            bytes_held,
+            bytes_useful: (bytes_held + spooled * size).min(bytes),
+            bytes,
+        }
+    }
+
+    /// How many of a block's spooled symbols stand for a missing one.
+    fn worth(&self, block: u32, spooled: &Spooled) -> u64 {
+        let missing = self.geometry.source_symbols_of(block) - self.have.count_of(block);
+        u64::from(missing.min(spooled.repair.len() as u32))
+    }
+
+    fn bytes_held(&self) -> u64 {
+        let size = u64::from(self.geometry.symbol_bytes());
+        let last = self.geometry.symbols().checked_sub(1);
+        let short = last.filter(|last| self.have.contains(*last)).and_then(|last| {
+            let bytes = self.geometry.bytes_at(last)?;
+            Some(size - (bytes.end - bytes.start))
+        });
+        self.have.count() * size - short.unwrap_or(0)
+    }
+}
