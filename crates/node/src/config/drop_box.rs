@@ -6,6 +6,9 @@ use std::{collections::BTreeSet, path::PathBuf};
 use thalweg_units::{ByteSize, NodeId, WallTime};
 use thalweg_wire::{bistro::Sheet, mesh::Name};
 
+/// How many keys fill a box, if nothing else is set: one person's mistake leaves room for all others.
+const SHARES: u64 = 20;
+
 /// One drop box of [`crate::drop_box`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -37,6 +40,9 @@ pub struct DropBoxSection {
     pub max_total: ByteSize,
     /// Submissions of one key.
     pub max_per_key: u64,
+    /// Bytes of all commitments of one key; absent: see [`Self::bytes_per_key`].
+    #[serde(deserialize_with = "text::option")]
+    pub max_bytes_per_key: Option<ByteSize>,
     /// Submissions of all keys.
     pub max_submissions: u64,
     /// Commitments and pushes a second that one address may begin, for long; ten times as many at once.
@@ -58,12 +64,22 @@ impl Default for DropBoxSection {
             max_bytes: ByteSize::from_bytes(1_000_000_000),
             max_total: ByteSize::from_bytes(100_000_000_000),
             max_per_key: 100,
+            max_bytes_per_key: None,
             // About 400 B of memory each.
             max_submissions: 1_000_000,
             // A university behind one address.
             max_rate: 20,
             directory: None,
         }
+    }
+}
+
+impl DropBoxSection {
+    /// Bytes of all commitments of one key: as it is set, or a [`SHARES`]th of the box; always
+    /// enough for one submission.
+    pub fn bytes_per_key(&self) -> u64 {
+        let share = ByteSize::from_bytes(self.max_total.as_bytes() / SHARES);
+        self.max_bytes_per_key.unwrap_or(share.max(self.max_bytes)).as_bytes()
     }
 }
 
@@ -100,6 +116,7 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
             ("max_bytes", one.max_bytes == ByteSize::ZERO),
             ("max_total", one.max_total == ByteSize::ZERO),
             ("max_per_key", one.max_per_key == 0),
+            ("max_bytes_per_key", one.max_bytes_per_key == Some(ByteSize::ZERO)),
             ("max_submissions", one.max_submissions == 0),
             ("max_rate", one.max_rate == 0),
         ];

@@ -32,6 +32,8 @@ pub struct Rules {
     pub max_total: u64,
     /// Submissions of one key.
     pub max_per_key: u64,
+    /// Bytes of one key.
+    pub max_bytes_per_key: u64,
     /// Submissions of all.
     pub max_submissions: u64,
 }
@@ -54,7 +56,14 @@ struct Book {
     last: u64,
     stamps: BTreeMap<(NodeId, Commitment), Entry>,
     /// Of each key.
-    counts: BTreeMap<NodeId, u64>,
+    shares: BTreeMap<NodeId, Share>,
+    bytes: u64,
+}
+
+/// What one key has committed to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    count: u64,
     bytes: u64,
 }
 
@@ -191,11 +200,13 @@ impl Book {
         size: u64,
         now: WallTime,
     ) -> Result<(), Refusal> {
-        let own = self.counts.get(client).copied().unwrap_or(0);
+        let own = self.shares.get(client).copied().unwrap_or_default();
+        let more = own.bytes.saturating_add(size);
         match () {
             () if now >= rules.until => Err(Refusal::Late { now, until: rules.until }),
             () if size > rules.max_bytes => Err(Refusal::TooLarge { size, max: rules.max_bytes }),
-            () if own >= rules.max_per_key => Err(Refusal::TooMany(rules.max_per_key)),
+            () if own.count >= rules.max_per_key => Err(Refusal::TooMany(rules.max_per_key)),
+            () if more > rules.max_bytes_per_key => Err(Refusal::TooMuch(rules.max_bytes_per_key)),
             () if self.stamps.len() as u64 >= rules.max_submissions => Err(Refusal::Full),
             () if self.bytes.saturating_add(size) > rules.max_total => Err(Refusal::Full),
             () => Ok(()),
@@ -210,7 +221,9 @@ impl Book {
             Some(entry) => entry.durable |= durable,
             None => {
                 self.stamps.insert(key, Entry { stamp, durable });
-                *self.counts.entry(client).or_default() += 1;
+                let share = self.shares.entry(client).or_default();
+                share.count += 1;
+                share.bytes += size;
                 self.bytes += size;
             }
         }
@@ -225,8 +238,9 @@ impl Book {
         }
         self.stamps.remove(&key);
         self.bytes -= stamp.commitment.size;
-        if let Some(count) = self.counts.get_mut(&stamp.client) {
-            *count -= 1;
+        if let Some(share) = self.shares.get_mut(&stamp.client) {
+            share.count -= 1;
+            share.bytes -= stamp.commitment.size;
         }
     }
 }

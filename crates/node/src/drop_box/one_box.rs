@@ -146,6 +146,7 @@ impl Books {
             max_bytes: settings.max_bytes.as_bytes(),
             max_total: settings.max_total.as_bytes(),
             max_per_key: settings.max_per_key,
+            max_bytes_per_key: settings.bytes_per_key(),
             max_submissions: settings.max_submissions,
         };
         let ledger = Ledger::open(files, host.key.clone(), rules, host.clock.clone())?;

@@ -85,7 +85,7 @@ fn settings(one: &DropBoxSection) -> Value {
         "name": one.name, "destination": one.destination, "until": one.until.map(show_date),
         "nodes": one.nodes, "open": one.open, "members": one.members, "keys": one.keys,
         "max_bytes": one.max_bytes, "max_total": one.max_total, "max_per_key": one.max_per_key,
-        "max_submissions": one.max_submissions, "max_rate": one.max_rate,
+        "max_bytes_per_key": one.max_bytes_per_key, "max_submissions": one.max_submissions, "max_rate": one.max_rate,
         "directory": one.directory,
     });
     match all {
@@ -131,6 +131,7 @@ mod tests {
             members = false
             keys = ["abababababababababababababababababababababababababababababababab"]
             max_bytes = "10 MB"
+            max_bytes_per_key = "30 MB"
             max_rate = 7
             directory = "/srv/taxes"
         "#;

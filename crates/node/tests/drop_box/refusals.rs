@@ -137,6 +137,7 @@ async fn what_a_box_takes_is_bounded() {
         max_bytes: bytes(10),
         max_total: bytes(25),
         max_per_key: 2,
+        max_bytes_per_key: Some(bytes(15)),
         max_submissions: 4,
         ..own(&[])
     };
@@ -152,9 +153,38 @@ async fn what_a_box_takes_is_bounded() {
     assert_eq!(commit(b"1").await, Ok(()), "the same again is no third");
     let stranger = async |n, data: &[u8]| Client::stranger(n, data).commit(&one).await.map(drop);
     assert_eq!(stranger(1, b"0123456789").await, Ok(()));
+    assert_eq!(stranger(1, b"012345").await, Err(Refusal::TooMuch(15)), "a key's bytes");
     assert_eq!(stranger(2, b"01234").await, Err(Refusal::Full), "bytes");
     assert_eq!(stranger(2, b"").await, Ok(()));
     assert_eq!(stranger(3, b"").await, Err(Refusal::Full), "submissions");
+}
+
+#[tokio::test]
+async fn one_key_fills_no_more_of_a_box_than_its_share() {
+    let mut one = Host::new(1).await;
+    introduce(&[&one]);
+    let bytes = ByteSize::from_bytes;
+    let settings = DropBoxSection {
+        open: true,
+        max_bytes: bytes(5),
+        // As nothing is set: a twentieth.
+        max_total: bytes(200),
+        ..own(&[])
+    };
+    one.start(settings.clone()).await;
+    let commit =
+        async |one: &Host, n, data: &[u8]| Client::stranger(n, data).commit(one).await.map(drop);
+    assert_eq!((commit(&one, 1, b"01234").await, commit(&one, 1, b"1234").await), (Ok(()), Ok(())));
+    assert_eq!(commit(&one, 1, b"12").await, Err(Refusal::TooMuch(10)));
+    assert_eq!(commit(&one, 1, b"1").await, Ok(()), "all of its share");
+    assert_eq!(commit(&one, 2, b"01234").await, Ok(()), "another key's is untouched");
+    // Its book has it, after a restart too.
+    one.start(settings).await;
+    assert_eq!(commit(&one, 1, b"2").await, Err(Refusal::TooMuch(10)));
+    assert_eq!(commit(&one, 1, b"01234").await, Ok(()), "the same again is no more");
+    // One submission of the size that may be always has room.
+    let large = DropBoxSection { max_total: bytes(90), max_bytes: bytes(50), ..own(&[]) };
+    assert_eq!((large.bytes_per_key(), own(&[]).bytes_per_key()), (50, 5_000_000_000));
 }
 
 #[tokio::test]
