@@ -1,10 +1,11 @@
 //! The destination's book of commitments: who, what, when; signed, and durable before it is said.
 
 use super::{
-    clock::StampClock,
+    clock::Dates,
     files::BoxFiles,
     journal::{self, Journal},
 };
+use crate::mesh::WallClock;
 use std::{
     collections::BTreeMap,
     io,
@@ -46,7 +47,7 @@ pub struct Rules {
 pub(super) struct Ledger {
     key: Arc<PrivateKey>,
     rules: Rules,
-    clock: StampClock,
+    clock: WallClock,
     journal: Journal,
     book: Mutex<Book>,
 }
@@ -54,6 +55,7 @@ pub(super) struct Ledger {
 #[derive(Debug, Default)]
 struct Book {
     last: u64,
+    dates: Dates,
     stamps: BTreeMap<(NodeId, Commitment), Entry>,
     /// Of each key.
     shares: BTreeMap<NodeId, Share>,
@@ -100,13 +102,12 @@ impl Ledger {
         files: &BoxFiles,
         key: Arc<PrivateKey>,
         rules: Rules,
-        clock: StampClock,
+        clock: WallClock,
     ) -> io::Result<Self> {
         let file = files.commitments();
         let (journal, found) = Journal::open(&file, key.id().as_bytes(), None)?;
         let mut book = Book::default();
         for stamp in decode(&found.records, &file)? {
-            clock.passed(stamp.time);
             book.keep(stamp, true);
         }
         Ok(Self { key, rules, clock, journal, book: Mutex::new(book) })
@@ -131,12 +132,11 @@ impl Ledger {
         client: NodeId,
         intents: Vec<Intent>,
     ) -> Vec<Result<Vec<u8>, Refusal>> {
-        let first = self.clock.take(intents.len() as u64).as_unix_nanos();
-        let dates = (first..).map(WallTime::from_unix_nanos);
+        let now = self.clock.now();
         let wanted: Vec<_> = {
             let mut book = self.lock();
-            let enter = |(intent, time)| book.enter(&self.rules, client, intent, time);
-            intents.into_iter().zip(dates).map(enter).collect()
+            let enter = |intent| book.enter(&self.rules, client, intent, now);
+            intents.into_iter().map(enter).collect()
         };
         let new = wanted.iter().flatten().filter(|(_, durable)| !durable);
         let records: Vec<_> = new.map(|(stamp, _)| encoded(stamp)).collect();
@@ -180,11 +180,12 @@ impl Book {
         rules: &Rules,
         client: NodeId,
         Intent { label, commitment }: Intent,
-        time: WallTime,
+        now: WallTime,
     ) -> Result<(Stamp, bool), Refusal> {
         if let Some(entry) = self.stamps.get(&(client, commitment)) {
             return Ok((entry.stamp.clone(), entry.durable));
         }
+        let time = self.dates.next(now);
         self.check(rules, &client, commitment.size, time)?;
         self.last += 1;
         let (drop_box, until) = (rules.name.clone(), rules.until);
@@ -215,6 +216,7 @@ impl Book {
 
     fn keep(&mut self, stamp: Stamp, durable: bool) {
         self.last = self.last.max(stamp.number);
+        self.dates.given(stamp.time);
         let (client, size) = (stamp.client, stamp.commitment.size);
         let key = (client, stamp.commitment);
         match self.stamps.get_mut(&key) {

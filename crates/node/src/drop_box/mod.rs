@@ -45,7 +45,6 @@ use crate::{
     mesh::{Membership, WallClock},
     relay::Log,
 };
-use clock::StampClock;
 use futures_util::future::join_all;
 use limits::Places;
 use one_box::{Host, OneBox};
@@ -112,7 +111,7 @@ impl DropBoxes {
         clock: WallClock,
         log: Log,
     ) -> Result<Self, DropBoxError> {
-        let (key, clock) = (Arc::new(key), StampClock::new(clock));
+        let key = Arc::new(key);
         let failed = |source| DropBoxError { name: me.clone(), source };
         let connector = Connector::new(&key).map_err(failed)?;
         let host = Host { state, name: &me, key: &key, clock: &clock };

@@ -1,10 +1,10 @@
 //! A box as this node serves it.
 
 use super::{
-    BoxFiles, DropBoxError, Rules, arrivals::Arrivals, clock::StampClock, ledger::Ledger,
+    BoxFiles, DropBoxError, Rules, arrivals::Arrivals, ledger::Ledger,
     limits::Pace, spool::Spool, who::Who,
 };
-use crate::config::DropBoxSection;
+use crate::{config::DropBoxSection, mesh::WallClock};
 use std::{path::Path, sync::Arc};
 use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
@@ -49,7 +49,7 @@ pub(super) struct Host<'a> {
     pub state: &'a Path,
     pub name: &'a Name,
     pub key: &'a Arc<PrivateKey>,
-    pub clock: &'a StampClock,
+    pub clock: &'a WallClock,
 }
 
 impl OneBox {

@@ -1,6 +1,6 @@
 //! What is refused, and what is said of it.
 
-use crate::scene::{Client, Host, UNTIL, introduce, key, name, own, pair};
+use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, own, pair};
 use thalweg_net::channel::ChannelError;
 use thalweg_node::{
     config::DropBoxSection,
@@ -25,9 +25,24 @@ async fn who_comes_late_is_told_the_clock_and_the_deadline() {
     assert!(said.contains("2033-05-18T03:33:20") && said.contains("too late"), "{said}");
     // The answer was lost: the same commitment has its stamp, however late it is asked for.
     assert_eq!(early.commit(&one).await.unwrap(), stamp);
-    // A clock that jumps back lets nobody in again.
-    one.set_clock(UNTIL - 1_000_000_000);
     assert!(matches!(late.commit(&one).await, Err(Refusal::Late { .. })));
+}
+
+#[tokio::test]
+async fn one_wrong_reading_of_the_clock_closes_no_box_for_ever() {
+    let (one, _two) = pair().await;
+    let before = Client::member(b"before").commit(&one).await.unwrap();
+    // An hour too late for one question, by which nobody gets a stamp.
+    one.set_clock(UNTIL + 3_600_000_000_000);
+    let client = Client::member(b"in time");
+    assert!(matches!(client.commit(&one).await, Err(Refusal::Late { .. })));
+    one.set_clock(BEFORE + 5_000_000_000);
+    let stamp = client.commit(&one).await.unwrap();
+    assert_eq!(stamp.value().time.as_unix_nanos(), BEFORE + 5_000_000_000);
+    // What was stamped stays earlier than what is stamped later.
+    one.set_clock(BEFORE - 5_000_000_000);
+    let after = Client::member(b"after").commit(&one).await.unwrap();
+    assert!(before.value().time < stamp.value().time && stamp.value().time < after.value().time);
 }
 
 #[tokio::test]
