@@ -8,8 +8,10 @@
 //! journal syncs the data's filesystem before each group of receipts.
 
 mod arriving;
+mod parts;
 mod push;
 mod record;
+mod room;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,8 @@ mod tests;
 pub(super) use push::{Push, push};
 pub(super) use record::Record;
 pub use state::SpoolCounts;
+
+use parts::Parts;
 use state::State;
 
 use super::{
@@ -25,29 +29,16 @@ use super::{
 };
 use std::{
     fs, io,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
 };
 use thalweg_net::PrivateKey;
-use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Delivery, Load, Receipt, Refusal, StampId},
+    bistro::{Delivery, Receipt, Refusal, StampId},
     mesh::Name,
 };
 use tokio::sync::Notify;
-
-/// Data that is received at a time; each has a buffer of a megabyte.
-const PUSHES: usize = 256;
-
-/// Of one key.
-const PUSHES_EACH: usize = 8;
-
-/// What nobody has gone on with for so long is thrown away.
-const ABANDONED: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// Room that is left to the host: what a filesystem needs to work, and its owner to log in.
-const HOST_ROOM: u64 = 64 << 20;
 
 /// The data of one box at a node.
 #[derive(Debug)]
@@ -55,8 +46,10 @@ pub(super) struct Spool {
     pub files: BoxFiles,
     key: Arc<PrivateKey>,
     me: Name,
-    /// Bytes of all data, complete and on its way.
+    /// Bytes of all data, complete, on its way and left behind.
     max_total: u64,
+    /// Bytes that are free on a filesystem.
+    free: fn(&Path) -> u64,
     journal: Journal,
     state: Mutex<State>,
     /// There is something to tell the destination.
@@ -71,22 +64,6 @@ pub(super) fn count(files: &BoxFiles) -> io::Result<SpoolCounts> {
     let mut state = State::default();
     state.replay(&journal::read(&files.held())?.records);
     Ok(state.counts())
-}
-
-/// A submission's turn: nobody else receives it meanwhile.
-#[derive(Debug)]
-pub(super) struct Turn<'a> {
-    spool: &'a Spool,
-    id: StampId,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut state = self.spool.lock();
-        if let Some((_, bytes)) = state.receiving.remove(&self.id) {
-            state.bytes -= bytes;
-        }
-    }
 }
 
 impl Spool {
@@ -111,9 +88,9 @@ impl Spool {
             journal::rewrite(&files.held(), head.as_bytes(), &state.records())?;
         }
         let (journal, _) = Journal::open(&files.held(), head.as_bytes(), Some(files.data()))?;
-        clear(&files)?;
+        state.parts = Parts::find(&files)?;
         let (state, news) = (Mutex::new(state), Notify::new());
-        Ok(Self { files, key, me, max_total, journal, state, news })
+        Ok(Self { files, key, me, max_total, free: room::free, journal, state, news })
     }
 
     /// A thread that panicked in here left whole entries.
@@ -126,39 +103,9 @@ impl Spool {
         self.lock().counts()
     }
 
-    /// How busy this node is, and how much room it has.
-    pub fn load(&self) -> Load {
-        let state = self.lock();
-        let room = self.max_total.saturating_sub(state.bytes).min(self.disk_room());
-        Load { pushes: state.receiving.len() as u32, room }
-    }
-
-    fn disk_room(&self) -> u64 {
-        let free = rustix::fs::statvfs(self.files.data());
-        free.map_or(0, |f| f.f_bavail.saturating_mul(f.f_frsize).saturating_sub(HOST_ROOM))
-    }
-
     /// What there is of this submission.
     pub fn receipt(&self, id: &StampId) -> Option<Vec<u8>> {
         self.lock().receipt(id)
-    }
-
-    /// The turn to receive so many bytes of it.
-    pub fn begin(&self, id: StampId, client: NodeId, bytes: u64) -> Result<Turn<'_>, Refusal> {
-        let room = self.load().room;
-        let mut state = self.lock();
-        let own = state.receiving.values().filter(|(key, _)| *key == client).count();
-        match () {
-            () if state.receiving.contains_key(&id) => Err(Refusal::Busy),
-            () if state.receiving.len() >= PUSHES || own >= PUSHES_EACH => Err(Refusal::Busy),
-            () if bytes > room => Err(Refusal::NoRoom(bytes)),
-            () => {
-                state.receiving.insert(id, (client, bytes));
-                state.bytes += bytes;
-                drop(state);
-                Ok(Turn { spool: self, id })
-            }
-        }
     }
 
     /// Gives the receipt of data that is complete under its name.
@@ -202,34 +149,26 @@ impl Spool {
     }
 
     /// The destination has collected these: throws their data away; how many there were.
+    ///
+    /// What cannot be removed is still held, and the destination asks again.
     pub async fn forget(&self, ids: Vec<StampId>) -> Result<u32, Refusal> {
         let here: Vec<_> = {
             let state = self.lock();
             let here = |id: &StampId| state.held.contains_key(id);
             ids.into_iter().filter(here).collect()
         };
-        let count = here.len() as u32;
-        self.write(Record::Gone(here.clone())).await?;
+        let (mut gone, mut failed) = (Vec::new(), None);
         for id in here {
             match fs::remove_file(self.files.of(&id)) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                    return Err(Refusal::Unable(format!("remove collected data: {e}")));
-                }
-                _ => {}
+                Err(e) if e.kind() != io::ErrorKind::NotFound => failed = Some(e),
+                _ => gone.push(id),
             }
         }
-        Ok(count)
-    }
-}
-
-/// Throws away parts that nobody goes on with.
-fn clear(files: &BoxFiles) -> io::Result<()> {
-    for entry in fs::read_dir(files.parts())? {
-        let entry = entry?;
-        let age = SystemTime::now().duration_since(entry.metadata()?.modified()?);
-        if age.is_ok_and(|age| age > ABANDONED) {
-            fs::remove_file(entry.path())?;
+        let count = gone.len() as u32;
+        self.write(Record::Gone(gone)).await?;
+        match failed {
+            Some(e) => Err(Refusal::Unable(format!("remove collected data: {e}"))),
+            None => Ok(count),
         }
     }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Data on its way from a client into the spool.
 
-use super::{Spool, arriving::Arriving};
+use super::{Spool, arriving::Arriving, room::Turn};
 use crate::drop_box::talk;
 use std::{
     fs::{File, OpenOptions},
@@ -62,13 +62,13 @@ where
             .map_err(|e| unable(spool, &id, size, &e)),
         Err(refusal) => Err(refusal),
     };
-    let (_turn, sink) = match opened {
+    let (turn, sink) = match opened {
         Ok(opened) => opened,
         Err(refusal) => return talk::write(channel, &Answer::Refused(refusal)).await,
     };
     let from = sink.committing.size();
     talk::write(channel, &Answer::From(from)).await?;
-    let sink = match copy(channel, sink, size).await? {
+    let sink = match copy(channel, &turn, sink, size).await? {
         Ok(sink) => sink,
         Err((e, left)) => {
             talk::write(channel, &Answer::Refused(unable(spool, &id, size, &e))).await?;
@@ -130,6 +130,7 @@ async fn open(spool: &Spool, id: StampId, push: &Push) -> io::Result<Sink> {
 /// Reads the rest off the channel; inside, what the disk says, and how much of it is still to be read.
 async fn copy(
     channel: &mut (impl AsyncRead + Unpin),
+    turn: &Turn<'_>,
     mut sink: Sink,
     size: u64,
 ) -> io::Result<Result<Sink, (io::Error, u64)>> {
@@ -151,6 +152,7 @@ async fn copy(
             Ok(done) => (sink, buffer) = done,
             Err(e) => return Ok(Err((e, left - came as u64))),
         }
+        turn.wrote(came as u64);
         if sink.committing.size() < size {
             ended?;
         }

@@ -1,8 +1,7 @@
 //! What a node's book says, as it is now.
 
-use super::Record;
+use super::{Record, parts::Parts, room::Receiving};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use thalweg_units::NodeId;
 use thalweg_wire::bistro::{Delivery, StampId};
 
 /// Submissions that were given away and whose receipts are still known, for clients that lost the
@@ -24,8 +23,10 @@ pub(super) struct State {
     pub untold: BTreeSet<StampId>,
     /// Bytes of held data, and what pushes that are under way may still bring.
     pub bytes: u64,
-    /// Whose pushes are under way, and how many bytes each.
-    pub receiving: BTreeMap<StampId, (NodeId, u64)>,
+    /// Pushes that are under way.
+    pub receiving: BTreeMap<StampId, Receiving>,
+    /// What others have left behind.
+    pub parts: Parts,
     /// Receipts of what was given away.
     past: BTreeMap<StampId, Vec<u8>>,
     /// The same, the oldest first.

@@ -5,10 +5,10 @@ use crate::drop_box::{BoxFiles, talk};
 use std::{io, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use thalweg_net::PrivateKey;
-use thalweg_units::WallTime;
+use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Answer, Commitment, Committing, MAX_ANSWER, Nonce, Stamp, StampId},
+    bistro::{Answer, Committing, Delivery, MAX_ANSWER, Nonce, Refusal, Stamp, StampId},
 };
 use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
@@ -20,7 +20,7 @@ const MAX_TOTAL: u64 = 10_000_000;
 
 /// A node's spool, and a client with data.
 pub struct Scene {
-    _dir: TempDir,
+    dir: TempDir,
     pub spool: Arc<Spool>,
     pub key: PrivateKey,
 }
@@ -29,7 +29,7 @@ impl Scene {
     pub fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let spool = Arc::new(Self::open(&dir));
-        Self { _dir: dir, spool, key: PrivateKey::from_seed(&[2; 32]) }
+        Self { dir, spool, key: PrivateKey::from_seed(&[2; 32]) }
     }
 
     fn open(dir: &TempDir) -> Spool {
@@ -43,17 +43,13 @@ impl Scene {
     pub fn stamp(&self, data: &[u8]) -> Signed<Stamp> {
         let mut committing = Committing::new(&nonce(), &self.key.id());
         committing.update(data);
-        self.stamp_of(committing.finish())
-    }
-
-    pub fn stamp_of(&self, commitment: Commitment) -> Signed<Stamp> {
         let date = WallTime::from_unix_nanos(1);
         let stamp = Stamp {
             drop_box: "taxes".parse().unwrap(),
             number: 1,
             client: self.key.id(),
             label: "a".parse().unwrap(),
-            commitment,
+            commitment: committing.finish(),
             time: date,
             until: date,
         };
@@ -151,4 +147,103 @@ async fn what_comes_slowly_is_soon_on_the_disk() {
     ended.abort();
     assert!(ended.await.unwrap_err().is_cancelled());
     assert!(scene.kept(&stamp) >= 25_000, "{}", scene.kept(&stamp));
+}
+
+fn id(n: u8) -> StampId {
+    StampId::of_bytes(&[n])
+}
+
+fn client(n: u8) -> NodeId {
+    PrivateKey::from_seed(&[n; 32]).id()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_push_has_left_behind_takes_room_that_only_it_may_use() {
+    let scene = Scene::new();
+    let data = vec![7; 100_000];
+    let stamp = scene.stamp(&data);
+    let (mut broken, _, ended) = scene.push(&stamp).await;
+    broken.write_all(&data[..30_000]).await.unwrap();
+    drop(broken);
+    ended.await.unwrap().unwrap_err();
+    let check = |spool: &Spool| {
+        let others = MAX_TOTAL - 30_000;
+        assert_eq!(
+            spool.begin(id(1), client(1), others + 1).unwrap_err(),
+            Refusal::NoRoom(others + 1)
+        );
+        drop(spool.begin(id(1), client(1), others).unwrap());
+        let own = StampId::of(&stamp);
+        assert_eq!(
+            spool.begin(own, client(1), MAX_TOTAL + 1).unwrap_err(),
+            Refusal::NoRoom(MAX_TOTAL + 1)
+        );
+        drop(spool.begin(own, client(1), MAX_TOTAL).unwrap());
+        assert_eq!(spool.load().room, MAX_TOTAL, "for whoever comes back");
+    };
+    check(&scene.spool);
+    // A node that starts anew finds what is there.
+    let again = Scene::open(&scene.dir);
+    check(&again);
+    // Gone on with, and complete: it is held, and counted once.
+    let (mut client_s, _, ended) = scene.push(&stamp).await;
+    client_s.write_all(&data[30_000..]).await.unwrap();
+    ended.await.unwrap().unwrap();
+    assert_eq!(scene.spool.load().room, MAX_TOTAL - 100_000);
+}
+
+#[test]
+fn two_pushes_never_take_the_same_room() {
+    let scene = Scene::new();
+    let threads = 8;
+    let barrier = std::sync::Barrier::new(threads);
+    for round in 0..100 {
+        let begin = |n: u8| {
+            barrier.wait();
+            let turn = scene.spool.begin(id(n), client(n), MAX_TOTAL / 2 + 1);
+            // Nobody leaves before all have come.
+            barrier.wait();
+            turn.is_ok()
+        };
+        let taken: usize = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..threads as u8).map(|n| scope.spawn(move || begin(n))).collect();
+            all.into_iter().map(|one| usize::from(one.join().unwrap())).sum()
+        });
+        assert_eq!(taken, 1, "round {round}");
+    }
+}
+
+#[test]
+fn room_on_the_disk_is_promised_once() {
+    let mut scene = Scene::new();
+    Arc::get_mut(&mut scene.spool).unwrap().free = |_| 1000;
+    let spool = &scene.spool;
+    let first = spool.begin(id(1), client(1), 600).unwrap();
+    // The disk still says a thousand: nothing of the first is on it.
+    assert_eq!(spool.begin(id(2), client(2), 600).unwrap_err(), Refusal::NoRoom(600));
+    drop(spool.begin(id(2), client(2), 400).unwrap());
+    // What is written, the disk counts itself.
+    first.wrote(600);
+    drop(spool.begin(id(2), client(2), 600).unwrap());
+}
+
+#[tokio::test]
+async fn what_cannot_be_thrown_away_is_held_and_asked_for_again() {
+    let scene = Scene::new();
+    let spool = &scene.spool;
+    let mut ids = Vec::new();
+    for n in [1, 2] {
+        let delivery =
+            Delivery { stamp: vec![n], receipt: Vec::new(), nonce: nonce(), path: Vec::new() };
+        spool.receive(delivery, 10).await.unwrap();
+        ids.push(id(n));
+    }
+    // No file can be removed where a directory is.
+    std::fs::create_dir_all(spool.files.of(&ids[0])).unwrap();
+    let refused = spool.forget(ids.clone()).await.unwrap_err();
+    assert!(matches!(&refused, Refusal::Unable(why) if why.contains("remove")), "{refused}");
+    assert_eq!((spool.counts().held, spool.counts().gone), (1, 1));
+    std::fs::remove_dir(spool.files.of(&ids[0])).unwrap();
+    assert_eq!(spool.forget(ids).await, Ok(1));
+    assert_eq!((spool.counts().held, spool.counts().gone), (0, 2));
 }
