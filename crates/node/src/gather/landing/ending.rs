@@ -3,7 +3,7 @@
 use super::{
     Failed,
     lock::Lock,
-    plan::Directory,
+    plan::Plan,
     shared::Shared,
     survey::modified,
     tree::{Hold, Holds},
@@ -21,7 +21,7 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>) -> (u64, Vec<Failed>) {
     let mut failed = Vec::new();
     // Before the first directory gets its time.
     if let Some(Err(error)) = over.map(Lock::forget) {
-        failed.push(refused(shared.plan.directories.first(), "remove the record of", error));
+        failed.push(refused(&shared.plan, 0, "remove the record of", error));
     }
     let mut holds = Holds::of(&shared.tree);
     let mut number = 0;
@@ -30,7 +30,9 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>) -> (u64, Vec<Failed>) {
         let Some(attributes) = attributes else { continue };
         match holds.get(&shared.plan, i as u32).and_then(|hold| dress(&hold, attributes)) {
             Ok(()) => number += 1,
-            Err(error) => failed.push(refused(Some(directory), "set mode and time of", error)),
+            Err(error) => {
+                failed.push(refused(&shared.plan, i as u32, "set mode and time of", error))
+            }
         }
     }
     if let Err(error) = sync(shared, &mut holds) {
@@ -39,9 +41,9 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>) -> (u64, Vec<Failed>) {
     (number, failed)
 }
 
-fn refused(directory: Option<&Directory>, what: &str, error: Errno) -> Failed {
-    let (source, path) = directory.map(|d| (d.source, d.path.clone())).unwrap_or_default();
-    Failed { source, path, why: said(what, error) }
+fn refused(plan: &Plan, number: u32, what: &str, error: Errno) -> Failed {
+    let source = plan.directories.get(number as usize).map_or(0, |directory| directory.source);
+    Failed { source, path: plan.below(number), why: said(what, error) }
 }
 
 fn dress(hold: &Hold, wanted: &Attributes) -> Result<(), Errno> {

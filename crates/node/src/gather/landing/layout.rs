@@ -7,6 +7,10 @@ use thalweg_wire::object::{self, Entry, Kind};
 /// Begins all names of our own that are no part of a file in the making.
 pub(super) const OURS: &[u8] = b".thalweg-";
 
+/// The most parts of a path below the directory. What people make has some tens; 4 KiB of a path
+/// could be 2,048 directories, each to be made and held in memory, for one entry of a listing.
+pub(super) const DEEPEST: usize = 256;
+
 /// Where a thing was listed: the index of the listing, and of the entry in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
@@ -98,7 +102,7 @@ pub(super) fn parent(path: &[u8]) -> &[u8] {
 }
 
 /// All directories above `path`, the nearest first; not the first.
-fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     fn up(path: &[u8]) -> Option<&[u8]> {
         Some(parent(path)).filter(|above| !above.is_empty())
     }
@@ -176,6 +180,10 @@ fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Fai
     if entry.kind == Kind::Special {
         return refused("it is a device, socket or pipe: left out", &path);
     }
+    if path.split(|b| *b == b'/').count() > DEEPEST {
+        let why = format!("it is more than {DEEPEST} directories deep: left out");
+        return refused(&why, &path);
+    }
     if path.split(|b| *b == b'/').any(is_ours) {
         return refused("it is Thalweg's own file in the making: left out", &path);
     }
@@ -234,6 +242,17 @@ mod tests {
         (again.root, again.path) = (1, FilePath::new(Vec::new()).unwrap());
         let both = listed(0, "a", &["/d/*", "/d/a"], vec![file("a", 3), again]);
         assert_eq!(names(&[both], Layout::Flat), ["a"]);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_named_and_the_rest_goes_on() {
+        let deep = |parts: usize| vec!["d"; parts].join("/");
+        let entries = vec![file(&deep(DEEPEST), 1), file(&deep(2000), 1), file("a", 1)];
+        let laid = Laid::of(&[listed(0, "x", &["/d/"], entries)], Layout::Flat).unwrap();
+        assert_eq!(laid.things.len(), 2);
+        let [failed] = &laid.failed[..] else { panic!("{:?}", laid.failed) };
+        assert_eq!(failed.path, to_path(deep(2000).as_bytes()));
+        assert!(failed.why.contains("256 directories deep"), "{}", failed.why);
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Maker {
         };
         let place = if done.is_ok() { Place::Here } else { Place::Refused };
         if let Err(Some(why)) = done {
-            let (source, path) = (directory.source, directory.path.clone());
+            let (source, path) = (directory.source, plan.below(number as u32));
             self.failed.push(Failed { source, path, why });
         }
         if let (Some(known), Some(directory)) =

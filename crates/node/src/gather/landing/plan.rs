@@ -1,8 +1,8 @@
 //! The tree that is to be: directories, and what is in them.
 
 use super::{
-    Listed,
-    layout::{Laid, Origin, entry, parent, to_path},
+    Failed, Listed,
+    layout::{Laid, Origin, ancestors, entry, parent, to_path},
 };
 use crate::part::{Attributes, PartKey};
 use std::{
@@ -16,14 +16,18 @@ use thalweg_wire::object::{Entry, Kind, Snapshot};
 /// Files up to this length come and are written whole, and become durable by the batch.
 pub(super) const SMALL: u64 = 1 << 20;
 
-/// A directory. The first is the one that all is below.
+/// Directories of a listing that are only on the way to what it names: 300 entries as deep as
+/// may be could ask for so many. Nodes list the directories above what a pattern matched, so that
+/// an honest one needs a few.
+const ON_THE_WAY: usize = 1 << 16;
+
+/// A directory. The first is the one that all is below. It does not know its whole path: those of
+/// a deep tree would take more memory than all else.
 #[derive(Debug)]
 pub(super) struct Directory {
     /// Its index; of the first its own.
     pub(super) parent: u32,
     pub(super) name: OsString,
-    /// Below the first.
-    pub(super) path: PathBuf,
     /// Who has it; 0 if it is ours alone.
     pub(super) source: u32,
     /// `None`: it is not listed, only on the way.
@@ -81,27 +85,50 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The tree of what was laid out. With `owners` their numbers are kept.
-    pub(super) fn of(into: PathBuf, listed: &[Listed], laid: &Laid, owners: bool) -> Self {
+    /// The tree of what was laid out, and what was left out of it. With `owners` their numbers are
+    /// kept.
+    pub(super) fn of(
+        into: PathBuf,
+        listed: &[Listed],
+        laid: &Laid,
+        owners: bool,
+    ) -> (Self, Vec<Failed>) {
         let nodes = listed.iter().map(|l| (l.source, l.node.to_string())).collect();
         let first = Directory {
             parent: 0,
             name: OsString::new(),
-            path: PathBuf::new(),
             source: 0,
             attributes: None,
             is_usable: true,
         };
         let plan = Self { into, directories: vec![first], targets: Vec::new(), nodes };
-        let mut maker = Maker { plan, known: [(Vec::new(), 0)].into(), listed, owners };
+        let mut maker = Maker {
+            plan,
+            known: [(&b""[..], 0)].into(),
+            on_the_way: BTreeMap::new(),
+            failed: Vec::new(),
+            listed,
+            owners,
+        };
         laid.things.iter().for_each(|(path, origin)| maker.put(path, *origin));
-        maker.plan
+        (maker.plan, maker.failed)
+    }
+
+    /// A directory's path below the first.
+    pub(super) fn below(&self, number: u32) -> PathBuf {
+        let mut names = Vec::new();
+        let mut at = number;
+        // A parent's number is less than its own.
+        while let Some(directory) = self.directories.get(at as usize).filter(|_| at > 0) {
+            names.push(&directory.name);
+            at = directory.parent;
+        }
+        names.into_iter().rev().collect()
     }
 
     /// The target's whole path, for people.
     pub(super) fn path(&self, target: &Target) -> PathBuf {
-        let directory = self.directories.get(target.directory as usize);
-        directory.map_or_else(PathBuf::new, |d| d.path.join(&target.name))
+        self.below(target.directory).join(&target.name)
     }
 
     /// What a large file in the making is known by.
@@ -114,48 +141,76 @@ impl Plan {
 
 struct Maker<'a> {
     plan: Plan,
-    /// Directories by path.
-    known: BTreeMap<Vec<u8>, u32>,
+    /// Directories by path; what was laid out holds the bytes.
+    known: BTreeMap<&'a [u8], u32>,
+    /// By listing.
+    on_the_way: BTreeMap<u32, usize>,
+    failed: Vec<Failed>,
     listed: &'a [Listed],
     owners: bool,
 }
 
-impl Maker<'_> {
-    fn put(&mut self, path: &[u8], origin: Origin) {
+impl<'a> Maker<'a> {
+    fn put(&mut self, path: &'a [u8], origin: Origin) {
         let Some(entry) = entry(self.listed, origin) else { return };
         let source = self.listed.get(origin.listed as usize).map_or(0, |l| l.source);
-        let attributes = attributes(entry, self.owners);
         let what = match &entry.kind {
-            Kind::File { snapshot } => What::File(*snapshot),
-            Kind::Symlink { target } => What::Link(target.clone()),
-            Kind::Directory => return self.describe(path, source, attributes),
+            Kind::File { snapshot } => Some(What::File(*snapshot)),
+            Kind::Symlink { target } => Some(What::Link(target.clone())),
+            Kind::Directory => None,
             Kind::Special => return,
         };
-        let directory = self.directory(parent(path));
-        let name = last(path);
-        self.plan.targets.push(Target { origin, source, directory, name, what, attributes });
+        let Some(directory) = self.directory(parent(path), origin.listed) else {
+            return self.leave_out(path, source);
+        };
+        let attributes = attributes(entry, self.owners);
+        match what {
+            None => self.describe(path, directory, source, attributes),
+            Some(what) => {
+                let name = last(path);
+                let target = Target { origin, source, directory, name, what, attributes };
+                self.plan.targets.push(target);
+            }
+        }
     }
 
-    fn describe(&mut self, path: &[u8], source: u32, attributes: Attributes) {
-        let number = self.directory(path);
+    fn leave_out(&mut self, path: &[u8], source: u32) {
+        let why = format!(
+            "it is in a directory that was not listed, and there are more than {ON_THE_WAY} of \
+             those: collect it in several calls"
+        );
+        self.failed.push(Failed { source, path: to_path(path), why });
+    }
+
+    fn describe(&mut self, path: &'a [u8], parent: u32, source: u32, attributes: Attributes) {
+        let known = self.known.get(path).copied();
+        let number = known.unwrap_or_else(|| self.make(path, parent));
         if let Some(directory) = self.plan.directories.get_mut(number as usize) {
             (directory.source, directory.attributes) = (source, Some(attributes));
         }
     }
 
-    /// The directory's index; it and those above it are there from now on.
-    fn directory(&mut self, path: &[u8]) -> u32 {
+    /// The directory's index; it and those above it are there from now on. `None`: that would be
+    /// too many which this listing only has on the way.
+    fn directory(&mut self, path: &'a [u8], listed: u32) -> Option<u32> {
         if let Some(known) = self.known.get(path) {
-            return *known;
+            return Some(*known);
         }
-        let parent = self.directory(parent(path));
+        let all = std::iter::once(path).chain(ancestors(path));
+        let missing: Vec<_> = all.take_while(|path| !self.known.contains_key(path)).collect();
+        let count = self.on_the_way.entry(listed).or_default();
+        *count = Some(*count + missing.len()).filter(|count| *count <= ON_THE_WAY)?;
+        let above = missing.last().map_or(path, |first| parent(first));
+        let above = *self.known.get(above)?;
+        Some(missing.into_iter().rev().fold(above, |above, path| self.make(path, above)))
+    }
+
+    fn make(&mut self, path: &'a [u8], parent: u32) -> u32 {
         let number = self.plan.directories.len() as u32;
         let source = self.plan.directories.get(parent as usize).map_or(0, |d| d.source);
-        let (name, whole) = (last(path), to_path(path));
-        let (attributes, is_usable) = (None, true);
-        let new = Directory { parent, name, path: whole, source, attributes, is_usable };
-        self.plan.directories.push(new);
-        self.known.insert(path.to_vec(), number);
+        let (name, attributes, is_usable) = (last(path), None, true);
+        self.plan.directories.push(Directory { parent, name, source, attributes, is_usable });
+        self.known.insert(path, number);
         number
     }
 }

@@ -153,7 +153,7 @@ impl Looker<'_> {
             Ok(place) => place,
             Err(why) => {
                 if let Some(directory) = self.plan.directories.get(number) {
-                    let (source, path) = (directory.source, directory.path.clone());
+                    let (source, path) = (directory.source, self.plan.below(number as u32));
                     self.failed.push(Failed { source, path, why });
                 }
                 Place::Refused

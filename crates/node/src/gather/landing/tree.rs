@@ -113,8 +113,8 @@ impl Holds {
             }
             return self.kept.front().map(|(_, hold)| Arc::clone(hold)).ok_or(Errno::BADF);
         }
-        let directory = plan.directories.get(number as usize).ok_or(Errno::NOENT)?;
-        let hold = self.tree.below(&directory.path)?;
+        plan.directories.get(number as usize).ok_or(Errno::NOENT)?;
+        let hold = self.tree.below(&plan.below(number))?;
         self.kept.truncate(KEPT - 1);
         self.kept.push_front((number, Arc::clone(&hold)));
         Ok(hold)

@@ -196,6 +196,28 @@ fn what_could_not_be_listed_is_in_the_report() {
     assert_eq!(landing.progress().len(), 4, "by index");
 }
 
+#[test]
+fn directories_that_were_not_listed_are_so_many_and_no_more() {
+    let arena = Arena::new();
+    let deep = |i: usize| format!("{i}/{}", vec!["d"; 249].join("/"));
+    // Each file is the only thing in 250 directories of its own; the last ones are listed.
+    let mut entries: Vec<Entry> = (0..300).map(|i| file(&format!("{}/x", deep(i)), 1)).collect();
+    let mut all = deep(400);
+    while !all.is_empty() {
+        entries.push(directory(&all));
+        all.truncate(all.rfind('/').unwrap_or(0));
+    }
+    entries.push(file(&format!("{}/x", deep(400)), 1));
+    let dry = Options { dry_run: true, ..options() };
+    let (looking, inventory) = arena.open_with(entries, dry).unwrap();
+    let failed = &looking.outlook().failed;
+    // 262 * 250 are fewer than 65,536.
+    assert_eq!((inventory.files.len(), failed.len()), (263, 38));
+    assert!(failed.iter().all(|f| f.path.ends_with("d/x") && f.why.contains("was not listed")));
+    let listed = format!("{}/x", deep(400));
+    assert!(inventory.files.iter().any(|f| f.file.path.as_bytes() == listed.as_bytes()));
+}
+
 /// A small filesystem of its own; `None`, and a word, where that is not allowed.
 fn small_disk(directory: &std::path::Path) -> Option<Mounted> {
     fs::create_dir_all(directory).unwrap();
