@@ -32,8 +32,32 @@ pub struct Source {
 
 /// What is due, by the nodes that have it; each submission at the first that said so.
 pub fn sources(view: &View) -> Vec<Source> {
+    by_node(view.due().filter_map(<[Arrival]>::first))
+}
+
+/// What did not come from the first `asked` nodes, at the next that said it has it; nothing where
+/// nobody else has.
+pub fn next_sources(view: &View, settled: &[Settled], asked: usize) -> Vec<Source> {
+    let failed = settled.iter().filter(|one| one.outcome.is_err());
+    by_node(failed.filter_map(|one| view.arrivals.get(&one.number)?.get(asked)))
+}
+
+/// Puts what became of some of them, asked once more, in the place of what was before; of one that
+/// failed again both reasons are told.
+pub fn retold(settled: &mut [Settled], again: Vec<Settled>) {
+    let mut again: BTreeMap<u64, _> = again.into_iter().map(|one| (one.number, one)).collect();
+    for one in settled {
+        let Some(new) = again.remove(&one.number) else { continue };
+        one.outcome = match (&one.outcome, new.outcome) {
+            (Err(first), Err(then)) => Err(format!("{first}; {then}")),
+            (_, outcome) => outcome,
+        };
+    }
+}
+
+fn by_node<'a>(arrivals: impl Iterator<Item = &'a Arrival>) -> Vec<Source> {
     let mut nodes: BTreeMap<&Name, Vec<Arrival>> = BTreeMap::new();
-    for arrival in view.due().filter_map(<[Arrival]>::first) {
+    for arrival in arrivals {
         nodes.entry(&arrival.receipt.value().node).or_default().push(arrival.clone());
     }
     let source = |(node, arrivals): (&Name, _)| Source { node: node.clone(), arrivals };

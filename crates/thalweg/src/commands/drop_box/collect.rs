@@ -9,6 +9,7 @@ use crate::commands::{
 use anyhow::{Context as _, bail};
 use serde_json::json;
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs,
     io::{ErrorKind, IsTerminal as _},
@@ -20,8 +21,8 @@ use std::{
 use thalweg_console::note;
 use thalweg_node::{
     drop_box::{
-        Collected, View,
-        collect::{Alone, Settled, Source, settle, sources, sync, take_own},
+        Arrival, Collected, View,
+        collect::{Alone, Settled, Source, next_sources, retold, settle, sources, sync, take_own},
     },
     gather::{
         MethodName,
@@ -95,9 +96,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         taken => taken.context("cannot begin a collection (has this box's node ever run?)")?,
     };
     let view = View::read(&here.files)?;
-    let due = sources(&view);
     let runtime = runtime()?;
-    let done = runtime.block_on(collect(&args, &here, &due));
+    let done = runtime.block_on(collect(&args, &here, &view));
     runtime.shutdown_background();
     let settled = done?;
     told(&args, &view, &settled)?;
@@ -116,29 +116,11 @@ fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn collect(args: &Args, here: &Here, due: &[Source]) -> anyhow::Result<Vec<Settled>> {
+async fn collect(args: &Args, here: &Here, view: &View) -> anyhow::Result<Vec<Settled>> {
     let landing = args.into.join(LANDING);
     let cannot = || format!("cannot make {}", printable(&landing));
     fs::create_dir_all(&landing).with_context(cannot)?;
-    let me = here.state.mesh()?.name;
-    let (own, others): (Vec<_>, Vec<_>) = due.iter().partition(|source| source.node == me);
-    let unable = own.iter().flat_map(|source| &source.arrivals).find_map(|arrival| {
-        let failed = take_own(arrival, &landing).err()?;
-        Some((arrival.stamp.value().number, failed))
-    });
-    let heard = match others.is_empty() {
-        true => None,
-        false => Some(fetch(args, here, &others, &landing).await?),
-    };
-    let arrivals = due.iter().flat_map(|source| &source.arrivals);
-    let mut settled: Vec<_> =
-        arrivals.map(|arrival| settle(arrival, &landing, &args.into)).collect();
-    if let Some(heard) = heard {
-        heard.explain(&mut settled, due);
-    }
-    if let Some((number, why)) = unable {
-        note!("thalweg: cannot take number {number}, which this node has itself: {why}");
-    }
+    let settled = from_all(args, here, view, &landing).await?;
     sync(&args.into).with_context(|| format!("cannot make {} durable", printable(&args.into)))?;
     let numbers: Vec<u64> =
         settled.iter().filter(|one| one.outcome.is_ok()).map(|one| one.number).collect();
@@ -152,12 +134,76 @@ async fn collect(args: &Args, here: &Here, due: &[Source]) -> anyhow::Result<Vec
     Ok(settled)
 }
 
+/// Each from the first node that has it; what does not come from there, from the next.
+async fn from_all(
+    args: &Args,
+    here: &Here,
+    view: &View,
+    landing: &Path,
+) -> anyhow::Result<Vec<Settled>> {
+    let (mut settled, mut asked) = (Vec::new(), 0);
+    let mut due = sources(view);
+    while !due.is_empty() {
+        let (came, stopped) = from_these(args, here, &due, landing).await?;
+        match asked {
+            0 => settled = came,
+            _ => retold(&mut settled, came),
+        }
+        if stopped {
+            break;
+        }
+        asked += 1;
+        due = next_sources(view, &settled, asked);
+        if !due.is_empty() {
+            let count: usize = due.iter().map(|source| source.arrivals.len()).sum();
+            let what = counted(count as u64, "submission");
+            note!("thalweg: {what} did not come: asking the next node that has each");
+        }
+    }
+    Ok(settled)
+}
+
+/// What becomes of these, and whether the user has ended it.
+async fn from_these(
+    args: &Args,
+    here: &Here,
+    due: &[Source],
+    landing: &Path,
+) -> anyhow::Result<(Vec<Settled>, bool)> {
+    let me = here.state.mesh()?.name;
+    let (own, others): (Vec<_>, Vec<_>) = due.iter().partition(|source| source.node == me);
+    let take = |arrival: &Arrival| {
+        let failed = take_own(arrival, landing).err()?;
+        Some((arrival.stamp.value().number, failed.to_string()))
+    };
+    let unable: BTreeMap<u64, String> =
+        own.iter().flat_map(|source| &source.arrivals).filter_map(take).collect();
+    let stop = CancellationToken::new();
+    let heard = match others.is_empty() {
+        true => None,
+        false => Some(fetch(args, here, &others, landing, &stop).await?),
+    };
+    let arrivals = due.iter().flat_map(|source| &source.arrivals);
+    let mut settled: Vec<_> =
+        arrivals.map(|arrival| settle(arrival, landing, &args.into)).collect();
+    if let Some(heard) = heard {
+        heard.explain(&mut settled, due);
+    }
+    for one in &mut settled {
+        if let (Err(said), Some(why)) = (&mut one.outcome, unable.get(&one.number)) {
+            *said = format!("{said}, which is this one: {why}");
+        }
+    }
+    Ok((settled, stop.is_cancelled()))
+}
+
 /// By `gather`.
 async fn fetch(
     args: &Args,
     here: &Here,
     others: &[&Source],
     landing: &Path,
+    stop: &CancellationToken,
 ) -> anyhow::Result<Arc<Heard>> {
     let style = match (args.common.json, std::io::stderr().is_terminal()) {
         (true, _) => Style::Quiet,
@@ -176,10 +222,9 @@ async fn fetch(
         method: args.method,
         ..Request::new(others.iter().map(asked).collect(), landing.to_owned())
     };
-    let stop = CancellationToken::new();
     let signals = tokio::spawn(listen(Signals::watch()?, stop.clone()));
     let heard = Arc::new(Heard::new(display.clone()));
-    let ended = gather(request, reach(&here.state)?, heard.clone(), stop).await;
+    let ended = gather(request, reach(&here.state)?, heard.clone(), stop.clone()).await;
     signals.abort();
     // What has come is kept all the same.
     if let Err(error) = ended {
