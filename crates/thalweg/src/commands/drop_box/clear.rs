@@ -32,8 +32,9 @@ pub async fn copies(here: &Here, book: &Collected) -> anyhow::Result<()> {
             left.extend(copies.iter().map(|(number, _)| number));
         }
     }
-    let all: BTreeSet<u64> = view.copies().map(|(number, _)| number).collect();
-    let done: Vec<u64> = all.difference(&left).copied().collect();
+    let told = view.copies().map(|(number, _)| number).filter(|number| !left.contains(number));
+    let count = |number: u64| view.arrivals.get(&number).map_or(0, Vec::len);
+    let done: BTreeMap<u64, usize> = told.map(|number| (number, count(number))).collect();
     book.cleared(&done).await.context("cannot note which copies are gone")
 }
 
