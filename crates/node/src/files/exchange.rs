@@ -9,7 +9,7 @@ use super::{
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
 use thalweg_wire::object::{Denied, Failure, Grant, ReadRequest, Reply, Request, Ticket};
-use tokio::time::sleep;
+use tokio::{task::spawn_blocking, time::sleep};
 
 /// Who waits for a transfer hears so often that it is under way.
 const WAIT: Duration = Duration::from_secs(15);
@@ -37,8 +37,13 @@ impl Session {
                 let checks = lending.checks(&self.peer, &tickets);
                 self.reply(&Reply::Checks(checks)).await
             }
-            Request::Fetch { id, from, tickets, bytes, then, note: _ } => {
-                self.fetch(&lending, Order { id, from, tickets, bytes, then }).await
+            Request::Fetch { id, from, tickets, bytes, then, note } => {
+                self.fetch(&lending, Order { id, from, tickets, bytes, then, note }).await
+            }
+            Request::Holdings { job, after } => {
+                let spool = lending.spool().clone();
+                let holdings = spawn_blocking(move || spool.holdings(owner, job, after));
+                self.reply(&Reply::Holdings(holdings.await.map_err(io::Error::other)?)).await
             }
             Request::Spooled(id) => match lending.spooled(&self.peer, id) {
                 Ok(reading) => {

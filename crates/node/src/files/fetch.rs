@@ -29,6 +29,8 @@ pub struct Order {
     pub bytes: u64,
     /// Who gets a ticket for it.
     pub then: Option<Name>,
+    /// What it is to be told of it.
+    pub note: Vec<u8>,
 }
 
 /// No spare answered, or nobody.
@@ -44,9 +46,10 @@ impl Lending {
     ///
     /// # Errors
     /// [`Failure`]; nothing is kept then.
-    pub async fn fetch(&self, owner: &MeshPeer, order: Order) -> Result<Reply, Failure> {
+    pub async fn fetch(&self, owner: &MeshPeer, mut order: Order) -> Result<Reply, Failure> {
         let began = Instant::now();
-        let mut filling = self.spool.begin(owner.key(), order.id, order.bytes)?;
+        let note = std::mem::take(&mut order.note);
+        let mut filling = self.spool.begin(owner.key(), order.id, order.bytes, note)?;
         let upstream = |why: String| Failure::Upstream { node: order.from.clone(), why };
         let fresh = self.spares.take(&order.from, true).await;
         let mut fresh = fresh.map_err(|e| upstream(e.to_string()))?;

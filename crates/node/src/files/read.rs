@@ -59,6 +59,11 @@ impl Reading {
         Self { hashes_only: true, ..Self::whole(reader, files) }
     }
 
+    /// The hashes of these parts.
+    pub fn hashes_of(reader: Reader, parts: Vec<ReadRequest>) -> Self {
+        Self { hashes_only: true, ..Self::new(reader, parts) }
+    }
+
     fn begin(&mut self, part: ReadRequest) -> Result<Open, Failure> {
         let path = full_path(&part.file);
         let (place, below) = self.reader.offers().readable(&self.reader.member, &path)?;

@@ -124,6 +124,7 @@ impl Session {
             Request::ReadParts(parts) => self.read(Reading::new(reader, parts)).await,
             Request::ReadAll(files) => self.read(Reading::whole(reader, files)).await,
             Request::Check(files) => self.read(Reading::hashes(reader, files)).await,
+            Request::CheckParts(parts) => self.read(Reading::hashes_of(reader, parts)).await,
             Request::Store { into, entry, from, bytes, check } => {
                 let bytes = self.bytes(bytes).await?;
                 self.store(reader, Piece { into, entry, from, bytes, check }).await

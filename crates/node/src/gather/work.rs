@@ -1,7 +1,10 @@
 //! What is still to be fetched, handed out in pieces.
 
 use super::{FileNo, Inventory, Piece};
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+};
 
 /// Pieces by source: taken, given back, done. Each byte is out at most once.
 ///
@@ -55,6 +58,48 @@ impl Work {
         let count = self.counts.entry(source).or_default();
         count.waiting -= bytes;
         count.out += bytes;
+        taken
+    }
+
+    /// Takes of these pieces what waits, whoever's it is; for each what that is, in some order. Of two with the same bytes
+    /// the first has them.
+    pub fn claim(&mut self, pieces: &[Piece]) -> Vec<Vec<Piece>> {
+        let mut claims: BTreeMap<FileNo, Vec<(Range<u64>, usize)>> = BTreeMap::new();
+        for (index, piece) in pieces.iter().enumerate() {
+            claims.entry(piece.file).or_default().push((piece.range.clone(), index));
+        }
+        claims
+            .values_mut()
+            .for_each(|of_file| of_file.sort_by_key(|(range, at)| (range.start, *at)));
+        let mut taken = vec![Vec::new(); pieces.len()];
+        for (source, waiting) in &mut self.waiting {
+            let count = self.counts.entry(*source).or_default();
+            let mut rest = VecDeque::with_capacity(waiting.len());
+            for piece in waiting.drain(..) {
+                let of_file = claims.get(&piece.file).map_or(&[][..], Vec::as_slice);
+                let mut at = piece.range.start;
+                let mut keep = |range: Range<u64>| {
+                    if !range.is_empty() {
+                        rest.push_back(Piece { file: piece.file, range });
+                    }
+                };
+                for (range, index) in of_file {
+                    let range = range.start.max(at)..range.end.min(piece.range.end);
+                    if range.is_empty() {
+                        continue;
+                    }
+                    keep(at..range.start);
+                    at = range.end;
+                    (count.waiting, count.out) = (
+                        count.waiting - (range.end - range.start),
+                        count.out + (range.end - range.start),
+                    );
+                    taken[*index].push(Piece { file: piece.file, range });
+                }
+                keep(at..piece.range.end);
+            }
+            *waiting = rest;
+        }
         taken
     }
 
@@ -151,6 +196,53 @@ mod tests {
                     .filter(|(_, s)| s.0 == source).map(|(c, _)| c.len()).sum();
                 prop_assert_eq!(all as u64, amount);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_claimed_is_out_once_and_the_rest_waits_in_its_order(
+            sizes in prop::collection::vec((0_u32..3, 1_u64..50), 1..6),
+            claims in prop::collection::vec((0_usize..7, 0_u64..60, 0_u64..30), 0..20),
+        ) {
+            let inventory =
+                Inventory { files: sizes.iter().map(|(s, b)| wanted(*s, *b)).collect() };
+            let mut work = Work::new(&inventory);
+            let piece = |(file, from, bytes): &(usize, u64, u64)| {
+                Piece { file: FileNo(*file as u32), range: *from..from + bytes }
+            };
+            let claims: Vec<Piece> = claims.iter().map(piece).collect();
+            let taken = work.claim(&claims);
+            let mut left: Vec<std::collections::BTreeSet<u64>> =
+                sizes.iter().map(|(_, size)| (0..*size).collect()).collect();
+            prop_assert_eq!(taken.len(), claims.len());
+            for (claim, taken) in claims.iter().zip(&taken) {
+                for piece in taken {
+                    prop_assert_eq!(piece.file, claim.file);
+                    for at in piece.range.clone() {
+                        prop_assert!(claim.range.contains(&at));
+                        prop_assert!(left[piece.file.0 as usize].remove(&at), "twice");
+                    }
+                }
+            }
+            for claim in claims.iter().filter(|claim| (claim.file.0 as usize) < sizes.len()) {
+                let left = &left[claim.file.0 as usize];
+                prop_assert!(claim.range.clone().all(|at| !left.contains(&at)), "not all of it");
+            }
+            for source in 0..3 {
+                let mut last = None;
+                let waits: u64 = (0_u32..).zip(&sizes).filter(|(_, size)| size.0 == source)
+                    .map(|(file, _)| left[file as usize].len() as u64).sum();
+                prop_assert_eq!(work.waiting(source), waits);
+                for piece in work.take(source, u64::MAX) {
+                    let begin = (piece.file, piece.range.start);
+                    prop_assert!(last.is_none_or(|last| last < begin));
+                    last = Some(begin);
+                    work.done(&piece);
+                }
+            }
+            taken.iter().flatten().for_each(|piece| work.done(piece));
+            prop_assert!(work.is_finished());
         }
     }
 

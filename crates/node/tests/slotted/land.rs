@@ -1,24 +1,53 @@
 //! A landing in memory.
 
 use bytes::Bytes;
-use std::sync::Mutex;
+use std::{ops::Range, sync::Mutex};
 use thalweg_node::{
     daemon::BoxFuture,
     gather::{FileNo, Land, LandError},
 };
+use tokio::sync::watch;
 
 /// Files in memory, by number, and those that were given up.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
     files: Mutex<Vec<Vec<Option<u8>>>>,
     given_up: Mutex<Vec<(FileNo, String)>>,
+    /// Bytes written.
+    came: watch::Sender<u64>,
+    /// After so many bytes whoever writes waits.
+    most: watch::Sender<u64>,
 }
 
 impl Memory {
     /// Files of these sizes, nothing of which is here.
     pub fn new(sizes: &[u64]) -> Self {
         let files = sizes.iter().map(|size| vec![None; *size as usize]).collect();
-        Self { files: Mutex::new(files), given_up: Mutex::default() }
+        let (came, most) = (watch::Sender::new(0), watch::Sender::new(u64::MAX));
+        Self { files: Mutex::new(files), given_up: Mutex::default(), came, most }
+    }
+
+    /// From now on who writes waits once so many bytes are here.
+    pub fn stop_at(&self, most: u64) {
+        self.most.send_replace(most);
+    }
+
+    /// Waits until so many bytes are here.
+    pub async fn has(&self, bytes: u64) {
+        self.came.subscribe().wait_for(|came| *came >= bytes).await.unwrap();
+    }
+
+    /// What is missing of a file.
+    pub fn missing(&self, file: usize) -> Vec<Range<u64>> {
+        let files = self.files.lock().unwrap();
+        let mut missing: Vec<Range<u64>> = Vec::new();
+        for (at, _) in (0..).zip(&files[file]).filter(|(_, byte)| byte.is_none()) {
+            match missing.last_mut().filter(|last| last.end == at) {
+                Some(last) => last.end = at + 1,
+                None => missing.push(at..at + 1),
+            }
+        }
+        missing
     }
 
     /// A file's bytes; `None` if some are missing.
@@ -40,10 +69,16 @@ impl Memory {
 
 impl Land for Memory {
     fn write(&self, file: FileNo, at: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), LandError>> {
-        let mut files = self.files.lock().unwrap();
-        let place = &mut files[file.0 as usize][at as usize..][..bytes.len()];
-        place.iter_mut().zip(&bytes).for_each(|(place, byte)| *place = Some(*byte));
-        Box::pin(async { Ok(()) })
+        Box::pin(async move {
+            let came = *self.came.borrow();
+            self.most.subscribe().wait_for(|most| came < *most).await.unwrap();
+            let mut files = self.files.lock().unwrap();
+            let place = &mut files[file.0 as usize][at as usize..][..bytes.len()];
+            place.iter_mut().zip(&bytes).for_each(|(place, byte)| *place = Some(*byte));
+            drop(files);
+            self.came.send_modify(|came| *came += bytes.len() as u64);
+            Ok(())
+        })
     }
 
     fn give_up(&self, file: FileNo, why: String) {

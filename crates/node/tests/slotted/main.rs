@@ -8,5 +8,6 @@ mod failures;
 mod fake;
 mod land;
 mod methods;
+mod resumed;
 mod scene;
 mod tickets;

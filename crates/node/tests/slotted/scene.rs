@@ -27,7 +27,7 @@ use thalweg_wire::{
     mesh::{Member, Name, Role, Roster},
     object::{FileRef, JobId, Kind, ListRequest},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::Notify, task::JoinSet};
 
 const MESH: u8 = 200;
 
@@ -70,6 +70,8 @@ pub struct Node {
     pub membership: Membership,
     pub dir: TempDir,
     pub spool: Option<Spool>,
+    /// What it serves, for its counts; an honest one's.
+    files: Option<Files>,
     _tasks: JoinSet<()>,
 }
 
@@ -80,11 +82,12 @@ impl Node {
             std::fs::create_dir(dir.path().join(made)).unwrap();
         }
         let membership = Membership::new(key(MESH).id(), None);
-        let mut spool = None;
+        let (mut spool, mut honest_files) = (None, None);
         let files: Option<Arc<dyn MemberService>> = match sort {
             Sort::Honest { to, spool: bound } => {
                 let (files, own) = honest(n, &dir, &membership, &to, bound);
                 spool = Some(own);
+                honest_files = Some(files.clone());
                 Some(Arc::new(files))
             }
             Sort::Fake(fake) => Some(Arc::new(fake.at(reach(n, key(n), &membership)))),
@@ -94,11 +97,17 @@ impl Node {
             Some(files) => serve(n, &dir, &membership, files).await,
             None => (closed(), JoinSet::new()),
         };
-        Self { n, at, membership, dir, spool, _tasks: tasks }
+        Self { n, at, membership, dir, spool, files: honest_files, _tasks: tasks }
     }
 
     fn member(&self) -> Member {
         member(self.n, vec![self.at.into()])
+    }
+
+    /// Bytes that it has sent to others, messages included.
+    pub fn sent(&self) -> u64 {
+        let report = self.files.as_ref().unwrap().report();
+        report["sent_bytes"].as_u64().unwrap()
     }
 
     /// Puts a file into what is offered.
@@ -185,11 +194,26 @@ async fn serve(
 
 /// Events, as they come.
 #[derive(Debug, Default)]
-pub struct Events(Mutex<Vec<Event>>);
+pub struct Events(Mutex<Vec<Event>>, Notify);
 
 impl EventSink for Events {
     fn event(&self, event: Event) {
         self.0.lock().unwrap().push(event);
+        self.1.notify_waiters();
+    }
+}
+
+impl Events {
+    /// Waits until so many transfers have come to a participant.
+    pub async fn transfers(&self, receiver: &Name, count: usize) {
+        let is_one = |event: &&Event| matches!(event, Event::Transfer { to, why: None, .. } if to == receiver);
+        loop {
+            let more = self.1.notified();
+            if self.0.lock().unwrap().iter().filter(is_one).count() >= count {
+                return;
+            }
+            more.await;
+        }
     }
 }
 
@@ -270,7 +294,8 @@ impl Scene {
     pub async fn gather_these(&self, scheme: Scheme, inventory: Inventory) -> Ended {
         let (errand, land) = self.errand(inventory);
         let unit = ByteSize::from_bytes(UNIT);
-        let outcome = run(&errand, Course { scheme, unit, job: JOB, seed: 1 }).await;
+        let outcome =
+            run(&errand, Course { scheme, unit, job: JOB, resumed: false, seed: 1 }).await;
         Ended { outcome, land, inventory: errand.inventory }
     }
 

@@ -36,6 +36,8 @@ pub(super) struct Label {
     pub since: WallTime,
     /// Its parts, one behind the other.
     pub parts: Vec<Part>,
+    /// Its owner's words about it, for itself.
+    pub note: Vec<u8>,
 }
 
 /// Hash and length behind the label.

@@ -7,6 +7,7 @@
 mod collector;
 mod entry;
 mod filling;
+mod holdings;
 mod reading;
 mod state;
 #[cfg(test)]
@@ -29,7 +30,7 @@ use std::{
     time::Duration,
 };
 use thalweg_units::{ByteSize, NodeId};
-use thalweg_wire::object::{Failure, JobId, SpoolId};
+use thalweg_wire::object::{Failure, JobId, MAX_NOTE, SpoolId};
 
 /// How often what is too old is looked for.
 const EACH: Duration = Duration::from_secs(60);
@@ -75,14 +76,24 @@ impl Spool {
         Ok(Self(Arc::new(Inner { dir, bound: bound.as_bytes(), clock, held })))
     }
 
-    /// Begins an entry of at most `bytes` bytes for `owner`.
+    /// Begins an entry of at most `bytes` bytes for `owner`, who wants to be told this note when it
+    /// asks for its [`holdings`](Self::holdings).
     ///
     /// # Errors
     /// [`Failure::Full`] if there is no room for it now, [`Failure::System`]; also if there is one of
-    /// this name.
-    pub fn begin(&self, owner: NodeId, id: SpoolId, bytes: u64) -> Result<Filling, Failure> {
+    /// this name, or the note is longer than [`MAX_NOTE`].
+    pub fn begin(
+        &self,
+        owner: NodeId,
+        id: SpoolId,
+        bytes: u64,
+        note: Vec<u8>,
+    ) -> Result<Filling, Failure> {
+        if note.len() > MAX_NOTE {
+            return Err(Failure::System(format!("a note has at most {MAX_NOTE} bytes")));
+        }
         self.sweep();
-        let label = Label { owner, id, since: self.0.clock.now(), parts: Vec::new() };
+        let label = Label { owner, id, since: self.0.clock.now(), parts: Vec::new(), note };
         if !self.lock().begin(&label, bytes, self.0.bound)? {
             return Err(Failure::Full(bytes));
         }

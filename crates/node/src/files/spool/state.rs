@@ -83,11 +83,12 @@ impl Held {
         if self.entries.contains_key(&key) {
             return Err(Failure::System("the spool has an entry of this name already".to_owned()));
         }
-        if !self.has_room(label.owner, bytes.saturating_add(STEP), bound) {
+        let reserved = STEP + label.note.len() as u64;
+        if !self.has_room(label.owner, bytes.saturating_add(reserved), bound) {
             return Ok(false);
         }
-        self.add(label.owner, STEP);
-        let entry = Entry { reserved: STEP, came: 0, since: label.since, whole: false };
+        self.add(label.owner, reserved);
+        let entry = Entry { reserved, came: 0, since: label.since, whole: false };
         self.entries.insert(key, entry);
         Ok(true)
     }

@@ -32,7 +32,7 @@ fn open(dir: &TempDir, bound: u64, clock: &WallClock) -> Spool {
 
 async fn fill(spool: &Spool, owner: NodeId, number: u64, parts: &[&[u8]]) {
     let bytes = parts.iter().map(|part| part.len() as u64).sum();
-    let mut filling = spool.begin(owner, id(number), bytes).unwrap();
+    let mut filling = spool.begin(owner, id(number), bytes, Vec::new()).unwrap();
     for part in parts {
         filling.push(part, Ok(check(part))).await.unwrap();
     }
@@ -52,7 +52,7 @@ async fn what_was_put_in_comes_out_for_its_owner_alone() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 10 << 20, &clock);
     let large = vec![7; 700_000];
-    let mut filling = spool.begin(OWNER, id(1), 1_000_000).unwrap();
+    let mut filling = spool.begin(OWNER, id(1), 1_000_000, Vec::new()).unwrap();
     assert_eq!(spool.read(OWNER, id(1)).unwrap_err(), Failure::NoSpool, "it is not whole");
     filling.push(b"one", Ok(check(b"one"))).await.unwrap();
     // What came of it is not kept.
@@ -75,26 +75,26 @@ async fn what_was_put_in_comes_out_for_its_owner_alone() {
 async fn it_holds_no_more_than_its_bound() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 40_000, &clock);
-    let mut first = spool.begin(OWNER, id(1), 10_000).unwrap();
-    assert!(spool.begin(OWNER, id(1), 1).is_err(), "the name is taken");
+    let mut first = spool.begin(OWNER, id(1), 10_000, Vec::new()).unwrap();
+    assert!(spool.begin(OWNER, id(1), 1, Vec::new()).is_err(), "the name is taken");
     first.push(&[0; 10_000], Ok(check(&[0; 10_000]))).await.unwrap();
     let more = first.push(&[0], Ok(check(&[0]))).await;
     assert_eq!(more, Err(Failure::Full(1)), "more than was asked for");
-    assert_eq!(spool.begin(OTHER, id(1), 10_000).unwrap_err(), Failure::Full(10_000));
+    assert_eq!(spool.begin(OTHER, id(1), 10_000, Vec::new()).unwrap_err(), Failure::Full(10_000));
     drop(first);
     assert_eq!((spool.used(), files(&dir)), (0, 0), "what broke off takes no room");
-    spool.begin(OTHER, id(1), 10_000).unwrap();
+    spool.begin(OTHER, id(1), 10_000, Vec::new()).unwrap();
 }
 
 #[tokio::test]
 async fn no_owner_takes_what_is_left_for_others() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 400_000, &clock);
-    assert_eq!(spool.begin(OWNER, id(1), 200_000).unwrap_err(), Failure::Full(200_000));
+    assert_eq!(spool.begin(OWNER, id(1), 200_000, Vec::new()).unwrap_err(), Failure::Full(200_000));
     let mut all = Vec::new();
     // A promise takes nothing; only what comes does.
     for number in 0..10 {
-        all.push(spool.begin(OWNER, id(number), 100_000).unwrap());
+        all.push(spool.begin(OWNER, id(number), 100_000, Vec::new()).unwrap());
     }
     let mut came = 0;
     for filling in &mut all {
@@ -109,7 +109,7 @@ async fn no_owner_takes_what_is_left_for_others() {
 async fn what_a_node_says_of_its_failures_is_kept_short() {
     let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
     let spool = open(&dir, 10 << 20, &clock);
-    let mut filling = spool.begin(OWNER, id(1), 0).unwrap();
+    let mut filling = spool.begin(OWNER, id(1), 0, Vec::new()).unwrap();
     for _ in 0..thalweg_wire::object::MAX_PARTS {
         let why = Failure::System("x".repeat(10_000));
         filling.push(&[], Err(why)).await.unwrap();
@@ -128,7 +128,7 @@ async fn after_a_crash_what_is_whole_is_there_and_nothing_else() {
     fill(&spool, OWNER, 2, &[b"torn"]).await;
     let torn = spool.path(OWNER, id(2));
     File::options().write(true).open(torn).unwrap().set_len(40).unwrap();
-    let mut half = spool.begin(OWNER, id(3), 1000).unwrap();
+    let mut half = spool.begin(OWNER, id(3), 1000, Vec::new()).unwrap();
     half.push(&[1; 1000], Ok(check(&[1; 1000]))).await.unwrap();
     // As a kill does: nobody tidies up.
     std::mem::forget(half);
@@ -161,4 +161,36 @@ async fn what_is_too_old_or_of_a_dead_transfer_goes() {
     seconds.fetch_add(24 * 3600, Ordering::Relaxed);
     let again = open(&dir, 1 << 20, &clock);
     assert_eq!((again.used(), files(&dir)), (0, 0));
+}
+
+#[tokio::test]
+async fn its_owner_is_told_what_is_held_page_by_page() {
+    let (dir, (clock, _)) = (TempDir::new().unwrap(), clock());
+    let spool = open(&dir, 20 << 20, &clock);
+    let long = vec![b'n'; MAX_NOTE];
+    let before = spool.used();
+    assert!(spool.begin(OWNER, id(9), 1, vec![0; MAX_NOTE + 1]).is_err(), "too long a note");
+    assert_eq!(spool.used(), before);
+    for number in [u64::MAX, 7, 3, 0] {
+        let mut filling = spool.begin(OWNER, id(number), 1, long.clone()).unwrap();
+        assert!(spool.used() > before + MAX_NOTE as u64, "a note takes room");
+        filling.push(b"x", Ok(check(b"x"))).await.unwrap();
+        filling.finish().await.unwrap();
+    }
+    let half = spool.begin(OWNER, id(5), 1, Vec::new()).unwrap();
+    fill(&spool, OTHER, 4, &[b"other"]).await;
+    let spool = open(&dir, 20 << 20, &clock);
+    drop(half);
+    let (mut told, mut after) = (Vec::new(), None);
+    loop {
+        let page = spool.holdings(OWNER, JOB, after);
+        let Some(last) = page.last() else { break };
+        after = Some(last.number);
+        assert!(page.iter().all(|holding| holding.note == long));
+        told.extend(page.iter().map(|holding| holding.number));
+        let reply = encode(&Reply::Holdings(page));
+        assert!(reply.len() <= thalweg_wire::object::MAX_REPLY);
+    }
+    assert_eq!(told, [0, 3, 7, u64::MAX]);
+    assert_eq!(spool.holdings(OWNER, JobId([4; 16]), None), []);
 }

@@ -65,6 +65,9 @@ fn patience(request: &Request) -> Duration {
             let sizes = files.iter().map(|file| file.snapshot.size);
             sizes.fold(0, u64::saturating_add) / HASHED
         }
+        Request::CheckParts(parts) => {
+            parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add) / HASHED
+        }
         Request::Fetch { bytes, .. } => bytes / FETCHED,
         _ => 0,
     };

@@ -3,7 +3,7 @@
 use super::{Remote, RemoteError, unexpected};
 use bytes::Bytes;
 use std::ops::Range;
-use thalweg_wire::object::{Check, Entry, FileRef, Reply, Request};
+use thalweg_wire::object::{Check, Entry, FileRef, ReadRequest, Reply, Request};
 
 impl Remote {
     /// Writes a part of a file below the directory `into`, at most [`MAX_STORE`](thalweg_wire::object::MAX_STORE) bytes at once.
@@ -95,6 +95,26 @@ impl Remote {
     ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
         let count = files.len();
         self.ask(&Request::Check(files)).await?;
+        self.checks(count).await
+    }
+
+    /// The same of parts of files.
+    ///
+    /// # Errors
+    /// [`RemoteError::Lost`].
+    pub async fn check_parts(
+        &mut self,
+        parts: Vec<ReadRequest>,
+    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+        let count = parts.len();
+        self.ask(&Request::CheckParts(parts)).await?;
+        self.checks(count).await
+    }
+
+    async fn checks(
+        &mut self,
+        count: usize,
+    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
         let replies = self.exchange(async |remote| {
             let mut replies = Vec::with_capacity(count);
             for _ in 0..count {

@@ -56,7 +56,8 @@ pub(super) async fn out(
     };
     let id = ready.landing.job().id.bytes();
     let seed = id.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
-    let course = Course { scheme, unit: ready.grid.unit, job: JobId(id), seed };
+    let (unit, resumed) = (ready.grid.unit, ready.resumed);
+    let course = Course { scheme, unit, job: JobId(id), resumed, seed };
     let outcome = slotted::run(errand, course).await?;
     Ok(Carried {
         overhead: outcome.overhead(),

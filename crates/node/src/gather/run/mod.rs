@@ -170,6 +170,8 @@ struct Run {
 struct Ready {
     overlay: Arc<Overlay>,
     landing: Landing,
+    /// It goes on with an earlier call's.
+    resumed: bool,
     inventory: Arc<Inventory>,
     plan: Plan,
     method: Method,
@@ -211,7 +213,8 @@ impl Run {
             true => Some(self.plan_early(&listed, &overlay).await?),
             false => None,
         };
-        let (landing, inventory) = self.open(listed, &overlay, self.request.dry_run).await?;
+        let (landing, inventory, resumed) =
+            self.open(listed, &overlay, self.request.dry_run).await?;
         let outlook = landing.outlook().clone();
         self.events.event(Event::Started {
             job: landing.job().id,
@@ -239,7 +242,7 @@ impl Run {
         self.tell_of_unmeasured(&plan.forecast);
         self.tell_of_deadline(&plan.forecast);
         let inventory = Arc::new(inventory);
-        Ok(Ready { overlay, landing, inventory, plan, method, grid, greeted, failed })
+        Ok(Ready { overlay, landing, resumed, inventory, plan, method, grid, greeted, failed })
     }
 
     /// A timetable needs ways, and a budget may be too little.
@@ -257,21 +260,23 @@ impl Run {
         listed: &[super::landing::Listed],
         overlay: &Arc<Overlay>,
     ) -> Result<(Vec<ByteSize>, (Plan, Method, Grid)), GatherError> {
-        let (_, inventory) = self.open(listed.to_vec(), overlay, true).await?;
+        let (_, inventory, _) = self.open(listed.to_vec(), overlay, true).await?;
         let amounts = amounts(&inventory, overlay);
         let planned = self.plan(overlay.clone(), amounts.clone()).await?;
         Ok((amounts, planned))
     }
 
+    /// Whether it goes on with an earlier call's is told as well.
     async fn open(
         &self,
         listed: Vec<super::landing::Listed>,
         overlay: &Overlay,
         dry_run: bool,
-    ) -> Result<(Landing, Inventory), GatherError> {
+    ) -> Result<(Landing, Inventory, bool), GatherError> {
         let Request { sources, into, .. } = &self.request;
         let asked = sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let job = Job::begin(Kind::Gather, asked, into.display().to_string());
+        let begun = job.id;
         let sums = RemoteSums::new(self.reach.clone(), overlay.names.clone());
         let options = Options {
             // By those who were asked: a source that is away now is not to move the others' files.
@@ -282,7 +287,9 @@ impl Run {
         };
         let into = into.clone();
         let opened = spawn_blocking(move || Landing::open(&into, listed, options)).await;
-        Ok(opened.map_err(|_| GatherError::Broken)??)
+        let (landing, inventory) = opened.map_err(|_| GatherError::Broken)??;
+        let resumed = landing.job().id != begun;
+        Ok((landing, inventory, resumed))
     }
 
     async fn execute(&self, ready: &Ready, watch: &Watch) -> Result<Carried, LandError> {

@@ -4,6 +4,7 @@ use super::{
     Course, TransferTime,
     agenda::{Agenda, Hop, Load, Start},
     draw::{Moved, draw},
+    entry::Entry,
     hop::fetch,
     lend::prepare,
     parcel::{Parcel, parts},
@@ -64,8 +65,7 @@ enum Done {
 }
 
 impl Conductor {
-    /// Calls on the nodes that take part: what they held of an earlier session is dropped, and
-    /// who is not there is left out.
+    /// Calls on the nodes that take part: who is not there is left out.
     pub async fn new(scene: Arc<Scene>, course: Course) -> Self {
         let (overlay, to) = (&scene.errand.overlay, scene.errand.overlay.destination());
         let sources = (0..overlay.sources as u32).filter(|s| scene.waiting(*s) > 0).collect();
@@ -114,10 +114,7 @@ impl Conductor {
                 _ = keep.tick() => drop(tokio::spawn(self.scene.clone().keep())),
             }
         }
-        for parcel in std::mem::take(&mut self.parcels).into_values() {
-            self.abandon(parcel);
-        }
-        self.scene.schedule_over();
+        std::mem::take(&mut self.parcels).into_values().for_each(|parcel| self.scene.leave(parcel));
         Ok(())
     }
 
@@ -235,7 +232,10 @@ impl Conductor {
             Some(parcel) if self.scene.avoids_way(source, &self.rest_of(hop)) => {
                 self.pass(start, hop, parcel);
             }
-            Some(parcel) if start.to == last => self.deliver(start, at, parcel),
+            Some(parcel) if start.to == last => match Entry::of(parcel) {
+                Some(entry) => self.deliver(start, at, entry),
+                None => self.pass_by(start, hop),
+            },
             Some(parcel) => self.fetch(start, at, hop, parcel),
             None if hop.index == 0 => drop(self.wanted.insert(hop.path, (start, at))),
             None => self.pass_by(start, hop),
@@ -257,7 +257,7 @@ impl Conductor {
 
     /// A transfer without data.
     fn pass(&mut self, start: Start, hop: Hop, parcel: Parcel) {
-        self.abandon(parcel);
+        self.scene.leave(parcel);
         self.pass_by(start, hop);
     }
 
@@ -272,14 +272,6 @@ impl Conductor {
         if let Some((start, _)) = self.wanted.remove(&path) {
             self.agenda.done(start.key);
         }
-    }
-
-    /// Its data waits again, and who holds it forgets it.
-    fn abandon(&self, mut parcel: Parcel) {
-        if let Some(holder) = parcel.holder() {
-            self.scene.drop_at(holder, parcel.id);
-        }
-        self.scene.give_back(parcel.parts.drain(..));
     }
 
     fn draw(&mut self, start: Start, at: Instant) {
@@ -310,10 +302,10 @@ impl Conductor {
         });
     }
 
-    fn deliver(&mut self, start: Start, at: Instant, parcel: Parcel) {
+    fn deliver(&mut self, start: Start, at: Instant, entry: Entry) {
         let scene = self.scene.clone();
         self.tasks.spawn(async move {
-            let moved = deliver(&scene, parcel).await;
+            let moved = deliver(&scene, entry).await;
             Done::Ended(start, at, None, moved)
         });
     }

@@ -10,8 +10,8 @@ use super::{
 use std::{sync::Arc, time::Duration};
 use thalweg_wire::object::{Check, Failure, Reply, Request, Ticket};
 
-/// Has `to` fetch the parcel from `from`; `then` is who shall fetch it from there. What does not
-/// come waits again, and the parcel is empty then.
+/// Has `to` fetch the parcel from `from`; `then` is who shall fetch it from there. If it does not
+/// come, the parcel is empty then: its data waits again, or is left where it is.
 pub async fn fetch(
     scene: &Arc<Scene>,
     parcel: &mut Parcel,
@@ -29,17 +29,16 @@ pub async fn fetch(
         },
         bytes: parcel.bytes(),
         then: then.map(|then| scene.name(then).clone()),
-        note: Vec::new(),
+        note: scene.marker().note(&parcel.parts),
     };
     let fetched = fetched(scene, parcel, (from, to), &order).await;
-    // Either it is further now, or nobody needs it there any more.
-    if let (Some(holder), id) = before {
-        scene.drop_at(holder, id);
-    }
     match fetched {
         Ok((micros, bytes)) => {
             parcel.id = id;
-            if before.0.is_none() {
+            // It is further now.
+            if let (Some(holder), id) = before {
+                scene.drop_at(holder, id);
+            } else {
                 let (scene, tickets) = (scene.clone(), parcel.tickets.clone());
                 let source = parcel.source;
                 parcel.proof = Some(tokio::spawn(proof(scene, source, tickets)));
@@ -49,7 +48,8 @@ pub async fn fetch(
         Err(why) => {
             // It may have it all the same.
             scene.drop_at(to, id);
-            scene.give_back(parcel.parts.drain(..));
+            let empty = Parcel::new(parcel.source, Vec::new(), before.1);
+            scene.leave(std::mem::replace(parcel, empty));
             Moved { bytes: 0, moving: Duration::ZERO, failed: Some(why) }
         }
     }

@@ -14,7 +14,9 @@
 //! A transfer is one TCP connection that nothing has passed before. What a path carries is taken
 //! from [`Work`](super::Work) when it is about to leave its source, as one entry of the spools on its way.
 //! What does not come is put back, carried by the source's later paths, and what is left
-//! after the schedule is fetched in any way that works.
+//! after the schedule is fetched in any way that works. What a node holds whole is taken from there after the
+//! schedule, if that node is there again, and by the next session if this one is killed (`adopt`): it does not leave its
+//! source twice.
 //!
 //! Round trips that a step waits for, besides its data and its connections' slow start; D is this
 //! host, X fetches from S:
@@ -34,17 +36,21 @@
 //! By their best paths ([`Rule::Chain`]) hosts wait for nobody: data goes straight to D
 //! on one connection, or as parcels of which two are on each leg (`lanes`).
 
+mod adopt;
 mod agenda;
 mod blame;
 mod conductor;
 mod draw;
 mod drops;
+mod entry;
 mod hop;
 mod lanes;
 mod ledger;
 mod lend;
+mod marks;
 mod parcel;
 mod pool;
+mod recheck;
 mod rest;
 mod scene;
 mod single;
@@ -78,9 +84,11 @@ pub struct Course {
     pub scheme: Scheme,
     /// The data unit of the timetable.
     pub unit: ByteSize,
-    /// The collection, the same in all its sessions: what intermediates still hold of an earlier
-    /// one is dropped.
+    /// The collection, the same in all its sessions.
     pub job: JobId,
+    /// There was a session before: what participants still hold of it is taken from them. Else what they hold
+    /// is dropped.
+    pub resumed: bool,
     /// For the draws of the direct methods.
     pub seed: u64,
 }
@@ -101,11 +109,22 @@ pub async fn run(errand: &Errand, course: Course) -> Result<Outcome, LandError> 
         () = errand.stop.cancelled() => Ok(()),
         ended = whole(&scene, course) => ended,
     };
-    scene.tidy().await;
+    // Who stops half way may come back for what is held.
+    if ended.is_ok() && !errand.stop.is_cancelled() {
+        scene.tidy().await;
+    }
     ended.map(|()| scene.outcome())
 }
 
 async fn whole(scene: &Arc<Scene>, course: Course) -> Result<(), LandError> {
-    Conductor::new(scene.clone(), course).await.run().await?;
+    let adopted = match course.resumed {
+        true => adopt::find(scene).await,
+        false => Vec::new(),
+    };
+    let conductor = Conductor::new(scene.clone(), course).await;
+    tokio::try_join!(conductor.run(), adopt::take(scene, adopted))?;
+    scene.schedule_over();
+    tokio::try_join!(rest::fetch(scene), adopt::take_stranded(scene))?;
+    // What was not to be had there.
     rest::fetch(scene).await
 }

@@ -4,6 +4,9 @@ use super::{
     Course, Outcome, TransferTime,
     blame::{Blame, Suspect},
     drops::Drops,
+    entry::Entry,
+    marks::Marker,
+    parcel::Parcel,
     pool::{Fault, Pool},
 };
 use crate::gather::{Errand, Event, FileNo, Piece, Work, remote::Spares};
@@ -24,8 +27,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// For what is only tidying up.
-const TIDY: Duration = Duration::from_secs(3);
+/// For what is only tidying up, and for a word of who may be gone.
+pub const TIDY: Duration = Duration::from_secs(3);
 
 /// The collection while it is carried out.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub struct Scene {
     pub unit: u64,
     pub began: Instant,
     job: JobId,
+    /// It goes on with an earlier session's.
+    resumed: bool,
     number: AtomicU64,
     work: Mutex<Work>,
     blame: Mutex<Blame>,
@@ -44,6 +49,8 @@ pub struct Scene {
     ledger: Mutex<Outcome>,
     /// Participants that may hold something.
     holders: Mutex<BTreeSet<u32>>,
+    /// Entries that no path of the schedule brings any more.
+    stranded: Mutex<Vec<Entry>>,
 }
 
 impl Scene {
@@ -60,12 +67,14 @@ impl Scene {
             unit: course.unit.as_bytes().max(1),
             began,
             job: course.job,
+            resumed: course.resumed,
             number: AtomicU64::new(u64::from_be_bytes(first)),
             work,
             blame: Mutex::default(),
             drops: Mutex::default(),
             ledger: Mutex::default(),
             holders: Mutex::default(),
+            stranded: Mutex::default(),
         }
     }
 
@@ -79,6 +88,22 @@ impl Scene {
         SpoolId { job: self.job, number: self.number.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// The collection, whatever its sessions.
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// Marks its files on entries.
+    pub fn marker(&self) -> Marker<'_> {
+        let (names, inventory) = (&self.errand.overlay.names, &self.errand.inventory);
+        Marker { job: self.job, names, inventory }
+    }
+
+    /// Data that waits; for each piece what it is of it.
+    pub fn claim(&self, pieces: &[Piece]) -> Vec<Vec<Piece>> {
+        lock(&self.work).claim(pieces)
+    }
+
     /// Data of a source that waits, about so much.
     pub fn take(&self, source: u32, bytes: u64) -> Vec<Piece> {
         if bytes == 0 { Vec::new() } else { lock(&self.work).take(source, bytes) }
@@ -89,6 +114,27 @@ impl Scene {
         let pieces: Vec<Piece> = pieces.into_iter().collect();
         let mut work = lock(&self.work);
         pieces.into_iter().rev().for_each(|piece| work.give_back(piece));
+    }
+
+    /// No path brings a parcel any more: its data waits again, unless somebody holds it.
+    pub fn leave(&self, mut parcel: Parcel) {
+        self.give_back(match parcel.holder() {
+            Some(_) => Vec::new(),
+            None => std::mem::take(&mut parcel.parts),
+        });
+        if let Some(entry) = Entry::of(parcel) {
+            self.strand(entry);
+        }
+    }
+
+    /// An entry is left where it is, until the schedule is over ([`super::adopt::take_stranded`]).
+    pub fn strand(&self, entry: Entry) {
+        lock(&self.stranded).push(entry);
+    }
+
+    /// All of those.
+    pub fn stranded(&self) -> Vec<Entry> {
+        std::mem::take(&mut lock(&self.stranded))
     }
 
     /// It is here.
@@ -194,6 +240,9 @@ impl Scene {
 
     /// A source has data left that nothing brings.
     pub fn source_failed(&self, source: u32, why: String) {
+        if lock(&self.ledger).failed.iter().any(|failed| failed.0 == source) {
+            return;
+        }
         let name = self.name(source).clone();
         self.errand.events.event(Event::SourceFailed { source: name, why: why.clone() });
         lock(&self.ledger).failed.push((source, why));
@@ -204,9 +253,14 @@ impl Scene {
         self.pool.request(self.name(node), request).await
     }
 
-    /// What an earlier session left is dropped; whether the node is there.
+    /// Whether the node is there. What it holds of an earlier session was looked through
+    /// before ([`super::adopt`]), if there was one.
     pub async fn greet(&self, node: u32) -> bool {
-        let reply = timeout(TIDY, self.ask(node, &Request::DropJob(self.job))).await;
+        let hello = match self.resumed {
+            true => Request::Drop(Vec::new()),
+            false => Request::DropJob(self.job),
+        };
+        let reply = timeout(TIDY, self.ask(node, &hello)).await;
         match reply {
             Ok(Ok(_) | Err(Fault::Refused(_))) => true,
             Ok(Err(Fault::Gone(why))) => {
@@ -240,14 +294,8 @@ impl Scene {
     /// to fetch nothing. Whatever does not work, the transfer will tell.
     pub async fn warm(self: Arc<Self>, from: u32, to: u32) {
         let (id, from) = (self.id(), self.name(from).clone());
-        let order = Request::Fetch {
-            id,
-            from,
-            tickets: Vec::new(),
-            bytes: 0,
-            then: None,
-            note: Vec::new(),
-        };
+        let (tickets, note) = (Vec::new(), Vec::new());
+        let order = Request::Fetch { id, from, tickets, bytes: 0, then: None, note };
         if self.ask(to, &order).await.is_ok() {
             self.drop_at(to, id);
         }
