@@ -20,6 +20,9 @@ use tokio::time::sleep;
 /// Between two lines of progress.
 const TELL: Duration = Duration::from_secs(2);
 
+/// Before a push that broke off goes on at the same node, which has to notice that it broke.
+const BREATH: Duration = Duration::from_secs(1);
+
 /// Brings all that is committed to and not there; what fails is said of its file.
 ///
 /// # Errors
@@ -52,7 +55,8 @@ pub async fn all(items: &mut [Item], target: &Target, connector: &Connector) -> 
     Ok(())
 }
 
-/// To the first node that takes it; one that fails is put behind the others.
+/// To the first node that takes it; one that fails is put behind the others. A push that broke off
+/// goes on at the same node first, which has kept what came, as long as each try brings it further.
 async fn one(
     item: &mut Item,
     sheet: &Signed<Sheet>,
@@ -62,49 +66,65 @@ async fn one(
     let (Some(stamp), Some(nonce)) = (item.evidence.stamp.clone(), item.evidence.nonce) else {
         return Ok(());
     };
-    let mut left = offers.len();
+    let (mut left, mut reached) = (offers.len(), None);
     while left > 0 {
         let Some(offer) = offers.first_mut() else { break };
         let file = File::open(&item.file).map_err(PushError::File);
-        let pushed = match file {
+        let (pushed, begun) = match file {
             Ok(file) => {
                 let mut told = Told::new(file, item);
-                push((&mut offer.line, &offer.node), &stamp, nonce, &mut told).await
+                let to = (&mut offer.line, &offer.node);
+                (push(to, &stamp, nonce, &mut told).await, told.begun)
             }
-            Err(e) => Err(e),
+            Err(e) => (Err(e), None),
         };
         if let Some(wait) = pushed.as_ref().err().and_then(pace::wait) {
             sleep(wait).await;
             // The same node again: it is the nearest one, and says when.
-            renew(offers, connector).await?;
+            renew(offers, connector).await;
             continue;
         }
         match pushed {
             Ok(receipt) => return item.received(receipt, sheet),
             Err(e @ PushError::File(_)) => {
                 item.why = Some(e.to_string());
-                return renew(offers, connector).await;
+                renew(offers, connector).await;
+                return Ok(());
             }
-            Err(e) => item.why = Some(format!("node {}: {e}", offer.node.name)),
+            Err(e) => {
+                item.why = Some(format!("node {}: {e}", offer.node.name));
+                let goes_on = matches!(e, PushError::Line(_)) && begun > reached;
+                if goes_on {
+                    sleep(BREATH).await;
+                }
+                let is_there = renew(offers, connector).await;
+                if goes_on && is_there {
+                    reached = begun;
+                    continue;
+                }
+                (left, reached) = (left - 1, None);
+                offers.rotate_left(usize::from(is_there));
+            }
         }
-        left -= 1;
-        renew(offers, connector).await?;
-        let one = offers.len().min(1);
-        offers.rotate_left(one);
     }
     Ok(())
 }
 
 /// The first node's channel anew, since what was left of the last push is in the old one;
-/// without the node if that fails.
-async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> anyhow::Result<()> {
-    let Some(first) = offers.first_mut() else { return Ok(()) };
+/// without the node, and `false`, if that fails.
+async fn renew(offers: &mut Vec<Offer>, connector: &Connector) -> bool {
+    let Some(first) = offers.first_mut() else { return false };
     let port = thalweg_node::drop_box::Port::on(&first.node);
     match Line::open(connector, &port).await {
-        Ok(line) => first.line = line,
-        Err(_) => drop(offers.remove(0)),
+        Ok(line) => {
+            first.line = line;
+            true
+        }
+        Err(_) => {
+            offers.remove(0);
+            false
+        }
     }
-    Ok(())
 }
 
 /// A file that tells how much of it was read.
@@ -113,13 +133,15 @@ struct Told {
     name: String,
     size: u64,
     at: u64,
+    /// The byte from which the node has asked for it last.
+    begun: Option<u64>,
     since: Instant,
 }
 
 impl Told {
     fn new(file: File, item: &Item) -> Self {
         let size = item.evidence.commitment.size;
-        Self { file, name: printable(&item.file), size, at: 0, since: Instant::now() }
+        Self { file, name: printable(&item.file), size, at: 0, begun: None, since: Instant::now() }
     }
 }
 
@@ -139,6 +161,9 @@ impl Read for Told {
 impl Seek for Told {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.at = self.file.seek(to)?;
+        if let SeekFrom::Start(from) = to {
+            self.begun = Some(from);
+        }
         Ok(self.at)
     }
 }
