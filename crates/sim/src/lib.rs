@@ -2,6 +2,7 @@
 //!
 //! What it models and what it does not: docs/simulation.md.
 
+pub mod cast;
 pub mod collection;
 pub mod crowd;
 pub mod engine;

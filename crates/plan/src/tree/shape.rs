@@ -1,5 +1,7 @@
 //! Who is whose parent.
 
+use std::ops::Range;
+
 /// A tree from a source to some of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
@@ -21,7 +23,7 @@ impl Tree {
         if let Some(own) = tree.parent.get_mut(source) {
             *own = None;
         }
-        let inside = tree.order();
+        let inside = tree.layout().order;
         let mut kept = Self::new(tree.parent.len(), source);
         inside.into_iter().for_each(|node| kept.parent[node] = tree.parent[node]);
         kept
@@ -82,44 +84,77 @@ impl Tree {
         self.has(node).then(|| self.way_up(node).count() - 1)
     }
 
-    /// The children of each node, ascending.
-    pub fn children(&self) -> Vec<Vec<usize>> {
-        let mut children = vec![Vec::new(); self.nodes()];
-        for (node, parent) in self.parent.iter().enumerate() {
-            if let Some(of) = parent.and_then(|parent| children.get_mut(parent)) {
-                of.push(node);
-            }
-        }
-        children
-    }
-
-    /// The nodes in the tree, parents before children, nearer before farther; the source first.
-    pub fn order(&self) -> Vec<usize> {
-        let children = self.children();
-        let mut order = vec![self.source];
-        let mut head = 0;
-        while let Some(node) = order.get(head).copied() {
-            order.extend(children.get(node).into_iter().flatten());
-            head += 1;
-        }
-        order
+    /// Everybody's children, and the order from the source down. O(n).
+    pub fn layout(&self) -> Layout {
+        Layout::new(self, self.source)
     }
 
     /// The node and all below it.
     fn below(&self, node: usize) -> Vec<usize> {
-        Self { source: node, parent: self.parent.clone() }.order()
+        Layout::new(self, node).order
     }
 
     /// Takes out who neither is wanted nor has anybody wanted below.
     pub fn prune(&mut self, wanted: impl Fn(usize) -> bool) {
         let mut needed = vec![false; self.nodes()];
-        for node in self.order().into_iter().rev().filter(|node| *node != self.source) {
+        for node in self.layout().order.into_iter().rev().filter(|node| *node != self.source) {
             needed[node] |= wanted(node);
             match self.parent[node] {
                 Some(parent) if needed[node] => needed[parent] = true,
                 _ => self.parent[node] = None,
             }
         }
+    }
+}
+
+/// A tree from the source down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Where each node's children begin in `below`; one more at the end.
+    first: Vec<usize>,
+    below: Vec<usize>,
+    order: Vec<usize>,
+}
+
+impl Layout {
+    fn new(tree: &Tree, root: usize) -> Self {
+        let mut first = vec![0; tree.nodes() + 1];
+        let inside = |parent: &Option<usize>| parent.filter(|parent| *parent < tree.nodes());
+        tree.parent.iter().filter_map(inside).for_each(|parent| first[parent + 1] += 1);
+        for node in 0..tree.nodes() {
+            first[node + 1] += first[node];
+        }
+        let mut next = first.clone();
+        let mut below = vec![0; first.last().copied().unwrap_or(0)];
+        for (node, parent) in tree.parent.iter().enumerate() {
+            if let Some(parent) = inside(parent) {
+                below[next[parent]] = node;
+                next[parent] += 1;
+            }
+        }
+        let mut layout = Self { first, below, order: vec![root] };
+        let mut head = 0;
+        while let Some(node) = layout.order.get(head).copied() {
+            let Range { start, end } = layout.range(node);
+            layout.order.extend_from_slice(&layout.below[start..end]);
+            head += 1;
+        }
+        layout
+    }
+
+    fn range(&self, node: usize) -> Range<usize> {
+        let at = |node: usize| self.first.get(node).copied().unwrap_or(self.below.len());
+        at(node)..at(node + 1)
+    }
+
+    /// The node's children, ascending; none of an unknown node.
+    pub fn children(&self, node: usize) -> &[usize] {
+        &self.below[self.range(node)]
+    }
+
+    /// The nodes in the tree, parents before children, nearer before farther; the source first.
+    pub fn order(&self) -> &[usize] {
+        &self.order
     }
 }
 
@@ -135,7 +170,7 @@ mod tests {
     #[test]
     fn circles_and_strays_are_left_out() {
         let tree = Tree::from_parents(0, vec![Some(1), Some(0), Some(3), Some(2), Some(9)]);
-        assert_eq!(tree.order(), [0, 1]);
+        assert_eq!(tree.layout().order(), &[0, 1]);
         assert!(tree.has(0) && tree.has(1) && !tree.has(2) && !tree.has(4));
         assert_eq!((tree.parent(0), tree.depth(1), tree.depth(2)), (None, Some(1), None));
     }
@@ -147,7 +182,7 @@ mod tests {
         assert!(tree.hang(2, Some(0)));
         assert_eq!(tree.depth(3), Some(2));
         assert!(tree.hang(2, None));
-        assert_eq!(tree.order(), [0, 1]);
+        assert_eq!(tree.layout().order(), &[0, 1]);
         assert!(!tree.hang(3, Some(2)), "its parent is outside");
     }
 
@@ -155,9 +190,9 @@ mod tests {
     fn who_serves_nobody_wanted_is_pruned() {
         let mut tree = line();
         tree.prune(|node| node == 2);
-        assert_eq!(tree.order(), [0, 1, 2]);
+        assert_eq!(tree.layout().order(), &[0, 1, 2]);
         tree.prune(|_| false);
-        assert_eq!(tree.order(), [0]);
+        assert_eq!(tree.layout().order(), &[0]);
     }
 
     proptest! {
@@ -167,7 +202,7 @@ mod tests {
             for (node, parent) in moves {
                 tree.hang(node, Some(parent).filter(|parent| *parent < 8));
                 let inside = (0..8).filter(|node| tree.has(*node)).count();
-                prop_assert_eq!(tree.order().len(), inside);
+                prop_assert_eq!(tree.layout().order().len(), inside);
                 for node in (0..8).filter(|node| tree.has(*node)) {
                     prop_assert_eq!(tree.way_up(node).last(), Some(3));
                 }

@@ -1,0 +1,191 @@
+//! A tree in which everybody is to have a given rate: as far as egress goes.
+
+use crate::tree::{Overlay, Tree};
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// Which of several parents that could take it a node is hung under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The nearest to the source; then the one with most egress left.
+    Near,
+    /// The one whose egress is used up most: large ones are kept for more.
+    Tight,
+    /// The one with the fewest legs: others have other uses.
+    Rare,
+}
+
+pub const RULES: [Rule; 3] = [Rule::Near, Rule::Tight, Rule::Rare];
+
+/// What is asked of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Aim<'a> {
+    /// The rate that everybody is to have who can, bit/s.
+    pub rate: f64,
+    /// What each node can have at the most, bit/s.
+    pub ceilings: &'a [f64],
+    pub rule: Rule,
+    /// Whether relays are used.
+    pub relays: bool,
+}
+
+struct Growing<'a, 'b> {
+    overlay: &'a Overlay<'b>,
+    aim: Aim<'a>,
+    tree: Tree,
+    /// Egress left, bit/s; may get below 0 where more was asked than there is.
+    left: Vec<f64>,
+    hops: Vec<usize>,
+    /// What a node could hand on: those with much come first, and of leaves those with few ways.
+    reach: BinaryHeap<(u64, Reverse<usize>, Reverse<usize>)>,
+    waiting: Vec<bool>,
+    /// [`Growing::worth`] when the node first came in reach: to compute it anew for each leg takes too long.
+    worths: Vec<Option<u64>>,
+    /// Who is left is in reach of nobody: relays that give no more than they take are a way to them.
+    stuck: bool,
+}
+
+impl Aim<'_> {
+    fn wants(&self, node: usize) -> f64 {
+        self.rate.min(self.ceilings[node])
+    }
+}
+
+/// The tree that grows from the source, each time by the most useful node in reach; who stays out of reach of
+/// free egress is hung where most is left to share. O(legs · log legs).
+pub fn grow(overlay: &Overlay<'_>, aim: Aim<'_>) -> Tree {
+    let nodes = overlay.nodes();
+    let partakes = |node: &usize| {
+        overlay.takes_part(*node)
+            && aim.ceilings[*node] > 0.0
+            && (overlay.receives(*node) || aim.relays)
+    };
+    let mut growing = Growing {
+        overlay,
+        aim,
+        tree: Tree::new(nodes, overlay.source),
+        left: (0..nodes).map(|node| overlay.egress(node)).collect(),
+        hops: vec![0; nodes],
+        reach: BinaryHeap::new(),
+        waiting: (0..nodes).map(|node| partakes(&node)).collect(),
+        worths: vec![None; nodes],
+        stuck: false,
+    };
+    growing.reaches(overlay.source);
+    growing.run();
+    if aim.relays && overlay.receivers().any(|node| growing.waiting[node]) {
+        growing.stuck = true;
+        growing.worths.fill(None);
+        let layout = growing.tree.layout();
+        layout.order().iter().for_each(|node| growing.reaches(*node));
+        growing.run();
+    }
+    growing.squeeze();
+    growing.tree.prune(|node| overlay.receives(node));
+    growing.tree
+}
+
+impl Growing<'_, '_> {
+    fn run(&mut self) {
+        while let Some((_, _, Reverse(node))) = self.reach.pop() {
+            if !self.waiting[node] {
+                continue;
+            }
+            if let Some(parent) = self.parent(node) {
+                self.hang(node, parent);
+                self.reaches(node);
+            }
+        }
+    }
+
+    fn hang(&mut self, node: usize, parent: usize) {
+        self.tree.hang(node, Some(parent));
+        self.left[parent] -= self.aim.wants(node);
+        self.hops[node] = self.hops[parent] + 1;
+        self.waiting[node] = false;
+    }
+
+    /// It gets enough, and its legs and what is left of its egress are enough for that node.
+    fn fits(&self, parent: usize, leg: f64, node: usize) -> bool {
+        let wants = self.aim.wants(node);
+        let has = parent == self.overlay.source || self.aim.wants(parent) >= wants;
+        has && leg >= wants && self.left[parent] >= wants
+    }
+
+    fn reaches(&mut self, parent: usize) {
+        let outs: Vec<(usize, f64)> = self.overlay.outs(parent).collect();
+        for (node, leg) in outs {
+            if self.waiting[node]
+                && self.fits(parent, leg, node)
+                && let Some(rank) = self.rank(node)
+            {
+                let ways = self.overlay.graph.in_degree(node);
+                self.reach.push((rank, Reverse(ways), Reverse(node)));
+            }
+        }
+    }
+
+    /// Who comes first; a relay must give more than it takes, unless there is no other way.
+    fn rank(&mut self, node: usize) -> Option<u64> {
+        let worth = self.worths[node].unwrap_or_else(|| self.worth(node));
+        self.worths[node] = Some(worth);
+        let takes = self.aim.wants(node);
+        if self.overlay.receives(node) {
+            return Some(worth.max(1));
+        }
+        let way = (self.stuck && worth as f64 >= takes).then_some(0);
+        if worth as f64 > takes { Some(worth) } else { way }
+    }
+
+    /// What it could hand on to those that wait.
+    fn worth(&self, node: usize) -> u64 {
+        let fits = |(to, leg): &(usize, f64)| {
+            self.waiting[*to]
+                && self.aim.wants(*to) <= leg.min(self.aim.wants(node))
+                && self.overlay.receives(*to)
+        };
+        let wanted = self.overlay.outs(node).filter(fits).map(|(to, _)| self.aim.wants(to));
+        self.overlay.egress(node).min(wanted.sum()) as u64
+    }
+
+    fn parent(&self, node: usize) -> Option<usize> {
+        let fits =
+            |(parent, leg): &(usize, f64)| self.tree.has(*parent) && self.fits(*parent, *leg, node);
+        let parents = self.overlay.ins(node).filter(fits).map(|(parent, _)| parent);
+        let left = |parent: usize| self.left[parent] as u64;
+        match self.aim.rule {
+            Rule::Near => parents.min_by_key(|p| (self.hops[*p], Reverse(left(*p)), *p)),
+            Rule::Tight => parents.min_by_key(|p| (left(*p), self.hops[*p], *p)),
+            Rule::Rare => {
+                parents.min_by_key(|p| (self.overlay.graph.out_degree(*p), self.hops[*p], *p))
+            }
+        }
+    }
+
+    /// Hangs the others where the most is left for one more, though it is less than they want.
+    fn squeeze(&mut self) {
+        loop {
+            let waiting: Vec<usize> =
+                (0..self.waiting.len()).filter(|node| self.waiting[*node]).collect();
+            let mut hung = false;
+            for node in waiting {
+                if let Some(parent) = self.roomiest(node) {
+                    self.hang(node, parent);
+                    hung = true;
+                }
+            }
+            if !hung {
+                return;
+            }
+        }
+    }
+
+    fn roomiest(&self, node: usize) -> Option<usize> {
+        let parents = self.overlay.ins(node).filter(|(parent, _)| self.tree.has(*parent));
+        let gets = |(parent, leg): (usize, f64)| {
+            let has = if parent == self.overlay.source { leg } else { self.aim.wants(parent) };
+            (has.min(leg).min(self.left[parent]), parent)
+        };
+        let best = parents.map(gets).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        best.map(|best| best.1)
+    }
+}

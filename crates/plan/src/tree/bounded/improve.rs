@@ -1,0 +1,169 @@
+//! Moves that make a tree better, one after the other.
+
+use super::score::Score;
+use crate::tree::{Overlay, Tree, depth::ChainLoss};
+
+/// Of each node so many parents are tried: those with the widest ways.
+const PARENTS: usize = 24;
+
+/// Of a relay that is to come in, so many.
+const RELAY_PARENTS: usize = 8;
+
+pub struct Search<'a, 'b> {
+    overlay: &'a Overlay<'b>,
+    model: &'a ChainLoss,
+    /// How many nodes' rates may still be computed.
+    effort: u64,
+    /// There are nodes that are no use as leaves.
+    relays: bool,
+}
+
+impl<'a, 'b> Search<'a, 'b> {
+    /// A search that computes so many nodes' rates at most.
+    pub fn new(overlay: &'a Overlay<'b>, model: &'a ChainLoss, effort: u64) -> Self {
+        Self { overlay, model, effort, relays: overlay.has_relays() }
+    }
+
+    /// The tree after all moves that help, or when the effort is spent: a node with all below it to another
+    /// parent, two nodes to each other's places, a relay in between.
+    pub fn improve(&mut self, mut tree: Tree) -> (Tree, Score) {
+        let mut score = Score::of(self.overlay, &tree, self.model);
+        let parents: Vec<Vec<usize>> = (0..tree.nodes()).map(|node| self.parents(node)).collect();
+        // That has its price as well.
+        self.effort = self.effort.saturating_sub(self.overlay.graph.measured() as u64);
+        while self.effort > 0 && self.pass(&mut tree, &mut score, &parents) {}
+        (tree, score)
+    }
+
+    /// The same, and then from each tree that one move away is worse: is there a better one beyond?
+    pub fn look_beyond(&mut self, tree: Tree) -> (Tree, Score) {
+        let mut best = self.improve(tree);
+        while let Some(better) = self.beyond(&best) {
+            best = better;
+        }
+        best
+    }
+
+    fn beyond(&mut self, best: &(Tree, Score)) -> Option<(Tree, Score)> {
+        for node in self.slowest_first(&best.0) {
+            for parent in self.parents(node) {
+                if self.effort == 0 {
+                    return None;
+                }
+                let mut tree = best.0.clone();
+                if tree.hang(parent, Some(self.overlay.source)) | tree.hang(node, Some(parent)) {
+                    let found = self.improve(tree);
+                    if found.1.beats(&best.1) {
+                        return Some(found);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// One round of all moves; did one help?
+    fn pass(&mut self, tree: &mut Tree, score: &mut Score, parents: &[Vec<usize>]) -> bool {
+        let mut helped = false;
+        for node in self.slowest_first(tree) {
+            for parent in &parents[node] {
+                helped |= self.attempt(tree, score, |tree| tree.hang(node, Some(*parent)));
+                if !tree.has(*parent) {
+                    helped |= self.by_relay(tree, score, (*parent, node), &parents[*parent]);
+                }
+            }
+            for other in 0..tree.nodes() {
+                if self.effort == 0 {
+                    return helped;
+                }
+                if tree.has(node) && tree.has(other) && node < other {
+                    helped |= self.attempt(tree, score, |tree| exchange(tree, node, other));
+                    helped |= self.attempt(tree, score, |tree| cross(tree, node, other));
+                }
+            }
+        }
+        helped
+    }
+
+    /// A relay that is not in the tree yet, under any of its parents, with the node below it.
+    fn by_relay(
+        &mut self,
+        tree: &mut Tree,
+        score: &mut Score,
+        (relay, node): (usize, usize),
+        parents: &[usize],
+    ) -> bool {
+        parents.iter().take(RELAY_PARENTS).any(|parent| {
+            let place =
+                |tree: &mut Tree| tree.hang(relay, Some(*parent)) && tree.hang(node, Some(relay));
+            self.attempt(tree, score, place)
+        })
+    }
+
+    /// Keeps what a move makes of the tree, if it is better.
+    fn attempt(
+        &mut self,
+        tree: &mut Tree,
+        score: &mut Score,
+        change: impl FnOnce(&mut Tree) -> bool,
+    ) -> bool {
+        if self.effort == 0 {
+            return false;
+        }
+        let mut next = tree.clone();
+        if !change(&mut next) {
+            return false;
+        }
+        self.effort = self.effort.saturating_sub(tree.nodes() as u64);
+        if self.relays {
+            next.prune(|node| self.overlay.receives(node));
+        }
+        let found = Score::of(self.overlay, &next, self.model);
+        let better = found.beats(score);
+        if better {
+            (*tree, *score) = (next, found);
+        }
+        better
+    }
+
+    /// Those that could be its parents, by the rate of the leg.
+    fn parents(&self, node: usize) -> Vec<usize> {
+        let mut ins: Vec<(usize, f64)> = self.overlay.ins(node).collect();
+        ins.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let source = ins.iter().position(|leg| leg.0 == self.overlay.source);
+        if let Some(at) = source {
+            let source = ins.remove(at);
+            ins.insert(0, source);
+        }
+        ins.into_iter().take(PARENTS).map(|leg| leg.0).collect()
+    }
+
+    fn slowest_first(&self, tree: &Tree) -> Vec<usize> {
+        let flows = self.overlay.flows(tree, self.model);
+        let mut nodes: Vec<usize> =
+            (0..tree.nodes()).filter(|node| self.overlay.takes_part(*node)).collect();
+        nodes.sort_by(|a, b| flows[*a].rate.total_cmp(&flows[*b].rate).then(a.cmp(b)));
+        nodes
+    }
+}
+
+/// Two nodes exchange parents, each with all below it.
+fn exchange(tree: &mut Tree, a: usize, b: usize) -> bool {
+    let (Some(above_a), Some(above_b)) = (tree.parent(a), tree.parent(b)) else { return false };
+    above_a != above_b && tree.hang(a, Some(above_b)) && tree.hang(b, Some(above_a))
+}
+
+/// Two nodes exchange places: parents and children.
+fn cross(tree: &mut Tree, a: usize, b: usize) -> bool {
+    let other = |node: usize| match node {
+        node if node == a => b,
+        node if node == b => a,
+        node => node,
+    };
+    if tree.parent(a).is_none() || tree.parent(b).is_none() {
+        return false;
+    }
+    let parents = (0..tree.nodes()).map(|node| tree.parent(other(node)).map(other)).collect();
+    *tree = Tree::from_parents(tree.source(), parents);
+    true
+}

@@ -1,0 +1,101 @@
+//! Trees whose fan-out is bounded by hosts' egress: link stress (ROMA §V-A, §VI-A) that the planner knows of.
+//!
+//! The paper's widest-path tree lets a host have any number of children, and found that "nodes with considerable
+//! fanout" slow them. Here children share their parent's egress, and the tree is to make the slowest receiver as
+//! fast as possible, then the next slowest (max-min order, in steps of 1 %), then the sum. To find the best is
+//! NP-hard (with equal legs it asks for a spanning tree of bounded degree). So:
+//!
+//! 1. for many target rates, a tree grows that gives each receiver that rate or the most it can have at all,
+//!    the most useful node first (`grow.rs`);
+//! 2. the best of these, and of the widest-path tree, are improved by moves until none helps, the best one also from trees that are worse by one move (`improve.rs`).
+
+mod grow;
+mod improve;
+mod score;
+#[cfg(test)]
+mod tests;
+
+use super::{Overlay, Tree, depth::ChainLoss, widest::Widest};
+use grow::{Aim, RULES, Rule};
+use improve::Search;
+use score::Score;
+use thalweg_units::Rate;
+
+/// A tree, and what it is expected to give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// The tree; receivers without any way from the source are not in it.
+    pub tree: Tree,
+    /// By node, as [`Overlay::rates`].
+    pub rates: Vec<Rate>,
+    /// By node, what its way could give at most if it were alone (the widest path): no tree gives more.
+    pub ceilings: Vec<Rate>,
+}
+
+/// So much effort plans a tree of some hundred nodes in about a second.
+pub const EFFORT: u64 = 10_000_000;
+
+/// Target rates tried for each rule.
+const LEVELS: usize = 24;
+
+/// Trees that are improved.
+const STARTS: usize = 4;
+
+impl Overlay<'_> {
+    /// The tree for hosts with bounded egress. `effort` bounds the work: how many nodes' rates are computed,
+    /// and legs looked at, about; see [`EFFORT`].
+    pub fn bounded(&self, model: &ChainLoss, effort: u64) -> Planned {
+        let Widest { tree: widest, width } = self.widest();
+        let ceilings: Vec<f64> = width.iter().map(|rate| rate.as_bps() as f64).collect();
+        let mut found = vec![(Score::of(self, &widest, model), widest)];
+        for aim in self.aims(&ceilings, effort / 2) {
+            let tree = grow::grow(self, aim);
+            let score = Score::of(self, &tree, model);
+            found.push((score, tree));
+        }
+        // The widest-path tree is always improved: it is wide where egress is no limit.
+        found[1..].sort_by(|a, b| b.0.compare(&a.0));
+        found.dedup_by(|a, b| a.1 == b.1);
+        found.truncate(STARTS);
+        let share = effort / 4 / found.len() as u64;
+        let best = found.into_iter().map(|(_, tree)| Search::new(self, model, share).improve(tree));
+        // Of equal ones the first.
+        let best = best.reduce(|best, next| if next.1.beats(&best.1) { next } else { best });
+        let tree = best.map_or_else(|| Tree::new(self.nodes(), self.source), |best| best.0);
+        let tree = Search::new(self, model, effort / 4).look_beyond(tree).0;
+        let rates = self.rates(&tree, model);
+        Planned { tree, rates, ceilings: width }
+    }
+
+    /// What to try: fewer for large graphs.
+    fn aims<'a>(&self, ceilings: &'a [f64], effort: u64) -> Vec<Aim<'a>> {
+        let runs = effort / (self.graph.measured() + self.nodes() + 1) as u64;
+        let ways = if self.has_relays() { vec![false, true] } else { vec![false] };
+        let rules: &[Rule] = if runs < 24 { &RULES[..1] } else { &RULES };
+        let levels = runs as usize / (rules.len() * ways.len());
+        let levels = self.levels(ceilings, levels.clamp(3, LEVELS));
+        let mut aims = Vec::new();
+        for rate in levels {
+            for rule in rules {
+                let all =
+                    ways.iter().map(|relays| Aim { rate, ceilings, rule: *rule, relays: *relays });
+                aims.extend(all);
+            }
+        }
+        aims
+    }
+
+    fn has_relays(&self) -> bool {
+        (0..self.nodes()).any(|node| self.takes_part(node) && !self.receives(node))
+    }
+
+    /// Target rates, geometric: from what everybody can have if the source serves all, to the fastest.
+    fn levels(&self, ceilings: &[f64], count: usize) -> Vec<f64> {
+        let wants = || self.receivers().map(|node| ceilings[node]).filter(|rate| *rate > 0.0);
+        let high = wants().fold(0.0, f64::max).max(1.0);
+        let slowest = wants().fold(f64::INFINITY, f64::min).min(high);
+        let low = (self.egress(self.source) / wants().count().max(1) as f64).min(slowest).max(1.0);
+        let factor = (high / low).powf(1.0 / (count.max(2) - 1) as f64);
+        (0..count as i32).map(|at| high / factor.powi(at)).collect()
+    }
+}

@@ -1,0 +1,56 @@
+//! Max-min fair rates by levels: the largest rate for all, who can have more, the largest for those, and so on.
+
+use super::{
+    SeveralError,
+    program::{Goal, Program},
+};
+
+/// Who cannot get so much more, as a share of the level, together with the others, gets no more. Those that could
+/// get more alone lose at the most this times the number of receivers.
+const MORE: f64 = 1e-3;
+
+/// bit/s.
+pub struct Fair {
+    /// By node.
+    pub rates: Vec<f64>,
+    /// By leg.
+    pub on: Vec<f64>,
+}
+
+pub fn rates(mut program: Program<'_, '_>) -> Result<Fair, SeveralError> {
+    // Who cannot be reached has nothing.
+    for (fixed, alone) in program.fixed.iter_mut().zip(&program.alone) {
+        *fixed = Some(0.0).filter(|_| *alone <= 0.0);
+    }
+    while program.fixed.iter().any(Option::is_none) {
+        let answer = program.solve(Goal::Level)?;
+        let free = (0..program.fixed.len()).find(|at| program.fixed[*at].is_none());
+        let level = free.map_or(0.0, |at| answer.rates[at]).max(0.0);
+        fix(&mut program, level)?;
+    }
+    let least = program.solve(Goal::Least)?;
+    let mut rates = vec![0.0; program.nodes()];
+    for (node, rate) in program.receivers.iter().zip(&least.rates) {
+        rates[*node] = rate * program.scale;
+    }
+    Ok(Fair { rates, on: least.on.iter().map(|on| on * program.scale).collect() })
+}
+
+/// Fixes at this level those that can get no more; one at least.
+fn fix(program: &mut Program<'_, '_>, level: f64) -> Result<(), SeveralError> {
+    let more = (MORE * level).max(1e-4);
+    // A hair below, lest the level's own rounding make it impossible.
+    let level = level * (1.0 - 1e-7);
+    let beyond = program.solve(Goal::Beyond(level, more))?;
+    let gets = |at: usize| beyond.rates[at] - level;
+    let free = (0..program.fixed.len()).filter(|at| program.fixed[*at].is_none());
+    let free: Vec<usize> = free.collect();
+    let full = |at: usize| level >= program.alone[at] * (1.0 - 1e-6) || gets(at) < more / 2.0;
+    let mut ends: Vec<usize> = free.iter().copied().filter(|at| full(*at)).collect();
+    if ends.is_empty() {
+        // Rounding hid who is full: the one with the least.
+        ends.extend(free.into_iter().min_by(|a, b| gets(*a).total_cmp(&gets(*b))));
+    }
+    ends.into_iter().for_each(|at| program.fixed[at] = Some(level));
+    Ok(())
+}

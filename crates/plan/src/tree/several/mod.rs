@@ -1,0 +1,163 @@
+//! Several parents at once (ROMA §IV-D): the best simultaneous rates under shared access.
+//!
+//! Not flow but content is what limits: a parent can hand on one thing to many, but nobody can have more than the
+//! source emits, nor more than comes across any cut between the source and it. So, with x(u,v) the rate of each leg:
+//!
+//! ```text
+//! Σv x(u,v) ≤ egress(u),  Σu x(u,v) ≤ ingress(v),  0 ≤ x(u,v) ≤ leg(u,v)
+//! rate(r) ≤ Σ x over every cut between the source and r,   for each receiver r
+//! rates max-min fair; at these rates the least Σ x
+//! ```
+//!
+//! There are too many cuts to write down; those that a solution breaks are found by largest flows and added until
+//! none is broken (`program.rs`).
+//!
+//! **What it bounds.** Any way to deliver, coded or not, of nodes that store or not, that has constant rates: what
+//! a receiver knows in the long run came across each cut. As a bound on time: all receivers together cannot be done
+//! before `length / (the slowest's rate)`, since the mean rates up to that moment keep all of the above. It is no
+//! bound on when one of several receivers of different rates is done: who is done becomes a second source.
+//!
+//! **Whether it is reached.** Where all receivers have one rate and all hosts are receivers that store, packing
+//! trees reaches it (Edmonds 1973), and so does pulling rare pieces first, nearly. With pure relays it may take
+//! coding at the relays, and with different rates it is a bound alone. That nothing comes twice
+//! (Σu x(u,r) = rate(r)) follows from the least Σ x in all graphs tried, not from a proof.
+
+mod fair;
+mod program;
+#[cfg(test)]
+mod tests;
+
+use super::Overlay;
+use crate::maxflow::MaxFlow;
+use program::Program;
+use thalweg_units::Rate;
+use thiserror::Error;
+
+/// A parent, and what to get from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The parent's index.
+    pub parent: usize,
+    /// Its part of the receiver's rate; zero for one to turn to when another fails.
+    pub rate: Rate,
+}
+
+/// The best simultaneous rates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Several {
+    /// By node, max-min fair among receivers; zero for others.
+    pub rates: Vec<Rate>,
+    /// By node, what a receiver alone could have: its largest flow under all capacities.
+    pub alone: Vec<Rate>,
+    /// By node, its parents: first those that it gets something from, most first, then others by the rate of
+    /// their leg. Of relays as well, without others.
+    pub parents: Vec<Vec<Share>>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SeveralError {
+    /// More legs than the solver can do in reasonable time.
+    #[error("{legs} legs are more than {most}: keep fewer legs to each receiver")]
+    TooLarge {
+        /// The legs that there are.
+        legs: usize,
+        /// The most.
+        most: usize,
+    },
+    /// The solver gave up.
+    #[error("the linear program was not solved: {0}")]
+    Unsolved(String),
+}
+
+/// Beyond this the solver takes minutes.
+pub const MOST_LEGS: usize = 600;
+
+/// A leg that can be used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Leg {
+    from: usize,
+    to: usize,
+    /// bit/s.
+    rate: f64,
+}
+
+impl Overlay<'_> {
+    /// The best simultaneous rates, and who gets what from whom. Of the legs to each node the widest `keep` are
+    /// used, and the source's; with all, it is a bound for every way to deliver.
+    ///
+    /// # Errors
+    ///
+    /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`]; [`SeveralError::Unsolved`] if the solver gives up.
+    pub fn several(&self, keep: usize) -> Result<Several, SeveralError> {
+        let legs = self.kept(keep);
+        if legs.len() > MOST_LEGS {
+            return Err(SeveralError::TooLarge { legs: legs.len(), most: MOST_LEGS });
+        }
+        let alone: Vec<f64> =
+            (0..self.nodes()).map(|node| self.largest_flow(&legs, node)).collect();
+        let fair = fair::rates(Program::new(self, &legs, &alone))?;
+        let rate = |bps: f64| Rate::from_bps(bps.round() as u64);
+        let parents = (0..self.nodes()).map(|node| self.ranked(node, &legs, &fair.on)).collect();
+        Ok(Several {
+            rates: fair.rates.into_iter().map(rate).collect(),
+            alone: alone.into_iter().map(rate).collect(),
+            parents,
+        })
+    }
+
+    /// What a receiver alone could have, by node: its largest flow from the source under all capacities.
+    pub fn alone(&self) -> Vec<Rate> {
+        let legs = self.kept(usize::MAX);
+        let flow = |node| Rate::from_bps(self.largest_flow(&legs, node) as u64);
+        (0..self.nodes()).map(flow).collect()
+    }
+
+    fn kept(&self, keep: usize) -> Vec<Leg> {
+        let mut legs = Vec::new();
+        for to in (0..self.nodes()).filter(|node| self.takes_part(*node)) {
+            let mut ins: Vec<(usize, f64)> = self.ins(to).collect();
+            ins.sort_by(|a, b| {
+                let source = |leg: &(usize, f64)| leg.0 == self.source;
+                source(b).cmp(&source(a)).then(b.1.total_cmp(&a.1)).then(a.0.cmp(&b.0))
+            });
+            ins.truncate(keep.saturating_add(1));
+            legs.extend(ins.into_iter().map(|(from, rate)| Leg { from, to, rate }));
+        }
+        legs
+    }
+
+    /// bit/s. Each node is three: what comes, what it has, what leaves.
+    fn largest_flow(&self, legs: &[Leg], to: usize) -> f64 {
+        if !self.receives(to) {
+            return 0.0;
+        }
+        // Sums of capacities must stay below 2⁶⁴.
+        let capacity = |bps: f64| bps.min((1_u64 << 50) as f64) as u64;
+        let nodes = self.nodes() as u32;
+        let mut arcs: Vec<(u32, u32, u64)> = Vec::new();
+        for node in 0..nodes {
+            arcs.push((3 * node, 3 * node + 1, capacity(self.ingress(node as usize))));
+            arcs.push((3 * node + 1, 3 * node + 2, capacity(self.egress(node as usize))));
+        }
+        let arc = |leg: &Leg| (3 * leg.from as u32 + 2, 3 * leg.to as u32, capacity(leg.rate));
+        arcs.extend(legs.iter().map(arc));
+        let mut flow = MaxFlow::new(3 * nodes as usize, &arcs);
+        flow.run(3 * self.source as u32 + 1, 3 * to as u32 + 1) as f64
+    }
+
+    fn ranked(&self, node: usize, legs: &[Leg], on: &[f64]) -> Vec<Share> {
+        let to = legs.iter().zip(on).filter(|(leg, _)| leg.to == node);
+        let mut to: Vec<(f64, f64, usize)> =
+            to.map(|(leg, on)| (*on, leg.rate, leg.from)).collect();
+        // Ends of the solver's tolerance are no shares.
+        to.iter_mut().filter(|share| share.0 < 1e-4 * share.1).for_each(|share| share.0 = 0.0);
+        to.retain(|share| share.0 > 0.0 || self.receives(node));
+        to.sort_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)).then(a.2.cmp(&b.2)));
+        let share = |(on, _, parent): (f64, f64, usize)| Share {
+            parent,
+            rate: Rate::from_bps(on.round() as u64),
+        };
+        to.into_iter().map(share).collect()
+    }
+}

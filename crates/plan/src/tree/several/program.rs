@@ -1,0 +1,179 @@
+//! The linear program, with cuts added as they are found broken.
+
+use super::{Leg, Overlay, SeveralError};
+use crate::maxflow::MaxFlow;
+use good_lp::{
+    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable,
+    solvers::microlp::microlp, variable,
+};
+use std::collections::BTreeSet;
+
+/// A cut is broken if it carries so much less than it must, as a share of the largest rate.
+const TOLERANCE: f64 = 1e-6;
+
+/// Rounds of adding cuts; each adds one at least, and some ten were the most seen.
+const MOST_ROUNDS: usize = 500;
+
+/// What is asked for; rates as shares of [`Program::scale`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// The largest rate that all free receivers have.
+    Level,
+    /// The most that free receivers get beyond this level, each no more than so much.
+    Beyond(f64, f64),
+    /// The least sum over all legs.
+    Least,
+}
+
+/// What a solution says, as shares of the scale.
+pub struct Answer {
+    /// By leg.
+    pub on: Vec<f64>,
+    /// By receiver.
+    pub rates: Vec<f64>,
+}
+
+pub struct Program<'a, 'b> {
+    overlay: &'a Overlay<'b>,
+    legs: &'a [Leg],
+    /// The largest rate that matters, bit/s.
+    pub scale: f64,
+    pub receivers: Vec<usize>,
+    /// What each receiver could have alone, as a share of the scale.
+    pub alone: Vec<f64>,
+    /// The rate of those that can have no more.
+    pub fixed: Vec<Option<f64>>,
+    /// Cuts: the receiver beyond it, as a position, and the legs across.
+    cuts: BTreeSet<(usize, Vec<usize>)>,
+}
+
+/// A model's variables.
+struct Variables {
+    on: Vec<Variable>,
+    /// θ, and what each receiver gets beyond it.
+    level: Variable,
+    beyond: Vec<Variable>,
+}
+
+impl<'a, 'b> Program<'a, 'b> {
+    pub fn new(overlay: &'a Overlay<'b>, legs: &'a [Leg], alone: &[f64]) -> Self {
+        let receivers: Vec<usize> = overlay.receivers().collect();
+        let scale = receivers.iter().map(|node| alone[*node]).fold(1.0, f64::max);
+        let share = |node: &usize| alone[*node] / scale;
+        let mut program = Self {
+            overlay,
+            legs,
+            scale,
+            alone: receivers.iter().map(share).collect(),
+            fixed: vec![None; receivers.len()],
+            receivers,
+            cuts: BTreeSet::new(),
+        };
+        // The cuts that are nearly always tight.
+        for at in 0..program.receivers.len() {
+            let node = program.receivers[at];
+            program.cut(at, |side| side != node);
+            program.cut(at, |side| side == overlay.source);
+        }
+        program
+    }
+
+    pub fn nodes(&self) -> usize {
+        self.overlay.nodes()
+    }
+
+    /// Legs from one side to the other must carry what the receiver gets; was that new?
+    fn cut(&mut self, receiver: usize, near: impl Fn(usize) -> bool) -> bool {
+        let across = |at: &usize| near(self.legs[*at].from) && !near(self.legs[*at].to);
+        let legs = (0..self.legs.len()).filter(across).collect();
+        self.cuts.insert((receiver, legs))
+    }
+
+    /// The optimum over all cuts.
+    pub fn solve(&mut self, goal: Goal) -> Result<Answer, SeveralError> {
+        for _ in 0..MOST_ROUNDS {
+            let answer = self.relaxed(goal)?;
+            if !self.add_broken(&answer) {
+                return Ok(answer);
+            }
+        }
+        Err(SeveralError::Unsolved(format!("cuts are broken after {MOST_ROUNDS} rounds")))
+    }
+
+    /// Adds a cut for each receiver that does not get what the answer says; was there any?
+    fn add_broken(&mut self, answer: &Answer) -> bool {
+        // Whole numbers, fine enough that rounding is far below the tolerance.
+        let fine = (1_u64 << 40) as f64;
+        let arc = |(leg, on): (&Leg, &f64)| (leg.from as u32, leg.to as u32, (on * fine) as u64);
+        let arcs: Vec<(u32, u32, u64)> = self.legs.iter().zip(&answer.on).map(arc).collect();
+        let whole = MaxFlow::new(self.overlay.nodes(), &arcs);
+        let mut broken = false;
+        for at in 0..self.receivers.len() {
+            let mut flow = whole.clone();
+            let got = flow.run(self.overlay.source as u32, self.receivers[at] as u32) as f64 / fine;
+            if got < answer.rates[at] - TOLERANCE {
+                broken |= self.cut(at, |node| flow.near_source(node as u32));
+            }
+        }
+        broken
+    }
+
+    /// The optimum over the cuts found so far.
+    fn relaxed(&self, goal: Goal) -> Result<Answer, SeveralError> {
+        let mut variables = ProblemVariables::new();
+        let of = self.variables(&mut variables, goal);
+        let sum = |of: &[Variable]| of.iter().copied().sum::<Expression>();
+        let mut model = match goal {
+            Goal::Level => variables.maximise(of.level).using(microlp),
+            Goal::Beyond(..) => variables.maximise(sum(&of.beyond)).using(microlp),
+            Goal::Least => variables.minimise(sum(&of.on)).using(microlp),
+        };
+        for node in 0..self.overlay.nodes() {
+            let out = self.carried(&of, |leg| leg.from == node);
+            let into = self.carried(&of, |leg| leg.to == node);
+            let limits = [(out, self.overlay.egress(node)), (into, self.overlay.ingress(node))];
+            for (carried, most) in limits.into_iter().filter(|limit| limit.1.is_finite()) {
+                model.add_constraint(carried.leq(most / self.scale));
+            }
+        }
+        for (receiver, legs) in &self.cuts {
+            let mut spare: Expression = legs.iter().map(|leg| of.on[*leg]).sum();
+            spare -= self.rate(&of, *receiver);
+            model.add_constraint(spare.geq(0.0));
+        }
+        let unsolved = |why: ResolutionError| SeveralError::Unsolved(why.to_string());
+        let answer = model.solve().map_err(unsolved)?;
+        let on = of.on.iter().map(|x| answer.value(*x).max(0.0)).collect();
+        let rates = (0..self.receivers.len()).map(|at| answer.eval(self.rate(&of, at))).collect();
+        Ok(Answer { on, rates })
+    }
+
+    fn variables(&self, variables: &mut ProblemVariables, goal: Goal) -> Variables {
+        let mut within = |low: f64, high: f64| variables.add(variable().min(low).max(high));
+        let on =
+            self.legs.iter().map(|leg| within(0.0, (leg.rate / self.scale).min(1.0))).collect();
+        let free = (0..self.fixed.len()).filter(|at| self.fixed[*at].is_none());
+        let most = free.map(|at| self.alone[at]).fold(1.0, f64::min);
+        let (level, beyond) = match goal {
+            Goal::Level => ((0.0, most), 0.0),
+            Goal::Beyond(level, more) => ((level, level), more),
+            Goal::Least => ((0.0, 0.0), 0.0),
+        };
+        let level = within(level.0, level.1);
+        let beyond = self.alone.iter().map(|_| within(0.0, beyond)).collect();
+        Variables { on, level, beyond }
+    }
+
+    /// What the receiver gets.
+    fn rate(&self, of: &Variables, receiver: usize) -> Expression {
+        match self.fixed[receiver] {
+            Some(rate) => Expression::from(rate),
+            None => of.level + of.beyond[receiver],
+        }
+    }
+
+    fn carried(&self, of: &Variables, which: impl Fn(&Leg) -> bool) -> Expression {
+        let legs = self.legs.iter().zip(&of.on).filter(|(leg, _)| which(leg));
+        legs.map(|(_, on)| *on).sum()
+    }
+}

@@ -1,0 +1,217 @@
+//! A cast from begin to end.
+
+use super::{Control, Population};
+use crate::stats;
+use serde::Serialize;
+use std::time::Duration;
+use thalweg_plan::tree::{
+    EFFORT, Keeps, Overlay, Tree,
+    delivery::{Delivery, Progress},
+    depth::ChainLoss,
+};
+use thalweg_units::{ByteSize, Rate};
+
+/// How the object gets to the receivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arm {
+    /// Down the tree that knows of hosts' egress.
+    Bounded,
+    /// Down the widest-path tree (ROMA §VI-C).
+    Widest,
+    /// From the source to each (ROMA §VI-C, "N ∗ unicast").
+    Unicast,
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// How.
+    pub arm: Arm,
+    /// How many receivers.
+    pub receivers: usize,
+    /// Legs that are known to each, beside the source's.
+    pub legs: usize,
+    /// The object.
+    pub length: ByteSize,
+    /// What the source's access sends.
+    pub egress: Rate,
+    /// Rings of this size; without, all are stores.
+    pub ring: Option<ByteSize>,
+    /// What rings lose.
+    pub loss: ChainLoss,
+    /// This share of the receivers joins when half of the time is over that the slowest needs otherwise, 0 to 1.
+    pub late: f64,
+    /// Of the population.
+    pub seed: u64,
+    /// How often nodes say what.
+    pub control: Control,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            arm: Arm::Bounded,
+            receivers: 300,
+            legs: 24,
+            length: ByteSize::from_bytes(1 << 30),
+            egress: Rate::from_mbps(1000.0),
+            ring: None,
+            loss: ChainLoss::NONE,
+            late: 0.0,
+            seed: 1,
+            control: Control::default(),
+        }
+    }
+}
+
+/// Values of all receivers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The least.
+    pub min: f64,
+    /// The one in the middle.
+    pub median: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// What the cast costs the source.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Source {
+    /// Its children.
+    pub children: usize,
+    /// How many times it sent the object.
+    pub objects_sent: f64,
+    /// Messages but for data, sent and got.
+    pub messages: u64,
+    /// The same for each receiver.
+    pub messages_per_receiver: f64,
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// How.
+    pub arm: Arm,
+    /// How many receivers.
+    pub receivers: usize,
+    /// How many of them were done in the end.
+    pub done: usize,
+    /// The source's cost.
+    pub source: Source,
+    /// Hops from the source.
+    pub depth: Spread,
+    /// Children of those that have any, but for the source.
+    pub children: Spread,
+    /// Time from joining to the end, s.
+    pub took_s: Spread,
+    /// Mean rate against the slowest hop's when alone, Eq. (2).
+    pub of_min_hop: Spread,
+    /// Mean rate against the widest way's when alone.
+    pub of_widest: Spread,
+    /// Messages of a receiver, with all.
+    pub messages: Spread,
+}
+
+/// Runs one cast. The same settings give the same report.
+pub fn run(settings: &Settings) -> Report {
+    let Settings { receivers, legs, egress, ring, seed, .. } = *settings;
+    let population = Population::new(receivers, legs, egress, ring, seed);
+    let overlay = population.overlay();
+    let tree = planned(&overlay, settings);
+    let progress = joins(&overlay, &tree, settings);
+    let mut delivery = Delivery::new(settings.length, overlay.nodes(), &progress);
+    delivery.run(&overlay, &tree, &settings.loss, Duration::MAX, grain(&overlay, &tree, settings));
+    report(settings, &overlay, &tree, &delivery, &progress)
+}
+
+fn planned(overlay: &Overlay<'_>, settings: &Settings) -> Tree {
+    match settings.arm {
+        Arm::Bounded => overlay.bounded(&settings.loss, EFFORT).tree,
+        Arm::Widest => overlay.widest().tree,
+        Arm::Unicast => {
+            let parents = (0..overlay.nodes()).map(|node| (node > 0).then_some(0));
+            Tree::from_parents(0, parents.collect())
+        }
+    }
+}
+
+/// s that the slowest takes by the tree's steady rates.
+fn whole(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
+    let rates = overlay.rates(tree, &settings.loss);
+    let slowest = overlay.receivers().map(|node| rates[node]).filter(|rate| *rate > Rate::ZERO);
+    slowest.min().map_or(Duration::ZERO, |rate| rate.time_for(settings.length))
+}
+
+fn grain(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
+    // With few it costs nothing to be exact.
+    let parts = if settings.receivers <= 100 { return Duration::ZERO } else { 2000 };
+    whole(overlay, tree, settings) / parts
+}
+
+fn joins(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Vec<Progress> {
+    let half = whole(overlay, tree, settings) / 2;
+    // Leaves alone: whoever has children is there from the begin.
+    let layout = tree.layout();
+    let many = (settings.late.clamp(0.0, 1.0) * settings.receivers as f64).round() as usize;
+    let mut progress = vec![Progress::default(); overlay.nodes()];
+    let leaves = overlay.receivers().filter(|node| layout.children(*node).is_empty());
+    leaves.take(many).for_each(|node| progress[node].joins = half);
+    progress
+}
+
+fn report(
+    settings: &Settings,
+    overlay: &Overlay<'_>,
+    tree: &Tree,
+    delivery: &Delivery,
+    progress: &[Progress],
+) -> Report {
+    let layout = tree.layout();
+    let took: Vec<f64> = (0..overlay.nodes())
+        .map(|node| {
+            let done = delivery.done(node).unwrap_or_else(|| delivery.now());
+            done.saturating_sub(progress[node].joins).as_secs_f64()
+        })
+        .collect();
+    let keeps = |_| settings.ring.map_or(Keeps::Store, Keeps::Ring);
+    let messages = settings.control.messages(&layout, keeps, &took, settings.length);
+    let spread = |of: &dyn Fn(usize) -> f64| Spread::of(overlay.receivers().map(of));
+    let bits = settings.length.as_bits() as f64;
+    let (min_hop, widest) = (overlay.min_hop(tree), overlay.widest().width);
+    let share = |node: usize, rate: Rate| bits / took[node] / rate.as_bps() as f64;
+    let at_source = messages[0].with_children
+        + overlay.receivers().map(|node| messages[node].with_source).sum::<u64>();
+    Report {
+        arm: settings.arm,
+        receivers: settings.receivers,
+        done: overlay.receivers().filter(|node| delivery.done(*node).is_some()).count(),
+        source: Source {
+            children: layout.children(0).len(),
+            objects_sent: delivery.moved(0).1.as_bits() as f64 / bits,
+            messages: at_source,
+            messages_per_receiver: at_source as f64 / settings.receivers.max(1) as f64,
+        },
+        depth: spread(&|node| tree.depth(node).unwrap_or(0) as f64),
+        children: Spread::of(
+            overlay.receivers().map(|node| layout.children(node).len() as f64).filter(|n| *n > 0.0),
+        ),
+        took_s: spread(&|node| took[node]),
+        of_min_hop: spread(&|node| share(node, min_hop[node])),
+        of_widest: spread(&|node| share(node, widest[node])),
+        messages: spread(&|node| messages[node].all() as f64),
+    }
+}
+
+impl Spread {
+    /// Zeros of none.
+    fn of(values: impl Iterator<Item = f64>) -> Self {
+        let values: Vec<f64> = values.collect();
+        if values.is_empty() {
+            return Self { min: 0.0, median: 0.0, max: 0.0 };
+        }
+        let at = |share| stats::quantile(&values, share);
+        Self { min: at(0.0), median: at(0.5), max: at(1.0) }
+    }
+}

@@ -1,0 +1,68 @@
+use super::*;
+use thalweg_plan::tree::depth::{ChainLoss, Shape};
+use thalweg_units::{ByteSize, Rate};
+
+fn of(arm: Arm, receivers: usize) -> Settings {
+    Settings { arm, receivers, length: ByteSize::from_bytes(256 << 20), ..Settings::default() }
+}
+
+/// What `cast-scale` is about: from 50 receivers to 400 the source sends no more, and no receiver says more.
+#[test]
+fn the_source_s_cost_is_flat_and_control_is_bounded() {
+    let reports = [50, 400].map(|receivers| run(&of(Arm::Bounded, receivers)));
+    for report in &reports {
+        assert_eq!(report.done, report.receivers);
+        // As many objects as its egress is of the slowest rates, and no more than it has children.
+        assert!(report.source.objects_sent <= report.source.children as f64 + 1e-3, "{report:?}");
+        assert!(report.of_min_hop.max <= 1.001 && report.of_widest.max <= 1.001, "{report:?}");
+    }
+    let [few, many] = &reports;
+    assert!(many.source.objects_sent <= 2.0 * few.source.objects_sent, "{reports:?}");
+    assert!(many.messages.median <= 2.0 * few.messages.median, "{reports:?}");
+    let unicast = run(&of(Arm::Unicast, 400));
+    assert!((unicast.source.objects_sent - 400.0).abs() < 1e-3, "{unicast:?}");
+    assert!(unicast.took_s.max > 5.0 * many.took_s.max, "{unicast:?} {many:?}");
+}
+
+/// A tree that knows of egress is done before one that does not.
+#[test]
+fn the_bounded_tree_s_last_receiver_is_done_first() {
+    let [bounded, widest] = [Arm::Bounded, Arm::Widest].map(|arm| run(&of(arm, 60)));
+    assert!(bounded.took_s.max < 0.8 * widest.took_s.max, "{bounded:?} {widest:?}");
+}
+
+/// Rings' losses are what the model says: with the same tree shape, slower and never faster than stores.
+#[test]
+fn rings_lose_what_the_model_says_and_late_joiners_finish() {
+    let ring = ByteSize::from_bytes(1 << 20);
+    let loss =
+        ChainLoss { shape: Shape::Exponential, dispersion: ChainLoss::dispersion(0.08, ring) };
+    let store = run(&of(Arm::Bounded, 60));
+    let rings = run(&Settings { ring: Some(ring), loss, ..of(Arm::Bounded, 60) });
+    assert!(rings.took_s.max >= store.took_s.max * 0.99, "{rings:?} {store:?}");
+    let late = run(&Settings { late: 0.2, ..of(Arm::Bounded, 60) });
+    assert_eq!(late.done, 60);
+    assert!(late.took_s.max <= 1.6 * store.took_s.max, "{late:?} {store:?}");
+}
+
+#[test]
+fn messages_are_counted_at_both_ends() {
+    // Each receiver below the source: one hello, one page for each of 2 blocks, 16 asks, what it has for 3 s; and
+    // with the source the offer, the manifest, and 2 times how it stands in 3 s.
+    let control = Control::default();
+    let tree = thalweg_plan::tree::Tree::from_parents(0, vec![None, Some(0), Some(0)]);
+    let keeps = |_| thalweg_plan::tree::Keeps::Store;
+    let length = ByteSize::from_bytes(16 << 20);
+    let messages = control.messages(&tree.layout(), keeps, &[0.0, 3.0, 3.0], length);
+    assert_eq!((messages[1].with_parent, messages[1].with_source), (1 + 2 + 16 + 3, 2 + 2));
+    assert_eq!(messages[0].with_children, 2 * 22);
+    assert_eq!(messages[1].all(), 26);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_population() {
+    let of = |seed| Population::new(20, 5, Rate::from_mbps(100.0), None, seed);
+    assert_eq!(of(3).graph, of(3).graph);
+    assert_ne!(of(3).graph, of(4).graph);
+    assert!((1..=20).all(|node| (5..=6).contains(&of(3).graph.in_degree(node))));
+}
