@@ -1,11 +1,19 @@
 //! Nodes that answer what nobody asked for, without an end, or in far too many words.
 
-use crate::scene::{Node, Script, introduce};
-use thalweg_node::gather::{Remote, RemoteError};
+use crate::scene::{Node, Script, introduce, name};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use thalweg_node::gather::{
+    Event, EventSink, Remote, RemoteError,
+    run::{Asked, Request, gather},
+};
 use thalweg_wire::object::{
     Check, Entry, Failure, FilePath, FileRef, Kind, ListRequest, MAX_WHY, ReadRequest, Reply,
     Snapshot, encode,
 };
+use tokio_util::sync::CancellationToken;
 
 /// A node that says these bytes, and a channel to it.
 async fn liar(said: Vec<u8>) -> ([Node; 2], Remote) {
@@ -89,4 +97,38 @@ async fn no_more_than_the_begin_of_a_long_reason_is_kept() {
         Err(RemoteError::Refused { why, .. }) => assert!(why.text_len() < MAX_WHY + 10),
         other => panic!("{other:?}"),
     }
+}
+
+/// Sources that were left out, and why.
+#[derive(Debug, Default)]
+struct LeftOut(Mutex<Vec<(String, String)>>);
+
+impl EventSink for LeftOut {
+    fn event(&self, event: Event) {
+        if let Event::SourceFailed { source, why } = event {
+            self.0.lock().unwrap().push((source.to_string(), why));
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_never_ends_its_listing_is_left_out_and_the_rest_comes() {
+    let (honest, me) = (Node::start(1, &["*"]).await, Node::start(3, &[]).await);
+    let at_work = encode(&Reply::Wait).repeat(3);
+    let liar = Node::scripted(2, Script(at_work)).await;
+    introduce(&[&honest, &liar, &me]);
+    honest.put("a", b"abc");
+    let asked = |n: u8, path: Vec<u8>| Asked { node: name(n), paths: vec![path] };
+    let sources = vec![asked(1, honest.root("/a")), asked(2, b"/a".to_vec())];
+    let into = me.dir.path().join("into");
+    let mut request = Request::new(sources, into.clone());
+    request.listing_patience = Duration::from_millis(300);
+    let left_out = Arc::new(LeftOut::default());
+    let stop = CancellationToken::new();
+    let totals = gather(request, me.reach(), left_out.clone(), stop).await.unwrap();
+    assert_eq!((totals.files, totals.failed_sources), (1, 1), "{totals:?}");
+    assert_eq!(std::fs::read(into.join("n1/a")).unwrap(), b"abc");
+    let left_out = left_out.0.lock().unwrap();
+    let [(source, why)] = &left_out[..] else { panic!("{left_out:?}") };
+    assert!(source == "n2" && why.contains("listed nothing new for 300ms"), "{why}");
 }

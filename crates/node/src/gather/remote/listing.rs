@@ -1,7 +1,6 @@
 //! What is there.
 
 use super::{Remote, RemoteError, invalid, unexpected};
-use std::io;
 use thalweg_wire::object::{Entry, Failure, Kind, ListRequest, Reply, Request};
 
 /// Memory for all that one node lists: some five million files with paths of 100 bytes.
@@ -32,15 +31,32 @@ impl Remote {
         most: u64,
         mut part: impl FnMut(Vec<Entry>),
     ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
-        self.ask(&Request::List(request)).await?;
         let mut left = most;
+        let part = |entries, bytes| {
+            left = u64::checked_sub(left, bytes).ok_or_else(|| too_long(most))?;
+            part(entries);
+            Ok(())
+        };
+        self.list_while(request, part).await
+    }
+
+    /// The same as long as `part` takes entries, of so many bytes of memory, and does not say why it
+    /// takes no more.
+    ///
+    /// # Errors
+    /// As [`Self::list`].
+    pub async fn list_while(
+        &mut self,
+        request: ListRequest,
+        mut part: impl FnMut(Vec<Entry>, u64) -> Result<(), String>,
+    ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
+        self.ask(&Request::List(request)).await?;
         let listed = self.exchange(async |remote| {
             let listed = loop {
                 match remote.message().await? {
                     Reply::Entries(entries) => {
-                        let bytes: u64 = entries.iter().map(memory).sum();
-                        left = left.checked_sub(bytes).ok_or_else(|| too_long(most))?;
-                        part(entries);
+                        let bytes = entries.iter().map(memory).sum();
+                        part(entries, bytes).map_err(invalid)?;
                     }
                     Reply::Listed(unread) => break Ok(unread),
                     Reply::Failed(why) => break Err(why),
@@ -64,9 +80,9 @@ fn memory(entry: &Entry) -> u64 {
     (size_of::<Entry>() + entry.path.as_bytes().len() + target) as u64
 }
 
-fn too_long(most: u64) -> io::Error {
-    invalid(format!(
+fn too_long(most: u64) -> String {
+    format!(
         "what it lists takes more than {} MiB of memory: collect it in several calls",
         most >> 20
-    ))
+    )
 }

@@ -15,6 +15,7 @@ mod spares;
 mod storing;
 
 pub use error::{ReachError, RemoteError};
+pub use listing::MOST_LISTED;
 pub use reach::Reach;
 pub use sink::{Sink, ToLand};
 pub use spares::{Fresh, Spares};

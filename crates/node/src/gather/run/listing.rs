@@ -3,13 +3,10 @@
 use super::{
     super::{Event, EventSink, Greeted, Reach, Remote, landing::Listed},
     GatherError, Request, participants,
+    room::{Room, Share},
+    waiting::{Heard, Waiting},
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use thalweg_wire::{
     mesh::Name,
     object::{Entry, Failure, Kind, ListRequest},
@@ -19,14 +16,14 @@ use tokio::{
     time::{Instant, interval_at},
 };
 
-/// The most entries of a source: some 2 GB of memory.
-const MOST_ENTRIES: usize = 10_000_000;
-
 /// Relays that are tried where a source does not answer directly; each may take a dial's deadline.
 const DETOURS: usize = 3;
 
 /// So long nothing need be said of sources that have not answered.
 const SILENT: Duration = Duration::from_secs(2);
+
+/// It is not looked more often at who is late.
+const SOONEST: Duration = Duration::from_millis(10);
 
 /// The most sources that are named in a line.
 const NAMED: usize = 5;
@@ -63,7 +60,8 @@ pub(super) struct Listings {
     pub greeted: Greeted,
 }
 
-/// Asks all; whoever cannot be asked is told.
+/// Asks all; whoever cannot be asked is told, and so is who is not through when all patience is over.
+/// As long as nobody has said all, there is nothing to go on with, and all are waited for.
 ///
 /// # Errors
 ///
@@ -73,36 +71,41 @@ pub(super) async fn all(
     reach: &Reach,
     events: &Arc<dyn EventSink>,
 ) -> Result<Listings, GatherError> {
-    let others = participants::between(request, reach);
-    let mut asked = JoinSet::new();
-    for (source, wanted) in (0..).zip(&request.sources) {
-        let (reach, wanted) = (reach.clone(), wanted.clone());
-        let (exclude, others) = (request.exclude.clone(), others.clone());
-        let question = async move { ask(&reach, source, wanted, exclude, &others).await };
-        asked.spawn(async move { (source, question.await) });
-    }
+    let (mut asked, mut waiting) = begin(request, reach);
     let mut listings = Listings::default();
-    let mut waiting: BTreeSet<u32> = (0..).zip(&request.sources).map(|(at, _)| at).collect();
-    let mut advised = false;
-    let mut patience = interval_at(Instant::now() + SILENT, SILENT);
-    loop {
-        let answer = tokio::select! {
-            answer = asked.join_next() => answer,
-            _ = patience.tick() => {
+    let (mut advised, mut first) = (false, None::<Instant>);
+    let interval = SILENT.min(request.listing_patience).max(SOONEST);
+    let mut ticks = interval_at(Instant::now() + interval, interval);
+    while !waiting.is_empty() {
+        let (source, answer) = tokio::select! {
+            Some(answer) = asked.join_next() => match answer {
+                Ok(answer) => answer,
+                Err(given_up) if given_up.is_cancelled() => continue,
+                Err(_) => return Err(GatherError::Broken),
+            },
+            _ = ticks.tick() => {
+                // Who has walked as long as another has its time from then on.
+                if first.is_some_and(|first| first.elapsed() > request.listing_patience) {
+                    for (source, late) in waiting.give_up(request.listing_patience) {
+                        listings.lose(request, source, late.to_string(), events);
+                    }
+                }
                 tell_who_is_waited_for(request, &waiting, events);
                 continue;
             }
         };
-        let Some(answer) = answer else { break };
-        let (source, answer) = answer.map_err(|_| GatherError::Broken)?;
-        waiting.remove(&source);
+        // It may have come to its end just when it was given up.
+        if !waiting.end(source) {
+            continue;
+        }
         match answer {
-            Ok(answer) => listings.take(answer, events),
+            Ok(answer) => {
+                first.get_or_insert_with(Instant::now);
+                listings.take(answer, events);
+            }
             Err(why) => {
-                let name = request.sources[source as usize].node.clone();
                 let why = why.told(reach.me(), !std::mem::replace(&mut advised, true));
-                events.event(Event::SourceFailed { source: name, why });
-                listings.failed.push(source);
+                listings.lose(request, source, why, events);
             }
         }
     }
@@ -114,8 +117,28 @@ pub(super) async fn all(
     Ok(listings)
 }
 
-fn tell_who_is_waited_for(request: &Request, waiting: &BTreeSet<u32>, events: &Arc<dyn EventSink>) {
-    let names = waiting.iter().filter_map(|at| request.sources.get(*at as usize));
+/// Each source's answer, with its index.
+type Answers = JoinSet<(u32, Result<Answer, Silence>)>;
+
+/// A task for each source.
+fn begin(request: &Request, reach: &Reach) -> (Answers, Waiting) {
+    let others = participants::between(request, reach);
+    let room = Room::new(request.sources.len());
+    let (mut asked, mut waiting) = (JoinSet::new(), Waiting::default());
+    for (source, wanted) in (0..).zip(&request.sources) {
+        let (reach, wanted) = (reach.clone(), wanted.clone());
+        let (exclude, others) = (request.exclude.clone(), others.clone());
+        let (heard, share) = (Heard::now(), room.share());
+        let noted = (Arc::clone(&heard), share);
+        let question = async move { ask(&reach, source, wanted, exclude, &others, noted).await };
+        let task = asked.spawn(async move { (source, question.await) });
+        waiting.begin(source, heard, task);
+    }
+    (asked, waiting)
+}
+
+fn tell_who_is_waited_for(request: &Request, waiting: &Waiting, events: &Arc<dyn EventSink>) {
+    let names = waiting.sources().filter_map(|at| request.sources.get(at as usize));
     let mut names: Vec<&str> = names.map(|source| source.node.as_str()).collect();
     if names.is_empty() {
         return;
@@ -152,6 +175,13 @@ impl Silence {
 }
 
 impl Listings {
+    /// This source is left out.
+    fn lose(&mut self, request: &Request, source: u32, why: String, events: &Arc<dyn EventSink>) {
+        let name = request.sources[source as usize].node.clone();
+        events.event(Event::SourceFailed { source: name, why });
+        self.failed.push(source);
+    }
+
     fn take(&mut self, answer: Answer, events: &Arc<dyn EventSink>) {
         let Answer { listed, remote, rtt, took } = answer;
         if remote.stream().route().is_direct() {
@@ -185,24 +215,23 @@ async fn ask(
     asked: Asked,
     exclude: Vec<Vec<u8>>,
     others: &[Name],
+    (heard, mut share): (Arc<Heard>, Share),
 ) -> Result<Answer, Silence> {
     let began = Instant::now();
     let mut remote = open(reach, &asked.node, others).await?;
+    heard.again();
     let mut entries: Vec<Entry> = Vec::new();
     let request = ListRequest { roots: asked.paths.clone(), exclude };
-    let part = |more| {
-        if entries.len() <= MOST_ENTRIES {
-            entries.extend(more);
+    let part = |more: Vec<Entry>, bytes| {
+        if !more.is_empty() {
+            heard.again();
         }
+        share.take(bytes)?;
+        entries.extend(more);
+        Ok(())
     };
-    let failed = remote.list(request, part).await.map_err(|e| e.to_string())?;
-    if entries.len() > MOST_ENTRIES {
-        let node = &asked.node;
-        return Err(format!(
-            "node {node} lists more than {MOST_ENTRIES} files: collect them in several calls"
-        )
-        .into());
-    }
+    let failed = remote.list_while(request, part).await.map_err(|e| e.to_string())?;
+    share.keep();
     let rtt = remote.stream().tcp_info().ok().map(|info| info.rtt);
     let rtt = rtt.filter(|rtt| remote.stream().route().is_direct() && !rtt.is_zero());
     if let Some(path) = refused_all(&entries, &failed) {

@@ -6,12 +6,15 @@ mod files;
 mod listing;
 mod participants;
 mod planning;
+mod room;
 mod sums;
+mod waiting;
 mod watch;
 mod way_in;
 
 pub use listing::Asked;
 pub use participants::Via;
+pub use waiting::LISTING_PATIENCE;
 
 use super::{
     Errand, Estimates, Event, EventSink, Forecast, ForecastError, Greeted, Inventory, Land,
@@ -49,6 +52,8 @@ pub struct Request {
     pub sources: Vec<Asked>,
     /// Patterns that are left out at all of them.
     pub exclude: Vec<Vec<u8>>,
+    /// A source that lists nothing new for so long, once another has said all, is left out.
+    pub listing_patience: Duration,
     /// The directory.
     pub into: PathBuf,
     /// Where each source's files go below it; `None`: by the number of nodes.
@@ -91,6 +96,7 @@ impl Request {
         Self {
             sources,
             exclude: Vec::new(),
+            listing_patience: LISTING_PATIENCE,
             into,
             layout: None,
             checksum: false,

@@ -19,7 +19,7 @@ use thalweg_net::{DialOptions, channel::Connector};
 use thalweg_node::{
     gather::{
         EventSink, Reach, Totals,
-        run::{GatherError, Request, gather},
+        run::{GatherError, LISTING_PATIENCE, Request, gather},
     },
     mesh::State,
 };
@@ -88,6 +88,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         budget,
         sources: args.sources()?,
         exclude: args.excluded(),
+        listing_patience: LISTING_PATIENCE,
         into: args.into.clone(),
         layout: args.layout(),
         checksum: args.checksum,

@@ -1,0 +1,128 @@
+//! Sources that have not said all that they have, and how long they may take.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{task::AbortHandle, time::Instant};
+
+/// So long a source may list nothing new once another has said all; then it is left out. That is
+/// six times what the fluid method waits for bytes: a walk through millions of names for a pattern
+/// says only that it is at work until the first one matches.
+pub const LISTING_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Nor may it list for longer in the same case, however little at a time: what a walk may take that
+/// finds nothing (`remote/asked.rs`).
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// When a source last listed something. Its task and who waits share it.
+#[derive(Debug)]
+pub(super) struct Heard {
+    began: Instant,
+    last: Mutex<Instant>,
+}
+
+impl Heard {
+    pub fn now() -> Arc<Self> {
+        let began = Instant::now();
+        Arc::new(Self { began, last: Mutex::new(began) })
+    }
+
+    /// It has listed more.
+    pub fn again(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// Why it has had its time, if so.
+    fn late(&self, patience: Duration) -> Option<Late> {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match (last.elapsed() > patience, self.began.elapsed() > LONGEST) {
+            (true, _) => Some(Late::Silent(patience)),
+            (_, true) => Some(Late::Slow),
+            _ => None,
+        }
+    }
+}
+
+/// Why a source is not waited for any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    Silent(Duration),
+    Slow,
+}
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Silent(patience) => write!(f, "it has listed nothing new for {patience:?}")?,
+            Self::Slow => write!(f, "its listing has taken more than {LONGEST:?}")?,
+        }
+        f.write_str(" while others have said all; collect from it alone, or name less of it")
+    }
+}
+
+/// By source.
+#[derive(Debug, Default)]
+pub(super) struct Waiting(BTreeMap<u32, (Arc<Heard>, AbortHandle)>);
+
+impl Waiting {
+    pub fn begin(&mut self, source: u32, heard: Arc<Heard>, task: AbortHandle) {
+        self.0.insert(source, (heard, task));
+    }
+
+    /// Whether it was waited for; it is not any more.
+    pub fn end(&mut self, source: u32) -> bool {
+        self.0.remove(&source).is_some()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.keys().copied()
+    }
+
+    /// Those that have had their time; they are not asked nor waited for any more.
+    pub fn give_up(&mut self, patience: Duration) -> Vec<(u32, Late)> {
+        let late = self.0.iter().filter_map(|(at, (heard, _))| Some((*at, heard.late(patience)?)));
+        let late: Vec<_> = late.collect();
+        for (source, _) in &late {
+            let task = self.0.remove(source);
+            task.iter().for_each(|(_, task)| task.abort());
+        }
+        late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_lists_nothing_or_a_little_forever_is_given_up() {
+        let task = || tokio::spawn(std::future::pending::<()>()).abort_handle();
+        let [silent, dripping, late] = [(); 3].map(|()| Heard::now());
+        let (patience, mut waiting) = (Duration::from_secs(100), Waiting::default());
+        waiting.begin(0, silent, task());
+        waiting.begin(1, dripping.clone(), task());
+        advance(patience).await;
+        dripping.again();
+        assert!(waiting.give_up(patience).is_empty(), "not yet");
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(waiting.give_up(patience), [(0, Late::Silent(patience))]);
+        assert!(!waiting.end(0) && waiting.sources().eq([1]));
+        late.again();
+        waiting.begin(2, late, task());
+        assert!(waiting.end(2));
+        for _ in 0..36 {
+            advance(Duration::from_secs(99)).await;
+            dripping.again();
+        }
+        assert_eq!(waiting.give_up(patience), [(1, Late::Slow)]);
+        assert!(waiting.is_empty());
+    }
+}
