@@ -294,3 +294,35 @@ fn a_collection_says_what_did_not_come_and_runs_alone() {
     let said = fra.ok(&["drop-box", "status", "taxes", "--config", &settings(&fra)]);
     assert!(said.contains("1 submission, 1 B"), "{said}");
 }
+
+#[test]
+fn what_one_node_does_not_give_comes_from_the_next_that_has_it() {
+    let fra = Host::founder();
+    let _runs = fra.start_with(&own(LATER, "nodes = [\"nyc\", \"lon\"]\n"), None);
+    let (nyc, lon) = (Host::relay(&fra, "nyc", &[]), Host::relay(&fra, "lon", &[]));
+    let a = write(&fra, "a", b"a");
+    let submit = ["submit", a.as_str(), "--to", "taxes@fra"];
+    fra.ok(&[&submit[..], &["--commit-only"]].concat());
+    let committed = fs::read(fra.path("a.receipt")).unwrap();
+    let runs = nyc.start_with(OTHERS, None);
+    assert!(fra.ok(&submit).contains("received by nyc"));
+    until("the first receipt", || status(&fra)["received"] == 1);
+    drop(runs);
+    // As if the first node's answer was lost: the client goes to another.
+    fs::write(fra.path("a.receipt"), committed).unwrap();
+    let _lon_runs = lon.start_with(OTHERS, None);
+    assert!(fra.ok(&submit).contains("received by lon"));
+    until("the second receipt", || status(&lon)["here"]["not_told"] == 0);
+
+    let args = ["drop-box", "collect", "taxes", "--into", "in"];
+    let (ended, said) = code(&fra, &args);
+    assert!(ended == Some(0) && said.contains("asking the next node"), "{said}");
+    assert_eq!(fs::read(fra.path("in/000001-a")).unwrap(), b"a");
+    assert_eq!(status(&lon)["here"]["given_away"], 1);
+    // The one that was away is told when it is back, and once.
+    assert!(said.contains("node nyc keeps its copies"), "{said}");
+    let _nyc_runs = nyc.start_with(OTHERS, None);
+    let (ended, said) = code(&fra, &args);
+    assert!(ended == Some(0) && !said.contains("keeps its copies"), "{said}");
+    assert_eq!(status(&nyc)["here"]["given_away"], 1);
+}
