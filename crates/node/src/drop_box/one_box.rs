@@ -1,8 +1,8 @@
 //! A box as this node serves it.
 
 use super::{
-    BoxFiles, DropBoxError, Rules, arrivals::Arrivals, ledger::Ledger,
-    limits::Pace, spool::Spool, who::Who,
+    BoxFiles, DropBoxError, Rules, arrivals::Arrivals, ledger::Ledger, limits::Pace, spool::Spool,
+    who::Who,
 };
 use crate::{config::DropBoxSection, mesh::WallClock};
 use std::{path::Path, sync::Arc};
