@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod faults;
+mod killed;
 mod many;
 mod plans;
 mod sent;

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A node that is started again is there within so long; and so long its data is not fetched anew, while
 /// other data is.
-const RESTART: Duration = Duration::from_secs(5);
+const RESTART: Duration = Duration::from_secs(10);
 
 /// Between two attempts to reach it.
 const PAUSE: Duration = Duration::from_millis(250);

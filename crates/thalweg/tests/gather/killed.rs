@@ -1,0 +1,148 @@
+//! Who is killed, and started again, costs nothing that was finished.
+
+use super::{Daemon, Host, at, ended, events, mesh, named, start, text, tree};
+use serde_json::Value;
+use std::{
+    io::{BufRead as _, BufReader, Lines},
+    process::{Child, ChildStdout, Command, Stdio},
+};
+
+/// `nyc` has one file; its better way is by `ber`.
+struct World {
+    hosts: Vec<Host>,
+    daemons: Vec<Daemon>,
+    lap: Host,
+    source: String,
+}
+
+const RATES: &str = "from,to,rate,rtt\n\
+    nyc,lap,160 kbit/s,80 ms\n\
+    nyc,ber,16 Mbit/s,20 ms\n\
+    ber,lap,16 Mbit/s,20 ms\n";
+
+impl World {
+    fn new(size: usize) -> Self {
+        let (hosts, daemons) = mesh(&["nyc", "ber"]);
+        std::fs::write(hosts[1].path("data/big"), tree::content(0, 0, size)).unwrap();
+        let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
+        std::fs::write(lap.path("rates.csv"), RATES).unwrap();
+        let source = at("nyc", &hosts[1], "big");
+        Self { hosts, daemons, lap, source }
+    }
+
+    fn command(&self, method: &str, more: &[&str]) -> Command {
+        let args = ["gather", &self.source, "--into", "d", "--json", "--rates", "rates.csv"];
+        let method = ["--method", method, "--via", "ber"];
+        self.lap.command(&[&args[..], &method, more].concat())
+    }
+
+    /// SIGKILL.
+    fn kill_ber(&mut self) {
+        drop(self.daemons.pop());
+    }
+
+    fn start_ber(&mut self) {
+        self.daemons.push(start(&self.hosts[2]));
+    }
+
+    /// Bytes that `nyc` has sent, messages included.
+    fn sent(&self) -> u64 {
+        self.hosts[1].json(&["status", "--json"])["files"]["sent_bytes"].as_u64().unwrap()
+    }
+
+    fn is_here(&self, size: usize) {
+        assert!(std::fs::read(self.lap.path("d/big")).unwrap() == tree::content(0, 0, size));
+        assert_eq!(tree::files(&self.lap.path("d")), ["big"], "nothing else is left");
+    }
+}
+
+/// A collection under way, and its events.
+struct Running {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// The most bytes that it said are here.
+    done: u64,
+    last: Value,
+}
+
+impl Running {
+    fn new(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines, done: 0, last: Value::Null }
+    }
+
+    fn next(&mut self) -> Option<&Value> {
+        self.last = serde_json::from_str(&self.lines.next()?.unwrap()).unwrap();
+        if self.last["event"] == "progress" {
+            self.done = self.last["done_bytes"].as_u64().unwrap();
+        }
+        Some(&self.last)
+    }
+
+    fn until_a_transfer_fails(&mut self) {
+        loop {
+            let event = self.next().expect("it was over before");
+            if event["event"] == "transfer" && event["why"].is_string() {
+                return;
+            }
+        }
+    }
+
+    /// Until so many bytes came to `ber`.
+    fn until_ber_has(&mut self, bytes: u64) {
+        let mut came = 0;
+        while came < bytes {
+            let event = self.next().expect("it was over before");
+            if event["event"] == "transfer" && event["to"] == "ber" {
+                came += event["bytes"].as_u64().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_killed_timetable_takes_what_relays_hold_when_it_is_started_again() {
+    let size = 6_000_000;
+    let mut world = World::new(size);
+    // By a timetable's clock: whatever this host does with it, data goes on to `ber`.
+    let mut first = Running::new(world.command("path-delay", &["--bwlimit", "50k"]));
+    first.until_ber_has(4_000_000);
+    // SIGKILL; so does the relay get it.
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    world.kill_ber();
+    world.start_ber();
+    let output = world.command("path-delay", &[]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    world.is_here(size);
+    assert_eq!(ended(&output)["outcome"], "complete");
+    let all = events(&output);
+    let notes = named(&all, "note");
+    let is_told = |note: &&Value| note["text"].as_str().unwrap().contains("of an earlier call");
+    assert!(notes.iter().any(is_told), "{notes:?}");
+    // What was on its way when they were killed, and came since the last checkpoint, is sent again.
+    let (sent, unfinished) = (world.sent(), first.done + 1_000_000);
+    assert!(sent < size as u64 + unfinished, "{sent} bytes were sent of {size}");
+}
+
+#[test]
+fn what_a_relay_holds_that_is_killed_and_comes_back_is_not_sent_again() {
+    let size = 3_000_000;
+    let mut world = World::new(size);
+    // Two parcels come here at a time; the others lie at `ber`.
+    let mut running = Running::new(world.command("best-path", &["--bwlimit", "300k"]));
+    running.until_ber_has(2_400_000);
+    world.kill_ber();
+    // It is missed before it comes back.
+    running.until_a_transfer_fails();
+    world.start_ber();
+    while running.next().is_some() {}
+    let end = &running.last;
+    assert_eq!(running.child.wait().unwrap().code(), Some(0), "{end}");
+    world.is_here(size);
+    let sent = world.sent();
+    // What was on its way then is.
+    assert!(sent < size as u64 + 900_000, "{sent} bytes were sent of {size}; {end}");
+    assert!(running.done == size as u64, "{end}");
+}
