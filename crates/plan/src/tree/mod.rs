@@ -2,8 +2,19 @@
 //!
 //! Source: Kwon and Byers, *Reliable Overlay Multicast with Loosely Coupled TCP Connections*
 //! (ROMA), §V (model) and §VI-C (widest-path tree).
+//!
+//! ```text
+//! Graph + Host… = Overlay ─ widest ─► Widest: the paper's tree, each way as wide as can be
+//!                         ├ bounded ─► Planned: a tree whose nodes share their egress ─ candidates ─► other parents
+//!                         ├ several ─► Several: best simultaneous rates with several parents, shares of each
+//!                         └ rates, min_hop, forecast: what a tree gives, and when all are done
+//! ```
+//!
+//! [`model`] is TCP's throughput over chains (Eq. (1) to (3)), [`depth`] what rings lose by depth and buffer,
+//! [`delivery`] a delivery from event to event.
 
 mod bounded;
+mod candidates;
 pub mod delivery;
 pub mod depth;
 pub mod model;

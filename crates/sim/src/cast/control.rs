@@ -36,9 +36,14 @@ pub struct Messages {
 }
 
 impl Messages {
+    /// With the source and the parent.
+    pub const fn upward(&self) -> u64 {
+        self.with_source + self.with_parent
+    }
+
     /// All of them.
     pub const fn all(&self) -> u64 {
-        self.with_source + self.with_parent + self.with_children
+        self.upward() + self.with_children
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Settings {
     pub seed: u64,
     /// How often nodes say what.
     pub control: Control,
+    /// Of the planner ([`EFFORT`]).
+    pub effort: u64,
 }
 
 impl Default for Settings {
@@ -61,6 +63,7 @@ impl Default for Settings {
             late: 0.0,
             seed: 1,
             control: Control::default(),
+            effort: EFFORT,
         }
     }
 }
@@ -110,8 +113,10 @@ pub struct Report {
     pub of_min_hop: Spread,
     /// Mean rate against the widest way's when alone.
     pub of_widest: Spread,
-    /// Messages of a receiver, with all.
+    /// Messages of a receiver with the source and its parent, but for data.
     pub messages: Spread,
+    /// The same with its children as well.
+    pub messages_all: Spread,
 }
 
 /// Runs one cast. The same settings give the same report.
@@ -128,7 +133,7 @@ pub fn run(settings: &Settings) -> Report {
 
 fn planned(overlay: &Overlay<'_>, settings: &Settings) -> Tree {
     match settings.arm {
-        Arm::Bounded => overlay.bounded(&settings.loss, EFFORT).tree,
+        Arm::Bounded => overlay.bounded(&settings.loss, settings.effort).tree,
         Arm::Widest => overlay.widest().tree,
         Arm::Unicast => {
             let parents = (0..overlay.nodes()).map(|node| (node > 0).then_some(0));
@@ -200,7 +205,8 @@ fn report(
         took_s: spread(&|node| took[node]),
         of_min_hop: spread(&|node| share(node, min_hop[node])),
         of_widest: spread(&|node| share(node, widest[node])),
-        messages: spread(&|node| messages[node].all() as f64),
+        messages: spread(&|node| messages[node].upward() as f64),
+        messages_all: spread(&|node| messages[node].all() as f64),
     }
 }
 

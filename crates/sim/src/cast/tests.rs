@@ -3,7 +3,8 @@ use thalweg_plan::tree::depth::{ChainLoss, Shape};
 use thalweg_units::{ByteSize, Rate};
 
 fn of(arm: Arm, receivers: usize) -> Settings {
-    Settings { arm, receivers, length: ByteSize::from_bytes(256 << 20), ..Settings::default() }
+    let length = ByteSize::from_bytes(256 << 20);
+    Settings { arm, receivers, length, effort: 300_000, ..Settings::default() }
 }
 
 /// What `cast-scale` is about: from 50 receivers to 400 the source sends no more, and no receiver says more.

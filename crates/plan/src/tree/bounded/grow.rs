@@ -1,7 +1,10 @@
 //! A tree in which everybody is to have a given rate: as far as egress goes.
 
 use crate::tree::{Overlay, Tree};
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, BinaryHeap},
+};
 
 /// Which of several parents that could take it a node is hung under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,9 @@ pub enum Rule {
 }
 
 pub const RULES: [Rule; 3] = [Rule::Near, Rule::Tight, Rule::Rare];
+
+/// So many children are moved to make room for one node.
+const MOVES: u32 = 3;
 
 /// What is asked of a tree.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +38,7 @@ struct Growing<'a, 'b> {
     overlay: &'a Overlay<'b>,
     aim: Aim<'a>,
     tree: Tree,
+    children: Vec<Vec<usize>>,
     /// Egress left, bit/s; may get below 0 where more was asked than there is.
     left: Vec<f64>,
     hops: Vec<usize>,
@@ -50,8 +57,8 @@ impl Aim<'_> {
     }
 }
 
-/// The tree that grows from the source, each time by the most useful node in reach; who stays out of reach of
-/// free egress is hung where most is left to share. O(legs · log legs).
+/// The tree that grows from the source, each time by the most useful node in reach; for others room is
+/// made by moves; who still is out of reach of free egress is hung where most is left to share. O(legs · log legs).
 pub fn grow(overlay: &Overlay<'_>, aim: Aim<'_>) -> Tree {
     let nodes = overlay.nodes();
     let partakes = |node: &usize| {
@@ -63,6 +70,7 @@ pub fn grow(overlay: &Overlay<'_>, aim: Aim<'_>) -> Tree {
         overlay,
         aim,
         tree: Tree::new(nodes, overlay.source),
+        children: vec![Vec::new(); nodes],
         left: (0..nodes).map(|node| overlay.egress(node)).collect(),
         hops: vec![0; nodes],
         reach: BinaryHeap::new(),
@@ -72,12 +80,14 @@ pub fn grow(overlay: &Overlay<'_>, aim: Aim<'_>) -> Tree {
     };
     growing.reaches(overlay.source);
     growing.run();
+    growing.make_room();
     if aim.relays && overlay.receivers().any(|node| growing.waiting[node]) {
         growing.stuck = true;
         growing.worths.fill(None);
         let layout = growing.tree.layout();
         layout.order().iter().for_each(|node| growing.reaches(*node));
         growing.run();
+        growing.make_room();
     }
     growing.squeeze();
     growing.tree.prune(|node| overlay.receives(node));
@@ -98,7 +108,12 @@ impl Growing<'_, '_> {
     }
 
     fn hang(&mut self, node: usize, parent: usize) {
+        if let Some(before) = self.tree.parent(node) {
+            self.left[before] += self.aim.wants(node);
+            self.children[before].retain(|child| *child != node);
+        }
         self.tree.hang(node, Some(parent));
+        self.children[parent].push(node);
         self.left[parent] -= self.aim.wants(node);
         self.hops[node] = self.hops[parent] + 1;
         self.waiting[node] = false;
@@ -106,9 +121,73 @@ impl Growing<'_, '_> {
 
     /// It gets enough, and its legs and what is left of its egress are enough for that node.
     fn fits(&self, parent: usize, leg: f64, node: usize) -> bool {
+        self.suits(parent, leg, node) && self.left[parent] >= self.aim.wants(node)
+    }
+
+    /// The same, but for egress.
+    fn suits(&self, parent: usize, leg: f64, node: usize) -> bool {
         let wants = self.aim.wants(node);
-        let has = parent == self.overlay.source || self.aim.wants(parent) >= wants;
-        has && leg >= wants && self.left[parent] >= wants
+        (parent == self.overlay.source || self.aim.wants(parent) >= wants) && leg >= wants
+    }
+
+    /// For those that found no room: children of full parents go to others, as an augmenting path of a matching,
+    /// so many of them at the most.
+    fn make_room(&mut self) {
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for node in 0..self.waiting.len() {
+                if self.waiting[node] && self.overlay.receives(node) && self.augment(node) {
+                    self.reaches(node);
+                    self.run();
+                    moved = true;
+                }
+            }
+        }
+    }
+
+    fn augment(&mut self, node: usize) -> bool {
+        let mut seen = BTreeSet::new();
+        let parent =
+            self.parents_of(node).into_iter().find(|p| self.free(node, *p, MOVES, &mut seen));
+        parent.inspect(|parent| self.hang(node, *parent)).is_some()
+    }
+
+    /// Those in the tree that could be its parents, if they had the egress.
+    fn parents_of(&self, node: usize) -> Vec<usize> {
+        let suits = |(parent, leg): &(usize, f64)| {
+            self.tree.has(*parent) && self.suits(*parent, *leg, node)
+        };
+        self.overlay.ins(node).filter(suits).map(|leg| leg.0).collect()
+    }
+
+    /// Makes room for the node at that parent; did it?
+    fn free(&mut self, node: usize, parent: usize, moves: u32, seen: &mut BTreeSet<usize>) -> bool {
+        let wants = self.aim.wants(node);
+        if self.left[parent] >= wants {
+            return true;
+        }
+        if moves == 0 || !seen.insert(parent) {
+            return false;
+        }
+        for child in self.children[parent].clone() {
+            if self.left[parent] + self.aim.wants(child) < wants {
+                continue;
+            }
+            for other in self.parents_of(child) {
+                let elsewhere = other != parent && !self.tree.is_above(child, other);
+                // What moved meanwhile may have put the other below the child.
+                if elsewhere
+                    && self.free(child, other, moves - 1, seen)
+                    && !self.tree.is_above(child, other)
+                    && self.tree.parent(child) == Some(parent)
+                {
+                    self.hang(child, other);
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     fn reaches(&mut self, parent: usize) {

@@ -8,6 +8,12 @@
 //! 1. for many target rates, a tree grows that gives each receiver that rate or the most it can have at all,
 //!    the most useful node first (`grow.rs`);
 //! 2. the best of these, and of the widest-path tree, are improved by moves until none helps, the best one also from trees that are worse by one move (`improve.rs`).
+//!
+//! How far from the best: of 300 random graphs of five hosts 299 got the best of all trees, the other one with a
+//! slowest receiver at 0.83 of what it could have (`tests.rs`). For large graphs only bounds are known: the slowest
+//! receiver's widest way, and what several parents could give ([`Overlay::several`]); of made-up hosts with 24 legs
+//! each (`thalweg_sim::cast`) all had their access line's rate with 300 receivers and with 3,000, five sixths of it
+//! with 1,000 and two thirds of it with 10,000. Depth counts as the model says; where nodes store it costs nothing, and chains may be long.
 
 mod grow;
 mod improve;

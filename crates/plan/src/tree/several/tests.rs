@@ -46,7 +46,7 @@ fn with_egress_alone_it_is_mutualcast_s_rate() {
         let graph = full(4, 1000.0);
         let hosts = egress.map(|egress| Host::RECEIVER.with_access(mbps(egress), None));
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        let several = overlay.several(usize::MAX).unwrap();
+        let several = overlay.several(usize::MAX, None).unwrap();
         let expected = egress[0].min(egress.iter().sum::<f64>() / 3.0);
         for node in 1..4 {
             let rate = several.rates[node].as_mbps();
@@ -58,7 +58,7 @@ fn with_egress_alone_it_is_mutualcast_s_rate() {
 
 /// The largest rate for all receivers, with a flow of its own for each instead of cuts.
 fn level_by_flows(overlay: &Overlay<'_>) -> f64 {
-    let legs = overlay.kept(usize::MAX);
+    let legs = overlay.kept(usize::MAX, None);
     let mut variables = ProblemVariables::new();
     let mut per_leg = |most: bool| -> Vec<_> {
         let within = |leg: &Leg| if most { leg.rate / 1e6 } else { f64::INFINITY };
@@ -97,7 +97,7 @@ fn the_slowest_rate_is_that_of_a_program_without_cuts() {
     for seed in 0..12 {
         let (graph, hosts) = world(5, seed);
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        let several = overlay.several(usize::MAX).unwrap();
+        let several = overlay.several(usize::MAX, None).unwrap();
         let slowest = several.rates[1..].iter().min().unwrap().as_mbps();
         let expected = level_by_flows(&overlay);
         assert!((slowest / expected - 1.0).abs() < 1e-3, "seed {seed}: {slowest}, not {expected}");
@@ -110,7 +110,7 @@ fn rates_are_possible_and_no_receiver_can_have_more() {
     for seed in 0..10 {
         let (graph, hosts) = world(7, seed);
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        let Several { rates, alone, parents } = overlay.several(usize::MAX).unwrap();
+        let Several { rates, alone, parents } = overlay.several(usize::MAX, None).unwrap();
         let mut arcs = Vec::new();
         let mut egress = [0.0; 7];
         for (to, shares) in (0_u32..).zip(&parents) {
@@ -145,12 +145,15 @@ fn no_tree_s_slowest_receiver_is_faster() {
     for seed in 50..50 + cases {
         let (graph, hosts) = world(8, seed);
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        let several = overlay.several(usize::MAX).unwrap();
+        let several = overlay.several(usize::MAX, None).unwrap();
         let tree = overlay.bounded(&ChainLoss::NONE, EFFORT / 20);
         let least = |rates: &[Rate]| rates[1..].iter().min().unwrap().as_mbps();
         let gain = least(&several.rates) / least(&tree.rates);
         assert!(gain >= 0.999, "seed {seed}: {gain}");
         gains.push(gain);
+        let few = least(&overlay.several(1, Some(&tree.tree)).unwrap().rates);
+        assert!(few >= 0.999 * least(&tree.rates), "seed {seed}: {few} with the tree's own legs");
+        assert!(few <= 1.001 * least(&several.rates), "seed {seed}: {few} with fewer legs");
     }
     gains.sort_by(f64::total_cmp);
     println!("slowest receiver with several parents against the tree's: {gains:.2?}");
@@ -168,7 +171,7 @@ fn a_slow_receiver_holds_nobody_back() {
     let mut hosts = [host; 4];
     hosts[3] = Host::RECEIVER.with_access(mbps(0.0), mbps(2.0));
     let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-    let rates = overlay.several(usize::MAX).unwrap().rates;
+    let rates = overlay.several(usize::MAX, None).unwrap().rates;
     assert!((rates[3].as_mbps() - 2.0).abs() < 0.01, "two of its legs: {rates:?}");
     // 100 from the source and 100 each from the other: 80 is all their access takes.
     assert!(rates[1..3].iter().all(|rate| (rate.as_mbps() - 80.0).abs() < 0.5), "{rates:?}");
@@ -178,7 +181,7 @@ fn a_slow_receiver_holds_nobody_back() {
 fn what_is_out_of_reach_has_nothing_and_too_much_is_refused() {
     let graph = Graph::from_matrix(&[vec![None, mbps(10.0), None], vec![], vec![]]);
     let hosts = [Host::RECEIVER; 3];
-    let several = Overlay { graph: &graph, source: 0, hosts: &hosts }.several(2).unwrap();
+    let several = Overlay { graph: &graph, source: 0, hosts: &hosts }.several(2, None).unwrap();
     assert_eq!(
         several.rates.iter().map(|rate| rate.as_mbps().round()).collect::<Vec<_>>(),
         [0.0, 10.0, 0.0]
@@ -186,6 +189,6 @@ fn what_is_out_of_reach_has_nothing_and_too_much_is_refused() {
     assert_eq!(several.parents[2], []);
     let graph = full(30, 1.0);
     let overlay = Overlay { graph: &graph, source: 0, hosts: &[Host::RECEIVER; 30] };
-    let refused = overlay.several(usize::MAX).unwrap_err();
+    let refused = overlay.several(usize::MAX, None).unwrap_err();
     assert_eq!(refused, SeveralError::TooLarge { legs: 29 * 29, most: MOST_LEGS });
 }
