@@ -10,11 +10,17 @@
 
 pub mod codec;
 pub mod digest;
+mod emission;
 mod geometry;
 mod have;
+mod pull;
+mod ring;
 
+pub use emission::{Emission, EmissionSettings, Share};
 pub use geometry::{
     CHUNK_BYTES, Geometry, GeometryError, MAX_BLOCK_BYTES, MAX_BLOCK_SYMBOLS, MAX_LENGTH,
     MAX_REPAIR_SYMBOLS, MAX_SYMBOL_BYTES, MAX_SYMBOLS, MIN_SYMBOL_BYTES, SymbolId,
 };
 pub use have::{HaveSet, RangeError};
+pub use pull::{Arrived, ParentId, ParentStatus, Pull, PullProgress, PullSettings};
+pub use ring::{ChildId, ChildStatus, RING_BYTES, Ring, RingError};

@@ -2,7 +2,7 @@
 
 use super::{
     plans::Plan,
-    stripes::{description, stripes},
+    stripes::{ENCODE_BYTES, description, stripes},
 };
 use crate::geometry::{Geometry, MAX_REPAIR_SYMBOLS};
 use raptorq::SourceBlockEncoder;
@@ -67,7 +67,7 @@ impl BlockEncoder {
         }
         let symbol_bytes = geometry.symbol_bytes() as usize;
         let padded = padded(bytes, source_symbols as usize * symbol_bytes);
-        let stripes = stripes(symbol_bytes)
+        let stripes = stripes(symbol_bytes, source_symbols, ENCODE_BYTES)
             .map(|part| encode_stripe(&padded, symbol_bytes, part, plan))
             .collect();
         Ok(Self { source_symbols, symbol_bytes, stripes })
@@ -128,10 +128,9 @@ fn encode_stripe(
     if part.len() == symbol_bytes {
         return SourceBlockEncoder::with_encoding_plan(0, &config, block, plan.operations());
     }
-    let columns: Vec<u8> = block
-        .chunks_exact(symbol_bytes)
-        .flat_map(|symbol| &symbol[part.clone()])
-        .copied()
-        .collect();
+    let mut columns = Vec::with_capacity(plan.source_symbols() as usize * part.len());
+    for symbol in block.chunks_exact(symbol_bytes) {
+        columns.extend_from_slice(&symbol[part.clone()]);
+    }
     SourceBlockEncoder::with_encoding_plan(0, &config, &columns, plan.operations())
 }

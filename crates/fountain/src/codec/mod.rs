@@ -4,8 +4,8 @@
 //! Decoding is out of core: an [`Assembly`] spools what comes through a [`SymbolStore`]
 //! and holds no symbol; a block is read, solved and written back once it has enough.
 //!
-//! The code works on each byte column of a block alone, so symbols wider than the crate
-//! takes (65,535 bytes) are coded as stripes side by side.
+//! Wide symbols are coded as stripes side by side, which is faster than the crate on the
+//! whole block and needs less memory.
 
 mod assembly;
 mod encoder;

@@ -2,7 +2,7 @@
 
 use super::{
     store::SymbolStore,
-    stripes::{description, stripes},
+    stripes::{DECODE_BYTES, description, stripes},
 };
 use crate::{
     digest::{SourcePage, SymbolError},
@@ -98,14 +98,13 @@ impl Solve {
     /// The whole block, padded.
     fn decode(&self, symbols: Vec<Vec<u8>>) -> Option<Vec<u8>> {
         let symbol_bytes = self.geometry.symbol_bytes() as usize;
-        let mut parts = stripes(symbol_bytes);
-        let first = parts.next()?;
-        if first.len() == symbol_bytes {
+        let k = self.geometry.source_symbols_of(self.block);
+        let mut parts = stripes(symbol_bytes, k, DECODE_BYTES).peekable();
+        if parts.peek()?.len() == symbol_bytes {
             return self.decode_stripe(symbol_bytes, symbols.into_iter());
         }
-        let k = self.geometry.source_symbols_of(self.block) as usize;
-        let mut block = vec![0; k * symbol_bytes];
-        for part in std::iter::once(first).chain(parts) {
+        let mut block = vec![0; k as usize * symbol_bytes];
+        for part in parts {
             let columns = symbols.iter().map(|symbol| symbol[part.clone()].to_vec());
             let solved = self.decode_stripe(part.len(), columns)?;
             let places = block.chunks_exact_mut(symbol_bytes);

@@ -1,14 +1,35 @@
-//! Symbols cut lengthwise for the crate, which takes at most 65,535 bytes.
+//! Symbols cut lengthwise into stripes that are coded on their own.
+//!
+//! The code works on each byte column alone, so nothing changes but the speed and the
+//! memory: a stripe that stays in the cache is encoded about three times as fast as a
+//! block of 8 MiB at once, and symbols of 64 KiB are wider than the crate takes.
 
 use raptorq::ObjectTransmissionInformation;
 use std::ops::Range;
 
-/// The widest stripe: the largest power of two that the crate takes.
-const MAX_STRIPE: usize = 1 << 15;
+/// The widest stripe: the largest power of two that the crate takes (65,535 bytes).
+const MAX_WIDTH: usize = 1 << 15;
 
-/// The parts of a symbol of this many bytes that are coded on their own.
-pub(super) fn stripes(symbol_bytes: usize) -> impl Iterator<Item = Range<usize>> {
-    let width = symbol_bytes.min(MAX_STRIPE);
+/// The narrowest: below, work on each symbol costs more than its bytes.
+const MIN_WIDTH: usize = 1 << 12;
+
+/// Bytes of a stripe over all symbols of a block, when encoding: with the intermediate
+/// symbols it about fills a core's second-level cache.
+pub(super) const ENCODE_BYTES: usize = 2 << 20;
+
+/// As [`ENCODE_BYTES`], when decoding: as wide as can be, since each stripe solves the
+/// system anew.
+pub(super) const DECODE_BYTES: usize = usize::MAX;
+
+/// The stripes of symbols of this many bytes (a power of two), if about `stripe_bytes` of
+/// a block of so many source symbols are to be coded at once.
+pub(super) fn stripes(
+    symbol_bytes: usize,
+    source_symbols: u32,
+    stripe_bytes: usize,
+) -> impl Iterator<Item = Range<usize>> {
+    let wanted = stripe_bytes / (source_symbols.max(1) as usize).next_power_of_two();
+    let width = wanted.clamp(MIN_WIDTH, MAX_WIDTH).min(symbol_bytes);
     (0..symbol_bytes / width).map(move |at| at * width..(at + 1) * width)
 }
 

@@ -2,5 +2,10 @@
 
 mod codec;
 mod digests;
+mod emission;
 mod geometry;
 mod have;
+mod pull;
+mod ring;
+mod stream;
+mod swarm;

@@ -1,0 +1,143 @@
+//! One parent: what it holds, what it owes, how fast it is.
+
+use super::{ParentStatus, PullSettings, meter::Meter};
+use crate::have::HaveSet;
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_units::{ByteSize, Rate, Time};
+
+/// Taken for a round trip that is unknown.
+const DEFAULT_RTT: Duration = Duration::from_millis(100);
+
+/// A round trip is believed to grow up to this many times the shortest seen: beyond, what
+/// grows is the queue of our own asks.
+const MAX_GROWTH: u32 = 4;
+
+/// A parent's side of a pull.
+#[derive(Clone, Debug)]
+pub(super) struct Parent {
+    pub(super) has: HaveSet,
+    /// When each symbol that it owes was asked.
+    pub(super) outstanding: BTreeMap<u64, Time>,
+    /// The chunk that is being asked of it.
+    pub(super) unit: Option<u64>,
+    expected: Rate,
+    meter: Meter,
+    shortest: Option<Duration>,
+    rtt: Duration,
+    /// When it last sent something, or began to owe something.
+    heard: Time,
+    fresh_bytes: u64,
+    duplicate_bytes: u64,
+}
+
+impl Parent {
+    pub(super) fn new(has: HaveSet, expected: Rate, rtt: Duration, now: Time) -> Self {
+        Self {
+            has,
+            outstanding: BTreeMap::new(),
+            unit: None,
+            expected,
+            meter: Meter::new(now),
+            shortest: None,
+            rtt: if rtt.is_zero() { DEFAULT_RTT } else { rtt },
+            heard: now,
+            fresh_bytes: 0,
+            duplicate_bytes: 0,
+        }
+    }
+
+    /// Symbols are asked of it.
+    pub(super) fn asked(&mut self, symbols: impl Iterator<Item = u64>, now: Time) {
+        if self.outstanding.is_empty() {
+            self.heard = now;
+        }
+        self.meter.resume(now);
+        self.outstanding.extend(symbols.map(|index| (index, now)));
+    }
+
+    /// A symbol came from it; whether it was asked.
+    pub(super) fn arrived(&mut self, index: u64, bytes: u64, now: Time) -> bool {
+        self.heard = now;
+        let Some(at) = self.outstanding.remove(&index) else { return false };
+        self.sample_rtt(now.since(at));
+        self.meter.add(bytes, self.rtt, now);
+        self.pause_if_idle(now);
+        true
+    }
+
+    /// What came was no such symbol; whether it was asked.
+    pub(super) fn refused(&mut self, index: u64, now: Time) -> bool {
+        self.heard = now;
+        let asked = self.outstanding.remove(&index).is_some();
+        self.pause_if_idle(now);
+        asked
+    }
+
+    fn pause_if_idle(&mut self, now: Time) {
+        if self.outstanding.is_empty() {
+            self.meter.pause(now);
+        }
+    }
+
+    pub(super) fn count(&mut self, bytes: u64, fresh: bool) {
+        let count = if fresh { &mut self.fresh_bytes } else { &mut self.duplicate_bytes };
+        *count += bytes;
+    }
+
+    fn sample_rtt(&mut self, sample: Duration) {
+        let shortest = self.shortest.map_or(sample, |known| known.min(sample));
+        let first = self.shortest.is_none();
+        self.shortest = Some(shortest);
+        let smoothed =
+            if first || sample < self.rtt { sample } else { self.rtt * 15 / 16 + sample / 16 };
+        self.rtt = smoothed.min(shortest.saturating_mul(MAX_GROWTH));
+    }
+
+    /// Bytes to have asked of it: twice its rate times its round trip, so that it never runs dry.
+    pub(super) fn window(&self, symbol_bytes: u64, settings: &PullSettings) -> u64 {
+        let rate = self.meter.peak().unwrap_or(self.expected);
+        let twice = rate.bytes_in(self.rtt.saturating_mul(2)).as_bytes();
+        let least = match self.meter.peak() {
+            // Two symbols: one under way while the next one is asked.
+            Some(_) => 2 * symbol_bytes,
+            None => settings.first_window.max(2 * symbol_bytes),
+        };
+        twice.max(least).min(settings.max_window.max(symbol_bytes))
+    }
+
+    /// When it will have sent this many bytes more than it owes, from now: by its rate, or
+    /// by the time it has been silent if that says less.
+    pub(super) fn finishes(&self, more: u64, symbol_bytes: u64, now: Time) -> Duration {
+        let bytes = self.outstanding.len() as u64 * symbol_bytes + more;
+        let size = ByteSize::from_bytes;
+        let quiet = now.since(self.heard);
+        let mut rate = self.rate();
+        if !self.outstanding.is_empty() && quiet > self.rtt {
+            rate = rate.min(Rate::over(size(symbol_bytes), quiet));
+        }
+        self.rtt.saturating_add(rate.time_for(size(bytes)))
+    }
+
+    pub(super) fn rate(&self) -> Rate {
+        self.meter.rate().unwrap_or(self.expected)
+    }
+
+    pub(super) fn is_silent(&self, now: Time, least: Duration, symbol_bytes: u64) -> bool {
+        let symbol = self.rate().time_for(ByteSize::from_bytes(symbol_bytes));
+        let patience = if self.rate() == Rate::ZERO { Duration::ZERO } else { symbol };
+        let limit = least.max(self.rtt.saturating_add(patience).saturating_mul(4));
+        !self.outstanding.is_empty() && now.since(self.heard) > limit
+    }
+
+    pub(super) fn status(&self) -> ParentStatus {
+        ParentStatus {
+            rate: self.rate(),
+            measured: self.meter.rate().is_some(),
+            rtt: self.rtt,
+            fresh_bytes: self.fresh_bytes,
+            duplicate_bytes: self.duplicate_bytes,
+            outstanding: self.outstanding.len() as u64,
+            holds: self.has.count(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Rings: what each child's socket gets, whatever it takes and when.
+
+use proptest::prelude::*;
+use thalweg_fountain::{ChildId, Geometry, RING_BYTES, Ring, RingError, SymbolId};
+
+/// Symbols of 1 KiB, blocks of 1024.
+fn cut() -> Geometry {
+    Geometry::new(8 << 20, 1 << 10, 1024, 8).expect("a cut")
+}
+
+/// A frame that says its length and number; `n` bytes in all, at least 8.
+fn frame(number: u32, n: usize) -> Vec<u8> {
+    let mut frame = vec![number as u8; n];
+    frame[..4].copy_from_slice(&(n as u32).to_be_bytes());
+    frame[4..8].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// The numbers of the whole frames in what a socket got; what is left over must begin one.
+fn numbers(mut bytes: &[u8]) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    while bytes.len() >= 8 {
+        let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four"));
+        let (n, number) = (word(0) as usize, word(4));
+        if n > bytes.len() {
+            break;
+        }
+        assert_eq!(bytes[..n], frame(number, n), "frame {number} is torn");
+        numbers.push(number);
+        bytes = &bytes[n..];
+    }
+    numbers
+}
+
+/// Lets a child's socket take up to `n` bytes.
+fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usize {
+    let bytes: Vec<u8> = ring.pending(child).flatten().copied().take(n).collect();
+    ring.took(child, bytes.len());
+    got.extend_from_slice(&bytes);
+    bytes.len()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push { block: u32, bytes: usize },
+    Take { child: usize, bytes: usize },
+    Done { child: usize, block: u32 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..8_u32, 8..=1036_usize).prop_map(|(block, bytes)| Step::Push { block, bytes }),
+        3 => (0..2_usize, 0..5000_usize).prop_map(|(child, bytes)| Step::Take { child, bytes }),
+        1 => (0..2_usize, 0..8_u32).prop_map(|(child, block)| Step::Done { child, block }),
+    ];
+    prop::collection::vec(step, 0..200)
+}
+
+proptest! {
+    #[test]
+    fn every_child_gets_whole_symbols_in_order_or_misses_them(steps in steps()) {
+        // Room for seven frames.
+        let mut ring = Ring::new(&cut(), 7 * 1036 + 1000, 12).expect("room");
+        let ids = [ChildId(3), ChildId(9)];
+        ids.into_iter().for_each(|id| ring.join(id));
+        let mut pushed = Vec::new();
+        let mut got = [Vec::new(), Vec::new()];
+        let mut done = [vec![], vec![]];
+        let mut missed = 0;
+        for step in steps {
+            match step {
+                Step::Push { block, bytes } => {
+                    let id = SymbolId { block, esi: pushed.len() as u32 };
+                    missed += ring.push(id, &frame(id.esi, bytes)).expect("fits") as u64;
+                    pushed.push(block);
+                }
+                Step::Take { child, bytes } => {
+                    take(&mut ring, ids[child], bytes, &mut got[child]);
+                }
+                Step::Done { child, block } => {
+                    let all = ring.done(ids[child], block);
+                    done[child].push(block);
+                    prop_assert_eq!(all, done.iter().all(|done| done.contains(&block)));
+                }
+            }
+            for id in ids {
+                let waiting = ring.status(id).expect("a child").waiting_symbols;
+                prop_assert!(waiting <= 7);
+                prop_assert!(!ring.feasible(8) || ring.any_drained());
+            }
+        }
+        let mut counted = 0;
+        for (at, id) in ids.into_iter().enumerate() {
+            let status = ring.status(id).expect("a child");
+            prop_assert_eq!(status.sent_bytes, got[at].len() as u64);
+            take(&mut ring, id, usize::MAX, &mut got[at]);
+            let sent = numbers(&got[at]);
+            prop_assert!(sent.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", sent);
+            prop_assert_eq!(ring.status(id).expect("a child").sent_symbols, sent.len() as u64);
+            let absent = (0..pushed.len() as u32).filter(|n| !sent.contains(n));
+            let (skipped, lost): (Vec<u32>, Vec<u32>) =
+                absent.partition(|n| done[at].contains(&pushed[*n as usize]));
+            prop_assert!(lost.len() as u64 <= status.missed_symbols);
+            prop_assert!(status.missed_symbols <= (lost.len() + skipped.len()) as u64);
+            counted += status.missed_symbols;
+        }
+        prop_assert_eq!(counted, missed);
+    }
+}
+
+#[test]
+fn a_symbol_begun_is_finished_though_the_ring_went_on() {
+    let mut ring = Ring::new(&cut(), 2 * 1036, 12).expect("room");
+    let (child, mut got) = (ChildId(0), Vec::new());
+    ring.join(child);
+    let push = |ring: &mut Ring, n: u32| {
+        ring.push(SymbolId { block: 0, esi: n }, &frame(n, 1000)).expect("fits")
+    };
+    push(&mut ring, 0);
+    assert_eq!(take(&mut ring, child, 300, &mut got), 300);
+    assert_eq!((1..=5).map(|n| push(&mut ring, n)).sum::<usize>(), 3);
+    // Its block is done meanwhile: the rest is sent all the same, nothing else is.
+    assert!(!ring.feasible(1));
+    assert!(ring.done(child, 0) && ring.done_by_all(0));
+    assert_eq!(take(&mut ring, child, usize::MAX, &mut got), 700);
+    assert_eq!(numbers(&got), [0]);
+    assert!(ring.feasible(1) && !ring.feasible(0));
+    let status = ring.leave(child).expect("a child");
+    assert_eq!((status.sent_symbols, status.missed_symbols, status.done_blocks), (1, 3, 1));
+    assert!(ring.status(child).is_none() && ring.pending(child).next().is_none());
+    ring.took(child, 10);
+    assert!(ring.done_by_all(7), "nobody is left");
+}
+
+#[test]
+fn a_ring_is_as_large_as_told() {
+    let cut = Geometry::for_length(1 << 30).expect("a cut");
+    let ring = Ring::new(&cut, RING_BYTES, 12).expect("room");
+    assert_eq!(ring.capacity(), RING_BYTES / (16_384 + 12));
+    let none = RingError::TooSmall { bytes: 16_384, frame: 16_396 };
+    assert_eq!(Ring::new(&cut, 16_384, 12).err(), Some(none));
+    let mut ring = ring;
+    let id = SymbolId { block: 0, esi: 0 };
+    let long = RingError::Frame { got: 16_397, frame: 16_396 };
+    assert_eq!(ring.push(id, &[0; 16_397]), Err(long));
+    assert!(ring.push(id, &[]).is_err());
+    assert_eq!(ring.push(id, &[1; 5]), Ok(0), "nobody misses anything without children");
+}
