@@ -143,6 +143,16 @@ impl Pull {
         }
     }
 
+    /// A parent no longer holds these symbols: those it owes are asked of others.
+    pub fn gone(&mut self, id: ParentId, range: Range<u64>, now: Time) {
+        let Some(parent) = self.parents.get_mut(&id) else { return };
+        parent.has.remove_range(range.clone());
+        let end = range.end.max(range.start);
+        let owed: Vec<u64> =
+            parent.outstanding.range(range.start..end).map(|(index, _)| *index).collect();
+        owed.into_iter().for_each(|index| self.refused(id, index, now));
+    }
+
     /// A parent is gone, or given up: what it owes is asked of others. How it did.
     ///
     /// The shell must take nothing more from it: what comes late would be a duplicate.

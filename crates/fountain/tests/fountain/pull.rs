@@ -208,6 +208,12 @@ fn what_came_otherwise_is_not_asked_and_strangers_change_nothing() {
     let asks: Vec<u64> = pull.asks(parent, now, &mut rng(1)).into_iter().flatten().collect();
     assert_eq!(asks, (0..16).collect::<Vec<u64>>());
     assert_eq!(pull.arrived(parent, u64::MAX, now), Arrived::Unknown);
+    pull.gone(parent, 8..u64::MAX, now);
+    assert_eq!(pull.status(parent).map(|s| (s.outstanding, s.holds)), Some((8, 8)));
+    assert!(pull.asks(parent, now, &mut rng(1)).is_empty(), "it holds no others");
+    pull.holds(parent, 8..16);
+    let again: Vec<u64> = pull.asks(parent, now, &mut rng(1)).into_iter().flatten().collect();
+    assert_eq!(again, (8..16).collect::<Vec<u64>>());
     (0..16).for_each(|index| assert_eq!(pull.arrived(parent, index, now), Arrived::Fresh));
     assert!(pull.is_complete() && pull.silent(Time::MAX).is_empty());
     assert_eq!(pull.arrived(parent, 3, now), Arrived::Duplicate);
