@@ -31,6 +31,8 @@ pub enum Kind {
     Gather,
     /// One to one, pushed by who has it.
     Send,
+    /// One to many: receivers hand it on to each other.
+    Cast,
 }
 
 /// The durable record of one transfer.

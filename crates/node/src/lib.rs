@@ -4,6 +4,7 @@ mod accept;
 mod patience;
 
 pub mod budget;
+pub mod cast;
 pub mod config;
 pub mod daemon;
 pub mod detours;

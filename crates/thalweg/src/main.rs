@@ -26,6 +26,8 @@ enum Command {
     Gather(Box<commands::gather::Args>),
     /// Send files to another member, over several paths where that pays
     Send(Box<commands::send::Args>),
+    /// Deliver a file or directory to many members at once, who hand it on to each other
+    Cast(Box<commands::cast::Args>),
     /// Serve this host's programs as an HTTP and SOCKS5 proxy over the best paths known
     Proxy(commands::proxy::Args),
     /// Run a command whose traffic goes by a proxy of its own over the best paths known
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Get(args) => commands::get::run(*args),
         Command::Gather(args) => commands::gather::run(*args),
         Command::Send(args) => commands::send::run(*args),
+        Command::Cast(args) => commands::cast::run(*args),
         Command::Proxy(args) => commands::proxy::run(args),
         Command::Run(args) => commands::run_with::run(args),
         Command::Receipt(args) => commands::receipt::run(args),

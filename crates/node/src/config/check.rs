@@ -19,6 +19,7 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     measure(&config.measure, &mut problems);
     super::drop_box::check(&config.drop_box, &mut problems);
     super::files::check(&config.files, &mut problems);
+    super::cast::check(&config.cast, &mut problems);
     socks(config, &mut problems);
     oracle(&config.oracle, &mut problems);
     problems

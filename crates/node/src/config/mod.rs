@@ -4,6 +4,7 @@
 //! with the nearest right name, and all problems are told at once, each with its line
 //! and column. The keys, one by one, are in [`Config::example`].
 
+mod cast;
 mod check;
 mod drop_box;
 mod files;
@@ -16,6 +17,7 @@ mod relay;
 mod sections;
 mod text;
 
+pub use cast::{CastSection, InboxSection};
 pub use drop_box::DropBoxSection;
 pub use files::{AcceptSection, FilesSection, OfferSection, Whom};
 pub use measure::MeasureSection;
@@ -52,6 +54,8 @@ pub struct Config {
     pub drop_box: Vec<DropBoxSection>,
     /// Files for other members.
     pub files: FilesSection,
+    /// What members may push here.
+    pub cast: CastSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
     /// Prometheus metrics.
@@ -71,6 +75,7 @@ impl Default for Config {
             relay: RelaySection::default(),
             measure: MeasureSection::default(),
             files: FilesSection::default(),
+            cast: CastSection::default(),
             drop_box: Vec::new(),
             socks: SocksSection::default(),
             metrics: MetricsSection::default(),

@@ -66,13 +66,14 @@ impl Strange {
 }
 
 /// The protocols that can be open.
-const SERVED: [Protocol; 6] = [
+const SERVED: [Protocol; 7] = [
     Protocol::Api,
     Protocol::Join,
     Protocol::Relay,
     Protocol::Measure,
     Protocol::Object,
     Protocol::Submit,
+    Protocol::Cast,
 ];
 
 const fn label(protocol: Protocol) -> Label {
@@ -83,6 +84,7 @@ const fn label(protocol: Protocol) -> Label {
         Protocol::Measure => "measure",
         Protocol::Object => "object",
         Protocol::Submit => "submit",
+        Protocol::Cast => "cast",
         _ => "other",
     };
     [("protocol", word)]

@@ -4,6 +4,7 @@
 //! accept ─ place? ─ preamble, TLS ─ key admitted? ─┬ relay: a session of node::relay
 //!            no: closed      no: an alert, closed  ├ measure: node::prober
 //!                                                  ├ object: node::files
+//!                                                  ├ cast: node::cast
 //!                                                  ├ submit: node::drop_box, strangers as well
 //!                                                  └ api, join: the oracle, where one is
 //! ```
@@ -59,6 +60,8 @@ pub struct Services {
     pub measure: Option<Arc<dyn MemberService>>,
     /// Files for members; none: this node offers none and passes none on.
     pub files: Option<Arc<dyn MemberService>>,
+    /// One-to-many delivery; none: this node takes and hands on none.
+    pub cast: Option<Arc<dyn MemberService>>,
     /// Drop boxes; none: this node has none.
     pub submit: Option<Arc<dyn SubmitService>>,
 }
@@ -71,7 +74,8 @@ impl Services {
         let measure = self.measure.iter().map(|_| Protocol::Measure);
         let files = self.files.iter().map(|_| Protocol::Object);
         let submit = self.submit.iter().map(|_| Protocol::Submit);
-        relay.chain(oracle).chain(measure).chain(files).chain(submit).collect()
+        let cast = self.cast.iter().map(|_| Protocol::Cast);
+        relay.chain(oracle).chain(measure).chain(files).chain(submit).chain(cast).collect()
     }
 }
 
@@ -177,6 +181,9 @@ impl Door {
             }
             (Protocol::Object, Some(peer), Services { files: Some(files), .. }) => {
                 self.transfer(Protocol::Object, files.serve(channel, peer, from));
+            }
+            (Protocol::Cast, Some(peer), Services { cast: Some(cast), .. }) => {
+                self.transfer(Protocol::Cast, cast.serve(channel, peer, from));
             }
             // Whether a stranger may was asked in the handshake.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {

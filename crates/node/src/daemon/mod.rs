@@ -178,6 +178,7 @@ impl Daemon {
             relay: services.relay.clone(),
             files: services.files.clone(),
             submit: services.submit.clone(),
+            cast: services.cast.clone(),
             counters: counters.clone(),
             listen: bound,
             duties: duties(&membership, &key.id()),

@@ -23,8 +23,8 @@ pub struct Caller {
     pub protocol: Protocol,
 }
 
-/// Serves members' channels of one protocol: [`crate::relay`], [`crate::prober`], [`crate::files`], or
-/// a fake in tests.
+/// Serves members' channels of one protocol: [`crate::relay`], [`crate::prober`], [`crate::files`],
+/// [`crate::cast`], or a fake in tests.
 pub trait MemberService: Send + Sync + fmt::Debug {
     /// Serves one channel to its end, which comes at once when the peer is revoked.
     /// Dropping the future cuts it; a relay resets both legs.

@@ -49,6 +49,9 @@ pub struct NodeStatus {
     /// Drop boxes: what is counted, and their `settings`; null if there are none.
     #[serde(default)]
     pub drop_boxes: serde_json::Value,
+    /// Casts: those that land here, and what was handed on; null if it takes part in none.
+    #[serde(default)]
+    pub casts: serde_json::Value,
     /// Why the daemon should be started anew; none: it is as it should be.
     #[serde(default)]
     pub restart: Option<String>,
@@ -111,6 +114,8 @@ pub struct Subject {
     pub files: Option<Arc<dyn MemberService>>,
     /// Drop boxes, if it serves any.
     pub submit: Option<Arc<dyn SubmitService>>,
+    /// Casts, if it takes part in any.
+    pub cast: Option<Arc<dyn MemberService>>,
     /// What the daemon counts.
     pub counters: Counters,
     /// Where its port is bound.
@@ -137,6 +142,7 @@ impl Subject {
             relay: self.relay.as_ref().map(|r| r.report()).unwrap_or_default(),
             files: self.files.as_ref().map(|f| f.report()).unwrap_or_default(),
             drop_boxes: self.submit.as_ref().map(|s| s.report()).unwrap_or_default(),
+            casts: self.cast.as_ref().map(|c| c.report()).unwrap_or_default(),
             restart: self.restart(),
         }
     }

@@ -92,7 +92,7 @@ impl Fixture {
                 oracle: None,
                 measure: None,
                 files: None,
-                submit: None,
+                cast: None, submit: None,
             },
             control: Arc::new(FarOracle),
             registry: Default::default(),

@@ -118,7 +118,7 @@ impl Host {
             name: name(&format!("n{}", self.n)),
             key: key(self.n),
             membership: membership.clone(),
-            services: Services { relay: None, oracle: None, measure: None, files: None, submit },
+            services: Services { relay: None, oracle: None, measure: None, files: None, cast: None, submit },
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
             registry: Default::default(),
             log,

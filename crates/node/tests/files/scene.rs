@@ -140,7 +140,7 @@ impl Node {
                 oracle: None,
                 measure: None,
                 files: Some(files),
-                submit: None,
+                cast: None, submit: None,
             },
             control: down,
             registry,

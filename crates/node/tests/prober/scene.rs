@@ -113,7 +113,7 @@ impl Node {
             oracle: Some(down.clone()),
             measure,
             files: None,
-            submit: None,
+            cast: None, submit: None,
         };
         let config = DaemonConfig {
             listen: vec![set.listen],

@@ -178,7 +178,7 @@ async fn serve(
         name: name(n),
         key: key(n),
         membership: membership.clone(),
-        services: Services { relay, oracle, measure, files: Some(files), submit },
+        services: Services { relay, oracle, measure, files: Some(files), cast: None, submit },
         control: down,
         registry: Default::default(),
         log: Log::to_queue().0,

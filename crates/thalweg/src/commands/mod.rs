@@ -1,5 +1,6 @@
 //! The commands, one file each, and what they share.
 
+pub mod cast;
 pub mod config;
 pub mod demo;
 pub mod drop_box;

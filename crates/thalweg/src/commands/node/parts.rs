@@ -10,6 +10,7 @@ use std::{
 use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
     budget::Budget,
+    cast::Casts,
     config::{Config, OfferSection, Whom},
     daemon::{DaemonConfig, MemberService, Node, Services, SubmitService},
     drop_box::DropBoxes,
@@ -151,6 +152,9 @@ impl Parts {
         let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
         files.register(&mut registry);
         let files = Some(Arc::new(files) as Arc<dyn MemberService>);
+        let casts = self.casts(config, state)?;
+        tasks.spawn(casts.clone().run());
+        let cast = Some(Arc::new(casts) as Arc<dyn MemberService>);
         if let Some(boxes) = boxes.clone() {
             boxes.register(&mut registry);
             tasks.spawn(boxes.run());
@@ -160,7 +164,7 @@ impl Parts {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, files, submit },
+            services: Services { relay, oracle, measure, files, cast, submit },
             control,
             registry,
             log: self.log,
@@ -234,6 +238,14 @@ impl Parts {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
         Ok(Lending::new(spool, reach, membership))
+    }
+
+    /// Who takes casts in and hands them on. Also where no inbox is: others learn so.
+    fn casts(&self, config: &Config, state: &State) -> anyhow::Result<Casts> {
+        let (membership, log) = (self.membership.clone(), self.log.clone());
+        let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
+        let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
+        Ok(Casts::new(&config.cast, state.dir(), membership, reach, log)?)
     }
 
     /// The settings' drop boxes; none if there are none.

@@ -1,0 +1,195 @@
+//! Reads and writes an object's bytes, a few files open at a time.
+
+use super::{open::below, spans::Spans};
+use rustix::fs::OFlags;
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fs::File,
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::fs::{FileExt as _, MetadataExt as _},
+    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use thalweg_wire::cast::{Layout, LayoutKind};
+
+/// Files that are kept open. A cast of one large file has one; beyond, the directories of small
+/// files cost an `openat2` each time.
+const OPEN: usize = 64;
+
+/// Beyond so many files that were written since the last sync, the whole file system is synced.
+const SINGLY: usize = 16;
+
+/// Where an object is: an open directory, and its name there.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The directory.
+    pub directory: Arc<OwnedFd>,
+    /// The object's name in it: one part of a path.
+    pub name: Vec<u8>,
+}
+
+impl Place {
+    /// The path of an entry below the directory.
+    pub fn path(&self, below: &[u8]) -> Vec<u8> {
+        match below {
+            [] => self.name.clone(),
+            below => [&self.name, &b"/"[..], below].concat(),
+        }
+    }
+}
+
+/// An object's files; shared by all who read and write it.
+#[derive(Debug)]
+pub struct ObjectFiles {
+    layout: Arc<Layout>,
+    spans: Spans,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    place: Place,
+    /// They are being made: not yet as the layout says.
+    in_making: bool,
+    open: VecDeque<(u32, Arc<File>)>,
+    /// Written since the last sync.
+    dirty: BTreeSet<u32>,
+}
+
+impl ObjectFiles {
+    /// The files of a layout that are there, and stay as it says.
+    pub fn present(layout: Arc<Layout>, place: Place) -> Self {
+        Self::new(layout, place, false)
+    }
+
+    /// Files that are being written.
+    pub fn in_making(layout: Arc<Layout>, place: Place) -> Self {
+        Self::new(layout, place, true)
+    }
+
+    fn new(layout: Arc<Layout>, place: Place, in_making: bool) -> Self {
+        let inner = Inner { place, in_making, open: VecDeque::new(), dirty: BTreeSet::new() };
+        Self { spans: Spans::new(&layout), layout, inner: Mutex::new(inner) }
+    }
+
+    /// What they are.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// They are complete, and have got another name.
+    pub fn moved(&self, place: Place) {
+        let mut inner = self.lock();
+        inner.place = place;
+        inner.in_making = false;
+    }
+
+    /// A panic in between leaves whole values behind.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads these bytes of the object.
+    ///
+    /// # Errors
+    /// The system's; of files that are not in the making also if one is not (any more) as the
+    /// layout says.
+    pub fn read(&self, from: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        for piece in self.spans.pieces(from..from + buffer.len() as u64) {
+            let length = (piece.range.end - piece.range.start) as usize;
+            let (file, in_making) = self.file(piece.entry)?;
+            let part = &mut buffer[filled..filled + length];
+            let read = file.read_exact_at(part, piece.range.start);
+            if !in_making {
+                self.check(piece.entry, &file)?;
+            }
+            read.map_err(|e| self.named(piece.entry, &e))?;
+            filled += length;
+        }
+        if filled == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+
+    /// Writes these bytes of the object.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(&self, from: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        for piece in self.spans.pieces(from..from + bytes.len() as u64) {
+            let (part, later) = rest.split_at((piece.range.end - piece.range.start) as usize);
+            let (file, _) = self.file(piece.entry)?;
+            file.write_all_at(part, piece.range.start).map_err(|e| self.named(piece.entry, &e))?;
+            self.lock().dirty.insert(piece.entry);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// What was written before this call is on the disk when it returns.
+    ///
+    /// # Errors
+    /// The system's; then it counts as not synced.
+    pub fn sync(&self) -> io::Result<()> {
+        let dirty = std::mem::take(&mut self.lock().dirty);
+        let synced = self.sync_these(&dirty);
+        if synced.is_err() {
+            self.lock().dirty.extend(dirty);
+        }
+        synced
+    }
+
+    fn sync_these(&self, dirty: &BTreeSet<u32>) -> io::Result<()> {
+        if dirty.len() > SINGLY {
+            let directory = Arc::clone(&self.lock().place.directory);
+            return Ok(rustix::fs::syncfs(&*directory)?);
+        }
+        dirty.iter().try_for_each(|entry| self.file(*entry)?.0.sync_data())
+    }
+
+    fn file(&self, entry: u32) -> io::Result<(Arc<File>, bool)> {
+        let (place, in_making) = {
+            let mut inner = self.lock();
+            if let Some(at) = inner.open.iter().position(|(known, _)| *known == entry) {
+                if at > 0 {
+                    inner.open.swap(0, at);
+                }
+                return Ok((Arc::clone(&inner.open[0].1), inner.in_making));
+            }
+            (inner.place.clone(), inner.in_making)
+        };
+        let flags = if in_making { OFlags::RDWR } else { OFlags::RDONLY };
+        let path = place.path(self.path_of(entry));
+        let opened = below(&place.directory, &path, flags | OFlags::NONBLOCK);
+        let file = Arc::new(File::from(opened.map_err(|e| self.named(entry, &e.into()))?));
+        let mut inner = self.lock();
+        inner.open.truncate(OPEN - 1);
+        inner.open.push_front((entry, Arc::clone(&file)));
+        Ok((file, in_making))
+    }
+
+    fn path_of(&self, entry: u32) -> &[u8] {
+        self.layout.entries.get(entry as usize).map_or(b"", |entry| entry.path.as_bytes())
+    }
+
+    /// Whether a file is as the layout says: who changes it changes its time.
+    fn check(&self, entry: u32, file: &File) -> io::Result<()> {
+        let found = file.metadata()?;
+        let Some(told) = self.layout.entries.get(entry as usize) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let modified =
+            found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
+        let is_same = told.kind == (LayoutKind::File { length: found.size() })
+            && told.modified_ns == modified;
+        if is_same { Ok(()) } else { Err(self.named(entry, &io::Error::other("it has changed"))) }
+    }
+
+    fn named(&self, entry: u32, why: &io::Error) -> io::Error {
+        let place = self.lock().place.clone();
+        let path = place.path(self.path_of(entry)).escape_ascii().to_string();
+        io::Error::new(why.kind(), format!("{path}: {why}"))
+    }
+}

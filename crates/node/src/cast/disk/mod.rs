@@ -1,0 +1,10 @@
+//! An object's bytes where they are: in one file, or in those of a directory.
+
+mod files;
+mod open;
+mod spans;
+mod tree;
+
+pub use files::{ObjectFiles, Place};
+pub use open::open_directory;
+pub use tree::{finish, make};

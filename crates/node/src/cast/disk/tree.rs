@@ -1,0 +1,105 @@
+//! Makes the files of a layout, and gives them modes, times and links at the end.
+
+use super::{files::Place, open::below};
+use rustix::{
+    fs::{Mode, OFlags, Timespec, Timestamps, fchmod, futimens, mkdirat, symlinkat},
+    io::Errno,
+};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+};
+use thalweg_wire::cast::{Layout, LayoutEntry, LayoutKind};
+
+/// More files than this are synced with the whole file system.
+const SINGLY: usize = 16;
+
+/// Makes directories and files of their lengths, without content; links come at the end, so that
+/// nothing is ever written through one. What is there already stays.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn make(place: &Place, layout: &Layout) -> io::Result<()> {
+    for entry in &layout.entries {
+        let path = place.path(entry.path.as_bytes());
+        let made = match entry.kind {
+            LayoutKind::Directory => make_directory(place, &path),
+            LayoutKind::File { length } => make_file(place, &path, length),
+            LayoutKind::Symlink { .. } => Ok(()),
+        };
+        made.map_err(|e| named(&path, &e))?;
+    }
+    Ok(())
+}
+
+fn make_directory(place: &Place, path: &[u8]) -> io::Result<()> {
+    let (above, name) = above(place, path)?;
+    match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn make_file(place: &Place, path: &[u8], length: u64) -> io::Result<()> {
+    let file = File::from(below(&place.directory, path, OFlags::RDWR | OFlags::CREATE)?);
+    file.set_len(length)
+}
+
+/// The directory that a path's last part is in, and that part.
+fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
+    let (above, name) = match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&b"."[..], path),
+    };
+    Ok((below(&place.directory, above, OFlags::RDONLY | OFlags::DIRECTORY)?, name))
+}
+
+/// Makes the links, sets modes and times, the deepest first, and syncs all of it.
+///
+/// No set-user-ID, set-group-ID or sticky bits: they are another host's word.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn finish(place: &Place, layout: &Layout) -> io::Result<()> {
+    let singly = layout.entries.len() <= SINGLY;
+    for entry in layout.entries.iter().rev() {
+        let path = place.path(entry.path.as_bytes());
+        finish_one(place, entry, &path, singly).map_err(|e| named(&path, &e))?;
+    }
+    if !singly {
+        rustix::fs::syncfs(&*place.directory)?;
+    }
+    Ok(())
+}
+
+fn finish_one(place: &Place, entry: &LayoutEntry, path: &[u8], sync: bool) -> io::Result<()> {
+    let flags = match &entry.kind {
+        LayoutKind::Symlink { target } => {
+            let (above, name) = above(place, path)?;
+            let name = OsStr::from_bytes(name);
+            return match symlinkat(OsStr::from_bytes(target), above.as_fd(), name) {
+                Ok(()) | Err(Errno::EXIST) => Ok(()),
+                Err(e) => Err(e.into()),
+            };
+        }
+        LayoutKind::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
+        LayoutKind::File { .. } => OFlags::RDONLY,
+    };
+    let made = below(&place.directory, path, flags)?;
+    let time = Timespec {
+        tv_sec: entry.modified_ns.div_euclid(1_000_000_000),
+        tv_nsec: entry.modified_ns.rem_euclid(1_000_000_000),
+    };
+    futimens(&made, &Timestamps { last_access: time, last_modification: time })?;
+    fchmod(&made, Mode::from_raw_mode((entry.mode & 0o777).into()))?;
+    if sync { Ok(rustix::fs::fsync(&made)?) } else { Ok(()) }
+}
+
+fn named(path: &[u8], why: &io::Error) -> io::Error {
+    io::Error::new(why.kind(), format!("{}: {why}", path.escape_ascii()))
+}

@@ -1,0 +1,303 @@
+//! The parent's end of a leg: gives what is asked for, says what is here.
+
+use super::{
+    Leg,
+    io::{Hear, Say, invalid},
+};
+use crate::cast::store::Store;
+use std::{
+    collections::VecDeque,
+    io,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_fountain::HaveSet;
+use thalweg_wire::cast::{
+    FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_sound,
+};
+use tokio::{
+    sync::Notify,
+    task::spawn_blocking,
+    time::{Instant, sleep_until, timeout},
+};
+
+/// What is read from the disk and sent at once: what news wait for on a slow leg.
+const PIECE: usize = 256 * 1024;
+
+/// News are said at most so often; each hop of a chain adds it to the way of the first byte.
+const NEWS: Duration = Duration::from_millis(10);
+
+/// The most that a child may ask ahead: 256 MiB, 2 s at 1 Gbit/s; what waits is some bytes a range.
+const AHEAD: u64 = 256 << 20;
+
+/// A child that wants nothing for so long is let go.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// What a child waits for, in the order of its wishes.
+#[derive(Debug, Default)]
+struct Queue {
+    wishes: VecDeque<Wanted>,
+    symbols: u64,
+}
+
+#[derive(Debug)]
+enum Wanted {
+    Page(u32),
+    Symbols(Range<u64>),
+}
+
+struct Serving {
+    store: Arc<Store>,
+    queue: Mutex<Queue>,
+    wished: Notify,
+}
+
+/// Serves one child until it says goodbye, or is gone.
+///
+/// # Errors
+/// The connection's, the disk's; a child that does not keep to the protocol.
+pub async fn serve(store: Arc<Store>, leg: Leg) -> io::Result<()> {
+    let serving = Serving { store, queue: Mutex::default(), wished: Notify::new() };
+    let Leg { hear, mut say, .. } = leg;
+    let ended = tokio::select! {
+        heard = serving.hear(hear) => heard,
+        said = serving.pour(&mut say) => said,
+    };
+    if let Err(why) = &ended {
+        // If it still listens it learns why.
+        let bye = Frame::message(&Said::Bye(why.to_string().chars().take(500).collect()));
+        _ = timeout(Duration::from_millis(100), say.bytes(&bye)).await;
+    }
+    say.close().await;
+    ended
+}
+
+impl Serving {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn hear(&self, mut hear: Hear) -> io::Result<()> {
+        loop {
+            let heard = timeout(IDLE, hear.message::<Wish>(MAX_WISH)).await;
+            let wish =
+                heard.map_err(|_| io::Error::other("the child wants nothing any more"))??;
+            if matches!(wish, Wish::Bye) {
+                return Ok(());
+            }
+            self.wish(wish)?;
+            self.wished.notify_one();
+        }
+    }
+
+    fn wish(&self, wish: Wish) -> io::Result<()> {
+        let geometry = &self.store.known.geometry;
+        let mut queue = self.queue();
+        match wish {
+            Wish::Ask(runs) => {
+                check(&runs, geometry.symbols())?;
+                for (from, to) in runs {
+                    queue.symbols += to - from;
+                    queue.wishes.push_back(Wanted::Symbols(from..to));
+                }
+            }
+            Wish::Unask(runs) => {
+                check(&runs, geometry.symbols())?;
+                runs.iter().for_each(|(from, to)| queue.unask(*from..*to));
+            }
+            Wish::Page(block) if block < geometry.blocks() => {
+                queue.wishes.push_back(Wanted::Page(block));
+            }
+            Wish::Page(_) => return Err(invalid("a page of no block")),
+            // Of use to rings.
+            Wish::RepairPage(_) | Wish::Done(_) | Wish::Bye => {}
+        }
+        let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
+        match ahead > AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
+            true => Err(invalid("the child asks for too much ahead")),
+            false => Ok(()),
+        }
+    }
+
+    async fn pour(&self, say: &mut Say) -> io::Result<()> {
+        let mut news = self.store.news();
+        let mut said = HaveSet::empty(&self.store.known.geometry);
+        let mut next_news = Instant::now();
+        let mut buffer = Vec::with_capacity(PIECE + 64 * FRAME_HEAD);
+        loop {
+            if Instant::now() >= next_news
+                && news.has_changed().unwrap_or(false) | (said.count() == 0)
+            {
+                news.mark_unchanged();
+                next_news = Instant::now() + NEWS;
+                self.tell_news(say, &mut said).await?;
+            }
+            let wanted = self.queue().next(self.most());
+            match wanted {
+                Some(Wanted::Page(block)) => self.give_page(say, block).await?,
+                Some(Wanted::Symbols(range)) => {
+                    buffer = self.give(say, range, buffer).await?;
+                }
+                None => tokio::select! {
+                    () = self.wished.notified() => {}
+                    changed = news.changed() => {
+                        changed.map_err(io::Error::other)?;
+                        news.mark_changed();
+                        sleep_until(next_news).await;
+                    }
+                },
+            }
+        }
+    }
+
+    /// Symbols that are read at once.
+    fn most(&self) -> u64 {
+        (PIECE as u64 / u64::from(self.store.known.geometry.symbol_bytes())).max(1)
+    }
+
+    /// Says what is here now and was not said yet.
+    async fn tell_news(&self, say: &mut Say, said: &mut HaveSet) -> io::Result<()> {
+        loop {
+            let runs: Vec<(u64, u64)> = {
+                let have = self.store.have();
+                let beyond = have.beyond(said, 0).take(MAX_RANGES);
+                beyond.map(|run| (run.start, run.end)).collect()
+            };
+            if runs.is_empty() {
+                return Ok(());
+            }
+            runs.iter().for_each(|(from, to)| drop(said.insert_range(*from..*to)));
+            say.bytes(&Frame::message(&Said::Have(runs))).await?;
+        }
+    }
+
+    async fn give_page(&self, say: &mut Say, block: u32) -> io::Result<()> {
+        let store = Arc::clone(&self.store);
+        let page = spawn_blocking(move || store.page(block)).await.map_err(io::Error::other)??;
+        let said = match page {
+            Some(page) => Said::Page { block, digests: page.digests.as_flattened().to_vec() },
+            None => Said::NoPage(block),
+        };
+        say.bytes(&Frame::message(&said)).await
+    }
+
+    /// Sends these symbols, as far as they are here; gives the buffer back.
+    async fn give(&self, say: &mut Say, range: Range<u64>, buffer: Vec<u8>) -> io::Result<Vec<u8>> {
+        let held: Vec<Range<u64>> = {
+            let have = self.store.have();
+            let runs = have.runs_from(range.start).take_while(|run| run.start < range.end);
+            runs.map(|run| run.start..run.end.min(range.end)).collect()
+        };
+        let mut at = range.start;
+        let mut gone = Vec::new();
+        for run in &held {
+            gone.extend((at < run.start).then_some((at, run.start)));
+            at = run.end;
+        }
+        gone.extend((at < range.end).then_some((at, range.end)));
+        if !gone.is_empty() {
+            say.bytes(&Frame::message(&Said::Gone(gone))).await?;
+        }
+        let mut buffer = buffer;
+        for run in held {
+            let store = Arc::clone(&self.store);
+            let fill = move || fill(&store, run, buffer);
+            let (filled, bytes) = spawn_blocking(fill).await.map_err(io::Error::other)??;
+            buffer = filled;
+            say.bytes(&buffer).await?;
+            self.store.count_served(bytes);
+        }
+        Ok(buffer)
+    }
+}
+
+/// The frames of these symbols, and how many bytes the symbols have.
+fn fill(store: &Store, run: Range<u64>, mut buffer: Vec<u8>) -> io::Result<(Vec<u8>, u64)> {
+    buffer.clear();
+    let (geometry, mut sum) = (&store.known.geometry, 0);
+    for index in run {
+        let absent = || invalid("a symbol that does not exist");
+        let id = geometry.symbol(index).ok_or_else(absent)?;
+        let bytes = geometry.bytes_at(index).ok_or_else(absent)?;
+        let length = (bytes.end - bytes.start) as u32;
+        let head = SymbolHead { block: id.block, esi: id.esi, length };
+        buffer.extend(Frame::Symbol(head).encode());
+        let at = buffer.len();
+        buffer.resize(at + length as usize, 0);
+        store.files.read(bytes.start, &mut buffer[at..])?;
+        sum += u64::from(length);
+    }
+    Ok((buffer, sum))
+}
+
+fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
+    match are_sound(runs, symbols) {
+        true => Ok(()),
+        false => Err(invalid("symbols that do not exist, or not in order")),
+    }
+}
+
+impl Queue {
+    /// What is to be given next: a page, or at most so many symbols.
+    fn next(&mut self, most: u64) -> Option<Wanted> {
+        match self.wishes.pop_front()? {
+            Wanted::Symbols(range) => {
+                let end = range.end.min(range.start + most);
+                if end < range.end {
+                    self.wishes.push_front(Wanted::Symbols(end..range.end));
+                }
+                self.symbols -= end - range.start;
+                Some(Wanted::Symbols(range.start..end))
+            }
+            page => Some(page),
+        }
+    }
+
+    fn unask(&mut self, gone: Range<u64>) {
+        let mut kept = VecDeque::with_capacity(self.wishes.len());
+        for wanted in self.wishes.drain(..) {
+            let Wanted::Symbols(range) = wanted else {
+                kept.push_back(wanted);
+                continue;
+            };
+            for part in
+                [range.start..range.end.min(gone.start), range.start.max(gone.end)..range.end]
+            {
+                if part.start < part.end {
+                    kept.push_back(Wanted::Symbols(part));
+                }
+            }
+        }
+        self.wishes = kept;
+        let count = |wanted: &Wanted| match wanted {
+            Wanted::Symbols(range) => range.end - range.start,
+            Wanted::Page(_) => 0,
+        };
+        self.symbols = self.wishes.iter().map(count).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(queue: &mut Queue) -> Vec<Range<u64>> {
+        std::iter::from_fn(|| queue.next(100))
+            .filter_map(|wanted| match wanted {
+                Wanted::Symbols(range) => Some(range),
+                Wanted::Page(_) => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_unasked_is_not_given() {
+        let mut queue = Queue::default();
+        queue.wishes = [Wanted::Symbols(0..10), Wanted::Page(3), Wanted::Symbols(20..30)].into();
+        queue.symbols = 20;
+        queue.unask(5..25);
+        assert_eq!((queue.symbols, ranges(&mut queue)), (10, vec![0..5, 25..30]));
+        assert_eq!(queue.symbols, 0);
+    }
+}

@@ -1,0 +1,15 @@
+//! The receiving end: what others cast to this node, and hand on from it.
+
+mod conduct;
+mod control;
+mod finish;
+mod home;
+mod policy;
+mod reception;
+mod report;
+mod run;
+mod score;
+mod serve;
+
+pub use policy::InboxError;
+pub use serve::Casts;

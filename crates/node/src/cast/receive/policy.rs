@@ -1,0 +1,120 @@
+//! Who may push what, and where it lands.
+
+use super::home::Home;
+use crate::config::{CastSection, InboxSection};
+use std::{
+    io,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+use thalweg_wire::{
+    cast::{CastId, Offer, Refusal},
+    mesh::Member,
+};
+use thiserror::Error;
+
+/// The settings cannot be followed.
+#[derive(Debug, Error)]
+pub enum InboxError {
+    /// The directory is not there, or may not be entered.
+    #[error("`[cast] inbox` names {}: {source}", path.display())]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The node's keys are below it.
+    #[error("`[cast] inbox` names {}, and this node's own keys are below it", .0.display())]
+    Keys(PathBuf),
+}
+
+/// The settings' inboxes.
+#[derive(Clone, Debug)]
+pub struct Inboxes {
+    all: Vec<InboxSection>,
+    keep_free: u64,
+}
+
+impl Inboxes {
+    /// All of which must be there; none may hold `state`, the directory with this node's keys.
+    ///
+    /// # Errors
+    /// [`InboxError`].
+    pub fn new(settings: &CastSection, state: &Path) -> Result<Self, InboxError> {
+        let keys = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
+        for inbox in &settings.inbox {
+            let path = inbox.path.clone();
+            let real = std::fs::canonicalize(&path).and_then(|real| match real.is_dir() {
+                true => Ok(real),
+                false => Err(io::ErrorKind::NotADirectory.into()),
+            });
+            match real {
+                Err(source) => return Err(InboxError::Open { path, source }),
+                Ok(real) if keys.starts_with(&real) || real.starts_with(&keys) => {
+                    return Err(InboxError::Keys(path));
+                }
+                Ok(_) => {}
+            }
+        }
+        Ok(Self { all: settings.inbox.clone(), keep_free: settings.keep_free.as_bytes() })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The casts whose directories are in the inboxes.
+    pub fn homes(&self) -> Vec<Home> {
+        self.all.iter().flat_map(|inbox| Home::found(&inbox.path)).collect()
+    }
+
+    /// Where this cast may land. `others`: bytes that are still to come of other casts.
+    ///
+    /// # Errors
+    /// Why nowhere.
+    pub fn admit(
+        &self,
+        from: &Member,
+        id: CastId,
+        offer: &Offer,
+        others: impl Fn(&Path) -> u64,
+    ) -> Result<Home, Refusal> {
+        let its = self.all.iter().filter(|inbox| inbox.from.iter().any(|whom| whom.is(from)));
+        let mut first = Refusal::Policy;
+        for inbox in its {
+            match self.fits(inbox, offer, others(&inbox.path)) {
+                Ok(()) => return Ok(Home::of(&inbox.path, id)),
+                Err(why) if first == Refusal::Policy => first = why,
+                Err(_) => {}
+            }
+        }
+        Err(first)
+    }
+
+    fn fits(&self, inbox: &InboxSection, offer: &Offer, others: u64) -> Result<(), Refusal> {
+        let bytes = offer.length;
+        if let Some(most) = inbox.max_bytes.map(|most| most.as_bytes()).filter(|most| bytes > *most)
+        {
+            return Err(Refusal::TooLarge { bytes, most });
+        }
+        let room = self.room(&inbox.path, others)?;
+        if bytes > room {
+            return Err(Refusal::Full { bytes, room });
+        }
+        let name = std::ffi::OsStr::from_bytes(offer.name.as_bytes());
+        match inbox.path.join(name).symlink_metadata() {
+            Ok(_) => Err(Refusal::Exists(offer.name.to_string())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(Refusal::System(e.to_string())),
+        }
+    }
+
+    /// What may still come into this directory, in bytes.
+    fn room(&self, path: &Path, others: u64) -> Result<u64, Refusal> {
+        let found = rustix::fs::statvfs(path).map_err(|e| Refusal::System(e.to_string()))?;
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        Ok(free.saturating_sub(self.keep_free).saturating_sub(others))
+    }
+}

@@ -1,0 +1,285 @@
+//! One cast at one receiver, as all its tasks see it.
+
+use super::home::{Home, Kept};
+use crate::cast::{
+    leg::{Leg, child::Got},
+    store::Store,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+use thalweg_fountain::Geometry;
+use thalweg_wire::{
+    Manifest, Signed,
+    cast::{Account, Candidate, Ended, FromParent, Layout, Offer, Refusal, Report, Want},
+    mesh::Name,
+};
+use tokio::sync::{mpsc, watch};
+
+/// Legs from the source that wait for who asked for one: it asks for one at a time.
+const LEGS: usize = 2;
+
+/// A parent: a receiver, or the source.
+pub type Who = Option<Name>;
+
+/// Whose data a receiver takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parents {
+    /// The best first.
+    pub candidates: Vec<Candidate>,
+    /// How many at a time.
+    pub at_once: usize,
+}
+
+impl Parents {
+    /// The source alone.
+    pub fn source() -> Self {
+        let source = Candidate { name: None, bps: None, want: Want::Pull };
+        Self { candidates: vec![source], at_once: 1 }
+    }
+}
+
+/// How far it is.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// What proves the object is not here yet.
+    New,
+    /// Symbols come.
+    Fetching(Arc<Store>),
+    /// All is here; it is being checked.
+    Checking(Arc<Store>),
+    /// It has its name. The span in µs from the first symbol of this session to the last.
+    Complete(Arc<Store>, u64),
+    /// It cannot go on for now.
+    Failed(Refusal),
+}
+
+/// What came from a parent, over all its legs.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// What came.
+    pub got: Arc<Got>,
+    /// Legs that are open now.
+    pub legs: usize,
+    /// For rates: bytes at the last look, and the rate found.
+    last: u64,
+    bps: u64,
+}
+
+/// What is counted for reports.
+#[derive(Debug, Default)]
+struct Counted {
+    parents: BTreeMap<Who, Seen>,
+    looked: Option<Instant>,
+    held: u64,
+    bps: u64,
+}
+
+/// One cast at one receiver.
+#[derive(Debug)]
+pub struct Reception {
+    /// Where it is kept.
+    pub home: Home,
+    /// Who casts, by its name when it was first offered.
+    pub source: Name,
+    offer: Mutex<(Signed<Offer>, Vec<u8>)>,
+    state: watch::Sender<State>,
+    parents: watch::Sender<Arc<Parents>>,
+    described: Mutex<Option<(Manifest, Layout)>>,
+    control: Mutex<Option<mpsc::Sender<Report>>>,
+    legs: (mpsc::Sender<Leg>, tokio::sync::Mutex<mpsc::Receiver<Leg>>),
+    counted: Mutex<Counted>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in between leaves whole values behind.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reception {
+    /// A new one, or one from before.
+    pub fn new(home: Home, source: Name, kept: Kept) -> Arc<Self> {
+        let word = kept.parents.and_then(|word| decoded(&word));
+        let (legs, incoming) = mpsc::channel(LEGS);
+        Arc::new(Self {
+            home,
+            source,
+            offer: Mutex::new((kept.offer, kept.pass)),
+            state: watch::Sender::new(State::New),
+            parents: watch::Sender::new(Arc::new(word.unwrap_or_else(Parents::source))),
+            described: Mutex::new(kept.described),
+            control: Mutex::default(),
+            legs: (legs, tokio::sync::Mutex::new(incoming)),
+            counted: Mutex::default(),
+        })
+    }
+
+    /// What is offered.
+    pub fn offer(&self) -> Signed<Offer> {
+        lock(&self.offer).0.clone()
+    }
+
+    /// With what this node shows itself to others.
+    pub fn pass(&self) -> Vec<u8> {
+        lock(&self.offer).1.clone()
+    }
+
+    /// The same cast, offered anew.
+    pub fn renew(&self, offer: Signed<Offer>, pass: Vec<u8>) {
+        *lock(&self.offer) = (offer, pass);
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    /// Told of each change of state.
+    pub fn states(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    /// It is so far now.
+    pub fn set(&self, state: State) {
+        self.state.send_replace(state);
+    }
+
+    /// The object, if what proves it is here.
+    pub fn store(&self) -> Option<Arc<Store>> {
+        match &*self.state.borrow() {
+            State::Fetching(store) | State::Checking(store) | State::Complete(store, _) => {
+                Some(Arc::clone(store))
+            }
+            State::New | State::Failed(_) => None,
+        }
+    }
+
+    /// Bytes that are still to come.
+    pub fn lacks(&self) -> u64 {
+        let length = lock(&self.offer).0.value().length;
+        match &*self.state.borrow() {
+            State::New => length,
+            State::Fetching(store) => length.saturating_sub(store.held_bytes()),
+            State::Checking(_) | State::Complete(..) | State::Failed(_) => 0,
+        }
+    }
+
+    /// What proves the object.
+    pub fn described(&self) -> MutexGuard<'_, Option<(Manifest, Layout)>> {
+        lock(&self.described)
+    }
+
+    /// Told of each new word on parents.
+    pub fn parents(&self) -> watch::Receiver<Arc<Parents>> {
+        self.parents.subscribe()
+    }
+
+    /// The source's word on parents.
+    pub fn set_parents(&self, parents: Parents) {
+        self.parents.send_replace(Arc::new(parents));
+    }
+
+    /// Reports go there from now on; the one before is forgotten.
+    pub fn attach(&self, to: mpsc::Sender<Report>) {
+        *lock(&self.control) = Some(to);
+    }
+
+    /// Tells the source, if it is there and listens.
+    pub fn tell(&self, report: Report) -> bool {
+        lock(&self.control).as_ref().is_some_and(|to| to.try_send(report).is_ok())
+    }
+
+    /// A leg on which the source serves.
+    pub fn take(&self, leg: Leg) -> bool {
+        self.legs.0.try_send(leg).is_ok()
+    }
+
+    /// The next leg from the source.
+    pub async fn next_leg(&self) -> Option<Leg> {
+        self.legs.1.lock().await.recv().await
+    }
+
+    /// Where what comes from a parent is counted, with one leg more.
+    pub fn opened(&self, who: &Who) -> Arc<Got> {
+        let mut counted = lock(&self.counted);
+        let seen = counted.parents.entry(who.clone()).or_default();
+        seen.legs += 1;
+        Arc::clone(&seen.got)
+    }
+
+    /// One leg less.
+    pub fn closed(&self, who: &Who) {
+        if let Some(seen) = lock(&self.counted).parents.get_mut(who) {
+            seen.legs = seen.legs.saturating_sub(1);
+        }
+    }
+
+    /// How far it is, with rates since the last look.
+    pub fn account(&self, look: bool) -> Account {
+        use std::sync::atomic::Ordering::Relaxed;
+        let store = self.store();
+        let held = store.as_ref().map_or(0, |store| store.held_bytes());
+        let mut counted = lock(&self.counted);
+        let Counted { parents, looked, held: before, bps } = &mut *counted;
+        if look {
+            let span = looked.map(|then| then.elapsed().as_secs_f64());
+            let rate = |bytes: u64| match span {
+                Some(span) if span > 0.0 => (bytes as f64 * 8.0 / span) as u64,
+                _ => 0,
+            };
+            *bps = rate(held.saturating_sub(*before));
+            for seen in parents.values_mut() {
+                let bytes = seen.got.bytes.load(Relaxed);
+                seen.bps = rate(bytes - seen.last);
+                seen.last = bytes;
+            }
+            (*looked, *before) = (Some(Instant::now()), held);
+        }
+        let mut account = Account { held, bps: *bps, ..Account::default() };
+        account.served = store.map_or(0, |store| store.served());
+        for (name, seen) in parents {
+            let bytes = seen.got.bytes.load(Relaxed);
+            let beyond = seen.got.beyond.load(Relaxed);
+            account.received += bytes;
+            account.beyond += beyond;
+            let bytes = bytes - beyond;
+            let (name, is_now) = (name.clone(), seen.legs > 0);
+            account.parents.push(FromParent { name, is_now, bps: seen.bps, bytes });
+        }
+        account
+    }
+
+    /// How it ended, if it did.
+    pub fn ended(&self) -> Option<Ended> {
+        match &*self.state.borrow() {
+            State::Complete(_, micros) => Some(Ended::Complete { micros: *micros }),
+            State::Failed(why) => Some(Ended::Failed(why.clone())),
+            _ => None,
+        }
+    }
+}
+
+/// How the object of an offer is cut.
+///
+/// # Errors
+/// An offer that cannot be.
+pub fn geometry(offer: &Offer) -> Result<Geometry, Refusal> {
+    let shape = offer.shape;
+    let geometry =
+        Geometry::new(offer.length, shape.symbol_bytes, shape.block_symbols, shape.repair_symbols);
+    geometry.map_err(|why| Refusal::Invalid(why.to_string()))
+}
+
+/// Parents as they were kept.
+pub fn decoded(word: &[u8]) -> Option<Parents> {
+    let (candidates, at_once): (Vec<Candidate>, u32) =
+        thalweg_wire::cast::decode(word.get(4..)?).ok()?;
+    Some(Parents { candidates, at_once: at_once as usize })
+}
+
+/// Parents as they are kept.
+pub fn encoded(parents: &Parents) -> Vec<u8> {
+    thalweg_wire::cast::encode(&(&parents.candidates, parents.at_once as u32))
+}

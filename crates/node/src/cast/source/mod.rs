@@ -1,0 +1,13 @@
+//! The source: describes an object, offers it, serves it until all have it.
+
+mod describe;
+mod event;
+mod member;
+mod plan;
+mod run;
+mod survey;
+
+pub use describe::DescribeError;
+pub use event::{Event, EventSink, Outcome, Planned, ReceiverProgress, Standing, Totals};
+pub use run::{CastError, Request, cast};
+pub use survey::SurveyError;

@@ -1,0 +1,118 @@
+//! Who is to get the object from whom.
+
+use crate::gather::Estimates;
+use std::collections::BTreeMap;
+use thalweg_plan::{
+    Graph,
+    tree::{Access, EFFORT, Host, Overlay, Planned, Role, depth::ChainLoss},
+};
+use thalweg_wire::{
+    cast::{Candidate, MAX_CANDIDATES, Want},
+    mesh::Name,
+};
+
+/// One receiver's part in the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Its parents, the best first.
+    pub candidates: Vec<Candidate>,
+    /// How many of them at a time.
+    pub at_once: u32,
+    /// The slowest hop on the widest way to it.
+    pub min_hop_bps: Option<u64>,
+    /// What the plan expects.
+    pub expected_bps: Option<u64>,
+}
+
+/// Parents for all receivers, from what is known of the legs. `here`: the source.
+///
+/// The planned tree's parent first, then those with most to spare. What the rates do not reach is
+/// asked of the source first, and then of the others, each beginning with another one.
+pub fn plan(here: &Name, to: &[Name], estimates: &Estimates, at_once: u32) -> BTreeMap<Name, Part> {
+    let names: Vec<&Name> = std::iter::once(here).chain(to).collect();
+    let mut graph = Graph::new(names.len());
+    for (i, from) in names.iter().enumerate() {
+        for (j, to) in names.iter().enumerate().filter(|(j, _)| *j != i) {
+            graph.set(i, j, estimates.leg(from, to).rate);
+        }
+    }
+    let none = Access::default();
+    let host = |at: usize| Host {
+        role: if at == 0 { Role::Absent } else { Role::Receiver },
+        access: Access::estimate(&graph, at, none, none),
+        ..Host::RECEIVER
+    };
+    let hosts: Vec<Host> = (0..names.len()).map(host).collect();
+    let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
+    let planned = overlay.bounded(&ChainLoss::NONE, EFFORT);
+    let shares = overlay.candidates(&planned, MAX_CANDIDATES);
+    let part = |node: usize| {
+        let of = |at: usize| Some(at).filter(|at| *at != 0).map(|at| names[at].clone());
+        let share = |share: &thalweg_plan::tree::Share| Candidate {
+            name: of(share.parent),
+            bps: Some(share.rate.as_bps()),
+            want: Want::Pull,
+        };
+        let mut candidates: Vec<Candidate> =
+            shares.get(node).into_iter().flatten().map(share).collect();
+        let unknown = |at: &usize| candidates.iter().all(|known| known.name != of(*at));
+        let rest: Vec<usize> = others(names.len(), node).filter(unknown).collect();
+        let unknown = |at: usize| Candidate { name: of(at), bps: None, want: Want::Pull };
+        candidates.extend(rest.into_iter().map(unknown));
+        candidates.truncate(MAX_CANDIDATES);
+        let (min_hop_bps, expected_bps) = bps(&planned, node);
+        (names[node].clone(), Part { candidates, at_once, min_hop_bps, expected_bps })
+    };
+    (1..names.len()).map(part).collect()
+}
+
+fn bps(planned: &Planned, node: usize) -> (Option<u64>, Option<u64>) {
+    let of = |rates: &[thalweg_units::Rate]| rates.get(node).map(|rate| rate.as_bps());
+    (of(&planned.ceilings).filter(|bps| *bps > 0), of(&planned.rates).filter(|bps| *bps > 0))
+}
+
+/// The source, then the others from the next one on.
+fn others(nodes: usize, node: usize) -> impl Iterator<Item = usize> {
+    let next = (node + 1..nodes).chain(1..node);
+    std::iter::once(0).chain(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(texts: &[&str]) -> Vec<Name> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn order(part: &Part) -> Vec<String> {
+        let name = |c: &Candidate| c.name.as_ref().map_or("source".to_owned(), Name::to_string);
+        part.candidates.iter().map(name).collect()
+    }
+
+    #[test]
+    fn the_trees_parent_comes_first_and_the_source_is_always_there() {
+        let text = "from,to,rate\ns,a,40 Mbit/s\ns,b,10 Mbit/s\na,b,30 Mbit/s\nb,c,20 Mbit/s\n";
+        let estimates = Estimates::parse(text).unwrap();
+        let here: Name = "s".parse().unwrap();
+        let parts = plan(&here, &names(&["a", "b", "c"]), &estimates, 2);
+        let part = |name: &str| &parts[&name.parse::<Name>().unwrap()];
+        assert_eq!(order(part("a"))[0], "source");
+        assert_eq!(order(part("b"))[0], "a");
+        assert_eq!(order(part("c"))[0], "b");
+        assert!(parts.values().all(|part| order(part).contains(&"source".to_owned())));
+        assert_eq!(part("c").min_hop_bps, Some(20_000_000));
+    }
+
+    #[test]
+    fn without_rates_all_ask_the_source_and_each_other() {
+        let here: Name = "s".parse().unwrap();
+        let parts = plan(&here, &names(&["a", "b", "c"]), &Estimates::default(), 2);
+        for part in parts.values() {
+            let first = (order(part)[0].as_str(), part.candidates.len(), part.min_hop_bps);
+            assert_eq!(first, ("source", 3, None));
+        }
+        let second = |name: &str| order(&parts[&name.parse::<Name>().unwrap()])[1].clone();
+        assert_eq!(["a", "b", "c"].map(second), ["b", "c", "a"]);
+    }
+}

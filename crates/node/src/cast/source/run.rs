@@ -1,0 +1,294 @@
+//! A whole cast, from a path to the last receiver's word.
+
+use super::{
+    describe::{self, DescribeError},
+    event::{Event, EventSink, Outcome, ParentRate, Planned, ReceiverProgress, Standing, Totals},
+    member::{Casting, Member},
+    plan::{self, Part},
+    survey::{self, Survey, SurveyError},
+};
+use crate::{
+    cast::store::Store,
+    gather::{Estimates, Reach},
+};
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+use thalweg_fountain::{Geometry, GeometryError};
+use thalweg_net::PrivateKey;
+use thalweg_units::WallTime;
+use thalweg_wire::{
+    Signed,
+    cast::{Candidate, Pass},
+    mesh::Name,
+    object::FilePath,
+};
+use thiserror::Error;
+use tokio::{
+    task::{JoinSet, spawn_blocking},
+    time::{Instant, MissedTickBehavior, interval},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Receivers give it to each other for so long after it was offered.
+const VALID: Duration = Duration::from_secs(24 * 3600);
+
+/// How often it is told how far all are.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// While the object is read: each so many bytes it is told how far that is.
+const HASHED: u64 = 64 << 20;
+
+/// What is to be cast, and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// A file or a directory.
+    pub path: PathBuf,
+    /// Its name in the inboxes; none: its own.
+    pub name: Option<Vec<u8>>,
+    /// To whom.
+    pub to: Vec<Name>,
+    /// What is known of legs.
+    pub estimates: Estimates,
+    /// Parents that a receiver has at a time.
+    pub parents: u32,
+    /// Symbol and block, in bytes; none: by the object's length.
+    pub shape: (Option<u32>, Option<u64>),
+    /// Whether data may pass in the clear between hosts that have proven their keys.
+    pub open: bool,
+    /// So long a receiver may be away before it is given up.
+    pub patience: Duration,
+    /// Where digests are kept for the next time.
+    pub kept_in: PathBuf,
+}
+
+/// The cast did not begin.
+#[derive(Debug, Error)]
+pub enum CastError {
+    /// The object.
+    #[error("{0}")]
+    Survey(#[from] SurveyError),
+    /// The object's description.
+    #[error("{0}")]
+    Describe(#[from] DescribeError),
+    /// It cannot be cut so.
+    #[error("{0}")]
+    Shape(#[from] GeometryError),
+    /// Its name is none that inboxes take.
+    #[error("`{0}` is no name that an inbox takes: give one with --name")]
+    Name(String),
+    /// A receiver is nobody.
+    #[error("`{0}` is no member of this mesh that runs a node")]
+    Member(Name),
+    /// Nobody to cast to.
+    #[error("there is nobody to cast to")]
+    Nobody,
+    /// No roster.
+    #[error("{0}")]
+    Roster(String),
+    /// A bug: a thread of ours ended badly.
+    #[error("a thread of this program broke off")]
+    Broken,
+}
+
+/// Casts; ends when all receivers have it or are given up, or when told to stop.
+///
+/// # Errors
+/// [`CastError`]; what happens at receivers is no error.
+pub async fn cast(
+    request: Request,
+    reach: Reach,
+    key: PrivateKey,
+    events: Arc<dyn EventSink>,
+    stop: CancellationToken,
+) -> Result<Totals, CastError> {
+    let to = receivers(&request, &reach)?;
+    let describing = {
+        let (request, events) = (request.clone(), Arc::clone(&events));
+        spawn_blocking(move || describe(&request, key, &*events))
+    };
+    let described = tokio::select! {
+        described = describing => described.map_err(|_| CastError::Broken)??,
+        () = stop.cancelled() => return Ok(interrupted(to.len())),
+    };
+    let Described { store, offer, key } = described;
+    started(&store, &to, &*events);
+    let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents);
+    planned(&parts, reach.me(), &*events);
+    let layout = store.files.layout().encode();
+    let (began, patience) = (Instant::now(), request.patience);
+    let casting = Casting { store, offer, layout, reach, events, began, patience };
+    let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
+    let member = |(name, part): (Name, Part)| {
+        let pass = Pass { cast: id, to: name.clone(), expiry };
+        Arc::new(Member::new(name, part, Signed::sign(pass, &key).encode()))
+    };
+    let members: Vec<Arc<Member>> = parts.into_iter().map(member).collect();
+    Ok(serve(Arc::new(casting), members, stop).await)
+}
+
+fn interrupted(receivers: usize) -> Totals {
+    Totals { outcome: Outcome::Interrupted, receivers, ..Totals::default() }
+}
+
+/// All that are named, once each; not this host.
+fn receivers(request: &Request, reach: &Reach) -> Result<Vec<Name>, CastError> {
+    let roster = reach.roster().map_err(CastError::Roster)?;
+    let to: BTreeSet<&Name> = request.to.iter().collect();
+    for name in &to {
+        let has_node = roster.by_name(name).is_some_and(|member| member.node.is_some());
+        if !has_node {
+            return Err(CastError::Member((*name).clone()));
+        }
+    }
+    if to.is_empty() { Err(CastError::Nobody) } else { Ok(to.into_iter().cloned().collect()) }
+}
+
+struct Described {
+    store: Arc<Store>,
+    offer: Vec<u8>,
+    key: PrivateKey,
+}
+
+fn describe(
+    request: &Request,
+    key: PrivateKey,
+    events: &dyn EventSink,
+) -> Result<Described, CastError> {
+    let survey = survey::survey(&request.path)?;
+    for path in &survey.passed_over {
+        events.event(&Event::PassedOver { path: path.display().to_string() });
+    }
+    let name = name(request, &survey)?;
+    let geometry = geometry(request, survey.length)?;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = |time: Duration| {
+        WallTime::from_unix_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+    };
+    let terms = describe::Terms { name, open: request.open, valid: (at(now), at(now + VALID)) };
+    let total_bytes = survey.length;
+    let passed = |done_bytes: u64| {
+        if done_bytes.is_multiple_of(HASHED) && done_bytes < total_bytes {
+            events.event(&Event::Hashing { done_bytes, total_bytes });
+        }
+    };
+    let store = describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed)?;
+    let offer = Signed::sign(store.known.offer.clone(), &key).encode();
+    Ok(Described { store, offer, key })
+}
+
+fn name(request: &Request, survey: &Survey) -> Result<FilePath, CastError> {
+    let name = request.name.as_ref().unwrap_or(&survey.place.name);
+    let is_plain = !name.is_empty() && !name.contains(&b'/') && !name.starts_with(b".thalweg");
+    let refused = || CastError::Name(name.escape_ascii().to_string());
+    FilePath::new(name.clone()).ok().filter(|_| is_plain && name.len() <= 255).ok_or_else(refused)
+}
+
+fn geometry(request: &Request, length: u64) -> Result<Geometry, GeometryError> {
+    let default = Geometry::for_length(length)?;
+    let (symbol, block) = request.shape;
+    if symbol.is_none() && block.is_none() {
+        return Ok(default);
+    }
+    let symbol = symbol.unwrap_or(default.symbol_bytes());
+    let block = block.unwrap_or(default.block_bytes());
+    let symbols = u32::try_from(block / u64::from(symbol.max(1))).unwrap_or(u32::MAX);
+    Geometry::new(length, symbol, symbols, (symbols / 4).max(8))
+}
+
+fn started(store: &Store, to: &[Name], events: &dyn EventSink) {
+    let known = &store.known;
+    events.event(&Event::Started {
+        cast: known.id.to_string(),
+        name: known.offer.name.to_string(),
+        object: known.offer.object.to_string(),
+        bytes: known.offer.length,
+        symbol_bytes: known.geometry.symbol_bytes(),
+        block_symbols: known.geometry.block_symbols(),
+        receivers: to.to_vec(),
+    });
+}
+
+fn planned(parts: &std::collections::BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
+    let name = |c: &Candidate| c.name.clone().unwrap_or_else(|| here.clone());
+    let receiver = |(of, part): (&Name, &Part)| Planned {
+        name: of.clone(),
+        parents: part.candidates.iter().map(name).collect(),
+        min_hop_bps: part.min_hop_bps,
+    };
+    events.event(&Event::Planned { receivers: parts.iter().map(receiver).collect() });
+}
+
+/// Until all have it or are given up.
+async fn serve(
+    casting: Arc<Casting>,
+    members: Vec<Arc<Member>>,
+    stop: CancellationToken,
+) -> Totals {
+    let mut serving = JoinSet::new();
+    for member in &members {
+        let (member, casting) = (Arc::clone(member), Arc::clone(&casting));
+        serving.spawn(async move { member.serve(&casting).await });
+    }
+    let mut ticks = interval(PROGRESS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let is_stopped = loop {
+        tokio::select! {
+            ended = serving.join_next() => if ended.is_none() { break false },
+            _ = ticks.tick() => tell(&casting, &members),
+            () = stop.cancelled() => break true,
+        }
+    };
+    serving.shutdown().await;
+    tell(&casting, &members);
+    let is_complete = |member: &&Arc<Member>| member.known().standing == Standing::Complete;
+    let complete = members.iter().filter(is_complete).count();
+    let outcome = match complete {
+        all if all == members.len() => Outcome::Complete,
+        _ if is_stopped => Outcome::Interrupted,
+        0 => Outcome::Failed,
+        _ => Outcome::Partial,
+    };
+    let totals = Totals {
+        outcome,
+        bytes: casting.store.known.offer.length,
+        complete,
+        receivers: members.len(),
+        seconds: casting.began.elapsed().as_secs_f64(),
+        served_bytes: casting.store.served(),
+    };
+    casting.events.event(&Event::Ended(totals.clone()));
+    totals
+}
+
+fn tell(casting: &Casting, members: &[Arc<Member>]) {
+    let progress = |member: &Arc<Member>| {
+        let known = member.known();
+        let left = casting.store.known.offer.length.saturating_sub(known.account.held);
+        let is_moving = known.standing == Standing::Receiving && known.account.bps > 0;
+        let parent = |from: &thalweg_wire::cast::FromParent| ParentRate {
+            name: from.name.clone().unwrap_or_else(|| casting.reach.me().clone()),
+            rate_bps: from.bps,
+            bytes: from.bytes,
+        };
+        let parents = known.account.parents.iter().filter(|from| from.is_now);
+        ReceiverProgress {
+            name: member.name.clone(),
+            state: known.standing,
+            held_bytes: known.account.held,
+            rate_bps: known.account.bps,
+            min_hop_bps: member.part.min_hop_bps,
+            left_seconds: is_moving.then(|| left as f64 * 8.0 / known.account.bps as f64),
+            missed_symbols: known.account.missed,
+            parents: parents.map(parent).collect(),
+        }
+    };
+    casting.events.event(&Event::Progress {
+        seconds: casting.began.elapsed().as_secs_f64(),
+        served_bytes: casting.store.served(),
+        receivers: members.iter().map(progress).collect(),
+    });
+}

@@ -1,0 +1,109 @@
+//! The digests of all symbols, in a file: 32 bytes a symbol.
+
+use super::Known;
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io,
+    os::unix::fs::FileExt as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use thalweg_fountain::{
+    Geometry,
+    digest::{Digest, PageError, SourcePage},
+};
+
+/// Pages in memory: blocks that are on their way, at several children. 16 KiB each by default, at
+/// most 1 MiB.
+const CACHED: usize = 16;
+
+/// The pages that are known. What the file holds beyond them proves nothing: each page is checked
+/// against the manifest when it is read.
+#[derive(Debug)]
+pub struct Pages {
+    file: File,
+    cache: Mutex<VecDeque<Arc<SourcePage>>>,
+}
+
+impl Pages {
+    /// In this file, which may be empty.
+    pub fn new(file: File) -> Self {
+        Self { file, cache: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<SourcePage>>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a page that is right.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write(&self, geometry: &Geometry, page: &SourcePage) -> io::Result<()> {
+        self.file.write_all_at(page.digests.as_flattened(), place(geometry, page.block))
+    }
+
+    /// Keeps a page that somebody sent, if it is right.
+    ///
+    /// # Errors
+    /// The system's; within it, what is wrong with the page.
+    pub fn learn(&self, known: &Known, page: SourcePage) -> io::Result<Result<(), PageError>> {
+        if let Err(wrong) = check(known, &page) {
+            return Ok(Err(wrong));
+        }
+        self.write(&known.geometry, &page)?;
+        self.keep(Arc::new(page));
+        Ok(Ok(()))
+    }
+
+    /// The page of a block, if it is here.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn get(&self, known: &Known, block: u32) -> io::Result<Option<Arc<SourcePage>>> {
+        if let Some(page) = self.cached(block) {
+            return Ok(Some(page));
+        }
+        let symbols = known.geometry.source_symbols_of(block) as usize;
+        let mut digests = vec![Digest::default(); symbols];
+        let read =
+            self.file.read_exact_at(digests.as_flattened_mut(), place(&known.geometry, block));
+        match read {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        let page = SourcePage { block, digests };
+        if check(known, &page).is_err() {
+            return Ok(None);
+        }
+        let page = Arc::new(page);
+        self.keep(Arc::clone(&page));
+        Ok(Some(page))
+    }
+
+    /// The page, if it is in memory.
+    pub fn cached(&self, block: u32) -> Option<Arc<SourcePage>> {
+        let mut cache = self.lock();
+        let at = cache.iter().position(|page| page.block == block)?;
+        let page = cache.remove(at)?;
+        cache.push_front(Arc::clone(&page));
+        Some(page)
+    }
+
+    fn keep(&self, page: Arc<SourcePage>) {
+        let mut cache = self.lock();
+        cache.retain(|known| known.block != page.block);
+        cache.push_front(page);
+        cache.truncate(CACHED);
+    }
+}
+
+fn place(geometry: &Geometry, block: u32) -> u64 {
+    u64::from(block) * u64::from(geometry.block_symbols()) * 32
+}
+
+fn check(known: &Known, page: &SourcePage) -> Result<(), PageError> {
+    let chunks = known.geometry.chunks_of(page.block);
+    let chunks = chunks.start as usize..chunks.end as usize;
+    page.check(&known.geometry, known.manifest.digests().get(chunks).unwrap_or_default())
+}

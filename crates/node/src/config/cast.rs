@@ -1,0 +1,70 @@
+//! `[cast]`: what other members may push here.
+
+use super::{Problem, Whom, text};
+use serde::Deserialize;
+use std::path::{Component, PathBuf};
+use thalweg_units::ByteSize;
+
+/// The settings of [`crate::cast`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CastSection {
+    /// Where casts land, and whose; the first that fits is taken.
+    pub inbox: Vec<InboxSection>,
+    /// Whether it hands on casts that it does not keep.
+    pub relay: bool,
+    /// What stays free on an inbox's file system.
+    #[serde(deserialize_with = "text::one")]
+    pub keep_free: ByteSize,
+    /// Casts that are not complete, at a time.
+    pub max_casts: usize,
+}
+
+/// A directory where casts land.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InboxSection {
+    /// Absolute.
+    pub path: PathBuf,
+    /// From whom.
+    #[serde(deserialize_with = "text::list")]
+    pub from: Vec<Whom>,
+    /// The most of one cast; absent: what the disk takes.
+    #[serde(deserialize_with = "text::option")]
+    pub max_bytes: Option<ByteSize>,
+}
+
+impl Default for CastSection {
+    fn default() -> Self {
+        Self {
+            inbox: Vec::new(),
+            relay: false,
+            keep_free: ByteSize::from_bytes(1_000_000_000),
+            max_casts: 16,
+        }
+    }
+}
+
+/// What is well-formed, and yet cannot be meant.
+pub(super) fn check(cast: &CastSection, problems: &mut Vec<Problem>) {
+    for (i, inbox) in (1..).zip(&cast.inbox) {
+        let of = |part: &str, what: String| Problem::of(format!("cast.inbox.{i}.{part}"), what);
+        let path = &inbox.path;
+        if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+            let what = format!("`{}` is no absolute path; write it from `/` on", path.display());
+            problems.push(of("path", what));
+        }
+        if inbox.from.is_empty() {
+            let what = "it is for nobody; name members, tags (\"@lab\"), or all (\"*\")";
+            problems.push(of("from", format!("`from`: {what}")));
+        }
+        if inbox.max_bytes == Some(ByteSize::ZERO) {
+            let what = "it takes nothing; leave it out for what the disk takes";
+            problems.push(of("max_bytes", what.to_owned()));
+        }
+    }
+    if cast.max_casts == 0 {
+        let what = "with no cast at a time nothing lands; to take none, leave out `inbox`";
+        problems.push(Problem::of("cast.max_casts", what));
+    }
+}

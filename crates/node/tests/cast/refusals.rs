@@ -1,0 +1,63 @@
+//! What receivers do not take, and what sources cannot give.
+
+use crate::scene::{Scene, name};
+use std::fs;
+use thalweg_node::cast::source::{CastError, Event, Outcome};
+use thalweg_units::ByteSize;
+
+fn reasons(scene: &Scene) -> Vec<String> {
+    let why = |event: &Event| match event {
+        Event::Refused { why, again: false, .. } => Some(why.clone()),
+        _ => None,
+    };
+    scene.events.all().iter().filter_map(why).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policy_size_room_and_names() {
+    let scene = Scene::with(4, |n, settings| match n {
+        1 => settings.inbox[0].from = vec!["n3".parse().unwrap()],
+        2 => settings.inbox[0].max_bytes = Some(ByteSize::from_bytes(1000)),
+        3 => settings.keep_free = ByteSize::from_bytes(u64::MAX),
+        _ => {}
+    })
+    .await;
+    scene.file("image", 1001);
+    fs::write(scene.nodes[3].inbox("image"), "something else").unwrap();
+    for (n, reason) in [
+        (1, "takes nothing from you"),
+        (2, "at most 1000 bytes"),
+        (4, "something else of the name"),
+    ] {
+        let mut request = scene.request("image");
+        request.to = vec![name(n)];
+        let totals = scene.cast(request).await.unwrap();
+        assert_eq!(totals.outcome, Outcome::Failed);
+        let said = reasons(&scene);
+        assert!(said.last().unwrap().contains(reason), "{said:?}");
+    }
+    let mut request = scene.request("image");
+    request.to = vec![name(3)];
+    request.patience = std::time::Duration::ZERO;
+    assert_eq!(scene.cast(request).await.unwrap().outcome, Outcome::Failed);
+    let said = reasons(&scene);
+    assert!(said.last().unwrap().contains("has room for 0 bytes"), "{said:?}");
+    assert_eq!(fs::read_to_string(scene.nodes[3].inbox("image")).unwrap(), "something else");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_cast_is_said_at_once() {
+    let scene = Scene::new(1).await;
+    let missing = scene.cast(scene.request("missing")).await.unwrap_err();
+    assert!(matches!(missing, CastError::Survey(_)), "{missing}");
+    scene.file("image", 10);
+    let mut request = scene.request("image");
+    request.to = vec!["nobody".parse().unwrap()];
+    assert!(matches!(scene.cast(request).await.unwrap_err(), CastError::Member(_)));
+    let mut request = scene.request("image");
+    request.name = Some(b"../up".to_vec());
+    assert!(matches!(scene.cast(request).await.unwrap_err(), CastError::Name(_)));
+    let mut request = scene.request("image");
+    request.shape = (Some(3000), None);
+    assert!(matches!(scene.cast(request).await.unwrap_err(), CastError::Shape(_)));
+}

@@ -1,0 +1,81 @@
+//! Sources and receivers that are killed, and go on.
+
+use crate::scene::{PATIENCE, Scene, name};
+use std::{fs, time::Instant};
+use thalweg_node::cast::source::Outcome;
+use tokio_util::sync::CancellationToken;
+
+const LENGTH: usize = 64 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_was_killed_goes_on_with_what_it_has() {
+    let mut scene = Scene::new(1).await;
+    let content = scene.file("image", LENGTH);
+    let casting = tokio::spawn(scene.cast_until(scene.request("image"), CancellationToken::new()));
+    // Until something is in the journal.
+    let began = Instant::now();
+    let journal = loop {
+        let found = fs::read_dir(scene.nodes[0].inbox("")).unwrap().flatten().next();
+        let journal = found.map(|home| home.path().join("have")).filter(|file| file.exists());
+        if let Some(journal) = journal {
+            break journal;
+        }
+        assert!(began.elapsed() < PATIENCE, "{:?}", scene.events.all());
+        tokio::task::yield_now().await;
+    };
+    scene.nodes[0].kill().await;
+    let kept = fs::read(journal).unwrap();
+    assert!(kept.len() > 8 + 32, "nothing was journaled");
+    scene.nodes[0].start().await;
+    let totals = casting.await.unwrap().unwrap();
+    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    assert!(fs::read(scene.nodes[0].inbox("image")).unwrap() == content);
+    let received = scene.events.received();
+    assert!(received[0].1 < LENGTH as u64, "all of it came again: {received:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_was_killed_goes_on_with_the_same_command() {
+    let scene = Scene::new(2).await;
+    let content = scene.file("image", LENGTH);
+    let stop = CancellationToken::new();
+    let casting = tokio::spawn(scene.cast_until(scene.request("image"), stop.clone()));
+    scene.nodes[0].holds(LENGTH as u64 / 8).await;
+    stop.cancel();
+    casting.await.unwrap().unwrap();
+    let before: u64 = scene.nodes.iter().map(|n| n.report()["held_bytes"].as_u64().unwrap()).sum();
+    let totals = scene.cast(scene.request("image")).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    for node in &scene.nodes {
+        assert!(fs::read(node.inbox("image")).unwrap() == content);
+        let report = node.report();
+        let came = report["received_bytes"].as_u64().unwrap();
+        assert!(came < LENGTH as u64 * 102 / 100, "n{}: {report}", node.n);
+    }
+    // What they held is not sent again by anybody.
+    assert!(totals.served_bytes <= 2 * LENGTH as u64 * 102 / 100 - before, "{before}, {totals:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receivers_go_on_without_the_source() {
+    let scene = Scene::new(2).await;
+    let content = scene.file("image", 5_000_000);
+    let mut first = scene.request("image");
+    first.to = vec![name(1)];
+    assert_eq!(scene.cast(first).await.unwrap().outcome, Outcome::Complete);
+    // The second one is told of the cast, and the source goes.
+    let stop = CancellationToken::new();
+    let casting = tokio::spawn(scene.cast_until(scene.request("image"), stop.clone()));
+    let began = Instant::now();
+    while scene.nodes[1].report()["state"].as_str().is_none_or(|state| state == "new") {
+        assert!(began.elapsed() < PATIENCE, "{:?}", scene.events.all());
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    casting.await.unwrap().unwrap();
+    while !scene.nodes[1].inbox("image").exists() {
+        assert!(began.elapsed() < PATIENCE, "{}", scene.nodes[1].report());
+        tokio::task::yield_now().await;
+    }
+    assert!(fs::read(scene.nodes[1].inbox("image")).unwrap() == content);
+}

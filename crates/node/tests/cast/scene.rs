@@ -1,0 +1,262 @@
+//! Nodes `n1`, `n2`, … with inboxes, and a source without a node, `n0`.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
+use thalweg_node::{
+    cast::{
+        Casts,
+        source::{CastError, Event, EventSink, Request, Totals, cast},
+    },
+    config::{CastSection, InboxSection},
+    daemon::{Daemon, DaemonConfig, Limits, MemberService, Node as Served, OracleDown, Services},
+    gather::{Estimates, Reach},
+    mesh::Membership,
+    relay::Log,
+};
+use thalweg_units::{ByteSize, WallTime};
+use thalweg_wire::{
+    Signed, Signer as _,
+    mesh::{Member, Name, Role, Roster},
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+const MESH: u8 = 200;
+
+/// Whatever is waited for comes sooner, on the busiest machine.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+pub fn key(n: u8) -> PrivateKey {
+    PrivateKey::from_seed(&[n + 1; 32])
+}
+
+pub fn name(n: u8) -> Name {
+    format!("n{n}").parse().unwrap()
+}
+
+/// A node; it can be stopped and started again.
+pub struct Node {
+    pub n: u8,
+    pub at: SocketAddr,
+    pub dir: TempDir,
+    pub casts: Option<Casts>,
+    membership: Membership,
+    settings: CastSection,
+    tasks: JoinSet<()>,
+}
+
+impl Node {
+    /// Not running yet; its port is free.
+    fn new(n: u8, change: impl Fn(&mut CastSection)) -> Self {
+        let dir = TempDir::new().unwrap();
+        for made in ["inbox", "state"] {
+            std::fs::create_dir(dir.path().join(made)).unwrap();
+        }
+        let from = vec!["*".parse().unwrap()];
+        let path = dir.path().join("inbox");
+        let inbox = vec![InboxSection { path, from, max_bytes: None }];
+        let keep_free = ByteSize::ZERO;
+        let mut settings = CastSection { inbox, keep_free, ..CastSection::default() };
+        change(&mut settings);
+        let membership = Membership::new(key(MESH).id(), None);
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        Self { n, at: free, dir, casts: None, membership, settings, tasks: JoinSet::new() }
+    }
+
+    pub async fn start(&mut self) {
+        let (membership, log) = (self.membership.clone(), Log::to_queue().0);
+        let reach = reach(self.n, key(self.n), &membership);
+        let state = self.dir.path().join("state");
+        let casts = Casts::new(&self.settings, &state, membership.clone(), reach, log).unwrap();
+        let config = DaemonConfig {
+            listen: vec![self.at],
+            handshake: Duration::from_secs(10),
+            limits: Limits::default(),
+            drain: Duration::ZERO,
+            metrics: None,
+            socket: self.dir.path().join("node.sock"),
+            socks: None,
+        };
+        let cast = Some(Arc::new(casts.clone()) as Arc<dyn MemberService>);
+        let services =
+            Services { relay: None, oracle: None, measure: None, files: None, cast, submit: None };
+        let served = Served {
+            name: name(self.n),
+            key: key(self.n),
+            membership: membership.clone(),
+            services,
+            control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
+            registry: Default::default(),
+            log: Log::to_queue().0,
+        };
+        let daemon = Daemon::bind(config, served).await.unwrap();
+        self.tasks.spawn(async move {
+            daemon.run(std::future::pending(), std::future::pending()).await;
+        });
+        self.tasks.spawn(casts.clone().run());
+        self.casts = Some(casts);
+    }
+
+    /// As if it were killed: nothing is said to anybody.
+    pub async fn kill(&mut self) {
+        self.casts = None;
+        self.tasks.shutdown().await;
+    }
+
+    pub fn inbox(&self, path: &str) -> PathBuf {
+        self.dir.path().join("inbox").join(path)
+    }
+
+    /// What it says of its only cast.
+    pub fn report(&self) -> serde_json::Value {
+        self.casts.as_ref().map(|casts| casts.report()["casts"][0].clone()).unwrap_or_default()
+    }
+
+    /// Waits until it holds more than so many bytes.
+    pub async fn holds(&self, bytes: u64) {
+        let began = Instant::now();
+        while self.report()["held_bytes"].as_u64().unwrap_or(0) <= bytes {
+            assert!(began.elapsed() < PATIENCE, "{}", self.report());
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn member(&self) -> Member {
+        member(self.n, vec![self.at.into()])
+    }
+}
+
+fn member(n: u8, addresses: Vec<thalweg_net::Destination>) -> Member {
+    Member {
+        name: name(n),
+        node: (!addresses.is_empty()).then(|| key(n).id()),
+        client: key(n + 100).id(),
+        addresses,
+        roles: [Role::Client].into(),
+        tags: [].into(),
+    }
+}
+
+fn reach(n: u8, key: PrivateKey, membership: &Membership) -> Reach {
+    let identity = Connector::new(&key).unwrap();
+    Reach::new(name(n), membership.clone(), identity, DialOptions::default())
+}
+
+/// Events, as they come.
+#[derive(Debug, Default)]
+pub struct Events(Mutex<Vec<Event>>);
+
+impl EventSink for Events {
+    fn event(&self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+}
+
+impl Events {
+    pub fn all(&self) -> Vec<Event> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// Of each receiver that has it: bytes that came, and those of no use.
+    pub fn received(&self) -> Vec<(Name, u64, u64)> {
+        let received = |event: &Event| match event {
+            Event::Received { receiver, received_bytes, duplicate_bytes, .. } => {
+                Some((receiver.clone(), *received_bytes, *duplicate_bytes))
+            }
+            _ => None,
+        };
+        let mut all: Vec<_> = self.all().iter().filter_map(received).collect();
+        all.sort();
+        all
+    }
+}
+
+/// A source and nodes.
+pub struct Scene {
+    pub nodes: Vec<Node>,
+    pub dir: TempDir,
+    pub events: Arc<Events>,
+    membership: Membership,
+}
+
+impl Scene {
+    /// So many nodes, all running.
+    pub async fn new(nodes: u8) -> Self {
+        Self::with(nodes, |_, _| {}).await
+    }
+
+    pub async fn with(count: u8, change: impl Fn(u8, &mut CastSection)) -> Self {
+        let nodes = (1..=count).map(|n| Node::new(n, |settings| change(n, settings)));
+        let mut nodes: Vec<Node> = nodes.collect();
+        let mut members: Vec<Member> = nodes.iter().map(Node::member).collect();
+        members.insert(0, member(0, Vec::new()));
+        let roster = Roster {
+            version: 1,
+            not_before: WallTime::from_unix_nanos(0),
+            expiry: WallTime::from_unix_nanos(u64::MAX),
+            members,
+            rules: Vec::new(),
+        };
+        let signed = Signed::sign(roster, &key(MESH)).encode();
+        let membership = Membership::new(key(MESH).id(), None);
+        membership.offer(&signed).unwrap();
+        for node in &mut nodes {
+            node.membership.offer(&signed).unwrap();
+            node.start().await;
+        }
+        let (dir, events) = (TempDir::new().unwrap(), Arc::default());
+        Self { nodes, dir, events, membership }
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    /// A file of so many bytes to cast, and its content.
+    pub fn file(&self, path: &str, length: usize) -> Vec<u8> {
+        let mut content = vec![0; length];
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(path.as_bytes()).update(&length.to_be_bytes());
+        hasher.finalize_xof().fill(&mut content);
+        std::fs::write(self.path(path), &content).unwrap();
+        content
+    }
+
+    /// To all nodes, as the command does without options.
+    pub fn request(&self, path: &str) -> Request {
+        Request {
+            path: self.path(path),
+            name: None,
+            to: self.nodes.iter().map(|node| name(node.n)).collect(),
+            estimates: Estimates::default(),
+            parents: 2,
+            shape: (None, None),
+            open: false,
+            patience: Duration::from_secs(60),
+            kept_in: self.path("kept"),
+        }
+    }
+
+    pub async fn cast(&self, request: Request) -> Result<Totals, CastError> {
+        self.cast_until(request, CancellationToken::new()).await
+    }
+
+    pub fn cast_until(
+        &self,
+        request: Request,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Result<Totals, CastError>> + Send + 'static {
+        let reach = reach(0, key(100), &self.membership);
+        let events = Arc::clone(&self.events);
+        async move {
+            let casting = cast(request, reach, key(100), events, stop);
+            tokio::time::timeout(PATIENCE, casting).await.expect("the cast ends")
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Receivers that serve each other, and what happens to bad ones.
+
+use crate::scene::{Scene, name};
+use std::{fs, os::unix::fs::FileExt as _};
+use thalweg_node::{
+    cast::source::{Event, Outcome},
+    gather::Estimates,
+};
+use thalweg_wire::cast::Fault;
+
+/// n0 → n1 → n2, and n2 knows of the source as well.
+const LINE: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\nn0,n2,10 Mbit/s\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_parent_is_replaced() {
+    let mut scene = Scene::new(2).await;
+    let content = scene.file("image", 3_000_000);
+    scene.nodes[0].kill().await;
+    let mut request = scene.request("image");
+    request.to = vec![name(2), name(1)];
+    request.estimates = Estimates::parse(LINE).unwrap();
+    request.parents = 1;
+    request.patience = std::time::Duration::from_secs(2);
+    let totals = scene.cast(request).await.unwrap();
+    assert_eq!(
+        (totals.outcome, totals.complete),
+        (Outcome::Partial, 1),
+        "{:?}",
+        scene.events.all()
+    );
+    assert!(fs::read(scene.nodes[1].inbox("image")).unwrap() == content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parent_that_lies_is_named_and_dropped_and_does_no_harm() {
+    let scene = Scene::new(2).await;
+    let content = scene.file("image", 3_000_000);
+    let mut first = scene.request("image");
+    first.to = vec![name(1)];
+    assert_eq!(scene.cast(first).await.unwrap().outcome, Outcome::Complete);
+
+    // What it has is not what it was, and looks as if it were.
+    let path = scene.nodes[0].inbox("image");
+    let before = fs::metadata(&path).unwrap().modified().unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&vec![0xaa; 3_000_000], 0).unwrap();
+    file.set_times(fs::FileTimes::new().set_modified(before)).unwrap();
+
+    let mut second = scene.request("image");
+    second.estimates = Estimates::parse(LINE).unwrap();
+    second.parents = 1;
+    let totals = scene.cast(second).await.unwrap();
+    let all = scene.events.all();
+    assert_eq!(totals.outcome, Outcome::Complete, "{all:?}");
+    assert!(fs::read(scene.nodes[1].inbox("image")).unwrap() == content);
+    let lies = all.iter().filter(|event| {
+        matches!(event, Event::ParentLeft { receiver, parent, fault: Fault::Corrupt, .. }
+            if *receiver == name(2) && *parent == name(1))
+    });
+    assert_eq!(lies.count(), 1, "{all:?}");
+}

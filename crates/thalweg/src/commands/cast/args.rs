@@ -1,0 +1,189 @@
+//! The arguments of `thalweg cast`.
+
+use super::display::Style;
+use crate::commands::{get::duration::seconds, here::Place};
+use anyhow::Context as _;
+use std::{
+    ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
+    time::Duration,
+};
+use thalweg_node::gather::Reach;
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::{LegKind, Name, Tag};
+
+const HELP: &str = "\
+Delivers one file, or a directory with all below it, to many members at once. Receivers hand on to
+each other what they have already; a slow one slows no other. An interrupted cast is continued by the
+same command, at the source and at each receiver; what is held is not sent again. This command runs
+until all receivers have it, or those that are away were waited for.
+
+  thalweg cast image.iso --to fra,nyc,ber
+  thalweg cast dataset/ --to-all --tag lab --json
+  thalweg cast image.iso --to fra,nyc --rates rates.csv    # the tree from a file of rates
+  thalweg cast status                                     # what lands at this host's node
+
+A node takes nothing until its settings say so: `[cast] inbox`. A file gets its name there when it is
+complete, verified and synced. Each byte is proven before it is handed on.
+
+Exit codes:
+  0    all receivers have it
+  1    failed for a reason that is none of these
+  2    wrong usage
+  4    no receiver was reached
+  6    the file cannot be read, or changed
+  23   some receivers have it, others do not
+  130  interrupted; what came is kept";
+
+/// Arguments of `thalweg cast`.
+#[derive(clap::Args)]
+#[command(after_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    /// A file, or a directory with all below it
+    #[arg(value_name = "FILE|DIR", required = true)]
+    what: Option<PathBuf>,
+
+    /// The members who are to have it
+    #[arg(
+        long,
+        value_name = "NODE[,NODE…]",
+        value_delimiter = ',',
+        required_unless_present = "to_all"
+    )]
+    pub to: Vec<Name>,
+
+    /// All members that run a node, but this host
+    #[arg(long, conflicts_with = "to")]
+    to_all: bool,
+
+    /// With --to-all: those with this tag alone, or any of several
+    #[arg(long, value_name = "TAG", value_delimiter = ',', requires = "to_all")]
+    tag: Vec<Tag>,
+
+    /// Its name in the inboxes
+    #[arg(long, value_name = "NAME")]
+    name: Option<OsString>,
+
+    /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
+    #[arg(long, value_name = "FILE")]
+    pub rates: Option<PathBuf>,
+
+    /// How many parents a receiver has at a time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub parents: u32,
+
+    /// "sealed", or "open": authenticated, then in the clear (what passes is proven by hashes)
+    #[arg(long, value_name = "KIND", default_value = "sealed", value_parser = leg)]
+    legs: LegKind,
+
+    /// Bytes of a symbol: 1 KiB to 64 KiB, a power of two [default: by the length]
+    #[arg(long, value_name = "SIZE", help_heading = "How it is cut")]
+    symbol: Option<ByteSize>,
+
+    /// Bytes of a block: whole MiB [default: 8 MiB]
+    #[arg(long, value_name = "SIZE", help_heading = "How it is cut")]
+    block: Option<ByteSize>,
+
+    /// So long a receiver that is away, or refuses for now, is tried again
+    #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = seconds)]
+    pub wait: Duration,
+
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Say more: parents that are left, receivers that are tried again
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// Print events on standard output, one JSON object per line
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    pub place: Place,
+
+    #[command(subcommand)]
+    pub sub: Option<Sub>,
+}
+
+/// What else there is.
+#[derive(clap::Subcommand)]
+pub enum Sub {
+    /// Show what is cast to this host's node
+    Status(StatusArgs),
+}
+
+/// Arguments of `thalweg cast status`.
+#[derive(clap::Args)]
+pub struct StatusArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub place: Place,
+}
+
+fn leg(text: &str) -> Result<LegKind, String> {
+    match text {
+        "sealed" => Ok(LegKind::Sealed),
+        "open" => Ok(LegKind::Open),
+        _ => Err("it is sealed or open".to_owned()),
+    }
+}
+
+impl Args {
+    /// What is cast.
+    ///
+    /// # Errors
+    /// If nothing is.
+    pub fn path(&self) -> anyhow::Result<PathBuf> {
+        self.what.clone().context("a file or directory is needed")
+    }
+
+    /// Its name, if it is to have another than its own.
+    pub fn name(&self) -> Option<Vec<u8>> {
+        self.name.clone().map(OsString::into_vec)
+    }
+
+    /// Whether legs may be open.
+    pub fn is_open(&self) -> bool {
+        self.legs == LegKind::Open
+    }
+
+    /// Bytes of a symbol.
+    pub fn symbol(&self) -> Option<u32> {
+        self.symbol.map(|size| u32::try_from(size.as_bytes()).unwrap_or(u32::MAX))
+    }
+
+    /// Bytes of a block.
+    pub fn block(&self) -> Option<u64> {
+        self.block.map(ByteSize::as_bytes)
+    }
+
+    /// Who is to have it.
+    ///
+    /// # Errors
+    /// Without a roster.
+    pub fn receivers(&self, reach: &Reach) -> anyhow::Result<Vec<Name>> {
+        if !self.to_all {
+            return Ok(self.to.clone());
+        }
+        let roster = reach.roster().map_err(anyhow::Error::msg)?;
+        let has_tag = |tags: &std::collections::BTreeSet<Tag>| {
+            self.tag.is_empty() || self.tag.iter().any(|tag| tags.contains(tag))
+        };
+        let others = roster.members.iter().filter(|m| m.node.is_some() && m.name != *reach.me());
+        Ok(others.filter(|m| has_tag(&m.tags)).map(|m| m.name.clone()).collect())
+    }
+
+    /// How events are shown.
+    pub fn style(&self) -> Style {
+        match (self.json, self.quiet) {
+            (true, _) => Style::Json,
+            (_, true) => Style::Quiet,
+            _ if std::io::stderr().is_terminal() => Style::Live,
+            _ => Style::Lines,
+        }
+    }
+}

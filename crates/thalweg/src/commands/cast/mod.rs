@@ -1,0 +1,81 @@
+//! `thalweg cast`: from arguments to exit code.
+
+mod args;
+mod display;
+mod exit;
+mod status;
+mod words;
+
+pub use args::Args;
+
+use super::{
+    gather::{self, known},
+    signals::Signals,
+};
+use display::Display;
+use exit::Code;
+use std::{process::ExitCode, sync::Arc};
+use thalweg_node::{
+    cast::source::{CastError, EventSink, Request, Totals, cast},
+    mesh::State,
+};
+use thalweg_wire::mesh::Name;
+use tokio_util::sync::CancellationToken;
+
+/// Runs the command.
+///
+/// # Errors
+/// When the system gives no threads, or this host is in no mesh; other failures are printed here
+/// and end with the exit code that the help names.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(args::Sub::Status(args)) = &args.sub {
+        return status::run(args);
+    }
+    let state = args.place.open()?;
+    let runtime = gather::runtime()?;
+    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let ended = runtime.block_on(deliver(&args, state, &display));
+    runtime.shutdown_background();
+    let code = match &ended {
+        Ok(Ok(totals)) => Code::of(totals),
+        Ok(Err(error)) => Code::of_error(error),
+        Err(_) => Code::Other,
+    };
+    if let Ok(Err(error)) = &ended {
+        display.failed(error.to_string(), code as u8);
+    }
+    let code = if display.finish() { code } else { code.unwritten() };
+    ended.map(|_| ExitCode::from(code as u8))
+}
+
+/// The outer error is this host's own.
+async fn deliver(
+    args: &Args,
+    state: State,
+    display: &Arc<Display>,
+) -> anyhow::Result<Result<Totals, CastError>> {
+    let stop = CancellationToken::new();
+    let signals = tokio::spawn(gather::listen(Signals::watch()?, stop.clone()));
+    let names: Vec<&str> = args.to.iter().map(Name::as_str).collect();
+    let note = |text: String| display.note(text);
+    let from_file = known::from_file(args.rates.as_deref())?;
+    let asked = known::ask(&state, &args.place, &names, args.rates.is_none(), &note).await;
+    let estimates = if args.rates.is_some() { from_file } else { asked };
+    let reach = gather::reach(&state)?;
+    let to = args.receivers(&reach)?;
+    let request = Request {
+        path: args.path()?,
+        name: args.name(),
+        to,
+        estimates,
+        parents: args.parents,
+        shape: (args.symbol(), args.block()),
+        open: args.is_open(),
+        patience: args.wait,
+        kept_in: state.dir().join("casts"),
+    };
+    let events = Arc::clone(display) as Arc<dyn EventSink>;
+    let ended = cast(request, reach, state.client_key()?, events, stop).await;
+    signals.abort();
+    Ok(ended)
+}

@@ -1,0 +1,107 @@
+//! Casts by real programs: real daemons on loopback, files compared.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+// Each of the crates of tests uses another part of it.
+#[allow(dead_code, reason = "shared with the tests of the mesh")]
+#[path = "../mesh/host.rs"]
+mod host;
+
+use host::{Daemon, Host, text};
+use serde_json::Value;
+use std::process::Output;
+
+/// Starts its daemon with an inbox for all members.
+fn start(host: &Host) -> Daemon {
+    let inbox = host.path("inbox");
+    std::fs::create_dir_all(&inbox).unwrap();
+    host.start_under(
+        &format!(
+            "[cast]\nkeep_free = \"0 B\"\ninbox = [{{ path = {inbox:?}, from = [\"*\"], \
+             max_bytes = \"100 MB\" }}]\n"
+        ),
+        None,
+    )
+}
+
+/// A mesh of the founder and members with these names, all running, with inboxes.
+fn mesh(names: &[&str]) -> (Vec<Host>, Vec<Daemon>) {
+    let founder = Host::founder();
+    let mut daemons = vec![start(&founder)];
+    let mut hosts = vec![];
+    for name in names {
+        let host = Host::relay(&founder, name, &[]);
+        daemons.push(start(&host));
+        hosts.push(host);
+    }
+    hosts.insert(0, founder);
+    (hosts, daemons)
+}
+
+/// Bytes that no symbol repeats.
+fn bytes(length: usize, seed: u8) -> Vec<u8> {
+    let mut all = vec![0; length];
+    blake3_like(&mut all, seed);
+    all
+}
+
+fn blake3_like(all: &mut [u8], seed: u8) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(seed);
+    for byte in all {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = (state >> 32) as u8;
+    }
+}
+
+/// The events of a call with `--json`.
+fn events(output: &Output) -> Vec<Value> {
+    let lines = text(&output.stdout);
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Those of one name.
+fn named<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["event"] == name).collect()
+}
+
+#[test]
+fn a_file_comes_to_all_once_and_is_found_there() {
+    let (hosts, _daemons) = mesh(&["nyc", "ber"]);
+    let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
+    let content = bytes(9_000_001, 1);
+    std::fs::write(lap.path("image.iso"), &content).unwrap();
+
+    let args = ["cast", "image.iso", "--to", "nyc,ber", "--json"];
+    let output = lap.run(&args);
+    assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
+    for host in &hosts[1..] {
+        assert!(std::fs::read(host.path("inbox/image.iso")).unwrap() == content);
+    }
+    assert!(!hosts[0].path("inbox/image.iso").exists());
+    let all = events(&output);
+    let received = named(&all, "received");
+    assert_eq!(received.len(), 2);
+    for event in received {
+        assert_eq!(
+            (&event["received_bytes"], &event["duplicate_bytes"]),
+            (&9_000_001.into(), &0.into())
+        );
+    }
+    assert_eq!(all.last().unwrap()["outcome"], "complete");
+
+    // Whoever has it is sent nothing.
+    let output = lap.run(&args);
+    assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
+    let all = events(&output);
+    assert_eq!(all.last().unwrap()["served_bytes"], 0, "{all:?}");
+
+    let status = hosts[1].json(&["cast", "status", "--json"]);
+    let cast = &status["casts"][0];
+    assert_eq!(
+        (&cast["state"], &cast["name"], &cast["from"]),
+        (&"complete".into(), &"image.iso".into(), &"lap".into())
+    );
+    assert!(hosts[1].ok(&["cast", "status"]).contains("image.iso"));
+}
