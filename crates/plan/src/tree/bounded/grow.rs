@@ -22,6 +22,9 @@ pub const RULES: [Rule; 3] = [Rule::Near, Rule::Tight, Rule::Rare];
 /// So many children are moved to make room for one node.
 const MOVES: u32 = 3;
 
+/// After so many in a row for whom no room could be made the rate is taken to be too high.
+const PATIENCE: usize = 100;
+
 /// What is asked of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Aim<'a> {
@@ -133,14 +136,22 @@ impl Growing<'_, '_> {
     /// For those that found no room: children of full parents go to others, as an augmenting path of a matching,
     /// so many of them at the most.
     fn make_room(&mut self) {
-        let mut moved = true;
+        let (mut moved, mut misses) = (true, 0);
         while moved {
             moved = false;
             for node in 0..self.waiting.len() {
-                if self.waiting[node] && self.overlay.receives(node) && self.augment(node) {
+                if !self.waiting[node] || !self.overlay.receives(node) {
+                    continue;
+                }
+                if self.augment(node) {
                     self.reaches(node);
                     self.run();
-                    moved = true;
+                    (moved, misses) = (true, 0);
+                } else {
+                    misses += 1;
+                }
+                if misses == PATIENCE {
+                    return;
                 }
             }
         }

@@ -68,8 +68,7 @@ fn sum(overlay: &Overlay<'_>, rates: &[Rate]) -> f64 {
     overlay.receivers().map(|node| rates[node].as_mbps()).sum()
 }
 
-/// Of 300 such graphs 299 got the best of all trees; the other, which is among these, one whose slowest receiver has
-/// 0.83 of what it could.
+/// All of these got the best of all trees; a change may cost one of them a little.
 #[test]
 fn small_graphs_get_the_best_tree_or_nearly() {
     let (mut worst, mut exact, mut sums, cases) = (1.0_f64, 0, 0.0, 60);
@@ -88,8 +87,8 @@ fn small_graphs_get_the_best_tree_or_nearly() {
     println!(
         "best tree found in {exact} of {cases}; slowest at least {worst:.3} of its; sum {sums:.3}"
     );
-    assert!(worst > 0.8, "the slowest has {worst} of what it could");
-    assert!(exact + 2 >= cases as u32, "{exact} of {cases}");
+    assert!(worst > 0.95, "the slowest has {worst} of what it could");
+    assert!(exact + 1 >= cases as u32, "{exact} of {cases}");
 }
 
 /// The widest-path tree overloads egress; a tree that knows of it gives the slowest receiver more.
