@@ -17,8 +17,9 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 26] = [
+pub const BUILT_IN: [(&str, &str); 27] = [
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
+    ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
     ("gather-figures-sim", include_str!("../../../experiments/gather-figures-sim.toml")),

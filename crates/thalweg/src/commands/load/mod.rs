@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `bistro-deadline`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
+//! `bistro-deadline`, `codec-cost`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -8,6 +8,7 @@
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`bistro`]: drop boxes before their deadline, and their collection;
+//! - [`codec`]: blocks coded on one core, and the code's crate alone;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`gather`]: a collection from seven sources, and what was possible;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
@@ -19,6 +20,7 @@
 
 mod bistro;
 mod bulk;
+mod codec;
 mod connect;
 mod cut;
 mod gather;
@@ -73,6 +75,8 @@ enum Work {
     Oracle(oracle::Args),
     /// Kill the elected one of several oracles; when does another schedule?
     Takeover(takeover::Args),
+    /// Code blocks on one core; what does it cost beside the crate alone?
+    Codec(codec::Args),
     /// Submit to drop boxes: before a deadline, all at once
     Bistro(bistro::Args),
     /// Come to a mesh as those who are not let in; what does its port say?
@@ -101,6 +105,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Soak(args) => soak::run(&args).await,
             // Processes and threads of its own: nothing else runs in this runtime.
             Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
+            Work::Codec(args) => tokio::task::block_in_place(|| codec::run(&args)),
             // Another process does the work.
             Work::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
             Work::Oracle(args) => oracle::run(&args).await,
