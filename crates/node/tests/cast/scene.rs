@@ -49,6 +49,7 @@ pub struct Node {
     membership: Membership,
     settings: CastSection,
     tasks: JoinSet<()>,
+    end: CancellationToken,
 }
 
 impl Node {
@@ -66,7 +67,16 @@ impl Node {
         change(&mut settings);
         let membership = Membership::new(key(MESH).id(), None);
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        Self { n, at: free, dir, casts: None, membership, settings, tasks: JoinSet::new() }
+        Self {
+            n,
+            at: free,
+            dir,
+            casts: None,
+            membership,
+            settings,
+            tasks: JoinSet::new(),
+            end: CancellationToken::new(),
+        }
     }
 
     pub async fn start(&mut self) {
@@ -96,8 +106,10 @@ impl Node {
             log: Log::to_queue().0,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();
+        self.end = CancellationToken::new();
+        let end = self.end.clone();
         self.tasks.spawn(async move {
-            daemon.run(std::future::pending(), std::future::pending()).await;
+            daemon.run(end.clone().cancelled_owned(), end.cancelled_owned()).await;
         });
         self.tasks.spawn(casts.clone().run());
         self.casts = Some(casts);
@@ -106,6 +118,11 @@ impl Node {
     /// As if it were killed: nothing is said to anybody.
     pub async fn kill(&mut self) {
         self.casts = None;
+        self.end.cancel();
+        tokio::time::sleep(Duration::ZERO).await;
+        while self.tasks.len() > 1 {
+            self.tasks.join_next().await;
+        }
         self.tasks.shutdown().await;
     }
 

@@ -23,6 +23,11 @@ pub fn are_sound(runs: &[(u64, u64)], symbols: u64) -> bool {
     runs.len() <= MAX_RANGES && runs.iter().all(&mut is_next)
 }
 
+/// Whether all of these exist and none is empty, in whatever order, and they are few enough.
+pub fn are_within(runs: &[(u64, u64)], symbols: u64) -> bool {
+    runs.len() <= MAX_RANGES && runs.iter().all(|(from, to)| from < to && *to <= symbols)
+}
+
 /// How a child is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Want {

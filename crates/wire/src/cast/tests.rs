@@ -105,6 +105,8 @@ fn runs_are_sound_if_they_ascend_and_end_in_time() {
     for bad in [&[(0, 0)][..], &[(3, 4), (0, 2)], &[(0, 3), (2, 4)], &[(0, 11)], &[(4, 3)]] {
         assert!(!are_sound(bad, 10), "{bad:?}");
     }
+    assert!(are_within(&[(3, 4), (0, 2), (1, 10)], 10));
+    assert!(!are_within(&[(3, 4), (0, 11)], 10) && !are_within(&[(4, 4)], 10));
     let many: Vec<_> = (0..=MAX_RANGES as u64).map(|n| (2 * n, 2 * n + 1)).collect();
     assert!(!are_sound(&many, u64::MAX));
 }

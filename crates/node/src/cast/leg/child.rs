@@ -200,8 +200,7 @@ impl Pulling {
             }
             Said::Gone(runs) => {
                 self.check(&runs)?;
-                // It may be a parent again, with what it has then.
-                return Err(io::Error::other("it has lost what it had").into());
+                self.child.desk.gone(self.no, &runs);
             }
             Said::Page { block, digests } => {
                 let (digests, rest) = digests.as_chunks::<32>();

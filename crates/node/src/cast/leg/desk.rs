@@ -65,6 +65,14 @@ impl Desk {
         runs.iter().for_each(|(from, to)| inner.pull.holds(id, *from..*to));
     }
 
+    /// It has these no more.
+    pub fn gone(&self, id: ParentId, runs: &[(u64, u64)]) {
+        let (now, mut inner) = (self.now(), self.lock());
+        runs.iter().for_each(|(from, to)| inner.pull.gone(id, *from..*to, now));
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+
     /// A proven symbol came; whether it was missing.
     pub fn arrived(&self, id: ParentId, index: u64) -> bool {
         let (now, mut inner) = (self.now(), self.lock());

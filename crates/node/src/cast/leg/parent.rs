@@ -14,7 +14,7 @@ use std::{
 };
 use thalweg_fountain::HaveSet;
 use thalweg_wire::cast::{
-    FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_sound,
+    FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_within,
 };
 use tokio::{
     sync::Notify,
@@ -232,9 +232,9 @@ fn fill(store: &Store, run: Range<u64>, mut buffer: Vec<u8>) -> io::Result<(Vec<
 }
 
 fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
-    match are_sound(runs, symbols) {
+    match are_within(runs, symbols) {
         true => Ok(()),
-        false => Err(invalid("symbols that do not exist, or not in order")),
+        false => Err(invalid("the child asks for symbols that do not exist")),
     }
 }
 
