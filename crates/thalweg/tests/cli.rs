@@ -12,6 +12,8 @@ const COMMANDS: &[&[&str]] = &[
     &["get"],
     &["gather"],
     &["send"],
+    &["cast"],
+    &["cast", "status"],
     &["history"],
     &["history", "show"],
     &["history", "lift"],

@@ -61,3 +61,37 @@ async fn what_cannot_be_cast_is_said_at_once() {
     request.shape = (Some(3000), None);
     assert!(matches!(scene.cast(request).await.unwrap_err(), CastError::Shape(_)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_file_that_changes_ends_the_cast_and_nothing_gets_a_name() {
+    let scene = Scene::new(1).await;
+    let content = scene.file("image", 3_000_000);
+    let request = scene.request("image");
+    // Described once, so that the next call need not read it; then nobody is there yet.
+    let mut absent = request.clone();
+    absent.patience = std::time::Duration::ZERO;
+    assert_eq!(scene.cast(absent).await.unwrap().outcome, Outcome::Complete);
+    fs::remove_file(scene.nodes[0].inbox("image")).unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let path = scene.path("image");
+    let changed = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let casting = {
+        // It changes after it was described and before it is given: the plan is told in between.
+        let changed = changed.clone();
+        let change = move |event: &Event| {
+            if matches!(event, Event::Planned { .. }) {
+                let mut other = content.clone();
+                other.push(7);
+                fs::write(&path, other).unwrap();
+                changed.store(true, std::sync::atomic::Ordering::SeqCst);
+            }
+        };
+        scene.cast_telling(request, stop, change)
+    };
+    let totals = casting.await.unwrap();
+    assert!(changed.load(std::sync::atomic::Ordering::SeqCst));
+    assert_eq!(totals.outcome, Outcome::Failed);
+    let is_told = |event: &Event| matches!(event, Event::Broken { why } if why.contains("changed"));
+    assert!(scene.events.all().iter().any(is_told), "{:?}", scene.events.all());
+    assert!(!scene.nodes[0].inbox("image").exists());
+}

@@ -175,6 +175,16 @@ impl EventSink for Events {
     }
 }
 
+/// Events, and somebody else.
+struct Both(Arc<Events>, Box<dyn Fn(&Event) + Send + Sync>);
+
+impl EventSink for Both {
+    fn event(&self, event: &Event) {
+        (self.1)(event);
+        self.0.event(event);
+    }
+}
+
 impl Events {
     pub fn all(&self) -> Vec<Event> {
         self.0.lock().unwrap().clone()
@@ -262,6 +272,21 @@ impl Scene {
 
     pub async fn cast(&self, request: Request) -> Result<Totals, CastError> {
         self.cast_until(request, CancellationToken::new()).await
+    }
+
+    /// Tells each event to somebody else as well.
+    pub fn cast_telling(
+        &self,
+        request: Request,
+        stop: CancellationToken,
+        told: impl Fn(&Event) + Send + Sync + 'static,
+    ) -> impl Future<Output = Result<Totals, CastError>> + Send + 'static {
+        let reach = reach(0, key(100), &self.membership);
+        let events = Arc::new(Both(Arc::clone(&self.events), Box::new(told)));
+        async move {
+            let casting = cast(request, reach, key(100), events, stop);
+            tokio::time::timeout(PATIENCE, casting).await.expect("the cast ends")
+        }
     }
 
     pub fn cast_until(

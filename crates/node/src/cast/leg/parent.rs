@@ -16,6 +16,7 @@ use thalweg_fountain::HaveSet;
 use thalweg_wire::cast::{
     FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_within,
 };
+use thiserror::Error;
 use tokio::{
     sync::Notify,
     task::spawn_blocking,
@@ -53,15 +54,26 @@ struct Serving {
     wished: Notify,
 }
 
+/// Why a child is served no more.
+#[derive(Debug, Error)]
+pub enum Unserved {
+    /// The connection broke, or the child did not keep to the protocol.
+    #[error("{0}")]
+    Leg(#[from] io::Error),
+    /// What is to be given cannot be read, or has changed.
+    #[error("{0}")]
+    Disk(io::Error),
+}
+
 /// Serves one child until it says goodbye, or is gone.
 ///
 /// # Errors
-/// The connection's, the disk's; a child that does not keep to the protocol.
-pub async fn serve(store: Arc<Store>, leg: Leg) -> io::Result<()> {
+/// [`Unserved`].
+pub async fn serve(store: Arc<Store>, leg: Leg) -> Result<(), Unserved> {
     let serving = Serving { store, queue: Mutex::default(), wished: Notify::new() };
     let Leg { hear, mut say, .. } = leg;
     let ended = tokio::select! {
-        heard = serving.hear(hear) => heard,
+        heard = serving.hear(hear) => heard.map_err(Unserved::Leg),
         said = serving.pour(&mut say) => said,
     };
     if let Err(why) = &ended {
@@ -120,7 +132,7 @@ impl Serving {
         }
     }
 
-    async fn pour(&self, say: &mut Say) -> io::Result<()> {
+    async fn pour(&self, say: &mut Say) -> Result<(), Unserved> {
         let mut news = self.store.news();
         let mut said = HaveSet::empty(&self.store.known.geometry);
         let mut next_news = Instant::now();
@@ -142,7 +154,7 @@ impl Serving {
                 None => tokio::select! {
                     () = self.wished.notified() => {}
                     changed = news.changed() => {
-                        changed.map_err(io::Error::other)?;
+                        changed.map_err(|e| Unserved::Leg(io::Error::other(e)))?;
                         news.mark_changed();
                         sleep_until(next_news).await;
                     }
@@ -172,18 +184,24 @@ impl Serving {
         }
     }
 
-    async fn give_page(&self, say: &mut Say, block: u32) -> io::Result<()> {
+    async fn give_page(&self, say: &mut Say, block: u32) -> Result<(), Unserved> {
         let store = Arc::clone(&self.store);
-        let page = spawn_blocking(move || store.page(block)).await.map_err(io::Error::other)??;
+        let page = spawn_blocking(move || store.page(block)).await.map_err(io::Error::other)?;
+        let page = page.map_err(Unserved::Disk)?;
         let said = match page {
             Some(page) => Said::Page { block, digests: page.digests.as_flattened().to_vec() },
             None => Said::NoPage(block),
         };
-        say.bytes(&Frame::message(&said)).await
+        Ok(say.bytes(&Frame::message(&said)).await?)
     }
 
     /// Sends these symbols, as far as they are here; gives the buffer back.
-    async fn give(&self, say: &mut Say, range: Range<u64>, buffer: Vec<u8>) -> io::Result<Vec<u8>> {
+    async fn give(
+        &self,
+        say: &mut Say,
+        range: Range<u64>,
+        buffer: Vec<u8>,
+    ) -> Result<Vec<u8>, Unserved> {
         let held: Vec<Range<u64>> = {
             let have = self.store.have();
             let runs = have.runs_from(range.start).take_while(|run| run.start < range.end);
@@ -203,7 +221,8 @@ impl Serving {
         for run in held {
             let store = Arc::clone(&self.store);
             let fill = move || fill(&store, run, buffer);
-            let (filled, bytes) = spawn_blocking(fill).await.map_err(io::Error::other)??;
+            let filled = spawn_blocking(fill).await.map_err(io::Error::other)?;
+            let (filled, bytes) = filled.map_err(Unserved::Disk)?;
             buffer = filled;
             say.bytes(&buffer).await?;
             self.store.count_served(bytes);

@@ -100,7 +100,13 @@ pub fn reopen(reception: &Reception) -> Result<Arc<Store>, Refusal> {
 
 /// The system's answer as it is told to the source.
 pub fn refusal(why: io::Error) -> Refusal {
-    Refusal::System(why.to_string())
+    let what = match why.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; what came is kept: make room there, and cast again"
+        }
+        _ => "",
+    };
+    Refusal::System(format!("{why}{what}"))
 }
 
 /// Pulls all that is missing.

@@ -22,6 +22,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use thalweg_net::{Ed25519, channel::Channel};
 use thalweg_wire::{
@@ -31,6 +32,12 @@ use thalweg_wire::{
 };
 use tokio::{net::TcpStream, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
+
+/// How often it is looked for casts that are over.
+const CLEARED: Duration = Duration::from_secs(600);
+
+/// What came of a cast that did not become complete is kept so long after its offer is over.
+const UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Takes casts in and hands them on; cheap to clone.
 #[derive(Clone, Debug)]
@@ -86,7 +93,11 @@ impl Casts {
     pub async fn run(self) {
         let _end = self.0.end.clone().drop_guard();
         self.resume().await;
-        std::future::pending::<()>().await;
+        loop {
+            tokio::time::sleep(CLEARED).await;
+            let shared = Arc::clone(&self.0);
+            _ = spawn_blocking(move || shared.clear()).await;
+        }
     }
 
     async fn resume(&self) {
@@ -192,7 +203,8 @@ impl Shared {
                         let Some(store) = reception.store() else {
                             return leg::refuse(channel, Refusal::Unknown).await;
                         };
-                        parent::serve(store, leg::accept(channel, is_open).await?).await
+                        let leg = leg::accept(channel, is_open).await?;
+                        parent::serve(store, leg).await.map_err(io::Error::other)
                     }
                     Err(why) => leg::refuse(channel, why).await,
                 }
@@ -275,8 +287,33 @@ impl Shared {
         let id = reception.home.id;
         let leg = leg::accept(channel, false).await?;
         match talk(&reception, leg, || self.work(id)).await? {
-            Parting::Gone => Ok(()),
-            Parting::Forget => Ok(()),
+            // What came is kept until the offer is over.
+            Parting::Gone | Parting::Forget => Ok(()),
+        }
+    }
+
+    /// Forgets casts whose offers are over: of those that are complete what others would ask for, of
+    /// others what came, a week later.
+    fn clear(&self) {
+        let now = self.membership.now().as_unix_nanos();
+        let is_over = |entry: &Entry| {
+            let expiry = entry.reception.offer().value().expiry.as_unix_nanos();
+            let kept = match entry.reception.state() {
+                State::Complete(..) => 0,
+                _ => UNFINISHED.as_nanos() as u64,
+            };
+            !entry.is_running && expiry.saturating_add(kept) < now
+        };
+        let mut over = Vec::new();
+        self.lock().retain(|_, entry| {
+            let is_over = is_over(entry);
+            over.extend(is_over.then(|| Arc::clone(&entry.reception)));
+            !is_over
+        });
+        for reception in over {
+            if let Err(why) = reception.home.remove() {
+                self.log.put(Event::new("cast_unremoved").with("why", why));
+            }
         }
     }
 

@@ -209,6 +209,11 @@ pub enum Event {
         /// From the first offer until the source knew of it.
         after_seconds: f64,
     },
+    /// The object cannot be read any more, or has changed: the cast ends.
+    Broken {
+        /// Why.
+        why: String,
+    },
     /// The end.
     Ended(Totals),
 }

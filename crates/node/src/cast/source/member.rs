@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     cast::{
-        leg::{self, Hear, Leg, Say, parent},
+        leg::{
+            self, Hear, Leg, Say,
+            parent::{self, Unserved},
+        },
         store::Store,
     },
     gather::Reach,
@@ -23,7 +26,7 @@ use thalweg_wire::{
     mesh::Name,
 };
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::JoinSet,
     time::{Instant, interval, sleep, timeout},
 };
@@ -57,6 +60,8 @@ pub struct Casting {
     pub events: Arc<dyn EventSink>,
     /// When receivers were first dialled.
     pub began: Instant,
+    /// Why the object cannot be given any more, once that is so.
+    pub broken: watch::Sender<Option<String>>,
     /// So long a receiver may be away, or unwilling for now, before it is given up.
     pub patience: Duration,
 }
@@ -192,11 +197,9 @@ impl Member {
                     self.lock().standing = Standing::Receiving;
                 }
                 Report::Call(Want::Pull) if legs.len() < LEGS => {
-                    legs.spawn(serve_leg(
-                        casting.reach.clone(),
-                        Arc::clone(&casting.store),
-                        self.name.clone(),
-                    ));
+                    let store = Arc::clone(&casting.store);
+                    let broken = casting.broken.clone();
+                    legs.spawn(serve_leg(casting.reach.clone(), store, self.name.clone(), broken));
                 }
                 Report::Call(_) => {}
                 Report::Account(account) => {
@@ -269,11 +272,18 @@ impl Member {
 }
 
 /// A data leg, as the receiver has called for one; it calls again if that does not come about.
-async fn serve_leg(reach: Reach, store: Arc<Store>, name: Name) {
+async fn serve_leg(
+    reach: Reach,
+    store: Arc<Store>,
+    name: Name,
+    broken: watch::Sender<Option<String>>,
+) {
     let Ok(channel) = reach.channel(&name, &[], Protocol::Cast).await else { return };
     let opening = Opening::Serve { cast: store.known.id, how: Want::Pull };
     if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
-        // What went wrong the receiver tells on its control channel.
-        _ = parent::serve(store, leg).await;
+        // What went wrong with the leg the receiver tells on its control channel.
+        if let Err(Unserved::Disk(why)) = parent::serve(store, leg).await {
+            broken.send_replace(Some(why.to_string()));
+        }
     }
 }

@@ -28,6 +28,7 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 use tokio::{
+    sync::watch,
     task::{JoinSet, spawn_blocking},
     time::{Instant, MissedTickBehavior, interval},
 };
@@ -120,7 +121,8 @@ pub async fn cast(
     planned(&parts, reach.me(), &*events);
     let layout = store.files.layout().encode();
     let (began, patience) = (Instant::now(), request.patience);
-    let casting = Casting { store, offer, layout, reach, events, began, patience };
+    let broken = watch::Sender::new(None);
+    let casting = Casting { store, offer, layout, reach, events, began, broken, patience };
     let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
     let member = |(name, part): (Name, Part)| {
         let pass = Pass { cast: id, to: name.clone(), expiry };
@@ -235,11 +237,17 @@ async fn serve(
     }
     let mut ticks = interval(PROGRESS);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut broken = casting.broken.subscribe();
     let is_stopped = loop {
         tokio::select! {
             ended = serving.join_next() => if ended.is_none() { break false },
             _ = ticks.tick() => tell(&casting, &members),
             () = stop.cancelled() => break true,
+            why = broken.wait_for(Option::is_some) => {
+                let why = why.ok().and_then(|why| why.clone()).unwrap_or_default();
+                casting.events.event(&Event::Broken { why });
+                break false;
+            }
         }
     };
     serving.shutdown().await;

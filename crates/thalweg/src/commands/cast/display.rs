@@ -148,7 +148,8 @@ impl Shown {
             }
             self.last = Some(Instant::now());
         }
-        let is_failure = matches!(event, Event::Refused { again: false, .. });
+        let is_failure =
+            matches!(event, Event::Refused { again: false, .. } | Event::Broken { .. });
         if self.style == Style::Quiet && !is_failure {
             return;
         }

@@ -46,6 +46,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             0 => vec![format!("{receiver}: has it")],
             bps => vec![format!("{receiver}: has it, in {} ({})", time(*seconds), rate(bps))],
         },
+        Event::Broken { why } => vec![format!("it cannot be given any more: {why}")],
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
     }
