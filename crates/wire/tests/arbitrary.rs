@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use std::{fs, path::Path, str};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
-    Destination, Manifest, Signable, Signature, Signed, Verifier, content_disposition,
+    Destination, Manifest, Signable, Signature, Signed, Verifier, cast, content_disposition,
     content_range::{ContentRange, RequestRange},
     file_name, repr_digest, retry_after,
     socks5::{self, Decoded, Socks5Error},
@@ -44,6 +44,34 @@ fn manifest_holds(bytes: &[u8]) {
     assert!(manifest.chunks() * 32 < bytes.len());
 }
 
+/// The same of offers and passes; layouts and frames have one reading.
+fn cast_holds(bytes: &[u8]) {
+    fn same<T: Signable>(bytes: &[u8]) -> Option<T> {
+        let value = T::decode(bytes).ok()?;
+        let mut again = Vec::new();
+        value.encode(&mut again);
+        assert_eq!(again, bytes);
+        Some(value)
+    }
+    if let Some(offer) = same::<cast::Offer>(bytes) {
+        assert!(!offer.name.as_bytes().contains(&b'/') && offer.name.as_bytes() != b"..");
+    }
+    same::<cast::Pass>(bytes);
+    if let Ok(layout) = cast::Layout::decode(bytes, 3) {
+        assert_eq!(cast::Layout::decode(&layout.encode(), 3), Ok(layout));
+    }
+    if let Some(head) = bytes.first_chunk()
+        && let Ok(frame) = cast::Frame::decode(*head)
+    {
+        assert_eq!(frame.encode(), *head);
+    }
+    _ = cast::decode::<cast::Opening>(bytes);
+    _ = cast::decode::<cast::Word>(bytes);
+    _ = cast::decode::<cast::Report>(bytes);
+    _ = cast::decode::<cast::Wish>(bytes);
+    _ = cast::decode::<cast::Said>(bytes);
+}
+
 fn text_holds(text: &str) {
     if let Ok(to) = text.parse::<Destination>() {
         assert_eq!(to.to_string().parse(), Ok(to));
@@ -69,6 +97,7 @@ fn all_hold(bytes: &[u8]) {
     socks5_holds(bytes, socks5::decode_request);
     socks5_holds(bytes, socks5::decode_reply);
     manifest_holds(bytes);
+    cast_holds(bytes);
     if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
         assert_eq!(signed.encode(), bytes);
     }
@@ -147,4 +176,21 @@ proptest! {
         text_holds(&text);
         text_holds(&numbers);
     }
+}
+
+/// The corpus holds what it says, or replaying it would show nothing.
+#[test]
+fn the_corpus_has_casts_that_are_right() {
+    let found: std::collections::BTreeMap<String, Vec<u8>> = corpus().into_iter().collect();
+    let file = |name: &str| {
+        let found = found.iter().find(|(path, _)| path.ends_with(&format!("/{name}")));
+        found.map(|(_, bytes)| bytes.clone()).expect("it is in corpus/")
+    };
+    assert!(cast::Offer::decode(&file("cast-offer")).is_ok());
+    assert!(Signed::<cast::Offer>::open(&file("cast-offer-signed"), &Believer).is_ok());
+    for bad in ["cast-offer-name-leads-out", "cast-offer-symbol-odd", "cast-offer-block-huge"] {
+        assert!(cast::Offer::decode(&file(bad)).is_err(), "{bad}");
+    }
+    assert!(cast::Pass::decode(&file("cast-pass")).is_ok());
+    assert_eq!(cast::Layout::decode(&file("cast-layout"), 3).map(|l| l.entries.len()), Ok(3));
 }

@@ -91,6 +91,7 @@ async fn a_source_file_that_changes_ends_the_cast_and_nothing_gets_a_name() {
     let totals = casting.await.unwrap();
     assert!(changed.load(std::sync::atomic::Ordering::SeqCst));
     assert_eq!(totals.outcome, Outcome::Failed);
+    assert!(totals.why.is_some());
     let is_told = |event: &Event| matches!(event, Event::Broken { why } if why.contains("changed"));
     assert!(scene.events.all().iter().any(is_told), "{:?}", scene.events.all());
     assert!(!scene.nodes[0].inbox("image").exists());

@@ -104,3 +104,29 @@ fn a_file_comes_to_all_once_and_is_found_there() {
     );
     assert!(hosts[1].ok(&["cast", "status"]).contains("image.iso"));
 }
+
+#[test]
+fn who_is_away_or_takes_nothing_is_named_and_the_rest_have_it() {
+    let (hosts, _daemons) = mesh(&["nyc"]);
+    let ber = Host::relay(&hosts[0], "ber", &[]);
+    let _closed = ber.start();
+    let _away = Host::relay(&hosts[0], "par", &[]);
+    let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
+    std::fs::create_dir_all(lap.path("set/a")).unwrap();
+    std::fs::write(lap.path("set/a/one"), bytes(3_000_000, 1)).unwrap();
+    std::fs::write(lap.path("set/two"), "").unwrap();
+    let output = lap.run(&["cast", "set", "--to", "nyc,ber,par", "--wait", "1 s"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(23), "{said}");
+    assert!(output.stdout.is_empty());
+    assert!(said.contains("ber: not taken: its `[cast] inbox` takes nothing from you"), "{said}");
+    assert!(said.contains("par: ") && said.contains("1 of 3 have it"), "{said}");
+    let there = std::fs::read(hosts[1].path("inbox/set/a/one")).unwrap();
+    assert!(there == bytes(3_000_000, 1) && hosts[1].path("inbox/set/two").exists());
+    assert!(ber.ok(&["cast", "status"]).contains("takes no casts"));
+
+    let said = lap.fails(2, &["cast", "set", "--to", "nobody"]);
+    assert!(said.contains("`nobody` is no member"), "{said}");
+    let said = lap.fails(6, &["cast", "missing", "--to", "nyc"]);
+    assert!(said.contains("missing: No such file"), "{said}");
+}

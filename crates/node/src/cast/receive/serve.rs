@@ -39,6 +39,9 @@ const CLEARED: Duration = Duration::from_secs(600);
 /// What came of a cast that did not become complete is kept so long after its offer is over.
 const UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// No offer holds longer: what is kept for others goes with it.
+const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
+
 /// Takes casts in and hands them on; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Casts(Arc<Shared>);
@@ -239,6 +242,10 @@ impl Shared {
         }
         self.check_pass(&pass, id, &offer, &self.me)?;
         geometry(offer.value())?;
+        let now = self.membership.now().as_unix_nanos();
+        if offer.value().expiry.as_unix_nanos() > now.saturating_add(LONGEST.as_nanos() as u64) {
+            return Err(invalid(format!("it is offered for more than {LONGEST:?}")));
+        }
         let shared = Arc::clone(self);
         let member = peer.member().clone();
         let admit = move || shared.admit(id, offer, pass, &member);

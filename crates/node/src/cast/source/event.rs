@@ -108,6 +108,9 @@ pub struct Totals {
     pub seconds: f64,
     /// Bytes of symbols that the source itself has sent.
     pub served_bytes: u64,
+    /// Why the object could not be given any more, if that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// What happens.

@@ -267,6 +267,7 @@ async fn serve(
         receivers: members.len(),
         seconds: casting.began.elapsed().as_secs_f64(),
         served_bytes: casting.store.served(),
+        why: broken.borrow().clone(),
     };
     casting.events.event(&Event::Ended(totals.clone()));
     totals

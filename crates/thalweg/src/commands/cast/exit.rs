@@ -32,6 +32,7 @@ impl Code {
     pub fn of(totals: &Totals) -> Self {
         match totals.outcome {
             Outcome::Complete => Self::Done,
+            _ if totals.why.is_some() => Self::Disk,
             Outcome::Partial => Self::Partial,
             Outcome::Failed => Self::Network,
             Outcome::Interrupted => Self::Interrupted,

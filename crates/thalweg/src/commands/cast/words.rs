@@ -111,6 +111,7 @@ mod tests {
             receivers: 3,
             seconds: 4.0,
             served_bytes: 2_500_000,
+            why: None,
         };
         let said = told(&Event::Ended(totals.clone()), false);
         assert_eq!(
