@@ -4,8 +4,7 @@
 //! Decoding is out of core: an [`Assembly`] spools what comes through a [`SymbolStore`]
 //! and holds no symbol; a block is read, solved and written back once it has enough.
 //!
-//! Wide symbols are coded as stripes side by side, which is faster than the crate on the
-//! whole block and needs less memory.
+//! Wide symbols are coded as stripes side by side, which needs less memory.
 
 mod assembly;
 mod encoder;

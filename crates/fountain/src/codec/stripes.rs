@@ -1,8 +1,7 @@
 //! Symbols cut lengthwise into stripes that are coded on their own.
 //!
-//! The code works on each byte column alone, so nothing changes but the speed and the
-//! memory: a stripe that stays in the cache is encoded about three times as fast as a
-//! block of 8 MiB at once, and symbols of 64 KiB are wider than the crate takes.
+//! The code works on each byte column alone, so nothing changes but the memory, and the speed where a
+//! stripe stays in the cache and a block does not; and symbols of 64 KiB are wider than the crate takes.
 
 use raptorq::ObjectTransmissionInformation;
 use std::ops::Range;
