@@ -59,3 +59,37 @@ async fn a_parent_that_lies_is_named_and_dropped_and_does_no_harm() {
     });
     assert_eq!(lies.count(), 1, "{all:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_casts_at_once_do_not_mix() {
+    let scene = Scene::new(2).await;
+    let contents = ["one", "two"].map(|path| (path, scene.file(path, 4_000_000)));
+    let stop = tokio_util::sync::CancellationToken::new;
+    let first = scene.cast_until(scene.request("one"), stop());
+    let second = scene.cast_until(scene.request("two"), stop());
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!(first.unwrap().outcome, Outcome::Complete, "{:?}", scene.events.all());
+    assert_eq!(second.unwrap().outcome, Outcome::Complete, "{:?}", scene.events.all());
+    for (node, (path, content)) in
+        scene.nodes.iter().flat_map(|n| contents.iter().map(move |c| (n, c)))
+    {
+        assert!(fs::read(node.inbox(path)).unwrap() == *content);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_receiver_gets_it_from_one_that_has_it() {
+    let scene = Scene::new(2).await;
+    let content = scene.file("image", 3_000_000);
+    let mut first = scene.request("image");
+    first.to = vec![name(1)];
+    assert_eq!(scene.cast(first).await.unwrap().outcome, Outcome::Complete);
+    let mut second = scene.request("image");
+    second.estimates =
+        Estimates::parse("from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\n").unwrap();
+    second.parents = 1;
+    let totals = scene.cast(second).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    assert!(fs::read(scene.nodes[1].inbox("image")).unwrap() == content);
+    assert_eq!(totals.served_bytes, 0, "{:?}", scene.events.all());
+}

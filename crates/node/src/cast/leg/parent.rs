@@ -231,23 +231,23 @@ impl Serving {
     }
 }
 
-/// The frames of these symbols, and how many bytes the symbols have.
+/// The frames of these symbols, and how many bytes the symbols have. The disk is read once.
 fn fill(store: &Store, run: Range<u64>, mut buffer: Vec<u8>) -> io::Result<(Vec<u8>, u64)> {
+    let geometry = &store.known.geometry;
+    let absent = || invalid("a symbol that does not exist");
+    let first = geometry.bytes_at(run.start).ok_or_else(absent)?.start;
+    let last = geometry.bytes_at(run.end.saturating_sub(1)).ok_or_else(absent)?.end;
+    let mut content = vec![0; (last - first) as usize];
+    store.files.read(first, &mut content)?;
     buffer.clear();
-    let (geometry, mut sum) = (&store.known.geometry, 0);
-    for index in run {
-        let absent = || invalid("a symbol that does not exist");
+    let symbols = content.chunks(geometry.symbol_bytes() as usize);
+    for (index, symbol) in run.zip(symbols) {
         let id = geometry.symbol(index).ok_or_else(absent)?;
-        let bytes = geometry.bytes_at(index).ok_or_else(absent)?;
-        let length = (bytes.end - bytes.start) as u32;
-        let head = SymbolHead { block: id.block, esi: id.esi, length };
+        let head = SymbolHead { block: id.block, esi: id.esi, length: symbol.len() as u32 };
         buffer.extend(Frame::Symbol(head).encode());
-        let at = buffer.len();
-        buffer.resize(at + length as usize, 0);
-        store.files.read(bytes.start, &mut buffer[at..])?;
-        sum += u64::from(length);
+        buffer.extend(symbol);
     }
-    Ok((buffer, sum))
+    Ok((buffer, last - first))
 }
 
 fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
