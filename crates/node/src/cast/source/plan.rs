@@ -109,8 +109,8 @@ mod tests {
         let here: Name = "s".parse().unwrap();
         let parts = plan(&here, &names(&["a", "b", "c"]), &Estimates::default(), 2);
         for part in parts.values() {
-            let first = (order(part)[0].as_str(), part.candidates.len(), part.min_hop_bps);
-            assert_eq!(first, ("source", 3, None));
+            let first = (order(part)[0].clone(), part.candidates.len(), part.min_hop_bps);
+            assert_eq!(first, ("source".to_owned(), 3, None));
         }
         let second = |name: &str| order(&parts[&name.parse::<Name>().unwrap()])[1].clone();
         assert_eq!(["a", "b", "c"].map(second), ["b", "c", "a"]);
