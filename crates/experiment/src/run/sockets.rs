@@ -39,11 +39,14 @@ fn details(line: &str, sockets: &mut Sockets) {
     }
 }
 
-/// Whether a line of `ss` is of a connection that leaves its host.
+/// Whether a line of `ss` is of a connection that leaves its host: not over loopback, not to the host's own
+/// address, where its routes, and what they say of congestion control, do not count.
 pub fn leaves_host(line: &str) -> bool {
-    let peer = line.split_whitespace().nth(4).unwrap_or_default();
+    let mut ends =
+        line.split_whitespace().skip(3).map(|end| end.rsplit_once(':').unwrap_or((end, "")).0);
+    let (own, peer) = (ends.next().unwrap_or_default(), ends.next().unwrap_or_default());
     let local = ["127.", "[::1]", "[::ffff:127."];
-    !local.iter().any(|prefix| peer.starts_with(prefix))
+    own != peer && !local.iter().any(|prefix| peer.starts_with(prefix))
 }
 
 /// Whether a line of `ss -p` is of one of these processes.
@@ -62,6 +65,8 @@ mod tests {
 ESTAB 0      0         10.1.0.1:45678    10.1.0.2:80    users:((\"curl\",pid=123,fd=5))
 \t skmem:(r0,rb6291456,t0,tb87040,f0,w0,o0,bl0,d0) ts sack cubic wscale:7,7 rto:240 rtt:40.1/0.2 cwnd:10
 ESTAB 0      0        127.0.0.1:5000    127.0.0.1:5001  users:((\"x\",pid=12,fd=5),(\"y\",pid=77,fd=1))
+\t skmem:(r0,rb131072,t0,tb2626560,f0,w0,o0,bl0,d0) ts sack bbr wscale:7,7 rto:204 bbr:(bw:1bps,mrtt:0.1)
+ESTAB 0      0        10.1.0.1:5000    10.1.0.1:5001  users:((\"x\",pid=12,fd=6))
 \t skmem:(r0,rb131072,t0,tb2626560,f0,w0,o0,bl0,d0) ts sack bbr wscale:7,7 rto:204 bbr:(bw:1bps,mrtt:0.1)
 LISTEN 0     128          0.0.0.0:80       0.0.0.0:*
 \t skmem:(r0,rb131072,t0,tb16384,f0,w0,o0,bl0,d0) reno cwnd:10
@@ -82,6 +87,6 @@ LISTEN 0     128          0.0.0.0:80       0.0.0.0:*
         let sockets = parse(SS, |line| belongs_to(line, &[77]));
         assert_eq!(sockets.congestion_control, ["bbr".to_owned()].into());
         assert_eq!(parse(SS, |line| belongs_to(line, &[1, 7])).seen, 0);
-        assert_eq!(parse(SS, |_| true).seen, 2);
+        assert_eq!(parse(SS, |_| true).seen, 3);
     }
 }
