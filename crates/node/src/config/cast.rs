@@ -11,8 +11,6 @@ use thalweg_units::ByteSize;
 pub struct CastSection {
     /// Where casts land, and whose; the first that fits is taken.
     pub inbox: Vec<InboxSection>,
-    /// Whether it hands on casts that it does not keep.
-    pub relay: bool,
     /// What stays free on an inbox's file system.
     #[serde(deserialize_with = "text::one")]
     pub keep_free: ByteSize,
@@ -36,12 +34,7 @@ pub struct InboxSection {
 
 impl Default for CastSection {
     fn default() -> Self {
-        Self {
-            inbox: Vec::new(),
-            relay: false,
-            keep_free: ByteSize::from_bytes(1_000_000_000),
-            max_casts: 16,
-        }
+        Self { inbox: Vec::new(), keep_free: ByteSize::from_bytes(1_000_000_000), max_casts: 16 }
     }
 }
 

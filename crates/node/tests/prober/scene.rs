@@ -113,7 +113,8 @@ impl Node {
             oracle: Some(down.clone()),
             measure,
             files: None,
-            cast: None, submit: None,
+            cast: None,
+            submit: None,
         };
         let config = DaemonConfig {
             listen: vec![set.listen],
