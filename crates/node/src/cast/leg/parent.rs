@@ -312,9 +312,8 @@ mod tests {
 
     #[test]
     fn what_is_unasked_is_not_given() {
-        let mut queue = Queue::default();
-        queue.wishes = [Wanted::Symbols(0..10), Wanted::Page(3), Wanted::Symbols(20..30)].into();
-        queue.symbols = 20;
+        let wishes = [Wanted::Symbols(0..10), Wanted::Page(3), Wanted::Symbols(20..30)].into();
+        let mut queue = Queue { wishes, symbols: 20 };
         queue.unask(5..25);
         assert_eq!((queue.symbols, ranges(&mut queue)), (10, vec![0..5, 25..30]));
         assert_eq!(queue.symbols, 0);

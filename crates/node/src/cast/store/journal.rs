@@ -59,7 +59,7 @@ mod tests {
         let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
         assert_eq!(read(&file, &geometry).unwrap().count(), 0);
-        write(&file, &[0..u64::MAX]).unwrap();
+        write(&file, std::slice::from_ref(&(0..u64::MAX))).unwrap();
         assert_eq!(read(&file, &geometry).unwrap().count(), 0);
     }
 }
