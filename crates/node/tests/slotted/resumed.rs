@@ -104,7 +104,6 @@ async fn what_others_hold_leaves_its_source_once() {
     assert!((first..first + MESSAGES).contains(&sent[0]), "{sent:?} {first}");
     // It passed some of the first's on, perhaps again.
     assert!(sent[1] < second + 2 * held_by_n1 + MESSAGES, "{sent:?} {second}");
-    assert_eq!(outcome.left_over, 0, "{outcome:?}");
     let adopted = outcome.transfers.iter().filter(|t| t.path.is_none());
     assert!(adopted.map(|t| t.bytes).sum::<u64>() > 20 * UNIT, "{outcome:?}");
     let said = format!("{:?}", scene.events);
