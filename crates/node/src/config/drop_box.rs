@@ -75,7 +75,7 @@ impl Default for DropBoxSection {
 }
 
 impl DropBoxSection {
-    /// Bytes of all commitments of one key: as it is set, or a [`SHARES`]th of the box; always
+    /// Bytes of all commitments of one key: as it is set, or a twentieth of the box; always
     /// enough for one submission.
     pub fn bytes_per_key(&self) -> u64 {
         let share = ByteSize::from_bytes(self.max_total.as_bytes() / SHARES);

@@ -104,7 +104,7 @@ impl Line {
 
     /// Sends what `next` fills the buffer with, until it gives 0; then, or as soon as the node
     /// does not want the rest, its answer. It is waited for as long as bytes arrive there, and
-    /// then as long as the node needs to keep them (see [`super::waiting`]).
+    /// then as long as the node needs to keep them (see `waiting.rs`).
     ///
     /// # Errors
     /// The connection's, and what `next` says.

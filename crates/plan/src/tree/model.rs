@@ -18,7 +18,8 @@ pub struct Hop {
 /// Which formula gives a connection's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formula {
-    /// Eq. (1), with timeouts (the paper's [12], with a retransmission timeout of four round trips).
+    /// Eq. (1), with timeouts (of Padhye et al., the paper's reference 12, with a retransmission timeout of
+    /// four round trips).
     Full,
     /// §V-A's shorthand, `√1.5 / (rtt·√p)`: no timeouts.
     Simple,
