@@ -56,11 +56,10 @@ pub(super) async fn serve(
     from: SocketAddr,
 ) {
     let began = Instant::now();
-    let revoked = peer.revoked();
     let mut session = Session {
         shared,
         channel,
-        peer,
+        peer: peer.clone(),
         visit: None,
         making: None,
         buffers: Buffers::default(),
@@ -69,11 +68,8 @@ pub(super) async fn serve(
         sent: 0,
         received: 0,
     };
-    let ended = tokio::select! {
-        biased;
-        () = revoked => Err(io::Error::other("the peer is revoked")),
-        ended = session.run() => ended,
-    };
+    let ended = peer.unless_revoked(session.run()).await;
+    let ended = ended.unwrap_or_else(|revoked| Err(revoked.into()));
     session.tell(from, began, ended);
 }
 

@@ -18,7 +18,7 @@ pub use join::{JoinError, Joined, Wish, join, member_name};
 pub use kept::{Damage, Keeper};
 pub use membership::{Membership, Offered};
 pub use oracle_client::{Attempt, ClockSkew, OracleClient, OracleError};
-pub use peer::MeshPeer;
+pub use peer::{MeshPeer, Revoked};
 pub use roster_error::RosterError;
 pub use routes::{Names, RouteNameError};
 pub use state::{MeshFile, Oracle, State, StateError, StateLock};

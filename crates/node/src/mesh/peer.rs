@@ -61,6 +61,29 @@ impl MeshPeer {
             membership.until(ended).await;
         }
     }
+
+    /// Does the work, but not a step more once the peer is [`revoked`](Self::revoked).
+    ///
+    /// # Errors
+    /// [`Revoked`], if that came first; what the work held is dropped then.
+    pub async fn unless_revoked<T>(&self, work: impl Future<Output = T>) -> Result<T, Revoked> {
+        tokio::select! {
+            biased;
+            () = self.revoked() => Err(Revoked),
+            done = work => Ok(done),
+        }
+    }
+}
+
+/// The peer was revoked while something was done for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the peer is revoked")]
+pub struct Revoked;
+
+impl From<Revoked> for io::Error {
+    fn from(revoked: Revoked) -> Self {
+        Self::other(revoked)
+    }
 }
 
 impl std::fmt::Debug for MeshPeer {

@@ -35,13 +35,8 @@ impl MemberService for Prober {
     ) -> BoxFuture<'static, ()> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let revoked = peer.revoked();
-            let ended = tokio::select! {
-                biased;
-                () = revoked => Err(io::Error::other("the sender is revoked")),
-                ended = shared.receive(channel, &peer) => ended,
-            };
-            shared.tell_received(&peer, from, ended);
+            let ended = peer.unless_revoked(shared.receive(channel, &peer)).await;
+            shared.tell_received(&peer, from, ended.unwrap_or_else(|e| Err(e.into())));
         })
     }
 }

@@ -377,14 +377,9 @@ impl MemberService for Casts {
     ) -> BoxFuture<'static, ()> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let revoked = peer.revoked();
             let serving = Arc::clone(&shared).serve(channel, &peer);
-            let ended = tokio::select! {
-                biased;
-                () = revoked => Err(io::Error::other("the peer is revoked")),
-                ended = serving => ended,
-            };
-            if let Err(why) = ended {
+            let ended = peer.unless_revoked(serving).await;
+            if let Err(why) = ended.unwrap_or_else(|revoked| Err(revoked.into())) {
                 let event = Event::new("cast_leg").with("client", from);
                 shared.log.put(event.with("peer", &peer.member().name).with("why", why));
             }

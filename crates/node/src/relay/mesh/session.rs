@@ -12,7 +12,7 @@ use super::{
     },
     Admitted, Gate, Shared,
 };
-use crate::mesh::MeshPeer;
+use crate::mesh::{MeshPeer, Revoked};
 use socket2::SockRef;
 use std::{
     io,
@@ -45,6 +45,12 @@ enum Ended {
     Broken(Stopped),
     /// The peer was revoked.
     Revoked,
+}
+
+impl From<Revoked> for Ended {
+    fn from(Revoked: Revoked) -> Self {
+        Self::Revoked
+    }
 }
 
 /// What a session did, for the log.
@@ -140,24 +146,15 @@ async fn run(
     let mut greeting = Greeting::default();
     // Boxed: what it needs is given back before bytes are moved, perhaps for hours.
     let opening = Box::pin(open(shared, &mut channel, peer, &mut greeting, story));
-    match unless_revoked(peer, opening).await? {
+    match peer.unless_revoked(opening).await? {
         Ok(opened) => carry(shared, channel, peer, &greeting, opened, story).await,
         Err(refusal) => {
             shared.metrics.refused(refusal.reason());
             let told = Box::pin(refusal.tell(&mut *channel, greeting.prefix()));
-            unless_revoked(peer, told).await?;
+            peer.unless_revoked(told).await?;
             reset_when_dropped(channel.get_ref(), false);
             Err(Ended::Refused(refusal))
         }
-    }
-}
-
-/// Does the work, but not a step more once the peer is revoked.
-async fn unless_revoked<T>(peer: &MeshPeer, work: impl Future<Output = T>) -> Result<T, Ended> {
-    tokio::select! {
-        biased;
-        () = peer.revoked() => Err(Ended::Revoked),
-        done = work => Ok(done),
     }
 }
 
@@ -291,14 +288,14 @@ async fn carry(
     let moved = match greeting.leg() {
         LegKind::Sealed => {
             let client = Box::pin(answer(channel, reply));
-            let client = unless_revoked(peer, client).await?.map_err(broken)?;
+            let client = peer.unless_revoked(client).await?.map_err(broken)?;
             reset_when_dropped(client.get_ref(), false);
             let client = Resetting::new(client);
             Box::pin(pump::sealed(client, destination, terms, cut)).await
         }
         LegKind::Open => {
             let cut_over = Box::pin(cut_over(channel, reply, patience));
-            let (client, early) = unless_revoked(peer, cut_over).await?.map_err(broken)?;
+            let (client, early) = peer.unless_revoked(cut_over).await?.map_err(broken)?;
             reset_when_dropped(&client, false);
             let client = Resetting::new(client);
             Box::pin(pump::clear(client, early, destination, terms, cut)).await
