@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `bistro-deadline`, `codec-cost`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation` and `strangers`.
+//! `bistro-deadline`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `codec-cost`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -8,6 +8,7 @@
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`bistro`]: drop boxes before their deadline, and their collection;
+//! - [`cast`]: casts through the hosts of a lab, and what they are compared with;
 //! - [`codec`]: blocks coded on one core, and the code's crate alone;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`gather`]: a collection from seven sources, and what was possible;
@@ -20,6 +21,7 @@
 
 mod bistro;
 mod bulk;
+mod cast;
 mod codec;
 mod connect;
 mod cut;
@@ -71,6 +73,8 @@ enum Work {
     GetFaults(get_faults::Args),
     /// Collect in the lab's network for collections; how far is it from what was possible?
     Gather(gather::Args),
+    /// Cast through the hosts of a lab; how near is each receiver to what its slowest hop gives?
+    Cast(cast::Args),
     /// Rank a mesh that nobody has, and ask its oracle; how large may it be?
     Oracle(oracle::Args),
     /// Kill the elected one of several oracles; when does another schedule?
@@ -108,6 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Codec(args) => tokio::task::block_in_place(|| codec::run(&args)),
             // Another process does the work.
             Work::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
+            Work::Cast(args) => tokio::task::block_in_place(|| cast::run(&args)),
             Work::Oracle(args) => oracle::run(&args).await,
             Work::Takeover(args) => takeover::run(&args).await,
             Work::Bistro(args) => bistro::run(&args).await,

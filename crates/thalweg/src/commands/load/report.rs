@@ -18,6 +18,12 @@ impl Report {
         }
     }
 
+    /// The value of one, for tests.
+    #[cfg(test)]
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)?.get("value")
+    }
+
     /// Adds the 50th and 99th percentile of times, nearest rank, in µs.
     pub fn add_times(&mut self, name: &str, mut times: Vec<Duration>) {
         times.sort();

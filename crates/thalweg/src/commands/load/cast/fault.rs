@@ -1,0 +1,86 @@
+//! What is done to a cast while it runs.
+
+use super::mesh::Mesh;
+use anyhow::{Context as _, bail, ensure};
+use std::str::FromStr;
+use thalweg_lab::{client::Lab, topology::LinkChange};
+use thalweg_units::Rate;
+
+/// Once a receiver has so much of the object: `kill=b@0.3:c` kills the node of b when c has 30 %;
+/// `start=c@0.5:b` starts that of c; `rate=b.access.fwd/1Mbit/s@0.3:c` changes a link's rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// What is done.
+    pub what: What,
+    /// At which share of the object, 0 to 1.
+    pub share: f64,
+    /// Whose.
+    pub of: String,
+}
+
+/// What is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A node is killed.
+    Kill(String),
+    /// A node is started.
+    Start(String),
+    /// A link, or half of one, gets this rate.
+    Rate(String, Rate),
+}
+
+impl FromStr for Fault {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let form = "a fault is `kill=NODE@SHARE:RECEIVER`, `start=…` or `rate=LINK/RATE@…`";
+        let (what, when) = text.split_once('@').context(form)?;
+        let (kind, whom) = what.split_once('=').context(form)?;
+        let (share, of) = when.split_once(':').context(form)?;
+        let share: f64 = share.parse().with_context(|| format!("`{share}` is no share"))?;
+        ensure!((0.0..=1.0).contains(&share), "a share is from 0 to 1");
+        let what = match kind {
+            "kill" => What::Kill(whom.to_owned()),
+            "start" => What::Start(whom.to_owned()),
+            "rate" => {
+                let (link, rate) = whom.split_once('/').context(form)?;
+                What::Rate(link.to_owned(), rate.parse()?)
+            }
+            _ => bail!(form),
+        };
+        Ok(Self { what, share, of: of.to_owned() })
+    }
+}
+
+impl Fault {
+    /// Does it.
+    ///
+    /// # Errors
+    /// When the node or the link is not there.
+    pub fn strike(&self, mesh: &mut Mesh<'_>, lab: &Lab) -> anyhow::Result<()> {
+        match &self.what {
+            What::Kill(node) => mesh.kill(node),
+            What::Start(node) => mesh.start(std::slice::from_ref(node)),
+            What::Rate(link, rate) => Ok(lab.set(link, &LinkChange::rate(*rate))?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read() {
+        let fault = |text: &str| text.parse::<Fault>().unwrap();
+        let killed = fault("kill=b@0.3:c");
+        assert_eq!(killed, Fault { what: What::Kill("b".into()), share: 0.3, of: "c".into() });
+        let What::Rate(link, rate) = fault("rate=b.access.fwd/1Mbit/s@0.9:c").what else {
+            panic!()
+        };
+        assert_eq!((link.as_str(), rate.as_bps()), ("b.access.fwd", 1_000_000));
+        for wrong in ["kill=b", "kill=b@2:c", "burn=b@0.3:c", "rate=b@0.3:c"] {
+            assert!(wrong.parse::<Fault>().is_err(), "{wrong}");
+        }
+    }
+}

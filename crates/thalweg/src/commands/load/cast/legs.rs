@@ -1,0 +1,147 @@
+//! Trees and rates of legs, as arguments and files have them.
+
+use anyhow::{Context as _, bail, ensure};
+use std::{collections::BTreeMap, fs, path::Path, str::FromStr};
+
+/// From whom to whom.
+pub type Leg = (String, String);
+
+/// Rates of legs, bit/s.
+pub type Rates = BTreeMap<Leg, f64>;
+
+/// Legs in a row: `s>a,a>b`; each names its parent first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Legs(pub Vec<Leg>);
+
+impl FromStr for Legs {
+    type Err = anyhow::Error;
+
+    /// Also `s>a>b`, a chain, and `chain:s:n:20`: from `s` over `n1`, `n2` … to `n20`.
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        if let Some(rest) = text.strip_prefix("chain:") {
+            return chain(rest);
+        }
+        let mut legs = Vec::new();
+        for part in text.split(',') {
+            let hosts: Vec<&str> = part.split('>').map(str::trim).collect();
+            ensure!(hosts.len() > 1 && hosts.iter().all(|h| !h.is_empty()), "`{part}` is no leg");
+            for pair in hosts.windows(2) {
+                legs.push((pair[0].to_owned(), pair[1].to_owned()));
+            }
+        }
+        Ok(Self(legs))
+    }
+}
+
+fn chain(text: &str) -> anyhow::Result<Legs> {
+    let mut parts = text.split(':');
+    let (Some(first), Some(name), Some(count)) = (parts.next(), parts.next(), parts.next()) else {
+        bail!("a chain is `chain:FIRST:NAME:COUNT`")
+    };
+    let count: usize = count.parse().with_context(|| format!("`{count}` is no number"))?;
+    let host = |at: usize| if at == 0 { first.to_owned() } else { format!("{name}{at}") };
+    Ok(Legs((1..=count).map(|at| (host(at - 1), host(at))).collect()))
+}
+
+impl Legs {
+    /// All between these, each way.
+    pub fn all(hosts: &[String]) -> Self {
+        let pairs = hosts.iter().flat_map(|from| hosts.iter().map(move |to| (from, to)));
+        let others = pairs.filter(|(from, to)| from != to);
+        Self(others.map(|(from, to)| (from.clone(), to.clone())).collect())
+    }
+
+    /// Who has a parent in it, in its order.
+    pub fn children(&self) -> Vec<String> {
+        self.0.iter().map(|(_, child)| child.clone()).collect()
+    }
+
+    /// Those that hang on this one.
+    pub fn of(&self, parent: &str) -> Vec<String> {
+        let own = self.0.iter().filter(|(from, _)| from == parent);
+        own.map(|(_, child)| child.clone()).collect()
+    }
+
+    /// The legs from the root to this host, the last first.
+    pub fn way_up(&self, host: &str) -> Vec<Leg> {
+        let mut way: Vec<Leg> = Vec::new();
+        let mut at = host.to_owned();
+        while let Some(leg) = self.0.iter().find(|(_, child)| *child == at) {
+            if way.contains(leg) {
+                break;
+            }
+            at = leg.0.clone();
+            way.push(leg.clone());
+        }
+        way
+    }
+
+    /// The slowest hop to this host; none where a hop's rate is not known.
+    pub fn min_hop(&self, host: &str, rates: &Rates) -> Option<f64> {
+        let way = self.way_up(host);
+        let hops: Option<Vec<f64>> = way.iter().map(|leg| rates.get(leg).copied()).collect();
+        hops?.into_iter().reduce(f64::min)
+    }
+}
+
+/// Rates as `--rates` of other commands reads them.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(file: &Path, rates: &Rates) -> anyhow::Result<()> {
+    let line = |((from, to), bps): (&Leg, &f64)| format!("{from},{to},{}\n", bps.round());
+    let text: String = rates.iter().map(line).collect();
+    fs::write(file, format!("from,to,bps\n{text}"))
+        .with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// What [`write`] wrote.
+///
+/// # Errors
+/// When it cannot be read, or is something else.
+pub fn read(file: &Path) -> anyhow::Result<Rates> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let line = |line: &str| -> anyhow::Result<(Leg, f64)> {
+        let mut parts = line.split(',');
+        let (Some(from), Some(to), Some(bps)) = (parts.next(), parts.next(), parts.next()) else {
+            bail!("{}: `{line}` is no rate of a leg", file.display())
+        };
+        Ok(((from.to_owned(), to.to_owned()), bps.parse()?))
+    };
+    text.lines().skip(1).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn legs(text: &str) -> Legs {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn trees_and_chains_are_read() {
+        let leg = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        let tree = [leg("s", "a"), leg("a", "b"), leg("s", "c")];
+        assert_eq!(legs("s>a>b,s>c").0, tree);
+        assert_eq!(legs("chain:s:n:2").0, [leg("s", "n1"), leg("n1", "n2")]);
+        assert_eq!(legs("s>a>b,s>c").of("s"), ["a", "c"]);
+        assert!("s".parse::<Legs>().is_err() && "s>".parse::<Legs>().is_err());
+        let hosts = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(Legs::all(&hosts).0.len(), 6);
+        assert!(Legs::all(&hosts).0.iter().all(|(from, to)| from != to));
+    }
+
+    #[test]
+    fn the_slowest_hop_counts_and_rates_are_read_as_written() {
+        let tree = legs("s>a>b");
+        let rate = |at: usize, bps: f64| (tree.0[at].clone(), bps);
+        let rates: Rates = [rate(0, 5e6), rate(1, 7e6)].into();
+        assert_eq!(tree.min_hop("b", &rates), Some(5e6));
+        assert_eq!(legs("s>a>b>c").min_hop("c", &rates), None);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write(file.path(), &rates).unwrap();
+        assert_eq!(read(file.path()).unwrap(), rates);
+    }
+}

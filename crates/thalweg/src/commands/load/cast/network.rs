@@ -1,0 +1,100 @@
+//! What the lab's links carry.
+
+use super::legs::{Leg, Legs, Rates};
+use anyhow::Context as _;
+use std::path::Path;
+use thalweg_lab::{client::Lab, stats::Stats};
+use thalweg_plan::{
+    Graph,
+    tree::{Host, Overlay, Several},
+};
+use thalweg_units::Rate;
+
+/// What of a link is left for data: 1448 of 1500 bytes of each packet.
+const DATA: f64 = 1448.0 / 1500.0;
+
+/// A lab, and its links' rates at one moment.
+pub struct Network {
+    /// The lab.
+    pub lab: Lab,
+    stats: Stats,
+}
+
+impl Network {
+    /// Asks the lab.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn attach(socket: &Path) -> anyhow::Result<Self> {
+        let lab = Lab::attach(socket)?;
+        let stats = lab.stats(false)?;
+        Ok(Self { lab, stats })
+    }
+
+    /// Data bit/s that the slowest link of a way carries; none without a limit.
+    pub fn leg(&self, from: &str, to: &str) -> Option<f64> {
+        let all = self.lab.resolved();
+        let first = |name: &str| {
+            all.hosts.iter().find(|host| host.name == name)?.interfaces.first().copied()
+        };
+        let path = all.table.get(first(from)?, first(to)?)?;
+        let links = all.paths.get(path)?.iter().filter_map(|at| all.links.get(*at));
+        let rates = links.filter_map(|link| self.rate(&link.name));
+        rates.reduce(f64::min)
+    }
+
+    /// Data bit/s of half a link.
+    fn rate(&self, half: &str) -> Option<f64> {
+        let rate = self.stats.link(half)?.rate?;
+        Some(rate.as_bps() as f64 * DATA)
+    }
+
+    /// The rates of these legs, where links have any.
+    pub fn rates(&self, legs: &Legs) -> Rates {
+        let rate = |(from, to): &Leg| Some(((from.clone(), to.clone()), self.leg(from, to)?));
+        legs.0.iter().filter_map(rate).collect()
+    }
+
+    /// The paper's tree over legs of these rates (§VI-C); the first host is its root.
+    pub fn widest(&self, hosts: &[String], rates: &Rates) -> Legs {
+        let mut graph = Graph::new(hosts.len());
+        for ((from, to), rate) in rates {
+            let at = |name: &String| hosts.iter().position(|host| host == name);
+            if let (Some(from), Some(to)) = (at(from), at(to)) {
+                graph.set(from, to, Some(bps(*rate)));
+            }
+        }
+        let all = vec![Host::RECEIVER; hosts.len()];
+        let tree = Overlay { graph: &graph, source: 0, hosts: &all }.widest().tree;
+        let leg = |(at, host): (usize, &String)| {
+            Some((hosts.get(tree.parent(at)?)?.clone(), host.clone()))
+        };
+        Legs(hosts.iter().enumerate().filter_map(leg).collect())
+    }
+
+    /// The best simultaneous rates of all but the first of these, whose links to the world are called
+    /// `NAME.access`; by the order of the hosts.
+    ///
+    /// # Errors
+    /// When the linear program has no answer.
+    pub fn several(&self, hosts: &[String]) -> anyhow::Result<Several> {
+        let mut graph = Graph::new(hosts.len());
+        for (i, from) in hosts.iter().enumerate() {
+            for (j, to) in hosts.iter().enumerate().filter(|(j, _)| *j != i) {
+                graph.set(i, j, self.leg(from, to).map(bps));
+            }
+        }
+        let access = |name: &String| {
+            let half = |half: &str| self.rate(&format!("{name}.access.{half}")).map(bps);
+            Host::RECEIVER.with_access(half("fwd"), half("rev"))
+        };
+        let hosts: Vec<Host> = hosts.iter().map(access).collect();
+        let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
+        overlay.several(hosts.len(), None).context("the best simultaneous rates")
+    }
+}
+
+fn bps(rate: f64) -> Rate {
+    // Of positive numbers the cast takes the whole part.
+    Rate::from_bps(rate as u64)
+}

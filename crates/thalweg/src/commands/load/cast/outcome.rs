@@ -1,0 +1,232 @@
+//! What a cast came to.
+
+use super::{
+    super::report::Report,
+    fault::{Fault, What},
+    legs::Legs,
+    mesh::Mesh,
+    run::Known,
+    story::{Held, Story},
+};
+use std::collections::BTreeMap;
+use thalweg_plan::tree::Several;
+use thalweg_units::Rate;
+
+/// A receiver has recovered at so much of the rate that it can have.
+const RECOVERED: f64 = 0.9;
+
+/// Its rate before a fault is that of so many seconds.
+const BEFORE: usize = 4;
+
+/// A fault that has come.
+pub struct Struck<'a> {
+    /// Which.
+    pub fault: &'a Fault,
+    /// Whether it was done.
+    pub is_done: bool,
+    /// s since the first offer.
+    at: f64,
+    /// Bytes that its receiver had.
+    held: f64,
+    /// bit/s of its receiver before.
+    before: f64,
+}
+
+impl<'a> Struck<'a> {
+    /// It is time.
+    pub fn now(fault: &'a Fault, story: &Story) -> Self {
+        let all = story.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
+        let last = all.last().copied().unwrap_or(Held { at: 0.0, bytes: 0.0, bps: 0.0 });
+        let few = &all[all.len().saturating_sub(BEFORE)..];
+        let before = few.iter().map(|held| held.bps).sum::<f64>() / few.len().max(1) as f64;
+        Self { fault, is_done: false, at: last.at, held: last.bytes, before }
+    }
+}
+
+/// All there is to judge.
+pub struct Found<'a> {
+    /// Hosts, tree, rates.
+    pub known: &'a Known,
+    /// The receivers that count.
+    pub wanted: &'a [String],
+    /// What happened.
+    pub story: &'a Story,
+    /// What was done to it.
+    pub struck: &'a [Struck<'a>],
+}
+
+impl Found<'_> {
+    /// Rates, completion, bytes beyond the object.
+    pub fn report(&self, left: Option<Rate>) -> Report {
+        let (mut report, length) = (Report::default(), self.story.bytes as f64);
+        let tree = self.tree();
+        let (mut rates, mut finishes, mut hops) = (vec![], vec![], vec![]);
+        let mut beyond_most = 0.0_f64;
+        for host in self.wanted {
+            let Some(received) = self.story.received.get(host) else { continue };
+            let rate = length * 8e-6 / received.seconds;
+            let beyond = (received.came - length).max(received.useless).max(0.0) / length * 100.0;
+            beyond_most = beyond_most.max(beyond);
+            rates.push(rate);
+            finishes.push(received.after);
+            report.add(format!("rate/{host}"), "Mbit/s", rate);
+            report.add(format!("finish/{host}"), "s", received.after);
+            report.add(format!("beyond/{host}"), "%", beyond);
+            if let Some(bps) = tree.min_hop(host, &self.known.rates) {
+                hops.push(rate * 1e6 / bps);
+                report.add(format!("hop/{host}"), "ratio", rate * 1e6 / bps);
+                report.add(format!("min_hop/{host}"), "Mbit/s", bps / 1e6);
+            }
+        }
+        spread(&mut report, "rate", "Mbit/s", rates);
+        spread(&mut report, "finish", "s", finishes);
+        spread(&mut report, "hop", "ratio", hops);
+        report.add("beyond_most", "%", beyond_most);
+        report.add("sent_by_source", "objects", self.story.served / length);
+        let missed: f64 = self.story.missed.values().sum();
+        report.add("missed", "symbols", missed);
+        report.add("parents_left", "parents", self.story.left.len() as f64);
+        if let Some((_, seconds)) = &self.story.ended {
+            report.add("cast", "s", *seconds);
+        }
+        if let Some(struck) = self.struck.last() {
+            self.add_struck(struck, left, &mut report);
+        }
+        report
+    }
+
+    /// The given tree, or each receiver's first parent.
+    fn tree(&self) -> Legs {
+        self.known.tree.clone().unwrap_or_else(|| self.story.tree())
+    }
+
+    fn add_struck(&self, struck: &Struck<'_>, left: Option<Rate>, report: &mut Report) {
+        // Whom it meets: who joins, or who had got so far.
+        let host = match &struck.fault.what {
+            What::Start(node) => node,
+            What::Kill(_) | What::Rate(..) => &struck.fault.of,
+        };
+        let is_late = host != &struck.fault.of;
+        let (held, before) = if is_late { (0.0, 0.0) } else { (struck.held, struck.before) };
+        let best = left.map_or(before, |rate| rate.as_bps() as f64);
+        let Some(received) = self.story.received.get(host) else { return };
+        let finish = struck.at + (self.story.bytes as f64 - held) * 8.0 / best;
+        report.add("struck", "s", struck.at);
+        report.add("over_best", "ratio", received.after / finish);
+        report.add("lost", "s", received.after - finish);
+        let enough = RECOVERED * if is_late { best } else { best.min(before) };
+        let all = self.story.held.get(host).map_or(&[][..], Vec::as_slice);
+        // The first word after it is of a second that began before it.
+        let mut later = all.iter().filter(|held| held.at > struck.at).skip(1);
+        let recovered = later.find(|held| held.bps >= enough).map_or(received.after, |h| h.at);
+        report.add("recover", "s", recovered - struck.at);
+    }
+
+    /// Beside the best simultaneous rates, and what each could have alone.
+    pub fn add_bound(&self, several: &Several, report: &mut Report) {
+        let mut shares = Vec::new();
+        for host in self.wanted {
+            let Some(at) = self.known.hosts.iter().position(|one| one == host) else { continue };
+            let Some(received) = self.story.received.get(host) else { continue };
+            let mbps = |rates: &[Rate]| rates.get(at).map_or(f64::NAN, |rate| rate.as_mbps());
+            let rate = self.story.bytes as f64 * 8e-6 / received.seconds;
+            shares.push(rate / mbps(&several.rates));
+            report.add(format!("of_bound/{host}"), "ratio", rate / mbps(&several.rates));
+            report.add(format!("bound/{host}"), "Mbit/s", mbps(&several.rates));
+            report.add(format!("alone/{host}"), "Mbit/s", mbps(&several.alone));
+        }
+        spread(report, "of_bound", "ratio", shares);
+    }
+}
+
+/// The least, the median and the most.
+pub fn spread(report: &mut Report, name: &str, unit: &str, mut values: Vec<f64>) {
+    values.sort_by(f64::total_cmp);
+    let (Some(least), Some(most)) = (values.first(), values.last()) else { return };
+    let n = values.len();
+    let median = f64::midpoint(values[(n - 1) / 2], values[n / 2]);
+    report.add(format!("{name}_min"), unit, *least);
+    report.add(format!("{name}_median"), unit, median);
+    report.add(format!("{name}_max"), unit, *most);
+}
+
+/// Of each node that runs, MiB.
+pub fn memory(mesh: &Mesh<'_>, hosts: &[String], line: &str) -> BTreeMap<String, f64> {
+    let one = |host: &String| Some((host.clone(), mesh.memory_kb(host, line)? / 1024.0));
+    hosts.iter().filter_map(one).collect()
+}
+
+/// The most memory of a node, and by how much it grew.
+pub fn add_memory(
+    report: &mut Report,
+    before: &BTreeMap<String, f64>,
+    after: &BTreeMap<String, f64>,
+) {
+    let grown = after.iter().filter_map(|(host, most)| Some(most - before.get(host)?));
+    let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::NAN, f64::max);
+    report.add("memory_most", "MiB", largest(&mut after.values().copied()));
+    report.add("memory_grown", "MiB", largest(&mut grown.into_iter()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn value(report: Report, name: &str) -> f64 {
+        report.value(name).and_then(Value::as_f64).unwrap()
+    }
+
+    fn story() -> Story {
+        let mut story = Story::default();
+        story.hear(r#"{"event":"started","bytes":10000000}"#);
+        story.hear(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#);
+        for (at, held, bps) in [(1, 1e6, 8e6), (2, 2e6, 8e6), (3, 2e6, 0.0), (4, 3e6, 8e6)] {
+            story.hear(&format!(
+                r#"{{"event":"progress","seconds":{at},"served_bytes":5,"receivers":[{{"name":"a","held_bytes":{held},"rate_bps":{bps},"missed_symbols":0}}]}}"#
+            ));
+        }
+        story.hear(
+            r#"{"event":"received","receiver":"a","received_bytes":10100000,"duplicate_bytes":1000,"seconds":10.0,"after_seconds":11.0}"#,
+        );
+        story
+    }
+
+    fn known() -> Known {
+        let tree: Legs = "s>a".parse().unwrap();
+        let rates = [(tree.0[0].clone(), 1e7)].into();
+        Known { hosts: vec!["s".to_owned(), "a".to_owned()], tree: None, rates }
+    }
+
+    #[test]
+    fn rates_are_held_against_the_slowest_hop() {
+        let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
+        let found = Found { known: &known, wanted: &wanted, story: &story, struck: &[] };
+        assert!((value(found.report(None), "hop/a") - 0.8).abs() < 1e-9);
+        assert!((value(found.report(None), "beyond_most") - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_fault_is_held_against_the_best_that_was_left() {
+        let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
+        let fault: Fault = "kill=b@0.2:a".parse().unwrap();
+        let struck = Struck { fault: &fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
+        let struck = [struck];
+        let found = Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
+        // 8 MB at 8 Mbit/s: at 10 s, and it was 11.
+        assert!((value(found.report(None), "over_best") - 1.1).abs() < 1e-9);
+        assert!((value(found.report(None), "recover") - 2.0).abs() < 1e-9);
+        let left = Some(Rate::from_mbps(16.0));
+        assert!((value(found.report(left), "lost") - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_spread_is_least_median_and_most() {
+        let mut report = Report::default();
+        spread(&mut report, "x", "s", vec![4.0, 1.0, 3.0, 2.0]);
+        spread(&mut report, "none", "s", vec![]);
+        let of = |name: &str| report.value(name).and_then(Value::as_f64);
+        assert_eq!([of("x_min"), of("x_median"), of("x_max")], [Some(1.0), Some(2.5), Some(4.0)]);
+        assert_eq!(of("none_min"), None);
+    }
+}

@@ -1,0 +1,215 @@
+//! What a cast told of itself.
+
+use super::legs::Legs;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Its events, as far as they count.
+#[derive(Debug, Default)]
+pub struct Story {
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// By receiver, its planned parents, the best first.
+    pub parents: BTreeMap<String, Vec<String>>,
+    /// By receiver, how far it was, and when.
+    pub held: BTreeMap<String, Vec<Held>>,
+    /// Who has it, and what it cost.
+    pub received: BTreeMap<String, Received>,
+    /// Parents that were left: who, whom, why.
+    pub left: Vec<(String, String, String)>,
+    /// Symbols that rings could not hand on, by receiver.
+    pub missed: BTreeMap<String, f64>,
+    /// Bytes that the source has sent.
+    pub served: f64,
+    /// How it ended, and after how long.
+    pub ended: Option<(String, f64)>,
+    /// The last word of a cast that failed.
+    pub failed: Option<String>,
+}
+
+/// How far a receiver was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// s since the first offer.
+    pub at: f64,
+    /// Bytes.
+    pub bytes: f64,
+    /// bit/s over the last second.
+    pub bps: f64,
+}
+
+/// The end of one receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Received {
+    /// Bytes that came.
+    pub came: f64,
+    /// Of them of no use.
+    pub useless: f64,
+    /// Its own span, s.
+    pub seconds: f64,
+    /// s from the first offer until the source knew.
+    pub after: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line {
+    Started {
+        bytes: u64,
+    },
+    Planned {
+        receivers: Vec<Planned>,
+    },
+    ParentLeft {
+        receiver: String,
+        parent: String,
+        why: String,
+    },
+    Progress {
+        seconds: f64,
+        served_bytes: f64,
+        receivers: Vec<Progress>,
+    },
+    Received(Came),
+    Refused {
+        receiver: String,
+        why: String,
+        again: bool,
+    },
+    Broken {
+        why: String,
+    },
+    Failed {
+        why: String,
+    },
+    Ended {
+        outcome: String,
+        seconds: f64,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct Planned {
+    name: String,
+    parents: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Progress {
+    name: String,
+    held_bytes: f64,
+    rate_bps: f64,
+    missed_symbols: f64,
+}
+
+#[derive(Deserialize)]
+struct Came {
+    receiver: String,
+    received_bytes: f64,
+    duplicate_bytes: f64,
+    seconds: f64,
+    after_seconds: f64,
+}
+
+impl Story {
+    /// One line of its output; others than events are passed over.
+    pub fn hear(&mut self, line: &str) {
+        match serde_json::from_str(line) {
+            Ok(Line::Started { bytes }) => self.bytes = bytes,
+            Ok(Line::Planned { receivers }) => {
+                self.parents = receivers.into_iter().map(|one| (one.name, one.parents)).collect();
+            }
+            Ok(Line::ParentLeft { receiver, parent, why }) => {
+                self.left.push((receiver, parent, why));
+            }
+            Ok(Line::Progress { seconds, served_bytes, receivers }) => {
+                self.served = served_bytes;
+                receivers.into_iter().for_each(|one| self.progress(seconds, one));
+            }
+            Ok(Line::Received(came)) => self.receive(came),
+            Ok(Line::Refused { receiver, why, again: false }) => {
+                self.failed = Some(format!("{receiver}: {why}"));
+            }
+            Ok(Line::Broken { why } | Line::Failed { why }) => self.failed = Some(why),
+            Ok(Line::Ended { outcome, seconds }) => self.ended = Some((outcome, seconds)),
+            Ok(Line::Refused { .. } | Line::Other) | Err(_) => {}
+        }
+    }
+
+    fn progress(&mut self, at: f64, one: Progress) {
+        let held = Held { at, bytes: one.held_bytes, bps: one.rate_bps };
+        self.missed.insert(one.name.clone(), one.missed_symbols);
+        self.held.entry(one.name).or_default().push(held);
+    }
+
+    fn receive(&mut self, came: Came) {
+        let received = Received {
+            came: came.received_bytes,
+            useless: came.duplicate_bytes,
+            seconds: came.seconds,
+            after: came.after_seconds,
+        };
+        self.received.insert(came.receiver, received);
+    }
+
+    /// The share of the object that a receiver had at the last word.
+    pub fn share(&self, receiver: &str) -> f64 {
+        let last = self.held.get(receiver).and_then(|all| all.last());
+        last.map_or(0.0, |held| held.bytes / self.bytes.max(1) as f64)
+    }
+
+    /// Each receiver's first parent.
+    pub fn tree(&self) -> Legs {
+        let leg = |(child, parents): (&String, &Vec<String>)| {
+            Some((parents.first()?.clone(), child.clone()))
+        };
+        Legs(self.parents.iter().filter_map(leg).collect())
+    }
+
+    /// When a receiver had this share, s since the first offer, between two words on a straight line.
+    pub fn when(&self, receiver: &str, share: f64) -> Option<f64> {
+        let (all, wanted) = (self.held.get(receiver)?, share * self.bytes as f64);
+        let after = all.iter().position(|held| held.bytes >= wanted)?;
+        let next = all.get(after)?;
+        let Some(last) = after.checked_sub(1).and_then(|before| all.get(before)) else {
+            return Some(next.at);
+        };
+        let part = (wanted - last.bytes) / (next.bytes - last.bytes);
+        Some(last.at + part * (next.at - last.at))
+    }
+
+    /// bit/s in which a receiver came from one share to another.
+    pub fn steady(&self, receiver: &str, (from, to): (f64, f64)) -> Option<f64> {
+        let span = self.when(receiver, to)? - self.when(receiver, from)?;
+        (span > 0.0).then(|| (to - from) * self.bytes as f64 * 8.0 / span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_heard() {
+        let mut story = Story::default();
+        let text = r#"{"event":"started","bytes":1000,"name":"x"}
+{"event":"planned","receivers":[{"name":"a","parents":["s","b"]},{"name":"b","parents":["a"]}]}
+{"event":"progress","seconds":1.0,"served_bytes":5,"receivers":[{"name":"a","held_bytes":200,"rate_bps":9,"missed_symbols":3}]}
+noise
+{"event":"progress","seconds":2.0,"served_bytes":5,"receivers":[{"name":"a","held_bytes":700,"rate_bps":9,"missed_symbols":3}]}
+{"event":"received","receiver":"a","received_bytes":1010,"duplicate_bytes":10,"served_bytes":0,"seconds":2.5,"rate_bps":0,"after_seconds":2.6}
+{"event":"ended","outcome":"complete","seconds":2.7}"#;
+        text.lines().for_each(|line| story.hear(line));
+        assert_eq!(story.tree().0.len(), 2);
+        assert_eq!(story.tree().way_up("b").len(), 2);
+        assert_eq!(story.when("a", 0.3), Some(1.2));
+        assert_eq!(story.steady("a", (0.3, 0.6)), Some(300.0 * 8.0 / 0.6));
+        assert_eq!(story.when("a", 0.9), None);
+        assert!((story.share("a") - 0.7).abs() < 1e-9);
+        assert_eq!(story.received["a"].came, 1010.0);
+        assert_eq!(story.ended, Some(("complete".to_owned(), 2.7)));
+        assert_eq!(story.missed["a"], 3.0);
+    }
+}
