@@ -3,15 +3,17 @@
 mod told;
 
 use super::{
-    gather::{self, Code, Display, Style, known, node_and_path},
+    exit::Code,
+    gather::{self, Display, known, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
     here::Place,
+    screen::Style,
     signals::Signals,
 };
 use anyhow::Context as _;
 use std::{
-    ffi::OsString, io::IsTerminal, num::NonZeroU64, os::unix::ffi::OsStrExt as _, path::PathBuf,
-    process::ExitCode, sync::Arc,
+    ffi::OsString, num::NonZeroU64, os::unix::ffi::OsStrExt as _, path::PathBuf, process::ExitCode,
+    sync::Arc,
 };
 use thalweg_node::{
     gather::{
@@ -99,7 +101,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(request) => request,
         Err(mistake) => {
             thalweg_console::note!("thalweg send: {mistake:#}");
-            return Ok(ExitCode::from(Code::Usage as u8));
+            return Ok(Code::Usage.into());
         }
     };
     let state = args.place.open()?;
@@ -109,22 +111,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     let code = match &ended {
         Ok(Ok(totals)) => Code::of(totals),
-        Ok(Err(error)) => code_of(error),
+        Ok(Err(error)) => Code::of_error(error),
         Err(_) => Code::Other,
     };
     if let Ok(Err(error)) = &ended {
         display.failed(error.to_string(), code as u8);
     }
     display.finish();
-    ended.map(|_| ExitCode::from(code as u8))
+    ended.map(|_| code.into())
 }
 
-fn code_of(error: &SendError) -> Code {
-    match error {
-        SendError::Name(_) => Code::Usage,
-        SendError::Roster(_) | SendError::NotAccepted { .. } => Code::Other,
-        SendError::Local(_) => Code::Disk,
-        SendError::Unreached(_) => Code::Network,
+/// Of a call that did not begin.
+impl From<&SendError> for Code {
+    fn from(error: &SendError) -> Self {
+        match error {
+            SendError::Name(_) => Self::Usage,
+            SendError::Roster(_) | SendError::NotAccepted { .. } => Self::Other,
+            SendError::Local(_) => Self::Disk,
+            SendError::Unreached(_) => Self::Network,
+        }
     }
 }
 
@@ -152,12 +157,7 @@ impl Args {
     }
 
     fn style(&self) -> Style {
-        match (self.json, self.quiet) {
-            (true, _) => Style::Json,
-            (_, true) => Style::Quiet,
-            _ if std::io::stderr().is_terminal() => Style::Bars,
-            _ => Style::Lines,
-        }
+        Style::of(self.json, self.quiet)
     }
 }
 

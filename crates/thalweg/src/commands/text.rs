@@ -27,8 +27,15 @@ pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String 
 /// A path as a terminal may show it: control characters are escaped, as others may have chosen it.
 pub fn printable(path: impl AsRef<std::path::Path>) -> String {
     let text = path.as_ref().to_string_lossy();
-    let escaped =
-        |c: char| if c.is_control() { c.escape_default().collect() } else { c.to_string() };
+    text.split('\n').map(plain).collect::<Vec<_>>().join(r"\n")
+}
+
+/// Text of others as a terminal may show it: control characters are escaped, but for line ends.
+pub fn plain(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() && c != '\n' {
+        true => c.escape_default().collect(),
+        false => c.to_string(),
+    };
     text.chars().map(escaped).collect()
 }
 
@@ -73,6 +80,7 @@ mod tests {
     #[test]
     fn a_path_commands_no_terminal() {
         assert_eq!(printable("a\u{1b}[2J\nb é"), r"a\u{1b}[2J\nb é");
+        assert_eq!(plain("a\u{1b}[2J\r\nb é"), "a\\u{1b}[2J\\r\nb é");
     }
 
     #[test]

@@ -217,6 +217,11 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// Something to know.
+    Note {
+        /// In words.
+        text: String,
+    },
     /// The end.
     Ended(Totals),
 }

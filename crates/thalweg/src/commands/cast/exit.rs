@@ -1,35 +1,11 @@
-//! What the exit codes are, and which end has which.
+//! Which end of a cast has which exit code.
 
+pub use crate::commands::exit::Code;
 use thalweg_node::cast::source::{CastError, Outcome, SurveyError, Totals};
 
-/// How a call ended; the numbers are documented in the help. Those that other commands have as well
-/// mean the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// All have it.
-    Done = 0,
-    /// None of the others.
-    Other = 1,
-    /// Wrong usage.
-    Usage = 2,
-    /// Nobody has it.
-    Network = 4,
-    /// The file.
-    Disk = 6,
-    /// Some have it.
-    Partial = 23,
-    /// Ctrl-C or SIGTERM.
-    Interrupted = 130,
-}
-
-impl Code {
-    /// The same, where standard output could not be written.
-    pub fn unwritten(self) -> Self {
-        if self == Self::Done { Self::Other } else { self }
-    }
-
-    /// Of a cast that came to an end.
-    pub fn of(totals: &Totals) -> Self {
+/// Of a cast that came to an end.
+impl From<&Totals> for Code {
+    fn from(totals: &Totals) -> Self {
         match totals.outcome {
             Outcome::Complete => Self::Done,
             _ if totals.why.is_some() => Self::Disk,
@@ -38,9 +14,11 @@ impl Code {
             Outcome::Interrupted => Self::Interrupted,
         }
     }
+}
 
-    /// Of one that did not begin.
-    pub fn of_error(error: &CastError) -> Self {
+/// Of one that did not begin.
+impl From<&CastError> for Code {
+    fn from(error: &CastError) -> Self {
         match error {
             CastError::Survey(SurveyError::Io { .. }) | CastError::Describe(_) => Self::Disk,
             CastError::Survey(_)

@@ -6,6 +6,9 @@ use crate::commands::{
 };
 use thalweg_node::cast::source::{Event, Outcome, ReceiverProgress, Standing, Totals};
 
+/// Receivers with a line on a terminal, which has not many more.
+const ROWS: usize = 16;
+
 /// Lines of the event; none for what only the curious want to know.
 pub fn told(event: &Event, verbose: bool) -> Vec<String> {
     match event {
@@ -47,21 +50,44 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             bps => vec![format!("{receiver}: has it, in {} ({})", time(*seconds), rate(bps))],
         },
         Event::Broken { why } => vec![format!("it cannot be given any more: {why}")],
+        Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
     }
 }
 
-fn progress(receivers: &[ReceiverProgress], verbose: bool) -> Vec<String> {
-    if verbose {
-        return receivers.iter().filter(|r| r.state != Standing::Complete).map(one).collect();
+/// How far all are, as it is redrawn in place: if it was asked for, those that lack most as well.
+pub fn picture(event: &Event, verbose: bool) -> Vec<String> {
+    let Event::Progress { receivers, .. } = event else { return told(event, verbose) };
+    let mut last: Vec<_> = lacking(receivers).filter(|_| verbose).collect();
+    last.sort_by_key(|receiver| receiver.held_bytes);
+    let more = last.len().saturating_sub(ROWS);
+    let mut lines: Vec<String> = last.into_iter().take(ROWS).map(one).collect();
+    if more > 0 {
+        lines.push(format!("… and {more} more receivers"));
     }
+    lines.push(whole(receivers));
+    lines
+}
+
+fn lacking(receivers: &[ReceiverProgress]) -> impl Iterator<Item = &ReceiverProgress> {
+    receivers.iter().filter(|receiver| receiver.state != Standing::Complete)
+}
+
+fn progress(receivers: &[ReceiverProgress], verbose: bool) -> Vec<String> {
+    match verbose {
+        true => lacking(receivers).map(one).collect(),
+        false => vec![whole(receivers)],
+    }
+}
+
+fn whole(receivers: &[ReceiverProgress]) -> String {
     let count = |state| receivers.iter().filter(|r| r.state == state).count();
     let moving = receivers.iter().filter(|r| r.state == Standing::Receiving);
     let slowest = moving.min_by_key(|r| r.held_bytes).map(one);
     let slowest = slowest.map(|line| format!("; the last: {line}")).unwrap_or_default();
     let (complete, receiving) = (count(Standing::Complete), count(Standing::Receiving));
-    vec![format!("{complete} of {} have it, {receiving} receive it{slowest}", receivers.len())]
+    format!("{complete} of {} have it, {receiving} receive it{slowest}", receivers.len())
 }
 
 fn one(receiver: &ReceiverProgress) -> String {
@@ -123,5 +149,27 @@ mod tests {
         );
         let all = Totals { outcome: Outcome::Complete, complete: 3, ..totals };
         assert!(ended(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
+    }
+
+    #[test]
+    fn a_terminal_shows_those_that_lack_most_and_the_whole() {
+        let receiver = |n: u64| ReceiverProgress {
+            name: format!("n{n}").parse().unwrap(),
+            state: if n == 0 { Standing::Complete } else { Standing::Receiving },
+            held_bytes: 1_000 - n,
+            rate_bps: 8_000,
+            min_hop_bps: None,
+            left_seconds: None,
+            missed_symbols: 0,
+            parents: Vec::new(),
+        };
+        let receivers = (0..=20).map(receiver).collect();
+        let event = Event::Progress { seconds: 1.0, served_bytes: 0, receivers };
+        let lines = picture(&event, true);
+        assert_eq!(lines.len(), ROWS + 2);
+        assert_eq!(lines[0], "n20 980 B, 8 kbit/s from nobody yet");
+        assert_eq!(lines[ROWS], "… and 4 more receivers");
+        assert!(lines[ROWS + 1].starts_with("1 of 21 have it, 20 receive it; the last: n20 "));
+        assert_eq!(picture(&event, false), lines[ROWS + 1..]);
     }
 }

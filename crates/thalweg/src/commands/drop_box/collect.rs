@@ -2,7 +2,9 @@
 
 use super::{Common, Here, clear, heard::Heard, status};
 use crate::commands::{
-    gather::{Code, Display, Style, known, listen, reach, runtime},
+    exit::Code,
+    gather::{Display, known, listen, reach, runtime},
+    screen::Style,
     signals::Signals,
     text::{counted, printable, say},
 };
@@ -12,7 +14,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsStr,
     fs,
-    io::{ErrorKind, IsTerminal as _},
+    io::ErrorKind,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -47,9 +49,6 @@ of this box, or into this directory, runs.";
 
 /// Where data lands before it is checked, below the directory.
 const LANDING: &str = ".collecting";
-
-/// Another collection of this box, or into this directory, runs: as `thalweg gather` says it.
-const BUSY: u8 = Code::Busy as u8;
 
 /// Arguments of `thalweg drop-box collect`.
 #[derive(clap::Args)]
@@ -91,7 +90,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let _alone = match Alone::take(&here.files, into) {
         Err(e) if e.kind() == ErrorKind::WouldBlock => {
             note!("thalweg drop-box collect: {e}; wait until it has ended");
-            return Ok(ExitCode::from(BUSY));
+            return Ok(Code::Busy.into());
         }
         taken => taken.context("cannot begin a collection (has this box's node ever run?)")?,
     };
@@ -205,11 +204,8 @@ async fn fetch(
     landing: &Path,
     stop: &CancellationToken,
 ) -> anyhow::Result<Arc<Heard>> {
-    let style = match (args.common.json, std::io::stderr().is_terminal()) {
-        (true, _) => Style::Quiet,
-        (false, true) => Style::Bars,
-        (false, false) => Style::Lines,
-    };
+    // Its JSON is printed at the end.
+    let style = Style::of(false, args.common.json);
     let display = Arc::new(Display::start("drop-box collect", style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);

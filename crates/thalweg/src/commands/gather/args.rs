@@ -1,15 +1,14 @@
 //! The arguments of `thalweg gather`.
 
-use super::display::Style;
 use crate::commands::{
     get::{duration::seconds, rate::bytes_per_second},
     here::Place,
+    screen::Style,
 };
 use anyhow::{Context as _, bail};
 use clap::builder::TypedValueParser;
 use std::{
     ffi::OsString,
-    io::IsTerminal,
     num::NonZeroU64,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::PathBuf,
@@ -187,12 +186,7 @@ fn unit(text: &str) -> Result<ByteSize, String> {
 impl Args {
     /// How progress is shown.
     pub fn style(&self) -> Style {
-        match (self.json, self.quiet) {
-            (true, _) => Style::Json,
-            (_, true) => Style::Quiet,
-            _ if std::io::stderr().is_terminal() => Style::Bars,
-            _ => Style::Lines,
-        }
+        Style::of(self.json, self.quiet)
     }
 
     /// Whether standard output has events.

@@ -1,39 +1,11 @@
-//! What the exit codes are, and which end has which.
+//! Which end of a collection has which exit code; sending has the same totals.
 
+use crate::commands::exit::Code;
 use thalweg_node::gather::{Outcome, Totals, landing::OpenError, run::GatherError};
 
-/// How a call ended; the numbers are documented in the help and in `docs/gather.md`. Those that
-/// `thalweg get` has as well mean the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// Everything is there.
-    Done = 0,
-    /// None of the others.
-    Other = 1,
-    /// Wrong usage.
-    Usage = 2,
-    /// No source was reached.
-    Network = 4,
-    /// The disk.
-    Disk = 6,
-    /// Another collection lands there.
-    Busy = 7,
-    /// After the deadline.
-    Late = 8,
-    /// Some files failed, the rest is there: rsync's number for that.
-    Partial = 23,
-    /// Ctrl-C or SIGTERM.
-    Interrupted = 130,
-}
-
-impl Code {
-    /// The same, where standard output could not be written.
-    pub fn unwritten(self) -> Self {
-        if self == Self::Done { Self::Other } else { self }
-    }
-
-    /// Of a collection that came to an end.
-    pub fn of(totals: &Totals) -> Self {
+/// Of a collection that came to an end.
+impl From<&Totals> for Code {
+    fn from(totals: &Totals) -> Self {
         match totals.outcome {
             Outcome::Complete | Outcome::Planned if totals.late => Self::Late,
             Outcome::Complete | Outcome::Planned => Self::Done,
@@ -43,9 +15,11 @@ impl Code {
             Outcome::Failed => Self::Disk,
         }
     }
+}
 
-    /// Of one that did not begin.
-    pub fn of_error(error: &GatherError) -> Self {
+/// Of one that did not begin.
+impl From<&GatherError> for Code {
+    fn from(error: &GatherError) -> Self {
         match error {
             GatherError::Name(_) | GatherError::Exclude(_) | GatherError::Forecast(_) => {
                 Self::Usage

@@ -7,10 +7,10 @@ pub mod known;
 pub mod words;
 
 pub use args::{Args, node_and_path};
-pub use display::{Display, Style};
-pub use exit::Code;
+pub use display::Display;
 
 use super::{
+    exit::Code,
     signals::{INTERRUPTED, Signals},
     text::say,
 };
@@ -39,7 +39,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Ok(request) => request,
         Err(mistake) => {
             thalweg_console::note!("thalweg gather: {mistake:#}");
-            return Ok(ExitCode::from(Code::Usage as u8));
+            return Ok(Code::Usage.into());
         }
     };
     let state = args.place.open()?;
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(forecast) = display.planned().filter(|_| args.dry_run && !args.is_json()) {
         say(&(words::table(&forecast, usize::MAX) + &words::curve(&forecast)))?;
     }
-    ended.map(|_| ExitCode::from(code as u8))
+    ended.map(|_| code.into())
 }
 
 /// As many threads as there are cores, up to [`THREADS`].

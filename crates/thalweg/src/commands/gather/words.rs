@@ -82,6 +82,7 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             let why = why.strip_prefix(&format!("{file}: ")).unwrap_or(why);
             vec![format!("{source}: {file}: {why}")]
         }
+        Event::Progress(far) => vec![progress(far) + &behind(far).unwrap_or_default()],
         Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
@@ -95,7 +96,7 @@ pub fn files(source: &Name, files: &[FileListed]) -> String {
 }
 
 /// Who is last, for logs: by the time left, those of whom nobody knows it first.
-pub fn behind(progress: &Progress) -> Option<String> {
+fn behind(progress: &Progress) -> Option<String> {
     let left = |s: &SourceProgress| s.total_bytes.saturating_sub(s.done_bytes);
     let mut late: Vec<&SourceProgress> =
         progress.sources.iter().filter(|source| left(source) > 0).collect();

@@ -208,7 +208,7 @@ impl Calls<'_> {
         let interrupted = matches!(failure.error, GetError::Interrupted);
         let (code, why) = match interrupted && late {
             true => (Code::Late, "not done within --max-time".to_owned()),
-            false => (Code::of(&failure.error), exit::why(&failure)),
+            false => (Code::of_error(&failure.error), exit::why(&failure)),
         };
         let mut open = lock(ledger);
         open.lessons.remove(&item);

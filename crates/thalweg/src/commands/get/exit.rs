@@ -1,5 +1,6 @@
-//! What the exit codes are, and which failure has which.
+//! Which failure of a download has which exit code, and what is said of it.
 
+pub use crate::commands::exit::Code;
 use std::{io, time::Duration};
 use thalweg_net::{Cause, DialError};
 use thalweg_node::{
@@ -7,38 +8,13 @@ use thalweg_node::{
     part::PartError,
 };
 
-/// How a call ended; the numbers are documented in the help and in `docs/get.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    /// None of the others.
-    Other = 1,
-    /// Wrong usage.
-    Usage = 2,
-    /// The server refuses it or does not have it.
-    Refused = 3,
-    /// No path delivers it now.
-    Network = 4,
-    /// Wrong bytes.
-    Bytes = 5,
-    /// The disk.
-    Disk = 6,
-    /// Another process has it.
-    Busy = 7,
-    /// `--max-time` is over.
-    Late = 8,
-    /// Nobody reads standard output any more.
-    Unread = 9,
-    /// Ctrl-C or SIGTERM.
-    Interrupted = 130,
-}
-
-impl Code {
-    /// Of a failed download.
-    pub fn of(error: &GetError) -> Self {
+/// Of a failed download.
+impl From<&GetError> for Code {
+    fn from(error: &GetError) -> Self {
         match error {
             GetError::Url(_) | GetError::Header(..) => Self::Usage,
-            GetError::Part(part) => Self::of_part(part),
-            GetError::Paths(paths) => Self::of_paths(paths),
+            GetError::Part(part) => of_part(part),
+            GetError::Paths(paths) => of_paths(paths),
             GetError::KeepsChanging(_) | GetError::Mismatch { .. } | GetError::Shown(_) => {
                 Self::Bytes
             }
@@ -51,25 +27,25 @@ impl Code {
             GetError::System(_) => Self::Other,
         }
     }
+}
 
-    fn of_part(error: &PartError) -> Self {
-        match error {
-            PartError::Busy(_) => Self::Busy,
-            PartError::Digest { .. } | PartError::PastEnd(_) => Self::Bytes,
-            PartError::Incomplete { .. } => Self::Network,
-            PartError::Unproven(_) => Self::Usage,
-            _ => Self::Disk,
-        }
+fn of_part(error: &PartError) -> Code {
+    match error {
+        PartError::Busy(_) => Code::Busy,
+        PartError::Digest { .. } | PartError::PastEnd(_) => Code::Bytes,
+        PartError::Incomplete { .. } => Code::Network,
+        PartError::Unproven(_) => Code::Usage,
+        _ => Code::Disk,
     }
+}
 
-    /// The direct path's word counts where it has one: relays may fail for reasons of their own.
-    fn of_paths(paths: &[(String, PathError)]) -> Self {
-        let refused = |e: &PathError| matches!(e, PathError::Status(s) if s.is_client_error());
-        let direct = paths.iter().find(|(name, _)| name == "direct");
-        match direct.or(paths.first()) {
-            Some((_, error)) if refused(error) => Self::Refused,
-            _ => Self::Network,
-        }
+/// The direct path's word counts where it has one: relays may fail for reasons of their own.
+fn of_paths(paths: &[(String, PathError)]) -> Code {
+    let refused = |e: &PathError| matches!(e, PathError::Status(s) if s.is_client_error());
+    let direct = paths.iter().find(|(name, _)| name == "direct");
+    match direct.or(paths.first()) {
+        Some((_, error)) if refused(error) => Code::Refused,
+        _ => Code::Network,
     }
 }
 

@@ -74,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     if code.is_none() {
         asking.finish();
     }
-    Ok(code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code as u8)))
+    Ok(code.unwrap_or(Code::Done).into())
 }
 
 /// The network on this thread, the disk on others. A small file's way leads through several tasks;
@@ -201,7 +201,9 @@ async fn document(maker: &Maker<'_>, url: String, stop: Stop) -> Fetched {
     let request = maker.document(&wanted, Target::Output(buffer.clone()));
     match get(request, &(), stop).await {
         Ok(_) => Ok(buffer.take()),
-        Err(failed) => Err((format!("the Metalink {url}: {failed}"), Code::of(&failed.error))),
+        Err(failed) => {
+            Err((format!("the Metalink {url}: {failed}"), Code::of_error(&failed.error)))
+        }
     }
 }
 

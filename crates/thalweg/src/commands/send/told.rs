@@ -1,7 +1,8 @@
 //! What is said of sending: everything that is there is at the other end.
 
 use crate::commands::{
-    gather::{Code, Display, words},
+    exit::Code,
+    gather::{Display, words},
     text::counted,
 };
 use std::sync::Arc;

@@ -1,15 +1,15 @@
 //! Events as JSON on standard output, one object per line.
 
-use super::{Note, lines, say};
+use super::{Note, Shown, lines, say};
 use serde_json::{Value, json};
 use std::{
     io::{self, Write as _},
     sync::mpsc::Receiver,
 };
 
-/// Shows all. A closed standard output ends the printing, not the collection; false: another failure
+/// Shows all. A closed standard output ends the printing, not the transfer; false: another failure
 /// did, and it was said.
-pub fn run(command: &str, notes: &Receiver<Note>) -> bool {
+pub fn run<E: Shown>(command: &str, notes: &Receiver<Note<E>>) -> bool {
     let mut failed: Option<io::Error> = None;
     for note in notes {
         lines::of_trouble(command, &note);
@@ -24,7 +24,7 @@ pub fn run(command: &str, notes: &Receiver<Note>) -> bool {
     told.is_none()
 }
 
-fn object(note: &Note) -> Option<Value> {
+fn object<E: Shown>(note: &Note<E>) -> Option<Value> {
     let mut object = match note {
         Note::Event(event) => serde_json::to_value(event).ok()?,
         Note::Failed(why, code) => json!({ "event": "failed", "why": why, "exit_code": code }),
@@ -55,5 +55,11 @@ mod tests {
         let forecast = Forecast { makespan_seconds: Some(f64::INFINITY), ..Forecast::default() };
         let line = object(&Note::Event(Box::new(Event::Planned(forecast)))).unwrap().to_string();
         assert!(!line.contains("null") && line.contains("\"planned\""), "{line}");
+    }
+
+    #[test]
+    fn a_failure_names_the_exit_code() {
+        let failed = object(&Note::<Event>::Failed("no such file".to_owned(), 6)).unwrap();
+        assert_eq!(failed, json!({ "event": "failed", "why": "no such file", "exit_code": 6 }));
     }
 }

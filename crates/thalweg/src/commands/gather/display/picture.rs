@@ -1,9 +1,7 @@
-//! A bar per source on a terminal, redrawn in place, with lines above them.
+//! How far a collection is: a bar per source, and the whole below them.
 
-use super::{super::words, Note, lines};
-use indicatif::{ProgressBar, ProgressStyle};
-use std::sync::mpsc::Receiver;
-use thalweg_node::gather::{Event, Progress, SourceProgress};
+use super::super::words;
+use thalweg_node::gather::{Progress, SourceProgress};
 
 /// Sources with a bar: those with most left. A screen has not many more lines.
 const BARS: usize = 16;
@@ -11,32 +9,8 @@ const BARS: usize = 16;
 /// Characters of a bar.
 const WIDTH: usize = 24;
 
-/// Shows all.
-pub fn run(command: &str, verbose: bool, notes: &Receiver<Note>) {
-    // A terminal that cannot be redrawn (TERM=dumb) shows the lines alone.
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{msg}") {
-        bar.set_style(style);
-    }
-    bar.set_message("asking what there is …");
-    bar.tick();
-    for note in notes {
-        match &note {
-            Note::Event(event) => match &**event {
-                Event::Progress(progress) => {
-                    bar.set_message(picture(progress).join("\n"));
-                    bar.tick();
-                }
-                event => bar.suspend(|| lines::of_event(command, verbose, event)),
-            },
-            Note::Failed(..) => bar.suspend(|| lines::of_trouble(command, &note)),
-        }
-    }
-    bar.finish_and_clear();
-}
-
 /// The sources that are under way, and the whole below them.
-fn picture(progress: &Progress) -> Vec<String> {
+pub fn picture(progress: &Progress) -> Vec<String> {
     let left = |source: &&SourceProgress| source.total_bytes.saturating_sub(source.done_bytes);
     let mut shown: Vec<&SourceProgress> =
         progress.sources.iter().filter(|source| left(source) > 0).collect();

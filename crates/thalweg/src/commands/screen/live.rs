@@ -1,0 +1,28 @@
+//! How far it is on a terminal, redrawn in place, with lines above it.
+
+use super::{Note, Shown, lines};
+use crate::commands::text::plain;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::mpsc::Receiver;
+
+/// Shows all.
+pub fn run<E: Shown>(command: &str, verbose: bool, notes: &Receiver<Note<E>>) {
+    // A terminal that cannot be redrawn (TERM=dumb) shows the lines alone.
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
+        bar.set_style(style);
+    }
+    bar.set_message(E::FIRST);
+    bar.tick();
+    for note in notes {
+        match &note {
+            Note::Event(event) if event.is_progress() => {
+                bar.set_message(plain(&event.picture(verbose).join("\n")));
+                bar.tick();
+            }
+            Note::Event(event) => bar.suspend(|| lines::of_event(command, verbose, &**event)),
+            Note::Failed(..) => bar.suspend(|| lines::of_trouble(command, &note)),
+        }
+    }
+    bar.finish_and_clear();
+}
