@@ -8,6 +8,7 @@ use std::process::Command;
 const FLOORS: &[(&str, u8)] = &[
     ("units", 0),
     ("console", 0),
+    ("bond", 1),
     ("fountain", 1),
     ("measure", 1),
     ("plan", 1),

@@ -6,7 +6,7 @@ use super::floors;
 use super::tree;
 
 /// Crates without clock, socket, file, global random generator or runtime.
-const PURE_CRATES: &[&str] = &["units", "fountain", "measure", "plan", "wire", "sim"];
+const PURE_CRATES: &[&str] = &["units", "bond", "fountain", "measure", "plan", "wire", "sim"];
 
 /// Modules held to the same rule inside a crate that does I/O.
 const PURE_MODULES: &[&str] = &["crates/lab/src/emu", "crates/lab/src/topology"];

@@ -1,0 +1,143 @@
+//! Applications and what their connections move (DBAS §II-B).
+
+use crate::{Demand, Nature};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Applications that are remembered. The one that was quiet longest is forgotten first.
+const MOST: usize = 4096;
+
+/// What is expected of a connection while nothing at all is known: a web page's object, the
+/// paper's λ_small (§IV-A).
+const FIRST_GUESS: u64 = 22_380;
+
+/// Who opens connections: a process by its name where that can be seen, and the port it calls.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Application {
+    /// The process, if it is known.
+    pub process: Option<String>,
+    /// The destination's port.
+    pub port: u16,
+}
+
+impl Application {
+    /// What it is like.
+    pub fn nature(&self) -> Nature {
+        Nature::of(self.process.as_deref(), self.port)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    demand: Demand,
+    /// The connection that ended last, counted over all applications.
+    last: u64,
+}
+
+/// C_demand of each application; the local database of §II-B.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applications {
+    entries: Vec<(Application, Entry)>,
+    #[serde(skip)]
+    places: BTreeMap<Application, usize>,
+    /// All applications' connections together: the guess for one that is new.
+    all: Demand,
+}
+
+impl Applications {
+    /// A connection ended that moved this many bytes.
+    pub fn ended(&mut self, application: &Application, bytes: u64) {
+        self.all.ended(bytes);
+        let last = self.all.connections();
+        let at = self.place(application);
+        let entry = &mut self.entries[at].1;
+        entry.demand.ended(bytes);
+        entry.last = last;
+    }
+
+    /// What its next connection is expected to move, bytes: its own C_demand, that of all
+    /// applications, or [`FIRST_GUESS`].
+    pub fn expected(&self, application: &Application) -> u64 {
+        self.demand(application)
+            .and_then(|demand| demand.bytes())
+            .or_else(|| self.all.bytes())
+            .unwrap_or(FIRST_GUESS)
+    }
+
+    /// What is known of it.
+    pub fn demand(&self, application: &Application) -> Option<Demand> {
+        let found = |(known, _): &&(Application, Entry)| known == application;
+        let entry = match self.places.len() == self.entries.len() {
+            true => self.places.get(application).and_then(|at| self.entries.get(*at)),
+            // Just read from a file.
+            false => self.entries.iter().find(found),
+        };
+        entry.map(|(_, entry)| entry.demand)
+    }
+
+    /// All that is known, the last used first.
+    pub fn all(&self) -> Vec<(&Application, Demand)> {
+        let mut all: Vec<_> = self.entries.iter().collect();
+        all.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.last));
+        all.into_iter().map(|(application, entry)| (application, entry.demand)).collect()
+    }
+
+    fn place(&mut self, application: &Application) -> usize {
+        if self.places.len() != self.entries.len() {
+            let places = self.entries.iter().enumerate();
+            self.places = places.map(|(at, (known, _))| (known.clone(), at)).collect();
+        }
+        if let Some(at) = self.places.get(application) {
+            return *at;
+        }
+        let new = (application.clone(), Entry::default());
+        let at = match self.entries.len() < MOST {
+            true => {
+                self.entries.push(new);
+                self.entries.len() - 1
+            }
+            false => {
+                let quietest = self.entries.iter().enumerate().min_by_key(|(_, (_, e))| e.last);
+                let at = quietest.map_or(0, |(at, _)| at);
+                self.places.remove(&self.entries[at].0);
+                self.entries[at] = new;
+                at
+            }
+        };
+        self.places.insert(application.clone(), at);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app(process: &str, port: u16) -> Application {
+        Application { process: Some(process.to_owned()), port }
+    }
+
+    #[test]
+    fn a_new_application_is_expected_to_be_like_the_others() {
+        let mut all = Applications::default();
+        assert_eq!(all.expected(&app("a", 1)), FIRST_GUESS);
+        all.ended(&app("a", 1), 1000);
+        assert_eq!((all.expected(&app("a", 1)), all.expected(&app("b", 1))), (1000, 1000));
+        all.ended(&app("b", 1), 9000);
+        assert_eq!((all.expected(&app("a", 1)), all.expected(&app("b", 1))), (1000, 9000));
+        assert_eq!(all.all()[0].0, &app("b", 1));
+    }
+
+    #[test]
+    fn the_quietest_is_forgotten_first() {
+        let mut all = Applications::default();
+        for port in 0..=u16::try_from(MOST).unwrap() {
+            all.ended(&app("a", port), u64::from(port));
+            all.ended(&app("always", 1), 7);
+        }
+        assert_eq!(all.entries.len(), MOST);
+        assert_eq!(all.demand(&app("a", 0)), None);
+        assert!(all.demand(&app("a", 4096)).is_some());
+        assert_eq!(all.expected(&app("always", 1)), 7);
+    }
+}

@@ -1,0 +1,37 @@
+//! Several interfaces as one (pure): DBAS, Habak, Youssef and Harras.
+//!
+//! In *connection-oriented* mode a whole connection goes to one interface:
+//! [`ConnectionScheduler`], which weighs what the [`Applications`] are expected to move.
+//! In *packet-oriented* mode, between two nodes, a stream is cut into chunks that are striped
+//! over several *links*, one connection each: a [`Sender`] knows which chunks are where, a
+//! [`StripeScheduler`] says who gets the next one, [`Reorder`] puts them back in order at the
+//! far end, and [`Liveness`] tells when a link has fallen silent. What a user allows is a
+//! [`Policy`] per interface and [`Rules`] for applications and destinations.
+
+mod affinity;
+mod applications;
+mod connection;
+mod deadline;
+mod demand;
+mod liveness;
+mod nature;
+mod period;
+mod policy;
+mod reorder;
+mod rules;
+mod sender;
+pub mod stripe;
+
+pub use affinity::Affinity;
+pub use applications::{Application, Applications};
+pub use connection::{Candidate, ConnectionMethod, ConnectionScheduler, Pick, Why};
+pub use deadline::{Offer, cheapest};
+pub use demand::Demand;
+pub use liveness::{Liveness, State};
+pub use nature::Nature;
+pub use period::period_start;
+pub use policy::{Cap, Policy, Tier, allowed};
+pub use reorder::{Acks, Reorder, Unfit};
+pub use rules::{Action, Rule, Rules};
+pub use sender::{Chunk, Freed, Sender, SenderSettings, Unsent};
+pub use stripe::{Link, LinkId, StripeMethod, StripeScheduler, Verdict};

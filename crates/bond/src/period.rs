@@ -1,0 +1,93 @@
+//! The month that a byte cap is for.
+
+use thalweg_units::WallTime;
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+/// When the period began that `now` lies in, if one begins at midnight UTC of `day` each month, or
+/// of the month's last day where it has no such day. `day` counts from 1; more than 31 is 31.
+pub fn period_start(now: WallTime, day: u8) -> WallTime {
+    let days = (now.as_unix_nanos() / DAY_NS) as i64;
+    let (year, month, today) = date(days);
+    let reset = |year, month| i64::from(day.clamp(1, 31)).min(days_in(year, month));
+    let (year, month) = if today >= reset(year, month) {
+        (year, month)
+    } else if month == 1 {
+        (year - 1, 12)
+    } else {
+        (year, month - 1)
+    };
+    let start = days_since_epoch(year, month, reset(year, month)).max(0);
+    WallTime::from_unix_nanos(start as u64 * DAY_NS)
+}
+
+fn days_in(year: i64, month: i64) -> i64 {
+    let (next_year, next) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    days_since_epoch(next_year, next, 1) - days_since_epoch(year, month, 1)
+}
+
+/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March, so that the
+/// leap day is the last; 400 years have 146,097 days.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+}
+
+/// The year, month and day that lie so many days after 1970-01-01.
+fn date(days: i64) -> (i64, i64, i64) {
+    let year = 1970 + days / 366;
+    let has_begun = |year: &i64| days_since_epoch(*year + 1, 1, 1) > days;
+    let year = (year..).find(has_begun).unwrap_or(year);
+    let month = (1..12).find(|month| days_since_epoch(year, month + 1, 1) > days).unwrap_or(12);
+    (year, month, days - days_since_epoch(year, month, 1) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(year: i64, month: i64, day: i64) -> WallTime {
+        let start = days_since_epoch(year, month, day) as u64 * DAY_NS;
+        WallTime::from_unix_nanos(start + DAY_NS / 2)
+    }
+
+    fn start(now: WallTime, day: u8) -> (i64, i64, i64) {
+        let start = period_start(now, day).as_unix_nanos();
+        assert_eq!(start % DAY_NS, 0);
+        date((start / DAY_NS) as i64)
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(days_since_epoch(1970, 1, 1), 0);
+        assert_eq!(days_since_epoch(2000, 3, 1), 11_017);
+        assert_eq!(days_since_epoch(2026, 11, 22), 20_779);
+        let mut expected = (1970, 1, 1);
+        for days in 0..80_000 {
+            assert_eq!(date(days), expected);
+            let (year, month, day) = expected;
+            expected = match day == days_in(year, month) {
+                false => (year, month, day + 1),
+                true if month == 12 => (year + 1, 1, 1),
+                true => (year, month + 1, 1),
+            };
+        }
+    }
+
+    #[test]
+    fn a_period_begins_on_its_day() {
+        assert_eq!(start(at(2026, 11, 22), 1), (2026, 11, 1));
+        assert_eq!(start(at(2026, 11, 22), 22), (2026, 11, 22));
+        assert_eq!(start(at(2026, 11, 22), 23), (2026, 10, 23));
+        assert_eq!(start(at(2026, 1, 5), 10), (2025, 12, 10));
+    }
+
+    #[test]
+    fn a_month_without_the_day_begins_on_its_last() {
+        assert_eq!(start(at(2026, 2, 28), 31), (2026, 2, 28));
+        assert_eq!(start(at(2024, 2, 28), 31), (2024, 1, 31));
+        assert_eq!(start(at(2024, 3, 1), 30), (2024, 2, 29));
+    }
+}

@@ -1,0 +1,113 @@
+//! What a user allows of an interface.
+
+use serde::{Deserialize, Serialize};
+use thalweg_units::Rate;
+
+/// When an interface is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tier {
+    /// Always.
+    #[default]
+    Primary,
+    /// While the primary ones are full, or none is there.
+    Secondary,
+    /// While no other is there.
+    Backup,
+    /// Not at all.
+    Never,
+}
+
+/// Bytes that an interface may move in a month, both ways together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cap {
+    /// The bytes.
+    pub bytes: u64,
+    /// The day on which a month begins, from 1; see [`crate::period_start`].
+    pub reset_day: u8,
+}
+
+/// What is allowed of one interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Policy {
+    /// When it is used.
+    pub tier: Tier,
+    /// Its most, each way; none: as fast as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<Rate>,
+    /// Its most in a month; an interface with a cap counts as metered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap: Option<Cap>,
+    /// Its bytes cost: no probes and no second copies, unless `spend` says so.
+    pub metered: bool,
+    /// A metered one may be probed and carry second copies all the same.
+    pub spend: bool,
+    /// What a gigabyte costs, in whatever unit the user counts.
+    pub price: f64,
+}
+
+impl Policy {
+    /// Whether probes and second copies may use it.
+    pub fn may_spend(&self) -> bool {
+        self.spend || !(self.metered || self.cap.is_some() || self.price > 0.0)
+    }
+
+    /// Bytes that are left of its cap, if it has one, after `used` in this period.
+    pub fn left(&self, used: u64) -> Option<u64> {
+        self.cap.map(|cap| cap.bytes.saturating_sub(used))
+    }
+}
+
+/// Which of these may be used now, by their places: all of the first tier of which any is usable,
+/// and the secondary ones if `is_full`: the primary ones take no more. `usable`: it is there, has a
+/// way out, and has bytes left.
+pub fn allowed(interfaces: &[(Policy, bool)], is_full: bool) -> Vec<usize> {
+    let of = |tier: Tier| {
+        let places = interfaces.iter().enumerate();
+        places.filter(move |(_, (policy, usable))| *usable && policy.tier == tier).map(|(at, _)| at)
+    };
+    let tiers = [Tier::Primary, Tier::Secondary, Tier::Backup];
+    let first = tiers.into_iter().find(|tier| of(*tier).next().is_some());
+    match first {
+        Some(Tier::Primary) if is_full => of(Tier::Primary).chain(of(Tier::Secondary)).collect(),
+        Some(tier) => of(tier).collect(),
+        None => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tier(tier: Tier) -> (Policy, bool) {
+        (Policy { tier, ..Policy::default() }, true)
+    }
+
+    #[test]
+    fn lower_tiers_wait_for_the_higher_ones() {
+        let all = [Tier::Backup, Tier::Primary, Tier::Secondary, Tier::Never, Tier::Primary];
+        let mut all = all.map(tier);
+        assert_eq!(allowed(&all, false), [1, 4]);
+        assert_eq!(allowed(&all, true), [1, 4, 2]);
+        (all[1].1, all[4].1) = (false, false);
+        assert_eq!(allowed(&all, false), [2]);
+        all[2].1 = false;
+        assert_eq!(allowed(&all, true), [0]);
+        all[0].1 = false;
+        assert!(allowed(&all, true).is_empty());
+    }
+
+    #[test]
+    fn what_costs_is_not_spent() {
+        let cap = Some(Cap { bytes: 100, reset_day: 1 });
+        let capped = Policy { cap, ..Policy::default() };
+        assert!(Policy::default().may_spend() && !capped.may_spend());
+        assert!(Policy { spend: true, ..capped }.may_spend());
+        assert!(!Policy { price: 0.1, ..Policy::default() }.may_spend());
+        assert_eq!(
+            (capped.left(40), capped.left(140), Policy::default().left(1)),
+            (Some(60), Some(0), None)
+        );
+    }
+}

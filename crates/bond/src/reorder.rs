@@ -1,0 +1,238 @@
+//! The receiving end of a striped stream: chunks come in any order, bytes go on in theirs.
+//!
+//! The received data reordering module of DBAS §II-E, one per stream, so that a hole in one stops
+//! no other.
+
+use bytes::{Buf as _, Bytes};
+use std::{collections::BTreeMap, ops::Range};
+use thiserror::Error;
+
+/// A chunk that a peer that keeps to the protocol does not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unfit {
+    /// Beyond what it was allowed to send.
+    #[error("bytes up to {end} came, and it may send to {limit}")]
+    Window {
+        /// Where the chunk ends.
+        end: u64,
+        /// What it was told.
+        limit: u64,
+    },
+    /// Beyond the stream's end, or another end than it said before.
+    #[error("bytes up to {end} came, and the stream ends at {last}")]
+    End {
+        /// Where the chunk ends.
+        end: u64,
+        /// Where the stream ends.
+        last: u64,
+    },
+}
+
+/// What is here, for the sender.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acks {
+    /// All before it.
+    pub arrived: u64,
+    /// And these, in order, the first of them.
+    pub ranges: Vec<Range<u64>>,
+    /// Up to where it may send.
+    pub limit: u64,
+}
+
+/// Puts one stream in order.
+///
+/// Memory: what is held beyond a hole and what the application has not taken, `capacity` bytes at
+/// most; and an entry of some 100 bytes a chunk.
+#[derive(Clone, Debug)]
+pub struct Reorder {
+    capacity: u64,
+    /// All before it was taken by the application.
+    taken: u64,
+    /// All before it is here.
+    arrived: u64,
+    /// By offset; they neither touch before `arrived` nor overlap anywhere.
+    held: BTreeMap<u64, Bytes>,
+    end: Option<u64>,
+    duplicates: u64,
+}
+
+impl Reorder {
+    /// Which holds up to so many bytes.
+    pub fn new(capacity: u64) -> Self {
+        let held = BTreeMap::new();
+        Self { capacity, taken: 0, arrived: 0, held, end: None, duplicates: 0 }
+    }
+
+    /// Up to where the sender may send.
+    pub fn limit(&self) -> u64 {
+        self.taken.saturating_add(self.capacity)
+    }
+
+    /// A chunk came. Bytes of it that were missing.
+    ///
+    /// # Errors
+    /// [`Unfit`]; nothing of it is kept.
+    pub fn accept(&mut self, offset: u64, mut bytes: Bytes) -> Result<u64, Unfit> {
+        let (length, limit) = (bytes.len() as u64, self.limit());
+        let end = offset.saturating_add(length);
+        if end > limit || offset.checked_add(length).is_none() {
+            return Err(Unfit::Window { end, limit });
+        }
+        if let Some(last) = self.end.filter(|last| end > *last) {
+            return Err(Unfit::End { end, last });
+        }
+        let known = self.arrived.saturating_sub(offset).min(length);
+        bytes.advance(known as usize);
+        let fresh = self.fill(offset + known, bytes);
+        self.duplicates += length - fresh;
+        while let Some(held) = self.held.get(&self.arrived).filter(|held| !held.is_empty()) {
+            self.arrived += held.len() as u64;
+        }
+        Ok(fresh)
+    }
+
+    /// Puts bytes where none are; how many those were.
+    fn fill(&mut self, mut offset: u64, mut bytes: Bytes) -> u64 {
+        let mut fresh = 0;
+        if let Some((before, held)) = self.held.range(..=offset).next_back() {
+            let covered = (before + held.len() as u64).saturating_sub(offset);
+            let covered = covered.min(bytes.len() as u64);
+            bytes.advance(covered as usize);
+            offset += covered;
+        }
+        while !bytes.is_empty() {
+            let next = self.held.range(offset..).next().map(|(at, held)| (*at, held.len()));
+            let gap = next.map_or(u64::MAX, |(at, _)| at - offset).min(bytes.len() as u64);
+            if gap > 0 {
+                self.held.insert(offset, bytes.split_to(gap as usize));
+                fresh += gap;
+            }
+            let skip = next.map_or(0, |(_, length)| length).min(bytes.len());
+            bytes.advance(skip);
+            offset += gap + skip as u64;
+        }
+        fresh
+    }
+
+    /// The sender says where the stream ends.
+    ///
+    /// # Errors
+    /// [`Unfit::End`]: it said otherwise before, or sent more.
+    pub fn ends_at(&mut self, last: u64) -> Result<(), Unfit> {
+        let held = self.held.last_key_value().map_or(0, |(at, held)| at + held.len() as u64);
+        let end = held.max(self.arrived);
+        if end > last || self.end.is_some_and(|said| said != last) {
+            return Err(Unfit::End { end, last: self.end.unwrap_or(last) });
+        }
+        self.end = Some(last);
+        Ok(())
+    }
+
+    /// The next bytes in order, if they are here.
+    pub fn pop(&mut self) -> Option<Bytes> {
+        let entry = self.held.first_entry().filter(|entry| *entry.key() == self.taken)?;
+        let bytes = entry.remove();
+        self.taken += bytes.len() as u64;
+        Some(bytes)
+    }
+
+    /// Whether the application has taken all there is.
+    pub fn is_done(&self) -> bool {
+        self.end == Some(self.taken)
+    }
+
+    /// Bytes that came and were here already.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// What the sender is to know, with at most so many ranges.
+    pub fn acks(&self, most: usize) -> Acks {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for (at, bytes) in self.held.range(self.arrived..) {
+            let end = at + bytes.len() as u64;
+            let count = ranges.len();
+            match ranges.last_mut() {
+                Some(last) if last.end == *at => last.end = end,
+                _ if count == most => break,
+                _ => ranges.push(*at..end),
+            }
+        }
+        Acks { arrived: self.arrived, ranges, limit: self.limit() }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one range is what is meant")]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(range: Range<u64>) -> Bytes {
+        range.map(|at| at as u8).collect::<Vec<u8>>().into()
+    }
+
+    #[test]
+    fn bytes_go_on_in_order() {
+        let mut reorder = Reorder::new(100);
+        assert_eq!(reorder.accept(10, text(10..20)), Ok(10));
+        assert_eq!(reorder.pop(), None);
+        let acks = Acks { arrived: 0, ranges: vec![10..20], limit: 100 };
+        assert_eq!(reorder.acks(8), acks);
+        assert_eq!(reorder.accept(0, text(0..10)), Ok(10));
+        assert_eq!(reorder.acks(8).arrived, 20);
+        assert_eq!((reorder.pop(), reorder.pop()), (Some(text(0..10)), Some(text(10..20))));
+        assert_eq!(reorder.limit(), 120);
+        assert_eq!(reorder.accept(0, text(0..10)), Ok(0));
+        assert_eq!(reorder.duplicates(), 10);
+    }
+
+    #[test]
+    fn what_was_not_allowed_is_refused() {
+        let mut reorder = Reorder::new(20);
+        assert_eq!(reorder.accept(15, text(15..21)), Err(Unfit::Window { end: 21, limit: 20 }));
+        let far = reorder.accept(u64::MAX - 1, text(0..4));
+        assert_eq!(far, Err(Unfit::Window { end: u64::MAX, limit: 20 }));
+        assert_eq!(reorder.ends_at(10), Ok(()));
+        assert_eq!(reorder.accept(5, text(5..11)), Err(Unfit::End { end: 11, last: 10 }));
+        assert!(reorder.ends_at(9).is_err() && reorder.ends_at(11).is_err());
+        assert_eq!(reorder.accept(0, text(0..10)), Ok(10));
+        assert!(!reorder.is_done());
+        assert!(reorder.pop().is_some() && reorder.is_done());
+    }
+
+    #[test]
+    fn an_end_before_what_came_is_refused() {
+        let mut reorder = Reorder::new(100);
+        reorder.accept(30, text(30..40)).unwrap();
+        assert_eq!(reorder.ends_at(35), Err(Unfit::End { end: 40, last: 35 }));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_in_whatever_order_is_the_stream(
+            chunks in prop::collection::vec((0u64..300, 0u64..60), 1..80),
+        ) {
+            let mut reorder = Reorder::new(1000);
+            let (mut out, mut fresh, mut total) = (Vec::new(), 0, 0);
+            let mut model = [false; 400];
+            for (offset, length) in chunks.iter().copied().chain([(0, 360)]) {
+                total += length;
+                fresh += reorder.accept(offset, text(offset..offset + length)).unwrap();
+                model[offset as usize..(offset + length) as usize].fill(true);
+                let arrived = model.iter().position(|here| !here).unwrap() as u64;
+                prop_assert_eq!(reorder.acks(100).arrived, arrived);
+                let said: u64 = reorder.acks(100).ranges.iter().map(|r| r.end - r.start).sum();
+                let here = model.iter().filter(|here| **here).count() as u64;
+                prop_assert_eq!(said + arrived, here);
+                if offset % 3 == 0 {
+                    while let Some(bytes) = reorder.pop() { out.extend(bytes); }
+                }
+            }
+            while let Some(bytes) = reorder.pop() { out.extend(bytes); }
+            prop_assert_eq!(&out[..], &text(0..360)[..]);
+            prop_assert_eq!(fresh, 360);
+            prop_assert_eq!(reorder.duplicates(), total - 360);
+        }
+    }
+}

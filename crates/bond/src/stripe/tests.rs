@@ -1,0 +1,116 @@
+use super::*;
+use proptest::prelude::*;
+
+fn link(id: u32, mbps: f64, rtt_ms: u64) -> Link {
+    Link {
+        id: LinkId(id),
+        rate: Rate::from_mbps(mbps),
+        rtt: Duration::from_millis(rtt_ms),
+        unsent: 0,
+        writable: true,
+        usable: true,
+        may_duplicate: true,
+    }
+}
+
+fn load(chunk: u64, backlog: u64) -> Load {
+    Load { chunk, backlog, window: u64::MAX }
+}
+
+#[test]
+fn rotation_waits_for_whose_turn_it_is() {
+    let mut scheduler = StripeScheduler::new(StripeMethod::RoundRobin);
+    let mut links = [link(1, 1.0, 10), link(2, 1.0, 10)];
+    let mut next = |links: &[Link]| scheduler.next(links, load(1500, 15_000));
+    assert_eq!(next(&links), Verdict::Send(LinkId(1)));
+    links[1].writable = false;
+    assert_eq!(next(&links), Verdict::Wait);
+    links[1].usable = false;
+    assert_eq!(next(&links), Verdict::Send(LinkId(1)));
+    links[0].usable = false;
+    assert_eq!(next(&links), Verdict::Nobody);
+}
+
+#[test]
+fn weighted_rotation_gives_each_its_share() {
+    let mut scheduler = StripeScheduler::new(StripeMethod::WeightedRoundRobin);
+    let links = [link(1, 2.0, 10), link(2, 0.5, 10)];
+    let sent = (0..100).map(|_| scheduler.next(&links, load(1500, 15_000)));
+    let slow = sent.filter(|verdict| *verdict == Verdict::Send(LinkId(2))).count();
+    assert_eq!(slow, 20);
+}
+
+#[test]
+fn whose_turn_it_was_is_passed_over_when_it_goes() {
+    let mut scheduler = StripeScheduler::new(StripeMethod::WeightedRoundRobin);
+    let mut links = [link(1, 2.0, 10), link(2, 0.5, 10)];
+    links[0].writable = false;
+    assert_eq!(scheduler.next(&links, load(1500, 15_000)), Verdict::Wait);
+    links[0].usable = false;
+    assert_eq!(scheduler.next(&links, load(1500, 15_000)), Verdict::Send(LinkId(2)));
+}
+
+#[test]
+fn the_last_chunks_wait_for_the_fast_link() {
+    let mut scheduler = StripeScheduler::new(StripeMethod::EarliestCompletion);
+    let mut links = [link(1, 20.0, 10), link(2, 2.0, 250)];
+    links[0].writable = false;
+    links[0].unsent = 20_000;
+    // 100 kB more take the fast one 48 ms; one chunk takes the slow one 190 ms.
+    assert_eq!(scheduler.next(&links, load(16_000, 100_000)), Verdict::Wait);
+    // 10 MB more take 4 s: there the slow one helps.
+    assert_eq!(scheduler.next(&links, load(16_000, 10_000_000)), Verdict::Send(LinkId(2)));
+}
+
+#[test]
+fn a_slow_link_is_not_used_where_it_would_block_the_window() {
+    let mut scheduler = StripeScheduler::new(StripeMethod::EarliestCompletion);
+    let mut links = [link(1, 20.0, 10), link(2, 2.0, 250)];
+    links[0].writable = false;
+    links[0].unsent = 20_000;
+    let load = Load { chunk: 16_000, backlog: 10_000_000, window: 400_000 };
+    assert_eq!(scheduler.next(&links, load), Verdict::Wait);
+    let load = Load { window: 600_000, ..load };
+    assert_eq!(scheduler.next(&links, load), Verdict::Send(LinkId(2)));
+}
+
+#[test]
+fn a_link_of_which_nothing_is_known_is_used() {
+    let mut scheduler = StripeScheduler::new(StripeMethod::EarliestCompletion);
+    let mut links = [link(1, 20.0, 10), link(2, 0.0, 10)];
+    links[0].writable = false;
+    links[0].unsent = 200_000;
+    assert_eq!(scheduler.next(&links, load(16_000, 10_000_000)), Verdict::Send(LinkId(2)));
+}
+
+proptest! {
+    /// With both links always ready, each chunk's completion is the least there is.
+    #[test]
+    fn a_chunk_never_goes_to_a_later_link_than_one_that_is_ready(
+        all in prop::collection::vec((1u64..1000, 1u64..300, 0u64..1_000_000, any::<bool>(), any::<bool>()), 1..5),
+        backlog in 1u64..10_000_000,
+    ) {
+        let links: Vec<Link> = all.iter().enumerate().map(|(i, (mbps, rtt, unsent, writable, usable))| Link {
+            unsent: *unsent, writable: *writable, usable: *usable,
+            ..link(i as u32, *mbps as f64, *rtt)
+        }).collect();
+        let mut scheduler = StripeScheduler::new(StripeMethod::EarliestCompletion);
+        let chunk = backlog.min(16_000);
+        match scheduler.next(&links, load(chunk, backlog)) {
+            Verdict::Send(id) => {
+                let chosen = links.iter().find(|link| link.id == id).unwrap();
+                prop_assert!(chosen.usable && chosen.writable);
+                for other in links.iter().filter(|link| link.usable && link.writable) {
+                    prop_assert!(chosen.completion(chunk) <= other.completion(chunk));
+                }
+            }
+            Verdict::Wait => {
+                let ready = links.iter().filter(|l| l.usable && l.writable);
+                let ready = ready.map(|l| l.completion(chunk)).fold(f64::INFINITY, f64::min);
+                let best = links.iter().filter(|l| l.usable).map(|l| l.completion(chunk)).fold(f64::INFINITY, f64::min);
+                prop_assert!(best < ready);
+            }
+            Verdict::Nobody => prop_assert!(links.iter().all(|link| !link.usable)),
+        }
+    }
+}
