@@ -10,6 +10,7 @@ mod reader;
 
 pub mod address_class;
 pub mod bistro;
+pub mod bond;
 pub mod cast;
 pub mod content_disposition;
 pub mod content_range;

@@ -1,0 +1,125 @@
+//! The head of what comes next on a link.
+
+use super::{MAX_WORD, Word};
+use crate::object;
+use thiserror::Error;
+
+/// Bytes before a frame's body.
+pub const FRAME_HEAD: usize = 17;
+
+/// The longest chunk: what one link is busy with before it can carry anything else.
+pub const MAX_CHUNK: u32 = 256 << 10;
+
+const WORD: u8 = 0;
+const CHUNK: u8 = 1;
+
+/// Where a chunk belongs, and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHead {
+    /// The stream.
+    pub stream: u32,
+    /// Where in the stream it begins, bytes; its end is below 2⁶⁴.
+    pub offset: u64,
+    /// Its bytes, from 1 to [`MAX_CHUNK`].
+    pub length: u32,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// So many bytes of a stream.
+    Chunk(ChunkHead),
+    /// A [`Word`] of so many bytes.
+    Word(usize),
+}
+
+/// The bytes are no frame's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// Neither a chunk nor a word.
+    #[error("neither a chunk nor a word")]
+    Kind,
+    /// Empty, or longer than there are.
+    #[error("a chunk or word of {0} bytes")]
+    Length(u32),
+    /// It would end beyond the last byte that a stream can have.
+    #[error("a chunk at {0} bytes, where no stream ends")]
+    Offset(u64),
+}
+
+impl Frame {
+    /// `kind:u8 ‖ stream:u32 ‖ offset:u64 ‖ length:u32`, big-endian; a word has zeros in between.
+    pub fn encode(self) -> [u8; FRAME_HEAD] {
+        let (kind, stream, offset, length) = match self {
+            Self::Chunk(ChunkHead { stream, offset, length }) => (CHUNK, stream, offset, length),
+            // No word is as long as 4 GiB.
+            Self::Word(length) => (WORD, 0, 0, length as u32),
+        };
+        let mut head = [kind; FRAME_HEAD];
+        head[1..5].copy_from_slice(&stream.to_be_bytes());
+        head[5..13].copy_from_slice(&offset.to_be_bytes());
+        head[13..].copy_from_slice(&length.to_be_bytes());
+        head
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`FrameError`].
+    pub fn decode(head: [u8; FRAME_HEAD]) -> Result<Self, FrameError> {
+        let [kind, s0, s1, s2, s3, o0, o1, o2, o3, o4, o5, o6, o7, l0, l1, l2, l3] = head;
+        let stream = u32::from_be_bytes([s0, s1, s2, s3]);
+        let offset = u64::from_be_bytes([o0, o1, o2, o3, o4, o5, o6, o7]);
+        let length = u32::from_be_bytes([l0, l1, l2, l3]);
+        match kind {
+            CHUNK if !(1..=MAX_CHUNK).contains(&length) => Err(FrameError::Length(length)),
+            CHUNK if offset.checked_add(length.into()).is_none() => Err(FrameError::Offset(offset)),
+            CHUNK => Ok(Self::Chunk(ChunkHead { stream, offset, length })),
+            WORD if length as usize > MAX_WORD || (stream, offset) != (0, 0) => {
+                Err(FrameError::Length(length))
+            }
+            WORD => Ok(Self::Word(length as usize)),
+            _ => Err(FrameError::Kind),
+        }
+    }
+
+    /// A whole word.
+    pub fn word(word: &Word) -> Vec<u8> {
+        let body = object::encode(word);
+        let mut out = Self::Word(body.len() - 4).encode().to_vec();
+        out.extend(&body[4..]);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let chunk = |offset, length| Frame::Chunk(ChunkHead { stream: 1, offset, length }).encode();
+        assert_eq!(Frame::decode(chunk(0, 0)), Err(FrameError::Length(0)));
+        assert_eq!(Frame::decode(chunk(0, MAX_CHUNK + 1)), Err(FrameError::Length(MAX_CHUNK + 1)));
+        assert_eq!(Frame::decode(chunk(u64::MAX, 1)), Err(FrameError::Offset(u64::MAX)));
+        assert_eq!(Frame::decode([7; FRAME_HEAD]), Err(FrameError::Kind));
+        let long = Frame::Word(MAX_WORD + 1);
+        assert_eq!(Frame::decode(long.encode()), Err(FrameError::Length(MAX_WORD as u32 + 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn a_head_is_read_as_it_was_written(stream: u32, offset in 0u64..1 << 60, length in 1..=MAX_CHUNK) {
+            let chunk = Frame::Chunk(ChunkHead { stream, offset, length });
+            prop_assert_eq!(Frame::decode(chunk.encode()), Ok(chunk));
+        }
+
+        #[test]
+        fn whatever_is_read_is_written_the_same(head: [u8; FRAME_HEAD]) {
+            if let Ok(frame) = Frame::decode(head) {
+                prop_assert_eq!(frame.encode(), head);
+            }
+        }
+    }
+}
