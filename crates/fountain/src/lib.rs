@@ -23,4 +23,4 @@ pub use geometry::{
 };
 pub use have::{HaveSet, RangeError};
 pub use pull::{Arrived, ParentId, ParentStatus, Pull, PullProgress, PullSettings};
-pub use ring::{ChildId, ChildStatus, RING_BYTES, Ring, RingError};
+pub use ring::{ChildId, ChildStatus, RING_BYTES, Ring, RingError, Shared, pages_known};

@@ -16,11 +16,16 @@ impl HaveSet {
 
     /// What is not held, as runs in order that do not touch.
     pub fn missing(&self) -> impl Iterator<Item = Range<u64>> {
+        self.missing_from(0)
+    }
+
+    /// As [`Self::missing`], of what lies from `from` on.
+    pub fn missing_from(&self, from: u64) -> impl Iterator<Item = Range<u64>> {
         let step = |at| {
             let (held, end) = self.run_at(at);
             (!held, end)
         };
-        merged(Steps { at: 0, end: self.symbols, step })
+        merged(Steps { at: from, end: self.symbols, step })
     }
 
     /// What this set holds and `other` does not, from `from` on, as runs in order.

@@ -1,16 +1,28 @@
 //! One reader of a ring.
 
-use super::ChildStatus;
-use crate::have::HaveSet;
+use super::{ChildStatus, Shared};
+use crate::{geometry::SymbolId, have::HaveSet};
+use std::collections::{BTreeMap, VecDeque};
 
-/// A frame in the ring.
-#[derive(Clone, Copy, Debug)]
+/// A frame in the ring, with what proves it.
+#[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) block: u32,
-    pub(super) length: usize,
+    pub(super) id: SymbolId,
+    pub(super) is_source: bool,
+    pub(super) frame: Shared,
+    pub(super) page: Shared,
 }
 
-/// A child: its place in the ring, and the rest of the symbol that its socket has begun.
+/// Which page: of a block's source symbols, or of its repair symbols.
+pub(super) type PageKey = (u32, bool);
+
+impl Entry {
+    pub(super) fn page_key(&self) -> PageKey {
+        (self.id.block, self.is_source)
+    }
+}
+
+/// A child: its place in the ring, and what its socket has begun.
 #[derive(Clone, Debug)]
 pub(super) struct Child {
     /// The sequence number of the next frame to send; never one it does not want.
@@ -18,40 +30,103 @@ pub(super) struct Child {
     /// Blocks it is done with.
     pub(super) done: HaveSet,
     pub(super) counts: ChildStatus,
-    overflow: Vec<u8>,
-    /// Bytes of the overflow that the socket took.
-    taken: usize,
+    /// Of blocks of which it said what it lacks: these source symbols, as bits by ESI.
+    lacks: BTreeMap<u32, Vec<u64>>,
+    /// Pages that it was sent last.
+    known: VecDeque<PageKey>,
+    /// Messages, each to be sent when the frames before that place have gone.
+    messages: VecDeque<(u64, Shared)>,
+    /// What the socket has begun, and how much of it it took.
+    overflow: Option<(Shared, usize)>,
 }
 
 impl Child {
-    pub(super) fn new(next: u64, done: HaveSet, frame_bytes: usize) -> Self {
-        let overflow = Vec::with_capacity(frame_bytes);
-        Self { next, done, counts: ChildStatus::default(), overflow, taken: 0 }
+    pub(super) fn new(next: u64, done: HaveSet) -> Self {
+        Self {
+            next,
+            done,
+            counts: ChildStatus::default(),
+            lacks: BTreeMap::new(),
+            known: VecDeque::new(),
+            messages: VecDeque::new(),
+            overflow: None,
+        }
     }
 
-    /// What its socket must take before anything else.
-    pub(super) fn rest(&self) -> &[u8] {
-        &self.overflow[self.taken..]
+    /// What its socket must take before anything else, from where on.
+    pub(super) fn rest(&self) -> Option<(&Shared, usize)> {
+        self.overflow.as_ref().map(|(bytes, taken)| (bytes, *taken))
     }
 
-    /// The socket took up to `n` bytes of the rest; how many are left for frames.
-    pub(super) fn take_rest(&mut self, n: usize) -> usize {
-        let now = n.min(self.rest().len());
-        self.taken += now;
-        self.counts.sent_bytes += now as u64;
-        n - now
+    /// The socket took `n` bytes of what it has begun.
+    pub(super) fn take_rest(&mut self, n: usize) {
+        let Some((bytes, taken)) = &mut self.overflow else { return };
+        *taken += n;
+        if *taken >= bytes.len() {
+            self.overflow = None;
+        }
     }
 
-    /// The socket took up to `n` bytes of this frame: keeps the rest. How many it took.
-    pub(super) fn take_frame(&mut self, frame: &[u8], n: usize) -> usize {
-        let now = n.min(frame.len());
-        self.overflow.clear();
-        self.overflow.extend_from_slice(&frame[now..]);
-        self.taken = 0;
+    pub(super) fn begin(&mut self, bytes: Shared) {
+        self.overflow = Some((bytes, 0));
+    }
+
+    /// A message, once the frames before `after` have gone.
+    pub(super) fn say(&mut self, after: u64, message: Shared) {
+        self.messages.push_back((after, message));
+    }
+
+    /// The message that goes now, taken out.
+    pub(super) fn next_message(&mut self) -> Option<Shared> {
+        let is_due = self.messages.front().is_some_and(|(after, _)| *after <= self.next);
+        if is_due { self.messages.pop_front().map(|(_, message)| message) } else { None }
+    }
+
+    pub(super) fn knows(&self, page: PageKey) -> bool {
+        self.known.contains(&page)
+    }
+
+    /// It is sent a page; it is taken to know the last `most` of them.
+    pub(super) fn learn(&mut self, page: PageKey, most: usize) {
+        self.known.truncate(most.saturating_sub(1));
+        self.known.push_front(page);
+    }
+
+    /// It said what it lacks of a block.
+    pub(super) fn lack(&mut self, block: u32, esis: impl Iterator<Item = u32>) {
+        let mut bits: Vec<u64> = Vec::new();
+        for esi in esis {
+            let word = esi as usize / 64;
+            if bits.len() <= word {
+                bits.resize(word + 1, 0);
+            }
+            bits[word] |= 1 << (esi % 64);
+        }
+        self.lacks.insert(block, bits);
+    }
+
+    /// Whether a source symbol is one that it lacks, by what it said.
+    pub(super) fn lacks(&self, id: SymbolId) -> bool {
+        let Some(bits) = self.lacks.get(&id.block) else { return true };
+        bits.get(id.esi as usize / 64).is_some_and(|word| word >> (id.esi % 64) & 1 == 1)
+    }
+
+    pub(super) fn finish(&mut self, block: u32) {
+        self.done.insert(u64::from(block));
+        self.lacks.remove(&block);
+    }
+
+    /// The frame at its cursor goes now.
+    pub(super) fn send(&mut self, entry: &Entry, header_bytes: usize) {
+        if let Some(bits) = self.lacks.get_mut(&entry.id.block).filter(|_| entry.is_source)
+            && let Some(word) = bits.get_mut(entry.id.esi as usize / 64)
+        {
+            *word &= !(1 << (entry.id.esi % 64));
+        }
+        self.begin(Shared::clone(&entry.frame));
         self.next += 1;
         self.counts.sent_symbols += 1;
-        self.counts.sent_bytes += now as u64;
-        now
+        self.counts.sent_bytes += entry.frame.len().saturating_sub(header_bytes) as u64;
     }
 
     /// The frame at its cursor is overwritten.

@@ -4,6 +4,7 @@
 //! each reading at its own pace. A child that is too slow misses what was overwritten
 //! and goes on at the oldest symbol kept; nobody ever waits for it. What a socket took only
 //! in part is finished from an overflow of one symbol (§IV-B), so that symbols stay whole.
+//! The page that proves a symbol goes to each child before the first symbol of it.
 
 mod child;
 
@@ -12,11 +13,26 @@ use crate::{
     have::HaveSet,
 };
 use child::{Child, Entry};
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 use thiserror::Error;
 
 /// Bytes of a ring by default (ROMA §IV-C).
 pub const RING_BYTES: usize = 1_000_000;
+
+/// Bytes of pages that a child is taken to remember.
+const KNOWN_BYTES: usize = 2 << 20;
+
+/// Bytes that are not copied: a frame is in the ring and in overflows at the same time.
+pub type Shared = Arc<Vec<u8>>;
+
+/// How many pages a child of a ring has to remember, the last that it was sent: at most 2 MiB
+/// or eight pages of digests, whichever is more.
+pub fn pages_known(geometry: &Geometry) -> usize {
+    (KNOWN_BYTES / (32 * geometry.block_symbols() as usize).max(1)).clamp(8, 128)
+}
 
 /// A child of a ring, as the shell numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +64,7 @@ pub enum RingError {
 pub struct ChildStatus {
     /// Symbols that its socket took, the one in the overflow included.
     pub sent_symbols: u64,
-    /// Bytes that its socket took.
+    /// Bytes of these symbols, without what lies before them in a frame.
     pub sent_bytes: u64,
     /// Symbols it wanted that were overwritten before its socket took them.
     pub missed_symbols: u64,
@@ -60,12 +76,15 @@ pub struct ChildStatus {
 
 /// A circular buffer of symbols, and the children that read it.
 ///
-/// Memory: at most the bytes given, one frame of overflow a child, and a bit a block a child.
+/// Memory: at most the bytes given, one frame (or page) of overflow a child, and a bit a block a
+/// child; beside it the pages of the blocks in the ring, which children share.
 #[derive(Clone, Debug)]
 pub struct Ring {
-    blocks: u64,
+    geometry: Geometry,
+    header_bytes: usize,
     frame_bytes: usize,
-    slots: Vec<u8>,
+    capacity: usize,
+    pages_known: usize,
     entries: VecDeque<Entry>,
     /// The sequence number of the next frame; those kept are the ones just below.
     head: u64,
@@ -79,15 +98,17 @@ impl Ring {
     /// [`RingError::TooSmall`].
     pub fn new(geometry: &Geometry, bytes: usize, header_bytes: usize) -> Result<Self, RingError> {
         let frame = header_bytes.saturating_add(geometry.symbol_bytes() as usize);
-        let count = bytes / frame;
-        if count == 0 {
+        let capacity = bytes / frame;
+        if capacity == 0 {
             return Err(RingError::TooSmall { bytes, frame });
         }
         Ok(Self {
-            blocks: u64::from(geometry.blocks()),
+            geometry: *geometry,
+            header_bytes,
             frame_bytes: frame,
-            slots: vec![0; count * frame],
-            entries: VecDeque::with_capacity(count),
+            capacity,
+            pages_known: pages_known(geometry),
+            entries: VecDeque::with_capacity(capacity),
             head: 0,
             children: BTreeMap::new(),
         })
@@ -95,14 +116,13 @@ impl Ring {
 
     /// Frames it can hold.
     pub fn capacity(&self) -> usize {
-        self.slots.len() / self.frame_bytes
+        self.capacity
     }
 
     /// A child joins, and reads from the oldest frame on. One that is here already begins anew.
     pub fn join(&mut self, id: ChildId) {
-        let done = HaveSet::over(self.blocks, 512);
-        let child = Child::new(self.oldest(), done, self.frame_bytes);
-        self.children.insert(id, child);
+        let done = HaveSet::over(u64::from(self.geometry.blocks()), 512);
+        self.children.insert(id, Child::new(self.oldest(), done));
     }
 
     /// A child is gone; what became of it.
@@ -117,68 +137,108 @@ impl Ring {
         self.children.keys().copied()
     }
 
-    /// A frame came: it overwrites the oldest if the ring is full. How many children
-    /// thereby missed a symbol. Never waits.
+    /// A frame came, with the page that proves it (none if that is empty): it overwrites the
+    /// oldest if the ring is full. How many children thereby missed a symbol, and of which block.
+    /// Never waits.
     ///
     /// # Errors
     /// [`RingError::Frame`].
-    pub fn push(&mut self, id: SymbolId, frame: &[u8]) -> Result<usize, RingError> {
+    pub fn push(
+        &mut self,
+        id: SymbolId,
+        frame: Shared,
+        page: &Shared,
+    ) -> Result<(usize, u32), RingError> {
         if frame.is_empty() || frame.len() > self.frame_bytes {
             return Err(RingError::Frame { got: frame.len(), frame: self.frame_bytes });
         }
-        let missed = if self.entries.len() == self.capacity() { self.evict() } else { 0 };
-        let at = self.slot(self.head);
-        self.slots[at..at + frame.len()].copy_from_slice(frame);
-        self.entries.push_back(Entry { block: id.block, length: frame.len() });
+        let is_full = self.entries.len() == self.capacity;
+        let missed = if is_full { self.evict() } else { (0, id.block) };
+        let is_source = self.geometry.is_source(id);
+        self.entries.push_back(Entry { id, is_source, frame, page: Shared::clone(page) });
         self.head += 1;
         self.settle_all();
         Ok(missed)
     }
 
     /// Drops the oldest frame. Children that wanted it miss it.
-    fn evict(&mut self) -> usize {
+    fn evict(&mut self) -> (usize, u32) {
         let oldest = self.oldest();
-        self.entries.pop_front();
+        let block = self.entries.pop_front().map_or(0, |entry| entry.id.block);
         let late = self.children.values_mut().filter(|child| child.next == oldest);
-        late.map(Child::miss).count()
+        (late.map(Child::miss).count(), block)
     }
 
-    /// The bytes that this child's socket should take now, in order: the rest of a symbol
-    /// begun, then whole frames of blocks it is not done with. For one or several writes;
-    /// [`Self::took`] says how many bytes were taken.
-    pub fn pending(&self, id: ChildId) -> impl Iterator<Item = &[u8]> {
-        let child = self.children.get(&id);
-        let rest = child.map(Child::rest).filter(|rest| !rest.is_empty());
-        let frames = child.into_iter().flat_map(|child| {
-            let wanted = (child.next..self.head).filter(|seq| self.wanted(child, *seq));
-            wanted.filter_map(|seq| self.frame(seq))
-        });
-        rest.into_iter().chain(frames)
-    }
-
-    /// The child's socket took the first `n` bytes of what was pending. If it stopped within
-    /// a frame, the rest is kept in the child's overflow, whatever happens to the ring.
-    pub fn took(&mut self, id: ChildId, n: usize) {
-        let Some(mut child) = self.children.remove(&id) else { return };
-        let mut left = child.take_rest(n);
-        while left > 0 {
-            self.settle(&mut child);
-            let Some(frame) = self.frame(child.next) else { break };
-            left -= child.take_frame(frame, left);
+    /// What this child's socket is to take now, and from where on: the rest of what it has begun,
+    /// or the next message, page or frame, which is begun thereby and is finished whatever happens to
+    /// the ring. [`Self::took`] says how much of it was taken.
+    pub fn begin(&mut self, id: ChildId) -> Option<(Shared, usize)> {
+        let mut child = self.children.remove(&id)?;
+        if child.rest().is_none() {
+            self.begin_next(&mut child);
         }
-        self.settle(&mut child);
+        let rest = child.rest().map(|(bytes, at)| (Shared::clone(bytes), at));
         self.children.insert(id, child);
+        rest
+    }
+
+    /// The child's socket took `n` bytes of what it has begun.
+    pub fn took(&mut self, id: ChildId, n: usize) {
+        if let Some(mut child) = self.children.remove(&id) {
+            child.take_rest(n);
+            self.settle(&mut child);
+            self.children.insert(id, child);
+        }
+    }
+
+    /// What a child's socket begins now: a message, a page or a frame.
+    fn begin_next(&self, child: &mut Child) {
+        self.settle(child);
+        if let Some(message) = child.next_message() {
+            return child.begin(message);
+        }
+        let Some(entry) = self.entry(child.next) else { return };
+        let key = entry.page_key();
+        if entry.page.is_empty() || child.knows(key) {
+            child.send(entry, self.header_bytes);
+        } else {
+            child.learn(key, self.pages_known);
+            child.begin(Shared::clone(&entry.page));
+        }
+    }
+
+    /// Sends a child a message behind all frames that are in the ring now.
+    pub fn say(&mut self, id: ChildId, message: Shared) {
+        let head = self.head;
+        if let Some(child) = self.children.get_mut(&id) {
+            child.say(head, message);
+        }
     }
 
     /// A child is done with a block: it gets no more of it, but for the rest of a symbol begun.
     /// Whether every child is now.
     pub fn done(&mut self, id: ChildId, block: u32) -> bool {
         if let Some(mut child) = self.children.remove(&id) {
-            child.done.insert(u64::from(block));
+            child.finish(block);
             self.settle(&mut child);
             self.children.insert(id, child);
         }
         self.done_by_all(block)
+    }
+
+    /// A child lacks these source symbols of a block, and no others: it gets no others from now
+    /// on, and repair symbols.
+    pub fn lacks(&mut self, id: ChildId, block: u32, esis: impl Iterator<Item = u32>) {
+        if let Some(mut child) = self.children.remove(&id) {
+            child.lack(block, esis);
+            self.settle(&mut child);
+            self.children.insert(id, child);
+        }
+    }
+
+    /// Whether a child is done with a block; one that is not here is.
+    pub fn is_done(&self, id: ChildId, block: u32) -> bool {
+        self.children.get(&id).is_none_or(|child| child.done.contains(u64::from(block)))
     }
 
     /// Whether every child is done with a block; true without children.
@@ -186,32 +246,39 @@ impl Ring {
         self.children.values().all(|child| child.done.contains(u64::from(block)))
     }
 
-    /// Whether a child that has taken everything wants symbols of this block. This is
-    /// when the source fills the ring: at the pace of the fastest child that a symbol is of
+    /// Whether a child that has at most `ahead` frames before it wants symbols of this block. This
+    /// is when the source fills the ring: at the pace of the fastest child that a symbol is of
     /// use to (§IV-C).
-    pub fn feasible(&self, block: u32) -> bool {
+    pub fn feasible(&self, block: u32, ahead: usize) -> bool {
         let block = u64::from(block);
-        self.children.values().any(|child| self.drained(child) && !child.done.contains(block))
+        let mut children = self.children.values();
+        children.any(|child| self.backlog(child) <= ahead && !child.done.contains(block))
     }
 
-    /// Whether any child has taken everything.
-    pub fn any_drained(&self) -> bool {
-        self.children.values().any(|child| self.drained(child))
+    /// The fewest frames that a child has before it; `None` without children.
+    pub fn least_backlog(&self) -> Option<usize> {
+        self.children.values().map(|child| self.backlog(child)).min()
     }
 
-    fn drained(&self, child: &Child) -> bool {
-        child.next == self.head && child.rest().is_empty()
+    /// Frames that a child has before it, the one that is begun included.
+    fn backlog(&self, child: &Child) -> usize {
+        (self.head - child.next) as usize + usize::from(child.rest().is_some())
     }
 
     /// What became of a child so far.
     pub fn status(&self, id: ChildId) -> Option<ChildStatus> {
         let child = self.children.get(&id)?;
-        let waiting = (child.next..self.head).filter(|seq| self.wanted(child, *seq));
+        let entries = (child.next..self.head).filter_map(|seq| self.entry(seq));
         Some(ChildStatus {
-            waiting_symbols: waiting.count() as u64,
+            waiting_symbols: entries.filter(|entry| wants(child, entry)).count() as u64,
             done_blocks: child.done.count(),
             ..child.counts
         })
+    }
+
+    /// Bytes of the symbols that a child's socket took or has begun.
+    pub fn sent_bytes(&self, id: ChildId) -> u64 {
+        self.children.get(&id).map_or(0, |child| child.counts.sent_bytes)
     }
 
     fn oldest(&self) -> u64 {
@@ -223,23 +290,10 @@ impl Ring {
         self.entries.get(seq.checked_sub(self.oldest())? as usize)
     }
 
-    fn slot(&self, seq: u64) -> usize {
-        (seq % self.capacity() as u64) as usize * self.frame_bytes
-    }
-
-    fn frame(&self, seq: u64) -> Option<&[u8]> {
-        let at = self.slot(seq);
-        self.slots.get(at..at + self.entry(seq)?.length)
-    }
-
-    fn wanted(&self, child: &Child, seq: u64) -> bool {
-        self.entry(seq).is_some_and(|entry| !child.done.contains(u64::from(entry.block)))
-    }
-
     /// Moves a child's cursor on to the next frame that it wants, so that a frame
     /// overwritten at a cursor is one that was missed.
     fn settle(&self, child: &mut Child) {
-        while child.next < self.head && !self.wanted(child, child.next) {
+        while self.entry(child.next).is_some_and(|entry| !wants(child, entry)) {
             child.next += 1;
         }
     }
@@ -249,4 +303,9 @@ impl Ring {
         children.values_mut().for_each(|child| self.settle(child));
         self.children = children;
     }
+}
+
+fn wants(child: &Child, entry: &Entry) -> bool {
+    let is_done = child.done.contains(u64::from(entry.id.block));
+    !is_done && (!entry.is_source || child.lacks(entry.id))
 }

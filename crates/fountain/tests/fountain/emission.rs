@@ -40,29 +40,62 @@ fn the_first_pass_sends_each_source_symbol_once_with_several_blocks_open() {
 }
 
 #[test]
-fn later_passes_send_repair_and_then_what_is_lacked() {
+fn what_is_spent_is_asked_for_and_answered_with_repair_and_then_what_is_lacked() {
     let mut emission = Emission::new(cut(), EmissionSettings::default());
     take(&mut emission, cut().symbols(), 1);
+    assert_eq!(emission.spent().collect::<Vec<_>>(), (0..11).collect::<Vec<_>>());
+    assert!(take(&mut emission, 5, 2).is_empty(), "nobody said that anything is lacking");
     (0..11).filter(|block| *block != 5).for_each(|block| emission.done(block));
-    let repair = take(&mut emission, 16, 2);
-    let expected: Vec<SymbolId> = (64..80).map(|esi| SymbolId { block: 5, esi }).collect();
-    assert_eq!(repair, expected);
-    assert_eq!(emission.sent_of(5), 80);
-    // Used up: all source symbols, from somewhere on.
-    let again: BTreeSet<u32> = take(&mut emission, 64, 3).iter().map(|id| id.esi).collect();
-    assert_eq!(again, (0..64).collect());
-    assert!(emission.needs_lacked(5) && !emission.needs_lacked(4));
-    emission.lacked(5, vec![9, 3, 64, 7]);
-    assert!(!emission.needs_lacked(5));
-    let lacked: Vec<u32> = take(&mut emission, 3, 4).iter().map(|id| id.esi).collect();
-    assert_eq!(lacked, [9, 3, 7]);
-    assert!(emission.needs_lacked(5));
+    let esis = |ids: Vec<SymbolId>| ids.iter().map(|id| (id.block, id.esi)).collect::<Vec<_>>();
+    // Two answers; the larger one is met.
+    emission.lacks(5, 2, [9, 3].into_iter());
+    emission.lacks(5, 3, [1, 2, 3].into_iter());
+    emission.lacks(4, 3, [1, 2, 3].into_iter());
+    assert_eq!(esis(take(&mut emission, 9, 2)), [(5, 64), (5, 65), (5, 66)]);
+    assert_eq!(emission.spent().collect::<Vec<_>>(), [5]);
+    emission.lacks(5, 13, 0..13);
+    assert_eq!(take(&mut emission, 99, 3).len(), 13);
+    // Repair is used up: what is lacking itself, as many as are needed, none twice.
+    emission.lacks(5, 2, [9, 3, 64].into_iter());
+    emission.lacks(5, 2, [3, 7].into_iter());
+    assert_eq!(esis(take(&mut emission, 9, 4)), [(5, 9), (5, 3), (5, 7)]);
     emission.done(5);
-    assert!(take(&mut emission, 5, 5).is_empty());
+    assert_eq!(emission.spent().count(), 0);
     emission.joined();
-    assert_eq!(take(&mut emission, 5, 6).len(), 5);
-    assert!(emission.pass() > 1);
+    assert_eq!(emission.spent().count(), 11);
+    emission.lacks(7, 64, 0..64);
+    let ids = take(&mut emission, 99, 6);
+    assert_eq!((ids.len(), ids.iter().all(|id| id.block == 7 && id.esi < 64)), (64, true));
     assert_eq!(emission.next(&mut rng(7), |_| false), None);
+}
+
+#[test]
+fn one_that_hands_on_gives_only_what_is_lacked_of_blocks_it_holds() {
+    let share = Share { index: 1, of: 2 };
+    let mut emission = Emission::behind(cut(), EmissionSettings { width: 4, share });
+    assert!(take(&mut emission, 5, 1).is_empty() && emission.spent().count() == 0);
+    emission.hold(3);
+    assert_eq!(emission.spent().collect::<Vec<_>>(), [3]);
+    emission.lacks(3, 2, [5, 6].into_iter());
+    assert_eq!(take(&mut emission, 5, 1).iter().map(|id| id.esi).collect::<Vec<_>>(), [72, 73]);
+    // Nobody could check the rest.
+    emission.lacks(3, 2, [5, 6].into_iter());
+    emission.no_repair(3);
+    assert_eq!(emission.spent().collect::<Vec<_>>(), [3]);
+    emission.lacks(3, 2, [5, 6].into_iter());
+    assert_eq!(take(&mut emission, 5, 1).iter().map(|id| id.esi).collect::<Vec<_>>(), [5, 6]);
+}
+
+#[test]
+fn what_nobody_can_take_now_comes_later() {
+    let mut emission = Emission::new(cut(), EmissionSettings::default());
+    let rng = &mut rng(1);
+    let odd: Vec<SymbolId> =
+        std::iter::from_fn(|| emission.next(rng, |block| block % 2 == 1)).collect();
+    assert_eq!(odd.len(), 5 * 64);
+    let rest: BTreeSet<SymbolId> = std::iter::from_fn(|| emission.next(rng, |_| true)).collect();
+    assert_eq!(rest.len(), 5 * 64 + 3);
+    assert!(rest.iter().all(|id| id.block % 2 == 0 && cut().is_source(*id)));
 }
 
 #[test]
@@ -70,10 +103,12 @@ fn senders_share_the_repair_symbols() {
     let mut seen = BTreeSet::new();
     for index in 0..3 {
         let share = Share { index, of: 3 };
-        let settings = EmissionSettings { width: 1, burst: 100, share };
+        let settings = EmissionSettings { width: 1, share };
         let geometry = Geometry::new(1 << 20, 1 << 14, 64, 16).expect("a cut");
         let mut emission = Emission::new(geometry, settings);
-        let all = take(&mut emission, 64 + 5, 1);
+        let mut all = take(&mut emission, 64, 1);
+        emission.lacks(0, 5, 0..5);
+        all.extend(take(&mut emission, 64, 1));
         assert_eq!(all[0].esi, [0, 21, 42][index as usize]);
         let repair = all.iter().filter(|id| id.esi >= 64).map(|id| id.esi);
         repair.for_each(|esi| assert!(seen.insert(esi), "ESI {esi} is sent by two"));

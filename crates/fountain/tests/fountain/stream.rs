@@ -3,14 +3,26 @@
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use thalweg_fountain::{ChildId, Emission, EmissionSettings, Geometry, RING_BYTES, Ring, SymbolId};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+use thalweg_fountain::{ChildId, Emission, EmissionSettings, Geometry, RING_BYTES, Ring};
 
 /// Ticks until the source hears of a block that is done.
 const DELAY: u64 = 3;
 
 /// Bytes of a frame's header: block and ESI, and some.
 const HEADER: usize = 12;
+
+/// As an ESI: the question what is lacking.
+const ASK: u32 = u32::MAX;
+
+/// What a child says.
+enum Said {
+    Done(u32),
+    Lacks(u32, Vec<u32>),
+}
 
 /// A receiver below the ring.
 #[derive(Clone, Debug, Default)]
@@ -27,8 +39,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// Takes bytes; blocks that became complete.
-    fn take(&mut self, bytes: &[u8], geometry: &Geometry) -> Vec<u32> {
+    /// Takes bytes; what it has to say then.
+    fn take(&mut self, bytes: &[u8], geometry: &Geometry) -> Vec<Said> {
         self.buffer.extend_from_slice(bytes);
         let size = HEADER + geometry.symbol_bytes() as usize;
         let whole = self.buffer.len() / size * size;
@@ -36,9 +48,13 @@ impl Child {
         frames.chunks_exact(size).filter_map(|frame| self.symbol(frame, geometry)).collect()
     }
 
-    fn symbol(&mut self, frame: &[u8], geometry: &Geometry) -> Option<u32> {
+    fn symbol(&mut self, frame: &[u8], geometry: &Geometry) -> Option<Said> {
         let word = |at: usize| u32::from_be_bytes(frame[at..at + 4].try_into().expect("four"));
         let (block, esi) = (word(0), word(4));
+        if esi == ASK {
+            let is_open = !self.done.contains(&block);
+            return is_open.then(|| Said::Lacks(block, self.lacks(block, geometry)));
+        }
         self.symbols += 1;
         let fresh = !self.done.contains(&block) && self.open.entry(block).or_default().insert(esi);
         self.useless += u64::from(!fresh);
@@ -46,7 +62,7 @@ impl Child {
         if fresh && have == geometry.source_symbols_of(block) as usize {
             self.open.remove(&block);
             self.done.insert(block);
-            return Some(block);
+            return Some(Said::Done(block));
         }
         None
     }
@@ -66,9 +82,10 @@ pub struct Cast {
     emission: Emission,
     rng: Xoshiro256PlusPlus,
     children: Vec<(u64, Child)>,
-    /// What children said: when it is heard, who, which block.
-    said: VecDeque<(u64, usize, u32)>,
-    frame: Vec<u8>,
+    /// What children said: when it is heard, who, what.
+    said: VecDeque<(u64, usize, Said)>,
+    /// Who was asked about which blocks.
+    asked: BTreeSet<(usize, u32)>,
 }
 
 impl Cast {
@@ -83,7 +100,7 @@ impl Cast {
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             children: rates.iter().map(|rate| (*rate, Child::default())).collect(),
             said: VecDeque::new(),
-            frame: vec![0; HEADER + geometry.symbol_bytes() as usize],
+            asked: BTreeSet::new(),
         }
     }
 
@@ -102,61 +119,71 @@ impl Cast {
 
     fn hear(&mut self, now: u64) {
         while self.said.front().is_some_and(|said| said.0 <= now) {
-            let Some((_, child, block)) = self.said.pop_front() else { return };
-            if self.ring.done(ChildId(child as u64), block) {
-                self.emission.done(block);
+            let Some((_, child, said)) = self.said.pop_front() else { return };
+            let id = ChildId(child as u64);
+            match said {
+                Said::Done(block) if self.ring.done(id, block) => self.emission.done(block),
+                Said::Done(_) => {}
+                Said::Lacks(block, esis) => {
+                    self.asked.remove(&(child, block));
+                    self.ring.lacks(id, block, esis.iter().copied());
+                    let have = self.children[child].1.open.get(&block).map_or(0, BTreeSet::len);
+                    let need = self.geometry.source_symbols_of(block) - have as u32;
+                    self.emission.lacks(block, need, esis.into_iter());
+                }
             }
         }
     }
 
     /// The source fills the ring at the pace of the fastest child.
     fn fill(&mut self) -> bool {
-        let mut filled = false;
-        while self.ring.any_drained() {
+        self.ask();
+        let (mut filled, ahead) = (false, self.ring.capacity() / 2);
+        while self.ring.least_backlog().is_some_and(|least| least <= ahead) {
             let ring = &self.ring;
-            let Some(id) = self.emission.next(&mut self.rng, |block| ring.feasible(block)) else {
+            let Some(id) = self.emission.next(&mut self.rng, |block| ring.feasible(block, ahead))
+            else {
                 break;
             };
-            if self.emission.needs_lacked(id.block) {
-                self.emission.lacked(id.block, self.lacked(id.block));
-            }
-            self.push(id);
+            self.ring.push(id, self.frame(id.block, id.esi), &Arc::default()).expect("fits");
             filled = true;
         }
         filled
     }
 
-    /// What children lack of a block, that most of them lack first.
-    fn lacked(&self, block: u32) -> Vec<u32> {
-        let mut counts = BTreeMap::new();
-        for (_, child) in self.children.iter().filter(|(_, child)| !child.done.contains(&block)) {
-            child
-                .lacks(block, &self.geometry)
-                .iter()
-                .for_each(|esi| *counts.entry(*esi).or_insert(0) += 1);
+    fn ask(&mut self) {
+        for block in self.emission.spent().collect::<Vec<_>>() {
+            for child in 0..self.children.len() {
+                let id = ChildId(child as u64);
+                if !self.ring.is_done(id, block) && self.asked.insert((child, block)) {
+                    self.ring.say(id, self.frame(block, ASK));
+                }
+            }
         }
-        let mut lacked: Vec<(i32, u32)> = counts.into_iter().map(|(esi, n)| (-n, esi)).collect();
-        lacked.sort_unstable();
-        lacked.into_iter().map(|(_, esi)| esi).collect()
     }
 
-    fn push(&mut self, id: SymbolId) {
-        self.frame[..4].copy_from_slice(&id.block.to_be_bytes());
-        self.frame[4..8].copy_from_slice(&id.esi.to_be_bytes());
-        self.ring.push(id, &self.frame).expect("fits");
+    fn frame(&self, block: u32, esi: u32) -> Arc<Vec<u8>> {
+        let mut frame = vec![0; HEADER + self.geometry.symbol_bytes() as usize];
+        frame[..4].copy_from_slice(&block.to_be_bytes());
+        frame[4..8].copy_from_slice(&esi.to_be_bytes());
+        Arc::new(frame)
     }
 
     /// Each socket takes what it can; whether any took something.
     fn drain(&mut self, budgets: &mut [u64], now: u64) -> bool {
         let mut any = false;
         for (at, (_, child)) in self.children.iter_mut().enumerate() {
-            let id = ChildId(at as u64);
-            let bytes = first(self.ring.pending(id), budgets[at] as usize);
-            self.ring.took(id, bytes.len());
-            budgets[at] -= bytes.len() as u64;
+            let mut bytes = Vec::new();
+            while budgets[at] > 0 {
+                let Some((piece, from)) = self.ring.begin(ChildId(at as u64)) else { break };
+                let now = (piece.len() - from).min(budgets[at] as usize);
+                self.ring.took(ChildId(at as u64), now);
+                bytes.extend_from_slice(&piece[from..from + now]);
+                budgets[at] -= now as u64;
+            }
             any |= !bytes.is_empty();
-            for block in child.take(&bytes, &self.geometry) {
-                self.said.push_back((now + DELAY, at, block));
+            for said in child.take(&bytes, &self.geometry) {
+                self.said.push_back((now + DELAY, at, said));
             }
             if child.done.len() as u32 == self.geometry.blocks() {
                 child.finished.get_or_insert(now + 1);
@@ -164,17 +191,4 @@ impl Cast {
         }
         any
     }
-}
-
-/// The first `n` bytes of these pieces.
-fn first<'a>(pieces: impl Iterator<Item = &'a [u8]>, n: usize) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for piece in pieces {
-        let room = n - bytes.len();
-        bytes.extend_from_slice(&piece[..room.min(piece.len())]);
-        if room <= piece.len() {
-            break;
-        }
-    }
-    bytes
 }
