@@ -13,6 +13,9 @@ pub const MAX_REPORT: usize = 64 << 10;
 /// The most parents that a plan names for one receiver.
 pub const MAX_CANDIDATES: usize = 32;
 
+/// The most hosts of a way that are told.
+pub const MAX_WAY: usize = 64;
+
 /// A parent that a receiver may have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
@@ -22,6 +25,19 @@ pub struct Candidate {
     pub bps: Option<u64>,
     /// How it serves: streams are what relays without a store give.
     pub want: super::Want,
+}
+
+/// What a plan expects for one receiver: what its host shows beside what it gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The slowest hop on the widest way to it, bits a second; none: not known.
+    pub min_hop_bps: Option<u64>,
+    /// What it gets if all goes as planned, bits a second; none: not known.
+    pub bps: Option<u64>,
+    /// Whom the plan has between the source and it, from the source on: at most [`MAX_WAY`].
+    pub way: Vec<Name>,
+    /// How many receivers the cast has, with it.
+    pub receivers: u32,
 }
 
 /// Source to receiver.
@@ -42,6 +58,8 @@ pub enum Word {
     Forget,
     /// Nothing is to be said; so that silence means a dead source.
     Here,
+    /// What the plan expects for it.
+    Expected(Expected),
 }
 
 /// What a receiver got from a parent.

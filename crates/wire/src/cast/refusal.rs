@@ -47,6 +47,9 @@ pub enum Refusal {
     /// The operating system says no.
     #[error("{0}")]
     System(String),
+    /// Its time is over, or its source has given it up.
+    #[error("its offer is over: what came is kept for a week, and the same cast goes on with it")]
+    Over,
 }
 
 impl Refusal {

@@ -5,7 +5,7 @@ use crate::cast::leg::{Hear, Leg, Say};
 use std::{io, sync::Arc, time::Duration};
 use thalweg_wire::{
     Manifest, Signable as _,
-    cast::{Layout, MAX_CANDIDATES, MAX_WORD, Report, Word},
+    cast::{Layout, MAX_CANDIDATES, MAX_WAY, MAX_WORD, Report, Word},
 };
 use tokio::{sync::mpsc, task::spawn_blocking, time::timeout};
 
@@ -103,6 +103,12 @@ async fn listen(
                 keep_parents(reception, Parents { candidates, at_once }).await?;
             }
             Word::Parents { .. } => return Err(invalid("too many parents")),
+            Word::Expected(expected) if expected.way.len() <= MAX_WAY => {
+                let (home, record) = (reception.home.clone(), reception.expect(expected));
+                let keep = move || home.keep_record(&record);
+                spawn_blocking(keep).await.map_err(io::Error::other)??;
+            }
+            Word::Expected(_) => return Err(invalid("too long a way")),
             Word::Forget => return Ok(Parting::Forget),
             Word::Here => {}
         }

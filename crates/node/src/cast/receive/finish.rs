@@ -22,6 +22,7 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     let name = store.known.offer.name.as_bytes();
     let made = reception.home.made(name).map_err(refusal)?;
     disk::finish(&made, store.files.layout()).map_err(refusal)?;
+    reception.home.mark_landing().map_err(refusal)?;
     let landed = reception.home.landed(name).map_err(refusal)?;
     let name = OsStr::from_bytes(name);
     match renameat_with(&*made.directory, name, &*landed.directory, name, RenameFlags::NOREPLACE) {

@@ -1,19 +1,26 @@
 //! A cast's own directory, beside its final name: all that outlives the process.
 //!
-//! `.thalweg-cast-ID` in the inbox holds the offer, the pass, the manifest, the layout, the digests
-//! of the symbols, which symbols are on the disk, the last word on parents; and in `made` the
-//! file or directory in the making, which is renamed into the inbox when it is whole.
+//! `.thalweg-cast-ID` in the inbox holds the job's record, the offer, the pass, the manifest, the
+//! layout, the digests of the symbols, which symbols are on the disk, the last word on parents; and in
+//! `made` the file or directory in the making, which is renamed into the inbox when it is whole.
 
+use super::job::Record;
 use crate::{
     cast::disk::{Place, open_directory},
     mesh::durable,
 };
 use std::{
+    ffi::OsStr,
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    },
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 use thalweg_net::Ed25519;
 use thalweg_wire::{
@@ -25,6 +32,12 @@ const PREFIX: &str = ".thalweg-cast-";
 
 /// The longest offer, pass or word on parents that is read back.
 const MOST: usize = 64 << 10;
+
+/// While a directory is removed, what was on its way to the disk may still be written into it.
+const TRIES: u32 = 20;
+
+/// Between the tries.
+const BETWEEN: Duration = Duration::from_millis(50);
 
 /// Where a cast is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +61,8 @@ pub struct Kept {
     pub described: Option<(Manifest, Layout)>,
     /// It had got its name.
     pub is_done: bool,
+    /// The job's record, if it is whole.
+    pub record: Option<Record>,
 }
 
 impl Home {
@@ -112,6 +127,32 @@ impl Home {
         durable::replace(&self.file("parents"), word)
     }
 
+    /// Keeps the job's record.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_record(&self, record: &Record) -> io::Result<()> {
+        durable::replace(&self.file("job"), &record.encode())
+    }
+
+    /// It is whole, and gets its name next.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn mark_landing(&self) -> io::Result<()> {
+        durable::replace(&self.file("landing"), b"")
+    }
+
+    /// It was whole, and is not in the making any more: it has its name, also if the process was
+    /// killed before it could say so. What has the name otherwise is another's.
+    fn has_landed(&self, name: &[u8]) -> bool {
+        let name = OsStr::from_bytes(name);
+        let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
+        self.file("landing").exists()
+            && !is_there(self.file("made").join(name))
+            && is_there(self.inbox.join(name))
+    }
+
     /// It has its name.
     ///
     /// # Errors
@@ -139,8 +180,16 @@ impl Home {
             let layout = Layout::decode(&layout, offer.value().length).ok()?;
             is_its.then_some((manifest, layout))
         });
-        let (parents, is_done) = (read("parents", MOST)?, self.file("done").exists());
-        Ok(Some(Kept { offer, pass, parents, described, is_done }))
+        let name = offer.value().name.as_bytes();
+        let is_done = self.file("done").exists() || self.has_landed(name);
+        let record = read("job", MOST)?.and_then(|record| Record::decode(&record));
+        let parents = read("parents", MOST)?;
+        Ok(Some(Kept { offer, pass, parents, described, is_done, record }))
+    }
+
+    /// Whether there is no offer: a process was killed as it made the directory, or removed it.
+    pub fn is_unborn(&self) -> bool {
+        !self.file("offer").exists()
     }
 
     /// The file with the symbols' digests.
@@ -171,14 +220,93 @@ impl Home {
         Ok(Place { directory, name: name.to_vec() })
     }
 
-    /// Throws all of it away but what has its final name.
+    /// Throws all of it away but what has its final name. A process that is killed meanwhile leaves
+    /// a cast that is not gone on with.
     ///
     /// # Errors
     /// The system's.
     pub fn remove(&self) -> io::Result<()> {
-        match fs::remove_dir_all(self.path()) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
+        match fs::remove_file(self.file("offer")) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            done => done?,
         }
+        for _ in 0..TRIES {
+            match fs::remove_dir_all(self.path()) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => thread::sleep(BETWEEN),
+                done => return done,
+            }
+        }
+        Err(io::ErrorKind::DirectoryNotEmpty.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_net::PrivateKey;
+    use thalweg_units::WallTime;
+    use thalweg_wire::{Signer as _, cast::Shape, mesh::Name, object::FilePath};
+
+    fn begun(inbox: &Path) -> (Home, Signed<Offer>) {
+        let key = PrivateKey::from_seed(&[1; 32]);
+        let manifest = Manifest::of_digests(0, Vec::new()).unwrap();
+        let offer = Offer {
+            name: FilePath::new(b"image".to_vec()).unwrap(),
+            object: manifest.object(),
+            length: 0,
+            layout: [0; 32],
+            layout_bytes: 0,
+            shape: Shape { symbol_bytes: 1 << 14, block_symbols: 512, repair_symbols: 8 },
+            open: false,
+            created: WallTime::from_unix_nanos(5),
+            expiry: WallTime::from_unix_nanos(6),
+        };
+        let home = Home::of(inbox, offer.id(&key.id()));
+        let offer = Signed::sign(offer, &key);
+        home.begin(&offer, b"pass").unwrap();
+        (home, offer)
+    }
+
+    #[test]
+    fn a_job_is_kept_until_all_is_thrown_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, offer) = begun(dir.path());
+        let from: Name = "lab".parse().unwrap();
+        let record = Record::begin(home.id, &from, offer.value(), &home.inbox);
+        home.keep_record(&record).unwrap();
+        let found = Home::found(dir.path());
+        assert_eq!(found, std::slice::from_ref(&home));
+        let kept = home.kept().unwrap().unwrap();
+        assert_eq!((kept.record.as_ref(), kept.is_done), (Some(&record), false));
+        assert_eq!(record.job.source, "lab:image");
+        assert_eq!(record.job.id.to_string(), home.id.to_string());
+        home.remove().unwrap();
+        home.remove().unwrap();
+        assert!(Home::found(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn who_is_killed_between_the_name_and_the_note_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, _) = begun(dir.path());
+        let is_done = || home.kept().unwrap().unwrap().is_done;
+        let made = home.path().join("made/image");
+        fs::write(&made, "whole").unwrap();
+        home.mark_landing().unwrap();
+        assert!(!is_done());
+        fs::rename(&made, dir.path().join("image")).unwrap();
+        assert!(is_done());
+        fs::remove_file(home.path().join("landing")).unwrap();
+        assert!(!is_done(), "another's");
+    }
+
+    #[test]
+    fn a_directory_that_never_got_its_offer_is_no_cast() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, _) = begun(dir.path());
+        assert!(!home.is_unborn());
+        fs::remove_file(home.path().join("offer")).unwrap();
+        assert!(home.is_unborn() && home.kept().unwrap().is_none());
     }
 }

@@ -4,6 +4,7 @@ mod conduct;
 mod control;
 mod finish;
 mod home;
+mod job;
 mod policy;
 mod reception;
 mod report;

@@ -1,6 +1,9 @@
 //! One cast at one receiver, as all its tasks see it.
 
-use super::home::{Home, Kept};
+use super::{
+    home::{Home, Kept},
+    job::Record,
+};
 use crate::cast::{
     leg::{Leg, child::Got},
     store::Store,
@@ -13,7 +16,7 @@ use std::{
 use thalweg_fountain::Geometry;
 use thalweg_wire::{
     Manifest, Signed,
-    cast::{Account, Candidate, Ended, FromParent, Layout, Offer, Refusal, Report, Want},
+    cast::{Account, Candidate, Ended, Expected, FromParent, Layout, Offer, Refusal, Report, Want},
     mesh::Name,
 };
 use tokio::sync::{mpsc, watch};
@@ -91,6 +94,23 @@ pub struct Reception {
     control: Mutex<Option<mpsc::Sender<Report>>>,
     legs: (mpsc::Sender<Leg>, tokio::sync::Mutex<mpsc::Receiver<Leg>>),
     counted: Mutex<Counted>,
+    record: Mutex<Record>,
+    /// Who is served from here, and by how many legs.
+    children: Mutex<BTreeMap<Name, usize>>,
+}
+
+/// A child is served as long as this is there.
+#[derive(Debug)]
+pub struct Serving(Arc<Reception>, Name);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let mut children = lock(&self.0.children);
+        match children.get_mut(&self.1) {
+            Some(legs) if *legs > 1 => *legs -= 1,
+            _ => _ = children.remove(&self.1),
+        }
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -102,6 +122,8 @@ impl Reception {
     /// A new one, or one from before.
     pub fn new(home: Home, source: Name, kept: Kept) -> Arc<Self> {
         let word = kept.parents.and_then(|word| decoded(&word));
+        let begin = || Record::begin(home.id, &source, kept.offer.value(), &home.inbox);
+        let record = Mutex::new(kept.record.unwrap_or_else(begin));
         let (legs, incoming) = mpsc::channel(LEGS);
         Arc::new(Self {
             home,
@@ -113,7 +135,32 @@ impl Reception {
             control: Mutex::default(),
             legs: (legs, tokio::sync::Mutex::new(incoming)),
             counted: Mutex::default(),
+            record,
+            children: Mutex::default(),
         })
+    }
+
+    /// The job, and what is expected of it.
+    pub fn record(&self) -> Record {
+        lock(&self.record).clone()
+    }
+
+    /// The source's word on what it expects; the record as it is to be kept.
+    pub fn expect(&self, expected: Expected) -> Record {
+        let mut record = lock(&self.record);
+        record.expected = Some(expected);
+        record.clone()
+    }
+
+    /// One more leg on which this child is served.
+    pub fn serving(self: &Arc<Self>, child: Name) -> Serving {
+        *lock(&self.children).entry(child.clone()).or_default() += 1;
+        Serving(Arc::clone(self), child)
+    }
+
+    /// Who is served from here now.
+    pub fn children(&self) -> Vec<Name> {
+        lock(&self.children).keys().cloned().collect()
     }
 
     /// What is offered.

@@ -8,7 +8,7 @@ use super::{
 use crate::cast::{
     disk::{ObjectFiles, make},
     leg::{Desk, child::Proven},
-    store::{Known, Pages, Store, journal},
+    store::{Known, Pages, Store, journal, recover},
 };
 use std::{
     io,
@@ -81,7 +81,9 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     };
     let (files, pages, have): (ObjectFiles, Pages, HaveSet) = open().map_err(refusal)?;
     let known = Known { id: home.id, offer, geometry, manifest };
-    Ok(Store::new(known, files, pages, have))
+    let store = Store::new(known, files, pages, have);
+    recover(&store).map_err(refusal)?;
+    Ok(store)
 }
 
 /// One that had its name before this process.

@@ -1,4 +1,10 @@
 //! Which of a receiver's candidates are its parents now, and which of them next.
+//!
+//! The plan's order is followed as long as parents do what is expected. Who fails is tried again after
+//! a while. Who is slow makes room for another that is expected, or was seen, to give more; when it
+//! comes back, and when one is tried that nothing is known of, it is on trial: one more parent than
+//! wanted for one span, and then the one that gave less is left. Pulling from one more costs nothing
+//! twice: each symbol is asked of one.
 
 use super::reception::{Parents, Who};
 use crate::cast::leg::child::Got;
@@ -17,6 +23,12 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 
+/// The first wait before one that was slow is tried again; twice as long each time.
+const FIRST_REST: Duration = Duration::from_secs(20);
+
+/// The longest.
+const LONGEST_REST: Duration = Duration::from_secs(160);
+
 /// A better parent that does not know the cast yet is waited for so long in all before another
 /// takes its place: the source reaches all receivers within a few round trips.
 const PLACE_HELD: Duration = Duration::from_secs(3);
@@ -28,16 +40,26 @@ const KNOCK: Duration = Duration::from_millis(200);
 const SPAN: Duration = Duration::from_secs(4);
 
 /// A parent that gives less than one part in so many of what is expected of it is slow, if another
-/// is expected to give twice as much.
+/// gives twice as much.
 const SLOW: u64 = 4;
+
+/// Where no plan knows what to expect, one that nothing is known of is tried so often at most.
+const TRY: Duration = Duration::from_secs(15);
+
+/// So long it is remembered what a parent gave.
+const MEMORY: Duration = Duration::from_secs(60);
 
 /// Parents of now, and what is remembered of others.
 #[derive(Debug, Default)]
 pub struct Score {
     now: BTreeMap<Who, Now>,
-    failed: BTreeMap<Who, Failure>,
+    past: BTreeMap<Who, Past>,
     /// Since when a candidate is waited for that does not know the cast.
     awaited: BTreeMap<Who, Instant>,
+    /// Who is on trial.
+    trial: Option<Who>,
+    /// When the last trial began.
+    tried: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -50,20 +72,39 @@ struct Now {
     before: u64,
     /// What had come when it became a parent.
     first: u64,
+    /// Bits a second over the last whole span; none: there was none yet.
+    bps: Option<u64>,
 }
 
+/// What is remembered of a candidate.
+#[derive(Debug, Default)]
+struct Past {
+    rest: Option<Rest>,
+    /// Bits a second that it gave, and until when.
+    gave: Option<(u64, Instant)>,
+}
+
+/// A candidate that is not turned to for now.
 #[derive(Debug)]
-struct Failure {
+struct Rest {
     wait: Duration,
     until: Instant,
+    why: Why,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Failed,
+    /// It is turned to before its time if nobody else is there.
+    Slow,
     /// It sent what the digests do not allow.
-    is_banned: bool,
+    Lies,
 }
 
 impl Score {
     /// Who is to be begun now. A better candidate than the worst parent is begun beside it; see
     /// [`Score::review`].
-    pub fn next(&self, wanted: &Parents) -> Vec<Candidate> {
+    pub fn next(&mut self, wanted: &Parents) -> Vec<Candidate> {
         let now = Instant::now();
         let mut places = wanted.at_once;
         let mut next = Vec::new();
@@ -72,25 +113,96 @@ impl Score {
                 break;
             }
             let who = &candidate.name;
-            let rests = self.failed.get(who).is_some_and(|f| f.is_banned || f.until > now);
-            let is_now = self.now.contains_key(who);
+            let (rests, is_now) = (self.rests(who), self.now.contains_key(who));
             let since = self.awaited.get(who);
             let is_awaited = since.is_some_and(|since| now.duration_since(*since) < PLACE_HELD);
+            let is_back = !rests && !is_now && self.was_slow(who);
+            if is_back && self.now.len() >= wanted.at_once {
+                // It is beside the others until it is known whether it does better now.
+                if self.trial.is_none() {
+                    self.begin_trial(who);
+                    next.push(candidate.clone());
+                }
+                continue;
+            }
             if !rests && !is_now {
                 next.push(candidate.clone());
             }
             places -= usize::from(!rests || is_now || is_awaited);
         }
+        if places > 0 {
+            next.extend(self.slow_ones(wanted).into_iter().take(places));
+        } else if next.is_empty() {
+            next.extend(self.unknown_one(wanted));
+        }
         next
+    }
+
+    fn rests(&self, who: &Who) -> bool {
+        let rest = self.past.get(who).and_then(|past| past.rest.as_ref());
+        rest.is_some_and(|rest| rest.why == Why::Lies || rest.until > Instant::now())
+    }
+
+    fn was_slow(&self, who: &Who) -> bool {
+        let rest = self.past.get(who).and_then(|past| past.rest.as_ref());
+        rest.is_some_and(|rest| rest.why == Why::Slow)
+    }
+
+    /// Those that rest as they were slow: better than nobody.
+    fn slow_ones(&self, wanted: &Parents) -> Vec<Candidate> {
+        let is_one = |c: &&Candidate| {
+            let is_free = c.want == Want::Pull && !self.now.contains_key(&c.name);
+            is_free && self.was_slow(&c.name) && self.rests(&c.name)
+        };
+        wanted.candidates.iter().filter(is_one).cloned().collect()
+    }
+
+    /// One to be tried, where nobody knows what to expect.
+    fn unknown_one(&mut self, wanted: &Parents) -> Option<Candidate> {
+        let is_time = self.tried.is_none_or(|tried| tried.elapsed() >= TRY);
+        let worst = self.worst(None)?;
+        let is_as_planned = |expected: u64| worst.bps.is_some_and(|bps| bps >= expected / SLOW);
+        let all_judged = self.now.values().all(|now| now.bps.is_some());
+        if !is_time
+            || !all_judged
+            || self.trial.is_some()
+            || worst.candidate.bps.is_some_and(is_as_planned)
+        {
+            return None;
+        }
+        let is_unknown = |c: &&Candidate| {
+            let is_free = c.want == Want::Pull && !self.now.contains_key(&c.name);
+            is_free && !self.rests(&c.name) && self.esteem(c).is_none()
+        };
+        let found = wanted.candidates.iter().find(is_unknown).cloned()?;
+        self.begin_trial(&found.name);
+        Some(found)
+    }
+
+    fn begin_trial(&mut self, who: &Who) {
+        (self.trial, self.tried) = (Some(who.clone()), Some(Instant::now()));
+    }
+
+    /// What a candidate is thought to give: what it gave lately, or what the plan says.
+    fn esteem(&self, candidate: &Candidate) -> Option<u64> {
+        let gave = self.past.get(&candidate.name).and_then(|past| past.gave);
+        let gave = gave.filter(|(_, until)| *until > Instant::now()).map(|(bps, _)| bps);
+        gave.or(candidate.bps)
+    }
+
+    /// The parent that gives least, but for this one.
+    fn worst(&self, but: Option<&Who>) -> Option<&Now> {
+        let others = self.now.values().filter(|now| Some(&now.candidate.name) != but);
+        others.min_by_key(|now| now.bps)
     }
 
     /// Ends parents that are not wanted any more, as better ones give something; and says which are
     /// to be left as slow.
     pub fn review(&mut self, wanted: &Parents) -> Vec<(Who, (Fault, String))> {
-        let rank = |who: &Who| wanted.candidates.iter().position(|c| c.name == *who);
+        let judged = self.judge();
         let mut all: Vec<(usize, Who)> = Vec::new();
-        for who in self.now.keys() {
-            all.push((rank(who).unwrap_or(usize::MAX), who.clone()));
+        for who in self.now.keys().filter(|who| Some(*who) != self.trial.as_ref()) {
+            all.push((rank(wanted, who), who.clone()));
         }
         all.sort();
         let gives = |who: &Who| self.now.get(who).is_some_and(Now::has_given);
@@ -100,30 +212,76 @@ impl Score {
                 self.now.get(&who).inspect(|now| now.end.cancel());
             }
         }
-        let slow: Vec<_> = all.into_iter().filter_map(|(_, who)| self.slow(who, wanted)).collect();
-        for (who, _) in &slow {
-            self.now.get(who).inspect(|now| now.end.cancel());
+        let mut left: Vec<_> = self.concluded(wanted).into_iter().collect();
+        for who in judged.into_iter().filter(|who| all.iter().any(|(_, other)| other == who)) {
+            left.extend(self.slow(who, wanted));
         }
-        slow
+        for (who, _) in &left {
+            self.now.get(who).inspect(|now| now.end.cancel());
+            self.rest(who.clone(), Why::Slow);
+        }
+        left
     }
 
-    fn slow(&mut self, who: Who, wanted: &Parents) -> Option<(Who, (Fault, String))> {
+    /// Ends spans; whose.
+    fn judge(&mut self) -> Vec<Who> {
         let at = Instant::now();
-        let is_free = |c: &&Candidate| {
-            let rests = self.failed.get(&c.name).is_some_and(|f| f.is_banned || f.until > at);
-            !self.now.contains_key(&c.name) && !rests
+        let mut judged = Vec::new();
+        for (who, now) in &mut self.now {
+            let span = at.duration_since(now.since);
+            if span < SPAN {
+                continue;
+            }
+            let bytes = now.got.bytes.load(Relaxed);
+            let bps = ((bytes - now.before) as f64 * 8.0 / span.as_secs_f64()) as u64;
+            (now.since, now.before, now.bps) = (at, bytes, Some(bps));
+            self.past.entry(who.clone()).or_default().gave = Some((bps, at + MEMORY));
+            judged.push(who.clone());
+        }
+        judged
+    }
+
+    /// Whom the trial has shown to be the worse one, if it is over.
+    fn concluded(&mut self, wanted: &Parents) -> Option<(Who, (Fault, String))> {
+        let who = self.trial.clone()?;
+        let found = self.now.get(&who).map(|now| (now.bps, now.candidate.bps.is_some()));
+        let Some((tried, is_planned)) = found else {
+            // Its leg has ended.
+            self.trial = None;
+            return None;
         };
-        let other = wanted.candidates.iter().filter(is_free).filter_map(|c| c.bps).max();
-        let now = self.now.get_mut(&who)?;
-        let span = at.duration_since(now.since);
-        if span < SPAN {
+        let tried = tried?;
+        self.trial = None;
+        if self.now.len() <= wanted.at_once {
             return None;
         }
-        let bytes = now.got.bytes.load(Relaxed);
-        let bps = ((bytes - now.before) as f64 * 8.0 / span.as_secs_f64()) as u64;
-        (now.since, now.before) = (at, bytes);
-        let expected = now.candidate.bps?;
-        let is_slow = bps < expected / SLOW && other? > 2 * bps;
+        let worst = self.worst(Some(&who))?;
+        let (other, gave) = (worst.candidate.name.clone(), worst.bps.unwrap_or(0));
+        // The plan's order has reasons that one receiver does not see.
+        let is_better = match is_planned && rank(wanted, &who) < rank(wanted, &other) {
+            true => tried.saturating_mul(2) >= gave,
+            false => tried > gave.saturating_add(gave / 2),
+        };
+        let (loser, gives, more) =
+            if is_better { (other, gave, tried) } else { (who, tried, gave) };
+        let why = format!("it gives {gives} bit/s where another gives {more}");
+        Some((loser, (Fault::Slow, why)))
+    }
+
+    fn slow(&self, who: Who, wanted: &Parents) -> Option<(Who, (Fault, String))> {
+        let now = self.now.get(&who)?;
+        let bps = now.bps?;
+        let is_free = |c: &&Candidate| {
+            c.want == Want::Pull && !self.now.contains_key(&c.name) && !self.rests(&c.name)
+        };
+        let free = wanted.candidates.iter().filter(is_free);
+        let other = free.filter_map(|c| self.esteem(c)).max()?;
+        let all: Vec<u64> = self.now.values().filter_map(|now| now.bps).collect();
+        let total: u64 = all.iter().sum();
+        // Several that fill this host's own line give each a part of it, and none is slow.
+        let is_far_behind = bps.saturating_mul(2 * all.len() as u64) < total || total < other;
+        let expected = now.candidate.bps.unwrap_or(other);
+        let is_slow = bps < expected / SLOW && other > 2 * bps && is_far_behind;
         let why = format!("it gives {bps} bit/s where {expected} were expected");
         is_slow.then_some((who, (Fault::Slow, why)))
     }
@@ -132,16 +290,17 @@ impl Score {
     pub fn begin(&mut self, candidate: &Candidate, got: Arc<Got>, end: CancellationToken) {
         let before = got.bytes.load(Relaxed);
         let (candidate, since) = (candidate.clone(), Instant::now());
-        let now = Now { candidate, got, end, since, before, first: before };
+        let now = Now { candidate, got, end, since, before, first: before, bps: None };
         self.now.insert(now.candidate.name.clone(), now);
     }
 
     /// Its leg has ended.
     pub fn ended(&mut self, who: &Who) {
         if self.now.remove(who).is_some_and(|now| now.has_given()) {
-            // It is as good as new.
             self.awaited.remove(who);
-            self.failed.remove(who);
+            // It is as good as new, if it was not left as slow.
+            let past = self.past.entry(who.clone()).or_default();
+            past.rest = past.rest.take().filter(|rest| rest.why != Why::Failed);
         }
     }
 
@@ -153,16 +312,34 @@ impl Score {
     /// It does not know the cast yet.
     pub fn wait_for(&mut self, who: Who) {
         self.awaited.entry(who.clone()).or_insert_with(Instant::now);
-        let until = Instant::now() + KNOCK;
-        self.failed.insert(who, Failure { wait: KNOCK, until, is_banned: false });
+        let rest = Rest { wait: KNOCK, until: Instant::now() + KNOCK, why: Why::Failed };
+        self.past.entry(who).or_default().rest = Some(rest);
     }
 
     /// It failed.
     pub fn fail(&mut self, who: Who, is_banned: bool) {
-        let before = self.failed.get(&who).map(|failed| failed.wait);
-        let wait = before.map_or(FIRST_WAIT, |wait| (2 * wait).min(LONGEST_WAIT));
-        let until = Instant::now() + wait;
-        self.failed.insert(who, Failure { wait, until, is_banned });
+        self.rest(who, if is_banned { Why::Lies } else { Why::Failed });
+    }
+
+    /// From now on, for a while; one that was slow does not rest shorter as its leg ends.
+    fn rest(&mut self, who: Who, why: Why) {
+        let now = Instant::now();
+        let past = self.past.entry(who).or_default();
+        let before = past.rest.take();
+        if why == Why::Failed
+            && let Some(rest) = before.as_ref().filter(|r| r.why != Why::Failed && r.until > now)
+        {
+            let Rest { wait, until, why } = *rest;
+            past.rest = Some(Rest { wait, until, why });
+            return;
+        }
+        let (first, longest) = match why {
+            Why::Slow => (FIRST_REST, LONGEST_REST),
+            Why::Failed | Why::Lies => (FIRST_WAIT, LONGEST_WAIT),
+        };
+        let before = before.filter(|rest| rest.why == why).map(|rest| rest.wait);
+        let wait = before.map_or(first, |wait| (2 * wait).min(longest));
+        past.rest = Some(Rest { wait, until: now + wait, why });
     }
 }
 
@@ -172,94 +349,10 @@ impl Now {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn who(name: &str) -> Who {
-        (name != "source").then(|| name.parse().unwrap())
-    }
-
-    fn wanted(names: &[(&str, u64)], at_once: usize) -> Parents {
-        let candidate = |(name, mbps): &(&str, u64)| Candidate {
-            name: who(name),
-            bps: Some(mbps * 1_000_000),
-            want: Want::Pull,
-        };
-        Parents { candidates: names.iter().map(candidate).collect(), at_once }
-    }
-
-    fn begin(score: &mut Score, wanted: &Parents) -> Vec<(Who, Arc<Got>)> {
-        let next = score.next(wanted);
-        let begun = next.iter().map(|candidate| {
-            let got = Arc::new(Got::default());
-            score.begin(candidate, got.clone(), CancellationToken::new());
-            (candidate.name.clone(), got)
-        });
-        begun.collect()
-    }
-
-    fn names(begun: &[(Who, Arc<Got>)]) -> Vec<Who> {
-        begun.iter().map(|(who, _)| who.clone()).collect()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_next_takes_the_place_of_one_that_failed_until_that_may_be_tried_again() {
-        let (mut score, wanted) =
-            (Score::default(), wanted(&[("a", 9), ("b", 5), ("source", 1)], 1));
-        assert_eq!(names(&begin(&mut score, &wanted)), [who("a")]);
-        score.ended(&who("a"));
-        score.fail(who("a"), false);
-        let b = begin(&mut score, &wanted);
-        assert_eq!(names(&b), [who("b")]);
-        assert_eq!(begin(&mut score, &wanted).len(), 0);
-        tokio::time::advance(FIRST_WAIT).await;
-        // Begun beside, until it gives something.
-        let a = begin(&mut score, &wanted);
-        assert_eq!(names(&a), [who("a")]);
-        assert_eq!(score.review(&wanted), []);
-        assert!(!score.now[&who("b")].end.is_cancelled());
-        a[0].1.bytes.store(1, Relaxed);
-        assert_eq!(score.review(&wanted), []);
-        assert!(
-            score.now[&who("b")].end.is_cancelled() && !score.now[&who("a")].end.is_cancelled()
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_does_not_know_the_cast_yet_keeps_its_place_for_a_while() {
-        let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("source", 1)], 1));
-        let began = Instant::now();
-        let mut tries = 0;
-        let other = loop {
-            let begun = names(&begin(&mut score, &wanted));
-            if begun == [who("source")] {
-                break began.elapsed();
-            }
-            if begun == [who("a")] {
-                tries += 1;
-                score.ended(&who("a"));
-                score.wait_for(who("a"));
-            }
-            tokio::time::advance(Duration::from_millis(100)).await;
-        };
-        assert!(other >= PLACE_HELD && tries >= 10, "{other:?}, {tries}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn liars_are_not_asked_again_and_slow_ones_are_left_for_faster() {
-        let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8), ("c", 1)], 1));
-        begin(&mut score, &wanted);
-        score.ended(&who("a"));
-        score.fail(who("a"), true);
-        tokio::time::advance(10 * LONGEST_WAIT).await;
-        let b = begin(&mut score, &wanted);
-        assert_eq!(names(&b), [who("b")]);
-        tokio::time::advance(SPAN).await;
-        b[0].1.bytes.store(50_000, Relaxed);
-        // 100 kbit/s of 8 Mbit/s.
-        let left = score.review(&wanted);
-        assert_eq!(left.len(), 1);
-        assert_eq!((&left[0].0, left[0].1.0), (&who("b"), Fault::Slow));
-    }
+/// Its place in the plan's order.
+fn rank(wanted: &Parents, who: &Who) -> usize {
+    wanted.candidates.iter().position(|c| c.name == *who).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! The node's service: who comes on a channel `cast`, and to which reception.
 
+mod clear;
+
 use super::{
     conduct::Conductor,
     control::{Parting, talk},
@@ -36,9 +38,6 @@ use tokio_util::sync::CancellationToken;
 /// How often it is looked for casts that are over.
 const CLEARED: Duration = Duration::from_secs(600);
 
-/// What came of a cast that did not become complete is kept so long after its offer is over.
-const UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
-
 /// No offer holds longer: what is kept for others goes with it.
 const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);
 
@@ -63,6 +62,17 @@ struct Shared {
 struct Entry {
     reception: Arc<Reception>,
     is_running: bool,
+    /// Ends the work at it.
+    stop: CancellationToken,
+    /// It is thrown away just now.
+    is_leaving: bool,
+}
+
+impl Entry {
+    fn new(reception: Arc<Reception>) -> Self {
+        let stop = CancellationToken::new();
+        Self { reception, is_running: false, stop, is_leaving: false }
+    }
 }
 
 impl Casts {
@@ -116,9 +126,12 @@ impl Casts {
                     Err(_) => {}
                 }
             }
-            self.0.lock().entry(id).or_insert(Entry { reception, is_running: false });
-            self.0.work(id);
+            self.0.lock().entry(id).or_insert_with(|| Entry::new(reception));
         }
+        let shared = Arc::clone(&self.0);
+        _ = spawn_blocking(move || shared.clear()).await;
+        let all: Vec<CastId> = self.0.lock().keys().copied().collect();
+        all.into_iter().for_each(|id| self.0.work(id));
     }
 }
 
@@ -135,9 +148,12 @@ impl Shared {
             match home.kept() {
                 Ok(Some(kept)) => {
                     let is_done = kept.is_done;
-                    let source = self.name_of(&kept.offer);
+                    let known = kept.record.as_ref().map(|record| record.from.clone());
+                    let source = known.unwrap_or_else(|| self.name_of(&kept.offer));
                     found.push((Reception::new(home, source, kept), is_done));
                 }
+                // Killed as it was made, or as it was thrown away.
+                Ok(None) if home.is_unborn() => self.remove(&home),
                 Ok(None) => {}
                 Err(why) => self.log.put(Event::new("cast_unkept").with("why", why)),
             }
@@ -160,16 +176,20 @@ impl Shared {
         let mut receptions = self.lock();
         let Some(entry) = receptions.get_mut(&id) else { return };
         let is_ready = entry.reception.described().is_some();
-        let is_over = matches!(entry.reception.state(), State::Complete(..));
-        if entry.is_running || !is_ready || is_over {
+        let is_over = matches!(entry.reception.state(), State::Complete(..))
+            || entry.reception.offer().value().expiry < self.membership.now();
+        if entry.is_running || entry.is_leaving || !is_ready || is_over {
             return;
         }
         entry.is_running = true;
+        let stop = CancellationToken::new();
+        entry.stop = stop.clone();
         let (shared, reception) = (Arc::clone(self), Arc::clone(&entry.reception));
         let working = run::run(Arc::clone(&reception), self.conductor.clone());
         tokio::spawn(async move {
             tokio::select! {
                 () = shared.end.cancelled() => return,
+                () = stop.cancelled() => {}
                 () = working => {}
             }
             if let Some(entry) = shared.lock().get_mut(&id) {
@@ -207,6 +227,7 @@ impl Shared {
                             return leg::refuse(channel, Refusal::Unknown).await;
                         };
                         let leg = leg::accept(channel, is_open).await?;
+                        let _child = reception.serving(peer.member().name.clone());
                         parent::serve(store, leg).await.map_err(io::Error::other)
                     }
                     Err(why) => leg::refuse(channel, why).await,
@@ -263,6 +284,9 @@ impl Shared {
         from: &Member,
     ) -> Result<Arc<Reception>, Refusal> {
         let known = self.get(id);
+        if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
+            return Err(Refusal::Busy);
+        }
         if let Some(reception) = known.filter(|r| still_holds(r)) {
             reception.home.begin(&offer, &pass).map_err(run::refusal)?;
             reception.renew(offer, pass);
@@ -279,10 +303,11 @@ impl Shared {
         };
         let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
         home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(run::refusal)?;
-        let kept = Kept { offer, pass, parents: None, described: None, is_done: false };
+        let kept =
+            Kept { offer, pass, parents: None, described: None, is_done: false, record: None };
         let reception = Reception::new(home, from.name.clone(), kept);
-        let entry = Entry { reception: Arc::clone(&reception), is_running: false };
-        self.lock().insert(id, entry);
+        reception.home.keep_record(&reception.record()).map_err(run::refusal)?;
+        self.lock().insert(id, Entry::new(Arc::clone(&reception)));
         Ok(reception)
     }
 
@@ -295,31 +320,10 @@ impl Shared {
         let leg = leg::accept(channel, false).await?;
         match talk(&reception, leg, || self.work(id)).await? {
             // What came is kept until the offer is over.
-            Parting::Gone | Parting::Forget => Ok(()),
-        }
-    }
-
-    /// Forgets casts whose offers are over: of those that are complete what others would ask for, of
-    /// others what came, a week later.
-    fn clear(&self) {
-        let now = self.membership.now().as_unix_nanos();
-        let is_over = |entry: &Entry| {
-            let expiry = entry.reception.offer().value().expiry.as_unix_nanos();
-            let kept = match entry.reception.state() {
-                State::Complete(..) => 0,
-                _ => UNFINISHED.as_nanos() as u64,
-            };
-            !entry.is_running && expiry.saturating_add(kept) < now
-        };
-        let mut over = Vec::new();
-        self.lock().retain(|_, entry| {
-            let is_over = is_over(entry);
-            over.extend(is_over.then(|| Arc::clone(&entry.reception)));
-            !is_over
-        });
-        for reception in over {
-            if let Err(why) = reception.home.remove() {
-                self.log.put(Event::new("cast_unremoved").with("why", why));
+            Parting::Gone => Ok(()),
+            Parting::Forget => {
+                self.forget(id).await;
+                Ok(())
             }
         }
     }

@@ -12,10 +12,11 @@ use crate::{
     mesh::durable,
 };
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, FileTimes, OpenOptions},
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 use thalweg_fountain::{Geometry, HaveSet, digest::ObjectHasher};
 use thalweg_units::WallTime;
@@ -185,6 +186,18 @@ impl Kept {
         let pages = OpenOptions::new().read(true).write(true).open(self.path("pages")).ok()?;
         let is_whole = pages.metadata().ok()?.len() >= 32 * geometry.symbols();
         let is_same = *snapshot == survey.snapshot && manifest.length() == survey.length;
+        if is_whole && is_same {
+            self.touch();
+        }
         (is_whole && is_same).then_some((manifest, pages))
+    }
+
+    /// It is of use: what is of none for long is cleared.
+    fn touch(&self) {
+        let now = FileTimes::new().set_modified(SystemTime::now());
+        for ending in ["known", "pages"] {
+            // Without it the object is read once more at some time.
+            _ = OpenOptions::new().write(true).open(self.path(ending)).map(|f| f.set_times(now));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The source's side of one receiver: control channel, and data legs when it calls.
 
 use super::{
+    doubt::Doubt,
     event::{Event, EventSink, Standing},
     plan::Part,
 };
@@ -22,7 +23,7 @@ use std::{
 use thalweg_net::channel::Protocol;
 use thalweg_wire::{
     Signable as _,
-    cast::{Account, Ended, MAX_REPORT, Opening, Refusal, Report, Want, Word},
+    cast::{Account, Ended, Fault, MAX_REPORT, Opening, Refusal, Report, Want, Word},
     mesh::Name,
 };
 use tokio::{
@@ -64,6 +65,10 @@ pub struct Casting {
     pub broken: watch::Sender<Option<String>>,
     /// So long a receiver may be away, or unwilling for now, before it is given up.
     pub patience: Duration,
+    /// How many receivers there are.
+    pub receivers: usize,
+    /// Whether what is given is still what was described.
+    pub doubt: Doubt,
 }
 
 /// A receiver as the source knows it.
@@ -211,6 +216,9 @@ impl Member {
                     }
                 }
                 Report::Left { name, fault, why } => {
+                    if name.is_none() && fault == Fault::Corrupt {
+                        casting.doubt.raise(&casting.store, &casting.broken);
+                    }
                     let parent = name.unwrap_or_else(|| casting.reach.me().clone());
                     let receiver = self.name.clone();
                     casting.events.event(&Event::ParentLeft { receiver, parent, fault, why });
@@ -251,6 +259,7 @@ impl Member {
     ) -> io::Result<Parted> {
         let candidates = self.part.candidates.clone();
         say.message(&Word::Parents { candidates, at_once: self.part.at_once }).await?;
+        say.message(&Word::Expected(self.part.expected(casting.receivers))).await?;
         let mut ticks = interval(SIGN_OF_LIFE);
         loop {
             let word = tokio::select! {

@@ -1,7 +1,10 @@
 //! The source: describes an object, offers it, serves it until all have it.
 
 mod describe;
+mod doubt;
 mod event;
+mod forget;
+mod job;
 mod member;
 mod plan;
 mod run;
@@ -9,5 +12,7 @@ mod survey;
 
 pub use describe::DescribeError;
 pub use event::{Event, EventSink, Outcome, Planned, ReceiverProgress, Standing, Totals};
+pub use forget::{ForgetError, Forgotten, Told, forget};
+pub use job::{End, JobError, Listed, Receiver, Record, list};
 pub use run::{CastError, Request, cast};
 pub use survey::SurveyError;

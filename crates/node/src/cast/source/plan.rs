@@ -7,7 +7,7 @@ use thalweg_plan::{
     tree::{Access, EFFORT, Host, Overlay, Planned, Role, depth::ChainLoss},
 };
 use thalweg_wire::{
-    cast::{Candidate, MAX_CANDIDATES, Want},
+    cast::{Candidate, Expected, MAX_CANDIDATES, MAX_WAY, Want},
     mesh::Name,
 };
 
@@ -22,6 +22,20 @@ pub struct Part {
     pub min_hop_bps: Option<u64>,
     /// What the plan expects.
     pub expected_bps: Option<u64>,
+    /// Whom the plan has between the source and it, from the source on.
+    pub way: Vec<Name>,
+}
+
+impl Part {
+    /// As the receiver hears it.
+    pub fn expected(&self, receivers: usize) -> Expected {
+        Expected {
+            min_hop_bps: self.min_hop_bps,
+            bps: self.expected_bps,
+            way: self.way.clone(),
+            receivers: u32::try_from(receivers).unwrap_or(u32::MAX),
+        }
+    }
 }
 
 /// Parents for all receivers, from what is known of the legs. `here`: the source.
@@ -61,9 +75,35 @@ pub fn plan(here: &Name, to: &[Name], estimates: &Estimates, at_once: u32) -> BT
         candidates.extend(rest.into_iter().map(unknown));
         candidates.truncate(MAX_CANDIDATES);
         let (min_hop_bps, expected_bps) = bps(&planned, node);
-        (names[node].clone(), Part { candidates, at_once, min_hop_bps, expected_bps })
+        let way = Vec::new();
+        (names[node].clone(), Part { candidates, at_once, min_hop_bps, expected_bps, way })
     };
-    (1..names.len()).map(part).collect()
+    let mut parts: BTreeMap<Name, Part> = (1..names.len()).map(part).collect();
+    let ways: Vec<Vec<Name>> = parts.keys().map(|name| way(here, &parts, name)).collect();
+    for (part, way) in parts.values_mut().zip(ways) {
+        part.way = way;
+    }
+    parts
+}
+
+/// First parents, from the source to the one of this receiver; the source alone if they lead in a
+/// circle, as those may that have several parents each.
+fn way(here: &Name, parts: &BTreeMap<Name, Part>, to: &Name) -> Vec<Name> {
+    let mut way = Vec::new();
+    let mut at = to;
+    while way.len() + 1 < MAX_WAY.min(parts.len() + 1) {
+        let first = parts.get(at).and_then(|part| part.candidates.first());
+        let Some(parent) = first.and_then(|candidate| candidate.name.as_ref()) else { break };
+        if parent == to {
+            way.clear();
+            break;
+        }
+        way.push(parent.clone());
+        at = parent;
+    }
+    way.push(here.clone());
+    way.reverse();
+    way
 }
 
 fn bps(planned: &Planned, node: usize) -> (Option<u64>, Option<u64>) {
@@ -102,6 +142,7 @@ mod tests {
         assert_eq!(order(part("c"))[0], "b");
         assert!(parts.values().all(|part| order(part).contains(&"source".to_owned())));
         assert_eq!(part("c").min_hop_bps, Some(20_000_000));
+        assert_eq!(part("c").way, names(&["s", "a", "b"]));
     }
 
     #[test]

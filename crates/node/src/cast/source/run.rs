@@ -2,7 +2,9 @@
 
 use super::{
     describe::{self, DescribeError},
+    doubt::Doubt,
     event::{Event, EventSink, Outcome, ParentRate, Planned, ReceiverProgress, Standing, Totals},
+    job::{JobError, Keeper, Record},
     member::{Casting, Member},
     plan::{self, Part},
     survey::{self, Survey, SurveyError},
@@ -12,7 +14,7 @@ use crate::{
     gather::{Estimates, Reach},
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -22,7 +24,7 @@ use thalweg_net::PrivateKey;
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed,
-    cast::{Candidate, Pass},
+    cast::{Candidate, Offer, Pass},
     mesh::Name,
     object::FilePath,
 };
@@ -62,7 +64,7 @@ pub struct Request {
     pub open: bool,
     /// So long a receiver may be away before it is given up.
     pub patience: Duration,
-    /// Where digests are kept for the next time.
+    /// Where the job's record is kept, and digests for the next time.
     pub kept_in: PathBuf,
 }
 
@@ -90,6 +92,9 @@ pub enum CastError {
     /// No roster.
     #[error("{0}")]
     Roster(String),
+    /// The job's record.
+    #[error("{0}")]
+    Job(#[from] JobError),
     /// A bug: a thread of ours ended badly.
     #[error("a thread of this program broke off")]
     Broken,
@@ -119,17 +124,46 @@ pub async fn cast(
     started(&store, &to, &*events);
     let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents);
     planned(&parts, reach.me(), &*events);
+    let keeper = Arc::new(keeper(&request, &offer, (reach.me(), &parts), events)?);
+    let events = Arc::clone(&keeper) as Arc<dyn EventSink>;
+    let (offer, receivers) = (offer.encode(), parts.len());
     let layout = store.files.layout().encode();
     let (began, patience) = (Instant::now(), request.patience);
     let broken = watch::Sender::new(None);
-    let casting = Casting { store, offer, layout, reach, events, began, broken, patience };
+    let doubt = Doubt::default();
+    let casting = Casting {
+        store,
+        offer,
+        layout,
+        reach,
+        events,
+        began,
+        broken,
+        patience,
+        receivers,
+        doubt,
+    };
     let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
     let member = |(name, part): (Name, Part)| {
         let pass = Pass { cast: id, to: name.clone(), expiry };
         Arc::new(Member::new(name, part, Signed::sign(pass, &key).encode()))
     };
     let members: Vec<Arc<Member>> = parts.into_iter().map(member).collect();
-    Ok(serve(Arc::new(casting), members, stop).await)
+    let totals = serve(Arc::new(casting), members, stop).await;
+    // It does not panic; and if it did, the cast is over all the same.
+    _ = spawn_blocking(move || keeper.finish()).await;
+    Ok(totals)
+}
+
+/// Begins to keep the job's record, or goes on with it.
+fn keeper(
+    request: &Request,
+    offer: &Signed<Offer>,
+    (here, parts): (&Name, &BTreeMap<Name, Part>),
+    events: Arc<dyn EventSink>,
+) -> Result<Keeper, JobError> {
+    let path = std::path::absolute(&request.path).unwrap_or_else(|_| request.path.clone());
+    Keeper::open(&request.kept_in, Record::begin(&path, here, offer, parts), events)
 }
 
 fn interrupted(receivers: usize) -> Totals {
@@ -151,7 +185,7 @@ fn receivers(request: &Request, reach: &Reach) -> Result<Vec<Name>, CastError> {
 
 struct Described {
     store: Arc<Store>,
-    offer: Vec<u8>,
+    offer: Signed<Offer>,
     key: PrivateKey,
 }
 
@@ -160,6 +194,7 @@ fn describe(
     key: PrivateKey,
     events: &dyn EventSink,
 ) -> Result<Described, CastError> {
+    super::job::clear(&request.kept_in);
     let survey = survey::survey(&request.path)?;
     for path in &survey.passed_over {
         events.event(&Event::PassedOver { path: path.display().to_string() });
@@ -178,7 +213,7 @@ fn describe(
         }
     };
     let store = describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed)?;
-    let offer = Signed::sign(store.known.offer.clone(), &key).encode();
+    let offer = Signed::sign(store.known.offer.clone(), &key);
     Ok(Described { store, offer, key })
 }
 
@@ -214,7 +249,7 @@ fn started(store: &Store, to: &[Name], events: &dyn EventSink) {
     });
 }
 
-fn planned(parts: &std::collections::BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
+fn planned(parts: &BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
     let name = |c: &Candidate| c.name.clone().unwrap_or_else(|| here.clone());
     let receiver = |(of, part): (&Name, &Part)| Planned {
         name: of.clone(),

@@ -2,8 +2,10 @@
 
 pub mod journal;
 mod pages;
+mod recover;
 
 pub use pages::Pages;
+pub use recover::recover;
 
 use super::disk::ObjectFiles;
 use std::{

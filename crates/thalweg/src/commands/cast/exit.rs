@@ -1,7 +1,7 @@
 //! Which end of a cast has which exit code.
 
 pub use crate::commands::exit::Code;
-use thalweg_node::cast::source::{CastError, Outcome, SurveyError, Totals};
+use thalweg_node::cast::source::{CastError, JobError, Outcome, SurveyError, Totals};
 
 /// Of a cast that came to an end.
 impl From<&Totals> for Code {
@@ -26,6 +26,8 @@ impl From<&CastError> for Code {
             | CastError::Name(_)
             | CastError::Member(_)
             | CastError::Nobody => Self::Usage,
+            CastError::Job(JobError::Running) => Self::Busy,
+            CastError::Job(JobError::Io { .. }) => Self::Disk,
             CastError::Roster(_) | CastError::Broken => Self::Other,
         }
     }

@@ -1,0 +1,190 @@
+//! Parents that fail, are slow, come back.
+
+use super::*;
+
+fn who(name: &str) -> Who {
+    (name != "source").then(|| name.parse().unwrap())
+}
+
+fn wanted(names: &[(&str, u64)], at_once: usize) -> Parents {
+    let candidate = |(name, mbps): &(&str, u64)| Candidate {
+        name: who(name),
+        bps: Some(mbps * 1_000_000),
+        want: Want::Pull,
+    };
+    Parents { candidates: names.iter().map(candidate).collect(), at_once }
+}
+
+fn begin(score: &mut Score, wanted: &Parents) -> Vec<(Who, Arc<Got>)> {
+    let next = score.next(wanted);
+    let begun = next.iter().map(|candidate| {
+        let got = Arc::new(Got::default());
+        score.begin(candidate, got.clone(), CancellationToken::new());
+        (candidate.name.clone(), got)
+    });
+    begun.collect()
+}
+
+fn names(begun: &[(Who, Arc<Got>)]) -> Vec<Who> {
+    begun.iter().map(|(who, _)| who.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_takes_the_place_of_one_that_failed_until_that_may_be_tried_again() {
+    let (mut score, wanted) =
+        (Score::default(), wanted(&[("a", 9), ("b", 5), ("source", 1)], 1));
+    assert_eq!(names(&begin(&mut score, &wanted)), [who("a")]);
+    score.ended(&who("a"));
+    score.fail(who("a"), false);
+    let b = begin(&mut score, &wanted);
+    assert_eq!(names(&b), [who("b")]);
+    assert_eq!(begin(&mut score, &wanted).len(), 0);
+    tokio::time::advance(FIRST_WAIT).await;
+    // Begun beside, until it gives something.
+    let a = begin(&mut score, &wanted);
+    assert_eq!(names(&a), [who("a")]);
+    assert_eq!(score.review(&wanted), []);
+    assert!(!score.now[&who("b")].end.is_cancelled());
+    a[0].1.bytes.store(1, Relaxed);
+    assert_eq!(score.review(&wanted), []);
+    assert!(
+        score.now[&who("b")].end.is_cancelled() && !score.now[&who("a")].end.is_cancelled()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_know_the_cast_yet_keeps_its_place_for_a_while() {
+    let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("source", 1)], 1));
+    let began = Instant::now();
+    let mut tries = 0;
+    let other = loop {
+        let begun = names(&begin(&mut score, &wanted));
+        if begun == [who("source")] {
+            break began.elapsed();
+        }
+        if begun == [who("a")] {
+            tries += 1;
+            score.ended(&who("a"));
+            score.wait_for(who("a"));
+        }
+        tokio::time::advance(Duration::from_millis(100)).await;
+    };
+    assert!(other >= PLACE_HELD && tries >= 10, "{other:?}, {tries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn liars_are_not_asked_again_and_slow_ones_are_left_for_faster() {
+    let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8), ("c", 1)], 1));
+    begin(&mut score, &wanted);
+    score.ended(&who("a"));
+    score.fail(who("a"), true);
+    tokio::time::advance(10 * LONGEST_WAIT).await;
+    let b = begin(&mut score, &wanted);
+    assert_eq!(names(&b), [who("b")]);
+    tokio::time::advance(SPAN).await;
+    b[0].1.bytes.store(50_000, Relaxed);
+    // 100 kbit/s of 8 Mbit/s.
+    let left = score.review(&wanted);
+    assert_eq!(left.len(), 1);
+    assert_eq!((&left[0].0, left[0].1.0), (&who("b"), Fault::Slow));
+}
+
+/// Each gives so many kbit/s for a span.
+async fn pass(begun: &[&[(Who, Arc<Got>)]], kbps: &[u64]) {
+    tokio::time::advance(SPAN).await;
+    for ((_, got), kbps) in begun.iter().copied().flatten().zip(kbps) {
+        got.bytes.fetch_add(kbps * 1000 / 8 * SPAN.as_secs(), Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_parent_rests_and_is_on_trial_when_it_comes_back() {
+    let (mut score, wanted) =
+        (Score::default(), wanted(&[("a", 9), ("b", 8), ("source", 1)], 1));
+    let a = begin(&mut score, &wanted);
+    pass(&[&a], &[100]).await;
+    assert_eq!(score.review(&wanted)[0].0, who("a"));
+    score.fail(who("a"), false);
+    score.ended(&who("a"));
+    let b = begin(&mut score, &wanted);
+    assert_eq!(names(&b), [who("b")]);
+    pass(&[&b], &[8000]).await;
+    assert_eq!((score.review(&wanted), begin(&mut score, &wanted).len()), (vec![], 0));
+    // A rest has five spans.
+    for _ in 0..3 {
+        pass(&[&b], &[8000]).await;
+        assert_eq!((score.review(&wanted), begin(&mut score, &wanted).len()), (vec![], 0));
+    }
+    pass(&[&b], &[8000]).await;
+    assert_eq!(score.review(&wanted), []);
+    let again = begin(&mut score, &wanted);
+    assert_eq!(names(&again), [who("a")]);
+    // It gives something, which does not suffice any more.
+    pass(&[&again, &b], &[200, 8000]).await;
+    assert_eq!(score.review(&wanted)[0].0, who("a"));
+    score.ended(&who("a"));
+    assert!(!score.now[&who("b")].end.is_cancelled());
+    // The second rest is twice as long.
+    for _ in 0..9 {
+        pass(&[&b], &[8000]).await;
+        assert_eq!((score.review(&wanted), begin(&mut score, &wanted).len()), (vec![], 0));
+    }
+    pass(&[&b], &[8000]).await;
+    assert_eq!(score.review(&wanted), []);
+    // Now it is as it was meant to be.
+    let third = begin(&mut score, &wanted);
+    assert_eq!(names(&third), [who("a")]);
+    pass(&[&third, &b], &[9000, 8000]).await;
+    assert_eq!(score.review(&wanted)[0].0, who("b"));
+    assert!(score.now[&who("b")].end.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_one_is_better_than_nobody() {
+    let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8)], 1));
+    let a = begin(&mut score, &wanted);
+    pass(&[&a], &[100]).await;
+    assert_eq!(score.review(&wanted)[0].0, who("a"));
+    score.ended(&who("a"));
+    assert_eq!(names(&begin(&mut score, &wanted)), [who("b")]);
+    score.ended(&who("b"));
+    score.fail(who("b"), false);
+    assert_eq!(names(&begin(&mut score, &wanted)), [who("a")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parents_that_share_this_host_s_line_are_not_slow() {
+    let all = [("a", 40), ("b", 40), ("c", 40), ("d", 40), ("e", 40), ("source", 30)];
+    let (mut score, wanted) = (Score::default(), wanted(&all, 5));
+    let begun = begin(&mut score, &wanted);
+    assert_eq!(begun.len(), 5);
+    pass(&[&begun], &[8000, 9000, 8000, 7000, 8000]).await;
+    assert_eq!(score.review(&wanted), []);
+    pass(&[&begun], &[8000, 9000, 8000, 7000, 80]).await;
+    assert_eq!(score.review(&wanted)[0].0, who("e"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_plan_others_are_tried_and_the_better_one_stays() {
+    let mut wanted = wanted(&[("source", 0), ("a", 0), ("b", 0)], 1);
+    wanted.candidates.iter_mut().for_each(|candidate| candidate.bps = None);
+    let mut score = Score::default();
+    let source = begin(&mut score, &wanted);
+    assert_eq!(names(&source), [who("source")]);
+    pass(&[&source], &[1000]).await;
+    assert_eq!(score.review(&wanted), []);
+    let a = begin(&mut score, &wanted);
+    assert_eq!(names(&a), [who("a")]);
+    pass(&[&a, &source], &[1200, 1000]).await;
+    assert_eq!(score.review(&wanted)[0].0, who("a"), "not by much");
+    score.ended(&who("a"));
+    assert_eq!(begin(&mut score, &wanted).len(), 0, "not at once");
+    for _ in 0..3 {
+        pass(&[&source], &[1000]).await;
+        assert_eq!(score.review(&wanted), []);
+    }
+    let b = begin(&mut score, &wanted);
+    assert_eq!(names(&b), [who("b")]);
+    pass(&[&b, &source], &[9000, 1000]).await;
+    assert_eq!(score.review(&wanted)[0].0, who("source"));
+}

@@ -1,0 +1,87 @@
+//! Casts that are over: their work ends, and what came is thrown away.
+
+use super::{Shared, State};
+use crate::{
+    cast::receive::{home::Home, reception::Reception},
+    relay::Event,
+};
+use std::{sync::Arc, time::Duration};
+use thalweg_wire::cast::{CastId, Refusal};
+use tokio::task::spawn_blocking;
+
+/// What came of a cast that did not become complete is kept so long after its offer is over.
+const UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What is to be done about a cast whose offer is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Nothing yet.
+    Nothing,
+    /// Nobody gives it any more: what came is kept for the same cast offered anew.
+    Stop,
+    /// All of it goes but what has its name.
+    Remove,
+}
+
+impl Shared {
+    /// Ends and forgets casts whose offers are over: of those that are complete what others would ask
+    /// for, of others what came, a week later.
+    pub(super) fn clear(&self) {
+        let now = self.membership.now().as_unix_nanos();
+        let mut over = Vec::new();
+        self.lock().retain(|_, entry| {
+            let due = due(&entry.reception, now);
+            if due == Due::Stop || entry.is_running && due == Due::Remove {
+                // What came is removed when it is looked for the next time.
+                entry.stop.cancel();
+                entry.reception.set(State::Failed(Refusal::Over));
+            }
+            let goes = due == Due::Remove && !entry.is_leaving && !entry.is_running;
+            over.extend(goes.then(|| Arc::clone(&entry.reception)));
+            !goes
+        });
+        over.iter().for_each(|reception| self.remove(&reception.home));
+    }
+
+    /// The source has given it up: what came is thrown away. What has its name stays, and is given to
+    /// who asks until the offer is over.
+    pub(super) async fn forget(self: &Arc<Self>, id: CastId) {
+        let reception = {
+            let mut receptions = self.lock();
+            let Some(entry) = receptions.get_mut(&id) else { return };
+            if entry.is_leaving || matches!(entry.reception.state(), State::Complete(..)) {
+                return;
+            }
+            entry.is_leaving = true;
+            entry.stop.cancel();
+            Arc::clone(&entry.reception)
+        };
+        reception.set(State::Failed(Refusal::Over));
+        let shared = Arc::clone(self);
+        let remove = move || {
+            shared.remove(&reception.home);
+            shared.lock().remove(&id);
+            let event = Event::new("cast_forgotten").with("cast", id);
+            shared.log.put(event.with("from", &reception.source));
+        };
+        // It does not panic; if it did, the directory is looked at again at the next start.
+        _ = spawn_blocking(remove).await;
+    }
+
+    pub(super) fn remove(&self, home: &Home) {
+        if let Err(why) = home.remove() {
+            self.log.put(Event::new("cast_unremoved").with("why", why));
+        }
+    }
+}
+
+fn due(reception: &Reception, now: u64) -> Due {
+    let expiry = reception.offer().value().expiry.as_unix_nanos();
+    let is_complete = matches!(reception.state(), State::Complete(..));
+    let kept = if is_complete { 0 } else { UNFINISHED.as_nanos() as u64 };
+    match expiry {
+        expiry if expiry >= now => Due::Nothing,
+        expiry if expiry.saturating_add(kept) < now => Due::Remove,
+        _ => Due::Stop,
+    }
+}
