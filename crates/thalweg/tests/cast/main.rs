@@ -7,9 +7,9 @@
 #[path = "../mesh/host.rs"]
 mod host;
 
-use host::{Daemon, Host, text};
-use serde_json::Value;
-use std::process::Output;
+use host::{Daemon, Host, events, named, text};
+use serde_json::json;
+use std::process::Stdio;
 
 /// Starts its daemon with an inbox for all members.
 fn start(host: &Host) -> Daemon {
@@ -26,44 +26,19 @@ fn start(host: &Host) -> Daemon {
 
 /// A mesh of the founder and members with these names, all running, with inboxes.
 fn mesh(names: &[&str]) -> (Vec<Host>, Vec<Daemon>) {
-    let founder = Host::founder();
-    let mut daemons = vec![start(&founder)];
-    let mut hosts = vec![];
-    for name in names {
-        let host = Host::relay(&founder, name, &[]);
-        daemons.push(start(&host));
-        hosts.push(host);
-    }
-    hosts.insert(0, founder);
-    (hosts, daemons)
+    host::mesh(names, start)
 }
 
 /// Bytes that no symbol repeats.
 fn bytes(length: usize, seed: u8) -> Vec<u8> {
-    let mut all = vec![0; length];
-    blake3_like(&mut all, seed);
-    all
-}
-
-fn blake3_like(all: &mut [u8], seed: u8) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ u64::from(seed);
-    for byte in all {
+    let mut next = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        *byte = (state >> 32) as u8;
-    }
-}
-
-/// The events of a call with `--json`.
-fn events(output: &Output) -> Vec<Value> {
-    let lines = text(&output.stdout);
-    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// Those of one name.
-fn named<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
-    events.iter().filter(|event| event["event"] == name).collect()
+        (state >> 32) as u8
+    };
+    (0..length).map(|_| next()).collect()
 }
 
 #[test]
@@ -129,4 +104,35 @@ fn who_is_away_or_takes_nothing_is_named_and_the_rest_have_it() {
     assert!(said.contains("`nobody` is no member"), "{said}");
     let said = lap.fails(6, &["cast", "missing", "--to", "nyc"]);
     assert!(said.contains("missing: No such file"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_shown_costs_no_cast_and_no_terminal() {
+    let (hosts, _daemons) = mesh(&["nyc"]);
+    let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
+    std::fs::write(lap.path("one"), bytes(100_000, 1)).unwrap();
+    let run = |what: &str, stdout: Stdio| {
+        let mut command = lap.command(&["cast", what, "--to", "nyc", "--json"]);
+        command.stdout(stdout).spawn().unwrap().wait_with_output().unwrap()
+    };
+    // Nobody reads.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = run("one", writer.into());
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
+    assert!(std::fs::read(hosts[1].path("inbox/one")).unwrap() == bytes(100_000, 1));
+    // A full disk.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = run("one", full.into());
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("thalweg cast: cannot write to standard output: No space"), "{said}");
+
+    let output = run("missing\u{1b}[2J", Stdio::piped());
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+    let events = events(&output);
+    let end = events.last().unwrap();
+    assert_eq!((&end["event"], &end["exit_code"]), (&json!("failed"), &json!(6)), "{end}");
+    let said = text(&output.stderr);
+    assert!(said.contains(r"missing\u{1b}[2J: No such file") && !said.contains('\u{1b}'), "{said}");
 }

@@ -1,10 +1,6 @@
 //! What goes wrong on the way.
 
-use super::{Host, Tree, at, ended, events, mesh, named, start, text, tree};
-use std::{
-    io::{BufRead as _, BufReader},
-    process::Stdio,
-};
+use super::{Host, Running, Tree, at, ended, events, mesh, named, start, text, tree};
 
 #[test]
 fn a_node_that_offers_nothing_says_which_lines_would() {
@@ -26,25 +22,11 @@ fn an_interrupted_collection_goes_on_from_where_it_was() {
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
     let source = at("fra", fra, "big");
     let args = ["gather", &source, "--into", "d", "--json"];
-    let mut slow = lap.command(&[&args[..], &["--bwlimit", "2M"]].concat());
-    let mut child = slow.stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut end = serde_json::Value::Null;
-    for line in lines.map(Result::unwrap) {
-        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
-        if event["event"] == "progress" && event["done_bytes"].as_u64().unwrap() > 3_000_000 {
-            let pid = child.id().to_string();
-            assert!(
-                std::process::Command::new("kill")
-                    .args(["-s", "INT", &pid])
-                    .status()
-                    .unwrap()
-                    .success()
-            );
-        }
-        end = event;
-    }
-    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let mut slow = Running::new(lap.command(&[&args[..], &["--bwlimit", "2M"]].concat()));
+    slow.until_done(3_000_000);
+    slow.interrupt();
+    assert_eq!(slow.code(), Some(130));
+    let end = &slow.last;
     assert_eq!((&end["event"], &end["outcome"]), (&"ended".into(), &"interrupted".into()), "{end}");
     let kept = end["kept_bytes"].as_u64().unwrap();
     assert!(kept >= 3_000_000, "{end}");
@@ -66,20 +48,9 @@ fn a_killed_collection_asks_for_no_finished_chunk_again() {
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
     let source = at("fra", fra, "big");
     let args = ["gather", &source, "--into", "d", "--json"];
-    let mut child = lap
-        .command(&[&args[..], &["--bwlimit", "2M"]].concat())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let came = |line: &String| {
-        let event: serde_json::Value = serde_json::from_str(line).unwrap();
-        event["event"] == "progress" && event["done_bytes"].as_u64().unwrap() > 5_000_000
-    };
-    assert!(lines.map(Result::unwrap).any(|line| came(&line)), "it was over before");
-    // SIGKILL.
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let mut first = Running::new(lap.command(&[&args[..], &["--bwlimit", "2M"]].concat()));
+    first.until_done(5_000_000);
+    first.kill();
     let kept = journaled(&lap.path("d/.big.thalweg-journal"));
     assert!(kept > 1_000_000, "{kept} bytes were finished");
 
@@ -113,23 +84,12 @@ fn a_source_that_dies_and_comes_back_is_gone_on_with() {
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
     let source = at("fra", fra, "run");
     let args = ["gather", &source, "--into", "d", "--json", "--bwlimit", "4M"];
-    let mut child = lap.command(&args).stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let (mut end, mut restarted) = (serde_json::Value::Null, false);
-    for line in lines.map(Result::unwrap) {
-        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
-        let began = event["event"] == "progress" && event["done_bytes"].as_u64().unwrap() > 500_000;
-        if began && !restarted {
-            // Killed, and started anew at once.
-            daemons.clear();
-            daemons.push(start(fra));
-            restarted = true;
-        }
-        end = event;
-    }
-    let code = child.wait().unwrap().code();
-    assert!(restarted, "it was over before anything could be killed");
-    assert_eq!(code, Some(0), "{end}");
+    let mut running = Running::new(lap.command(&args));
+    running.until_done(500_000);
+    // Killed, and started anew at once.
+    daemons.clear();
+    daemons.push(start(fra));
+    assert_eq!(running.code(), Some(0), "{}", running.last);
     tree.assert_at(&lap.path("d/run"));
 }
 
@@ -145,18 +105,11 @@ fn a_file_that_changes_while_it_is_read_is_reported() {
     let lap = Host::joined(fra, "lap", &[], &["--no-daemon"]);
     let source = at("fra", fra, "run");
     let args = ["gather", &source, "--into", "d", "--json", "--bwlimit", "2M"];
-    let mut child = lap.command(&args).stdout(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let (mut all, mut touched) = (Vec::new(), false);
-    for line in lines.map(Result::unwrap) {
-        let event: serde_json::Value = serde_json::from_str(&line).unwrap();
-        if !touched && event["event"] == "planned" {
-            std::fs::write(&file, &others).unwrap();
-            touched = true;
-        }
-        all.push(event);
-    }
-    assert_eq!(child.wait().unwrap().code(), Some(23), "{:?}", all.last());
+    let mut running = Running::new(lap.command(&args));
+    running.until(|event| event["event"] == "planned");
+    std::fs::write(&file, &others).unwrap();
+    let all = running.rest();
+    assert_eq!(running.code(), Some(23), "{}", running.last);
     let failed = named(&all, "file_failed");
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert!(failed[0]["why"].as_str().unwrap().contains("changed"), "{failed:?}");

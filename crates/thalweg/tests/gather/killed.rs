@@ -1,11 +1,8 @@
 //! Who is killed, and started again, costs nothing that was finished.
 
-use super::{Daemon, Host, at, ended, events, mesh, named, start, text, tree};
+use super::{Daemon, Host, Running, at, ended, events, mesh, named, start, text, tree};
 use serde_json::Value;
-use std::{
-    io::{BufRead as _, BufReader, Lines},
-    process::{Child, ChildStdout, Command, Stdio},
-};
+use std::process::Command;
 
 /// `nyc` has one file; its better way is by `ber`.
 struct World {
@@ -56,48 +53,20 @@ impl World {
     }
 }
 
-/// A collection under way, and its events.
-struct Running {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    /// The most bytes that it said are here.
-    done: u64,
-    last: Value,
-}
-
 impl Running {
-    fn new(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines, done: 0, last: Value::Null }
-    }
-
-    fn next(&mut self) -> Option<&Value> {
-        self.last = serde_json::from_str(&self.lines.next()?.unwrap()).unwrap();
-        if self.last["event"] == "progress" {
-            self.done = self.last["done_bytes"].as_u64().unwrap();
-        }
-        Some(&self.last)
-    }
-
     fn until_a_transfer_fails(&mut self) {
-        loop {
-            let event = self.next().expect("it was over before");
-            if event["event"] == "transfer" && event["why"].is_string() {
-                return;
-            }
-        }
+        self.until(|event| event["event"] == "transfer" && event["why"].is_string());
     }
 
     /// Until so many bytes came to `ber`.
     fn until_ber_has(&mut self, bytes: u64) {
         let mut came = 0;
-        while came < bytes {
-            let event = self.next().expect("it was over before");
+        self.until(|event| {
             if event["event"] == "transfer" && event["to"] == "ber" {
                 came += event["bytes"].as_u64().unwrap();
             }
-        }
+            came >= bytes
+        });
     }
 }
 
@@ -109,8 +78,7 @@ fn a_killed_timetable_takes_what_relays_hold_when_it_is_started_again() {
     let mut first = Running::new(world.command("path-delay", &["--bwlimit", "50k"]));
     first.until_ber_has(4_000_000);
     // SIGKILL; so does the relay get it.
-    first.child.kill().unwrap();
-    first.child.wait().unwrap();
+    first.kill();
     world.kill_ber();
     world.start_ber();
     let output = world.command("path-delay", &[]).output().unwrap();
@@ -137,9 +105,8 @@ fn what_a_relay_holds_that_is_killed_and_comes_back_is_not_sent_again() {
     // It is missed before it comes back.
     running.until_a_transfer_fails();
     world.start_ber();
-    while running.next().is_some() {}
+    assert_eq!(running.code(), Some(0), "{}", running.last);
     let end = &running.last;
-    assert_eq!(running.child.wait().unwrap().code(), Some(0), "{end}");
     world.is_here(size);
     let sent = world.sent();
     // What was on its way then is.

@@ -6,6 +6,7 @@ mod faults;
 mod killed;
 mod many;
 mod plans;
+mod running;
 mod sent;
 mod tree;
 
@@ -14,7 +15,8 @@ mod tree;
 #[path = "../mesh/host.rs"]
 mod host;
 
-use host::{Daemon, Host, text};
+use host::{Daemon, Host, events, named, text};
+use running::Running;
 use serde_json::Value;
 use std::process::Output;
 use tree::Tree;
@@ -37,32 +39,12 @@ fn start(host: &Host) -> Daemon {
 
 /// A mesh of the founder and relays with these names, all running and offering.
 fn mesh(names: &[&str]) -> (Vec<Host>, Vec<Daemon>) {
-    let founder = Host::founder();
-    let mut daemons = vec![start(&founder)];
-    let mut hosts = vec![];
-    for name in names {
-        let host = Host::relay(&founder, name, &[]);
-        daemons.push(start(&host));
-        hosts.push(host);
-    }
-    hosts.insert(0, founder);
-    (hosts, daemons)
+    host::mesh(names, start)
 }
 
 /// `NODE:` and a path below its `data`, as it is written.
 fn at(node: &str, host: &Host, path: &str) -> String {
     format!("{node}:{}/{path}", host.path("data").display())
-}
-
-/// The events of a call with `--json`.
-fn events(output: &Output) -> Vec<Value> {
-    let lines = text(&output.stdout);
-    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// Those of one name.
-fn named<'a>(events: &'a [Value], name: &str) -> Vec<&'a Value> {
-    events.iter().filter(|event| event["event"] == name).collect()
 }
 
 /// The last event: the end.

@@ -225,6 +225,31 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A mesh of the founder and relays with these names, all started so.
+pub fn mesh(names: &[&str], start: impl Fn(&Host) -> Daemon) -> (Vec<Host>, Vec<Daemon>) {
+    let founder = Host::founder();
+    let mut daemons = vec![start(&founder)];
+    let mut hosts = vec![];
+    for name in names {
+        let host = Host::relay(&founder, name, &[]);
+        daemons.push(start(&host));
+        hosts.push(host);
+    }
+    hosts.insert(0, founder);
+    (hosts, daemons)
+}
+
+/// The events of a call with `--json`.
+pub fn events(output: &Output) -> Vec<serde_json::Value> {
+    let lines = text(&output.stdout);
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Those of one name.
+pub fn named<'a>(events: &'a [serde_json::Value], name: &str) -> Vec<&'a serde_json::Value> {
+    events.iter().filter(|event| event["event"] == name).collect()
+}
+
 /// A connection by SOCKS5 to `to`, through the listener at `proxy`.
 pub fn by_socks(proxy: SocketAddr, to: SocketAddr) -> std::net::TcpStream {
     use std::io::Read as _;
