@@ -17,8 +17,12 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 27] = [
+pub const BUILT_IN: [(&str, &str); 32] = [
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
+    ("cast-chain", include_str!("../../../experiments/cast-chain.toml")),
+    ("cast-isolation", include_str!("../../../experiments/cast-isolation.toml")),
+    ("cast-peers", include_str!("../../../experiments/cast-peers.toml")),
+    ("cast-reconfigure", include_str!("../../../experiments/cast-reconfigure.toml")),
     ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
@@ -43,6 +47,7 @@ pub const BUILT_IN: [(&str, &str); 27] = [
     ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),
     ("revocation", include_str!("../../../experiments/revocation.toml")),
+    ("roma-figures", include_str!("../../../experiments/roma-figures.toml")),
     ("strangers", include_str!("../../../experiments/strangers.toml")),
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
 ];
