@@ -9,6 +9,7 @@ use crate::{
     geometry::{Geometry, SymbolId},
 };
 use raptorq::{EncodingPacket, PayloadId, SourceBlockDecoder};
+use std::ops::Range;
 use thiserror::Error;
 
 /// How a solve ended.
@@ -73,9 +74,8 @@ impl Solve {
         store: &mut S,
         page: Option<&SourcePage>,
     ) -> Result<Outcome, SolveError<S::Error>> {
-        let symbols = self.read(store).map_err(SolveError::Store)?;
-        match self.decode(symbols) {
-            Some(block) => self.write(store, page, &block),
+        match self.decode(store).map_err(SolveError::Store)? {
+            Some(recovered) => self.write(store, page, &recovered),
             None => Ok(Outcome::TooFew),
         }
     }
@@ -84,42 +84,43 @@ impl Solve {
         SymbolId { block: self.block, esi }
     }
 
-    /// The symbols held, padded to S bytes.
-    fn read<S: SymbolStore>(&self, store: &mut S) -> Result<Vec<Vec<u8>>, S::Error> {
+    /// The missing source symbols, padded, in the order of their ESIs.
+    fn decode<S: SymbolStore>(&self, store: &mut S) -> Result<Option<Vec<Vec<u8>>>, S::Error> {
+        let symbol_bytes = self.geometry.symbol_bytes() as usize;
+        let k = self.geometry.source_symbols_of(self.block);
+        let room = |esi| (esi, Vec::with_capacity(symbol_bytes));
+        let mut recovered: Vec<(u32, Vec<u8>)> = self.missing().map(room).collect();
+        for part in stripes(symbol_bytes, k, DECODE_BYTES) {
+            let columns = self.read(store, &part)?;
+            let Some(solved) = self.decode_stripe(part.len(), columns) else { return Ok(None) };
+            for (esi, symbol) in &mut recovered {
+                let from = *esi as usize * part.len();
+                symbol.extend_from_slice(&solved[from..from + part.len()]);
+            }
+        }
+        Ok(Some(recovered.into_iter().map(|(_, symbol)| symbol).collect()))
+    }
+
+    /// One stripe of the symbols held, padded.
+    fn read<S: SymbolStore>(
+        &self,
+        store: &mut S,
+        part: &Range<usize>,
+    ) -> Result<Vec<Vec<u8>>, S::Error> {
         let read = |esi: &u32| {
-            let mut symbol = vec![0; self.geometry.symbol_bytes() as usize];
+            let mut column = Vec::with_capacity(part.len());
             let length = self.geometry.bytes_in(self.id(*esi)).unwrap_or(0);
-            store.read(self.id(*esi), &mut symbol[..length])?;
-            Ok(symbol)
+            let there = part.start.min(length)..part.end.min(length);
+            if !there.is_empty() {
+                store.read_part(self.id(*esi), length, there, &mut column)?;
+            }
+            column.resize(part.len(), 0);
+            Ok(column)
         };
         self.held.iter().map(read).collect()
     }
 
-    /// The whole block, padded.
-    fn decode(&self, symbols: Vec<Vec<u8>>) -> Option<Vec<u8>> {
-        let symbol_bytes = self.geometry.symbol_bytes() as usize;
-        let k = self.geometry.source_symbols_of(self.block);
-        let mut parts = stripes(symbol_bytes, k, DECODE_BYTES).peekable();
-        if parts.peek()?.len() == symbol_bytes {
-            return self.decode_stripe(symbol_bytes, symbols.into_iter());
-        }
-        let mut block = vec![0; k as usize * symbol_bytes];
-        for part in parts {
-            let columns = symbols.iter().map(|symbol| symbol[part.clone()].to_vec());
-            let solved = self.decode_stripe(part.len(), columns)?;
-            let places = block.chunks_exact_mut(symbol_bytes);
-            for (place, bytes) in places.zip(solved.chunks_exact(part.len())) {
-                place[part.clone()].copy_from_slice(bytes);
-            }
-        }
-        Some(block)
-    }
-
-    fn decode_stripe(
-        &self,
-        width: usize,
-        columns: impl Iterator<Item = Vec<u8>>,
-    ) -> Option<Vec<u8>> {
+    fn decode_stripe(&self, width: usize, columns: Vec<Vec<u8>>) -> Option<Vec<u8>> {
         let k = self.geometry.source_symbols_of(self.block);
         let config = description(k, width);
         let mut decoder = SourceBlockDecoder::new(0, &config, u64::from(k) * width as u64);
@@ -132,27 +133,22 @@ impl Solve {
         &self,
         store: &mut S,
         page: Option<&SourcePage>,
-        block: &[u8],
+        recovered: &[Vec<u8>],
     ) -> Result<Outcome, SolveError<S::Error>> {
-        let mut recovered = 0;
-        for (esi, symbol) in self.missing(block) {
+        for (esi, symbol) in self.missing().zip(recovered) {
             let id = self.id(esi);
+            let symbol = &symbol[..self.geometry.bytes_in(id).unwrap_or(0)];
             if let Some(page) = page {
                 page.verify(&self.geometry, id, symbol).map_err(SolveError::Forged)?;
             }
             store.write(id, symbol).map_err(SolveError::Store)?;
-            recovered += 1;
         }
-        Ok(Outcome::Recovered(recovered))
+        Ok(Outcome::Recovered(recovered.len() as u32))
     }
 
-    /// The source symbols of the block that were not held, with their true length.
-    fn missing<'a>(&'a self, block: &'a [u8]) -> impl Iterator<Item = (u32, &'a [u8])> {
-        let symbols = block.chunks_exact(self.geometry.symbol_bytes() as usize);
-        (0..).zip(symbols).filter_map(|(esi, symbol)| {
-            let missing = self.held.binary_search(&esi).is_err();
-            let length = self.geometry.bytes_in(self.id(esi)).filter(|_| missing)?;
-            Some((esi, &symbol[..length]))
-        })
+    /// The source symbols of the block that are not held.
+    fn missing(&self) -> impl Iterator<Item = u32> {
+        let all = 0..self.geometry.source_symbols_of(self.block);
+        all.filter(|esi| self.held.binary_search(esi).is_err())
     }
 }

@@ -1,7 +1,7 @@
 //! Where received symbols lie until their block is solved.
 
 use crate::geometry::SymbolId;
-use std::{collections::BTreeMap, convert::Infallible};
+use std::{collections::BTreeMap, convert::Infallible, ops::Range};
 
 /// Keeps symbols by their place. The shell implements it on files: source symbols lie at
 /// their place in the object, repair symbols in a spool beside it.
@@ -22,6 +22,26 @@ pub trait SymbolStore {
     /// # Errors
     /// The store's.
     fn read(&mut self, id: SymbolId, bytes: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// Appends a part of a symbol that was written with `length` bytes.
+    ///
+    /// Blocks are solved in stripes, so it is called for each of the few stripes of a symbol. This one
+    /// reads the whole symbol each time; a store that can read a part should.
+    ///
+    /// # Errors
+    /// The store's.
+    fn read_part(
+        &mut self,
+        id: SymbolId,
+        length: usize,
+        part: Range<usize>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), Self::Error> {
+        let mut symbol = vec![0; length];
+        self.read(id, &mut symbol)?;
+        bytes.extend_from_slice(&symbol[part]);
+        Ok(())
+    }
 
     /// The repair symbols of this block are needed no more.
     ///

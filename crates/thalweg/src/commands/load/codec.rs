@@ -89,6 +89,17 @@ impl SymbolStore for Flat {
         Ok(())
     }
 
+    fn read_part(
+        &mut self,
+        id: SymbolId,
+        length: usize,
+        part: Range<usize>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), Infallible> {
+        bytes.extend_from_slice(&self.symbols[self.place(id, length)][part]);
+        Ok(())
+    }
+
     fn discard(&mut self, _block: u32) -> Result<(), Infallible> {
         Ok(())
     }
