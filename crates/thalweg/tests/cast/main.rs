@@ -7,6 +7,9 @@
 #[path = "../mesh/host.rs"]
 mod host;
 
+mod faults;
+mod killed;
+
 use host::{Daemon, Host, events, named, text};
 use serde_json::json;
 use std::process::Stdio;

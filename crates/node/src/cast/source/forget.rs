@@ -168,8 +168,7 @@ async fn tell(reach: &Reach, receiver: &Name, opening: &Opening) -> io::Result<(
     let mut leg = leg::open(channel, opening).await?.map_err(io::Error::other)?;
     leg.say.message(&Word::Forget).await?;
     // It hangs up once it has heard that.
-    let until_closed =
-        async { while leg.hear.message::<Report>(MAX_REPORT).await.is_ok() {} };
+    let until_closed = async { while leg.hear.message::<Report>(MAX_REPORT).await.is_ok() {} };
     let silent = |_| io::Error::other(format!("no answer within {HEARD:?}"));
     timeout(HEARD, until_closed).await.map_err(silent)?;
     leg.say.close().await;

@@ -20,7 +20,8 @@ until all receivers have it, or those that are away were waited for.
   thalweg cast image.iso --to fra,nyc,ber
   thalweg cast dataset/ --to-all --tag lab --json
   thalweg cast image.iso --to fra,nyc --rates rates.csv    # the tree from a file of rates
-  thalweg cast status                                     # what lands at this host's node
+  thalweg cast status                                     # what goes out, and what lands here
+  thalweg cast forget image.iso                           # give it up
 
 A node takes nothing until its settings say so: `[cast] inbox`. A file gets its name there when it is
 complete, verified and synced. Each byte is proven before it is handed on.
@@ -31,6 +32,7 @@ Exit codes:
   2    wrong usage
   4    no receiver was reached
   6    the file cannot be read, or changed
+  7    this cast to the same receivers is running already
   23   some receivers have it, others do not
   130  interrupted; what came is kept";
 
@@ -109,8 +111,25 @@ pub struct Args {
 /// What else there is.
 #[derive(clap::Subcommand)]
 pub enum Sub {
-    /// Show what is cast to this host's node
+    /// Show what this host casts, and what is cast to its node
     Status(StatusArgs),
+    /// Give up a cast of this host: receivers that do not have all of it throw away what came
+    Forget(ForgetArgs),
+}
+
+/// Arguments of `thalweg cast forget`.
+#[derive(clap::Args)]
+pub struct ForgetArgs {
+    /// The cast's name in the inboxes, or the first digits of its number: see `thalweg cast status`
+    #[arg(value_name = "CAST")]
+    pub cast: String,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// Arguments of `thalweg cast status`.

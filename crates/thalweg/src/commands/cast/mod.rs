@@ -3,6 +3,7 @@
 mod args;
 mod display;
 mod exit;
+mod forget;
 mod status;
 mod words;
 
@@ -14,7 +15,7 @@ use super::{
 };
 use display::Display;
 use exit::Code;
-use std::{process::ExitCode, sync::Arc};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use thalweg_node::{
     cast::source::{CastError, EventSink, Request, Totals, cast},
     mesh::State,
@@ -28,8 +29,10 @@ use tokio_util::sync::CancellationToken;
 /// When the system gives no threads, or this host is in no mesh; other failures are printed here
 /// and end with the exit code that the help names.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if let Some(args::Sub::Status(args)) = &args.sub {
-        return status::run(args);
+    match &args.sub {
+        Some(args::Sub::Status(args)) => return status::run(args),
+        Some(args::Sub::Forget(args)) => return forget::run(args),
+        None => {}
     }
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
@@ -46,6 +49,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let code = if display.finish() { code } else { code.unwritten() };
     ended.map(|_| ExitCode::from(code as u8))
+}
+
+/// Where casts from this host are kept: their jobs, and digests of what they cast.
+fn kept_in(state: &State) -> PathBuf {
+    state.dir().join("casts")
 }
 
 /// The outer error is this host's own.
@@ -72,7 +80,7 @@ async fn deliver(
         shape: (args.symbol(), args.block()),
         open: args.is_open(),
         patience: args.wait,
-        kept_in: state.dir().join("casts"),
+        kept_in: kept_in(&state),
     };
     let events = Arc::clone(display) as Arc<dyn EventSink>;
     let ended = cast(request, reach, state.client_key()?, events, stop).await;

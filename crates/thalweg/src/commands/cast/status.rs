@@ -1,62 +1,58 @@
-//! `thalweg cast status`: what is cast to this host's node.
+//! `thalweg cast status`: what this host casts, and what is cast to its node.
+
+mod here;
+mod tree;
 
 use super::args::StatusArgs;
-use crate::commands::{
-    gather::words::{rate, size},
-    here,
-    text::{aligned, say},
-};
+use crate::commands::{here as host, text::say};
 use anyhow::bail;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::ExitCode;
+use thalweg_node::cast::source::list;
 
 /// Runs the command.
 ///
 /// # Errors
-/// When no daemon answers.
+/// When no daemon answers, and nothing was cast from here.
 pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
-    let casts = here::block_on(async {
-        match here::daemon(&state).await? {
-            Some(daemon) => Ok(daemon.node_status().await?.casts),
-            None => bail!("no node runs here; start it with `thalweg node`"),
+    let sources = list(&super::kept_in(&state));
+    let casts = host::block_on(async {
+        match host::daemon(&state).await? {
+            Some(daemon) => Ok(Some(daemon.node_status().await?.casts)),
+            None => Ok(None),
         }
     })?;
-    match args.json {
-        true => say(&(serde_json::to_string_pretty(&casts)? + "\n"))?,
-        false => say(&text(&casts))?,
+    if casts.is_none() && sources.is_empty() {
+        bail!("nothing was cast from here, and no node runs here; start it with `thalweg node`");
     }
+    let text = match args.json {
+        true => {
+            let mut all = casts.unwrap_or_else(|| json!({ "inboxes": null, "casts": [] }));
+            all["sources"] = serde_json::to_value(&sources)?;
+            serde_json::to_string_pretty(&all)? + "\n"
+        }
+        false => {
+            let trees: String = sources.iter().map(tree::text).collect();
+            let here = casts.as_ref().map(|casts| here::text(casts, !sources.is_empty()));
+            trees + &here.unwrap_or_default()
+        }
+    };
+    say(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(casts: &Value) -> String {
-    let rows: Vec<_> = casts["casts"].as_array().into_iter().flatten().map(row).collect();
-    if rows.is_empty() {
-        return match casts["inboxes"].as_u64() {
-            Some(0) | None => "nothing; this node takes no casts: `[cast] inbox`\n".to_owned(),
-            Some(_) => "nothing\n".to_owned(),
-        };
-    }
-    aligned(["NAME", "FROM", "STATE", "HELD", "OF", "RATE", "PARENTS", "GIVEN"], &rows)
+/// A number of a JSON object; 0 if it is not there.
+fn number(of: &Value, key: &str) -> u64 {
+    of[key].as_u64().unwrap_or(0)
 }
 
-fn row(cast: &Value) -> [String; 8] {
-    let text = |key: &str| cast[key].as_str().unwrap_or("-").to_owned();
-    let number = |key: &str| cast[key].as_u64().unwrap_or(0);
-    let now = cast["parents"].as_array().into_iter().flatten().filter(|p| p["is_now"] == true);
-    let parents: Vec<&str> = now.filter_map(|p| p["name"].as_str()).collect();
-    let state = match cast["why"].as_str() {
-        Some(why) => format!("failed: {why}"),
-        None => text("state"),
-    };
-    [
-        text("name"),
-        text("from"),
-        state,
-        size(number("held_bytes")),
-        size(number("total_bytes")),
-        rate(number("rate_bps")),
-        if parents.is_empty() { "-".to_owned() } else { parents.join("+") },
-        size(number("served_bytes")),
-    ]
+/// A time in seconds, as it is shown.
+fn left(of: &Value) -> String {
+    of.as_f64().map_or_else(|| "-".to_owned(), crate::commands::gather::words::time)
+}
+
+/// A rate, if there is one.
+fn known_rate(of: &Value) -> String {
+    of.as_u64().map_or_else(|| "-".to_owned(), crate::commands::gather::words::rate)
 }

@@ -31,8 +31,7 @@ fn names(begun: &[(Who, Arc<Got>)]) -> Vec<Who> {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_takes_the_place_of_one_that_failed_until_that_may_be_tried_again() {
-    let (mut score, wanted) =
-        (Score::default(), wanted(&[("a", 9), ("b", 5), ("source", 1)], 1));
+    let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 5), ("source", 1)], 1));
     assert_eq!(names(&begin(&mut score, &wanted)), [who("a")]);
     score.ended(&who("a"));
     score.fail(who("a"), false);
@@ -47,9 +46,7 @@ async fn the_next_takes_the_place_of_one_that_failed_until_that_may_be_tried_aga
     assert!(!score.now[&who("b")].end.is_cancelled());
     a[0].1.bytes.store(1, Relaxed);
     assert_eq!(score.review(&wanted), []);
-    assert!(
-        score.now[&who("b")].end.is_cancelled() && !score.now[&who("a")].end.is_cancelled()
-    );
+    assert!(score.now[&who("b")].end.is_cancelled() && !score.now[&who("a")].end.is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,8 +96,7 @@ async fn pass(begun: &[&[(Who, Arc<Got>)]], kbps: &[u64]) {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_parent_rests_and_is_on_trial_when_it_comes_back() {
-    let (mut score, wanted) =
-        (Score::default(), wanted(&[("a", 9), ("b", 8), ("source", 1)], 1));
+    let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8), ("source", 1)], 1));
     let a = begin(&mut score, &wanted);
     pass(&[&a], &[100]).await;
     assert_eq!(score.review(&wanted)[0].0, who("a"));

@@ -30,7 +30,9 @@ pub(super) fn clear_at(directory: &Path, now: SystemTime) {
         if is_older(&ending(&stem, "job"), now, kept)
             && let Ok(_lock) = Lock::take(&stem)
         {
-            ["job", "progress", "progress-new", "lock"].iter().for_each(|one| remove(&ending(&stem, one)));
+            ["job", "progress", "progress-new", "lock"]
+                .iter()
+                .for_each(|one| remove(&ending(&stem, one)));
         }
     }
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

@@ -121,7 +121,11 @@ impl Shared {
         }
     }
 
-    fn write_these(&self, record: Option<&Record>, progress: Option<&Value>) -> Result<(), JobError> {
+    fn write_these(
+        &self,
+        record: Option<&Record>,
+        progress: Option<&Value>,
+    ) -> Result<(), JobError> {
         if let Some(record) = record {
             record.write(&self.stem).map_err(|e| failed(&self.stem, e))?;
         }

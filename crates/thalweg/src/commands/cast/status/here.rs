@@ -1,0 +1,102 @@
+//! Casts to this host's node.
+
+use super::{known_rate, left, number};
+use crate::commands::{
+    gather::words::{rate, size},
+    text::{aligned, listed, plain},
+};
+use serde_json::Value;
+
+/// A table of them; `is_short`: there is something else to be read, so that nothing is said of
+/// nothing.
+pub fn text(casts: &Value, is_short: bool) -> String {
+    let all = || casts["casts"].as_array().into_iter().flatten();
+    let rows: Vec<_> = all().map(row).collect();
+    if rows.is_empty() {
+        return match casts["inboxes"].as_u64() {
+            _ if is_short => String::new(),
+            Some(0) | None => "nothing; this node takes no casts: `[cast] inbox`\n".to_owned(),
+            Some(_) => "nothing\n".to_owned(),
+        };
+    }
+    let head = [
+        "NAME", "FROM", "STATE", "HELD", "OF", "RATE", "MIN-HOP", "LEFT", "MISSED", "PARENTS",
+        "CHILDREN", "GIVEN",
+    ];
+    let ways: String = all().filter_map(way).collect();
+    aligned(head, &rows) + &ways
+}
+
+fn row(cast: &Value) -> [String; 12] {
+    let text = |key: &str| cast[key].as_str().map_or_else(|| "-".to_owned(), plain);
+    let parents = cast["parents"].as_array().into_iter().flatten();
+    let now = parents.filter(|parent| parent["is_now"] == true);
+    let parents = now.filter_map(|p| Some((p["name"].as_str()?, number(p, "rate_bps"))));
+    let children = cast["children"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let state = match cast["why"].as_str() {
+        Some(why) => format!("failed: {}", plain(why)),
+        None => text("state"),
+    };
+    [
+        text("name"),
+        text("from"),
+        state,
+        size(number(cast, "held_bytes")),
+        size(number(cast, "total_bytes")),
+        rate(number(cast, "rate_bps")),
+        known_rate(&cast["min_hop_bps"]),
+        left(&cast["left_seconds"]),
+        number(cast, "missed_symbols").to_string(),
+        listed(parents.map(|(name, bps)| format!("{name} {}", rate(bps)))),
+        listed(children),
+        size(number(cast, "served_bytes")),
+    ]
+}
+
+/// Its place in the plan's tree, if that is more than a leg from the source.
+fn way(cast: &Value) -> Option<String> {
+    let way: Vec<&str> = cast["way"].as_array()?.iter().filter_map(Value::as_str).collect();
+    let name = plain(cast["name"].as_str()?);
+    let others = number(cast, "receivers").saturating_sub(1);
+    (way.len() > 1).then(|| {
+        format!("{name}: planned by {} to here; {others} others receive it\n", way.join(" → "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_receiver_shows_its_part_of_the_tree() {
+        let cast = json!({
+            "name": "image", "from": "lab", "state": "fetching", "held_bytes": 2_000_000,
+            "total_bytes": 4_000_000, "rate_bps": 8_000_000, "min_hop_bps": 10_000_000,
+            "left_seconds": 2.0, "missed_symbols": 3, "way": ["lab", "fra"], "receivers": 3,
+            "parents": [{"name": "fra", "is_now": true, "rate_bps": 8_000_000},
+                        {"name": "lab", "is_now": false, "rate_bps": 0}],
+            "children": ["ber"], "served_bytes": 1_000_000,
+        });
+        let said = text(&json!({ "inboxes": 1, "casts": [cast] }), false);
+        let lines: Vec<&str> = said.lines().collect();
+        let cells: Vec<&str> =
+            lines[1].split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
+        let expected = [
+            "image",
+            "lab",
+            "fetching",
+            "2 MB",
+            "4 MB",
+            "8 Mbit/s",
+            "10 Mbit/s",
+            "2.0 s",
+            "3",
+            "fra 8 Mbit/s",
+            "ber",
+            "1 MB",
+        ];
+        assert_eq!(cells, expected, "{said}");
+        assert_eq!(lines[2], "image: planned by lab → fra to here; 2 others receive it");
+    }
+}
