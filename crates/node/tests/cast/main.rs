@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+#[path = "../fixtures/members.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod members;
 mod refusals;
 mod resumed;
 mod scene;

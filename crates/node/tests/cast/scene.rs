@@ -1,5 +1,7 @@
 //! Nodes `n1`, `n2`, … with inboxes, and a source without a node, `n0`.
 
+pub use crate::members::name;
+use crate::members::{config, key, member, membership, nothing, reach, served, signed};
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -7,38 +9,24 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
     cast::{
         Casts,
         source::{CastError, Event, EventSink, Request, Totals, cast},
     },
     config::{CastSection, InboxSection},
-    daemon::{Daemon, DaemonConfig, Limits, MemberService, Node as Served, OracleDown, Services},
-    gather::{Estimates, Reach},
+    daemon::{Daemon, MemberService, Services},
+    gather::Estimates,
     mesh::Membership,
     relay::Log,
 };
-use thalweg_units::{ByteSize, WallTime};
-use thalweg_wire::{
-    Signed, Signer as _,
-    mesh::{Member, Name, Role, Roster},
-};
+use thalweg_units::ByteSize;
+use thalweg_wire::mesh::{Member, Name, Role};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-const MESH: u8 = 200;
-
 /// Whatever is waited for comes sooner, on the busiest machine.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-
-pub fn key(n: u8) -> PrivateKey {
-    PrivateKey::from_seed(&[n + 1; 32])
-}
-
-pub fn name(n: u8) -> Name {
-    format!("n{n}").parse().unwrap()
-}
 
 /// A node; it can be stopped and started again.
 pub struct Node {
@@ -65,7 +53,7 @@ impl Node {
         let keep_free = ByteSize::ZERO;
         let mut settings = CastSection { inbox, keep_free, ..CastSection::default() };
         change(&mut settings);
-        let membership = Membership::new(key(MESH).id(), None);
+        let membership = membership();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         Self {
             n,
@@ -81,31 +69,12 @@ impl Node {
 
     pub async fn start(&mut self) {
         let (membership, log) = (self.membership.clone(), Log::to_queue().0);
-        let reach = reach(self.n, key(self.n), &membership);
+        let reach = reach(self.n, &key(self.n), &membership);
         let state = self.dir.path().join("state");
-        let casts = Casts::new(&self.settings, &state, membership.clone(), reach, log).unwrap();
-        let config = DaemonConfig {
-            listen: vec![self.at],
-            handshake: Duration::from_secs(10),
-            limits: Limits::default(),
-            drain: Duration::ZERO,
-            metrics: None,
-            socket: self.dir.path().join("node.sock"),
-            socks: None,
-        };
+        let casts = Casts::new(&self.settings, &state, membership, reach, log).unwrap();
         let cast = Some(Arc::new(casts.clone()) as Arc<dyn MemberService>);
-        let services =
-            Services { relay: None, oracle: None, measure: None, files: None, cast, submit: None };
-        let served = Served {
-            name: name(self.n),
-            key: key(self.n),
-            membership: membership.clone(),
-            services,
-            control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
-            registry: Default::default(),
-            log: Log::to_queue().0,
-        };
-        let daemon = Daemon::bind(config, served).await.unwrap();
+        let served = served(self.n, &self.membership, Services { cast, ..nothing() });
+        let daemon = Daemon::bind(config(self.at, self.dir.path()), served).await.unwrap();
         self.end = CancellationToken::new();
         let end = self.end.clone();
         self.tasks.spawn(async move {
@@ -145,24 +114,8 @@ impl Node {
     }
 
     fn member(&self) -> Member {
-        member(self.n, vec![self.at.into()])
+        member(self.n, Some(self.at), &[Role::Client])
     }
-}
-
-fn member(n: u8, addresses: Vec<thalweg_net::Destination>) -> Member {
-    Member {
-        name: name(n),
-        node: (!addresses.is_empty()).then(|| key(n).id()),
-        client: key(n + 100).id(),
-        addresses,
-        roles: [Role::Client].into(),
-        tags: [].into(),
-    }
-}
-
-fn reach(n: u8, key: PrivateKey, membership: &Membership) -> Reach {
-    let identity = Connector::new(&key).unwrap();
-    Reach::new(name(n), membership.clone(), identity, DialOptions::default())
 }
 
 /// Events, as they come.
@@ -222,16 +175,9 @@ impl Scene {
         let nodes = (1..=count).map(|n| Node::new(n, |settings| change(n, settings)));
         let mut nodes: Vec<Node> = nodes.collect();
         let mut members: Vec<Member> = nodes.iter().map(Node::member).collect();
-        members.insert(0, member(0, Vec::new()));
-        let roster = Roster {
-            version: 1,
-            not_before: WallTime::from_unix_nanos(0),
-            expiry: WallTime::from_unix_nanos(u64::MAX),
-            members,
-            rules: Vec::new(),
-        };
-        let signed = Signed::sign(roster, &key(MESH)).encode();
-        let membership = Membership::new(key(MESH).id(), None);
+        members.insert(0, member(0, None, &[Role::Client]));
+        let signed = signed(1, members);
+        let membership = membership();
         membership.offer(&signed).unwrap();
         for node in &mut nodes {
             node.membership.offer(&signed).unwrap();
@@ -281,7 +227,7 @@ impl Scene {
         stop: CancellationToken,
         told: impl Fn(&Event) + Send + Sync + 'static,
     ) -> impl Future<Output = Result<Totals, CastError>> + Send + 'static {
-        let reach = reach(0, key(100), &self.membership);
+        let reach = reach(0, &key(100), &self.membership);
         let events = Arc::new(Both(Arc::clone(&self.events), Box::new(told)));
         async move {
             let casting = cast(request, reach, key(100), events, stop);
@@ -294,7 +240,7 @@ impl Scene {
         request: Request,
         stop: CancellationToken,
     ) -> impl Future<Output = Result<Totals, CastError>> + Send + 'static {
-        let reach = reach(0, key(100), &self.membership);
+        let reach = reach(0, &key(100), &self.membership);
         let events = Arc::clone(&self.events);
         async move {
             let casting = cast(request, reach, key(100), events, stop);

@@ -5,6 +5,9 @@
 mod liars;
 mod limits;
 mod listing;
+#[path = "../fixtures/members.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod members;
 mod reading;
 mod rights;
 mod scene;

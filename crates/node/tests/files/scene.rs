@@ -1,5 +1,7 @@
 //! Nodes `n1`, `n2`, … (keys 1, 2, …) that relay and serve files, and a roster of them.
 
+use crate::members::{ANYWHERE, config, member, membership, nothing, reach, served};
+pub use crate::members::{key, name, signed};
 use std::{
     net::SocketAddr,
     os::unix::ffi::OsStrExt as _,
@@ -10,26 +12,19 @@ use std::{
     },
 };
 use tempfile::TempDir;
-use thalweg_net::{
-    DialOptions, PrivateKey,
-    channel::{Channel, Connector},
-};
+use thalweg_net::channel::Channel;
 use thalweg_node::{
     budget::Budget,
     config::{AcceptSection, FilesSection, OfferSection, Whom},
-    daemon::{
-        BoxFuture, Daemon, DaemonConfig, Limits, MemberService, Node as Served, OracleDown,
-        Services,
-    },
+    daemon::{BoxFuture, Daemon, MemberService, Node as Served, Services},
     files::Files,
     gather::{Reach, Remote},
     mesh::{Membership, MeshPeer},
     relay::{Event, Log, MeshRelay, RelayConfig, RelayMetrics},
 };
-use thalweg_units::WallTime;
 use thalweg_wire::{
-    Signed, Signer as _,
-    mesh::{Member, Name, Role, Roster},
+    Signer as _,
+    mesh::{Member, Name, Role},
     object::{Entry, FileRef, Kind, ListRequest},
 };
 use tokio::{
@@ -37,28 +32,6 @@ use tokio::{
     net::TcpStream,
     task::JoinSet,
 };
-
-const MESH: u8 = 200;
-
-/// The key with this number.
-pub fn key(n: u8) -> PrivateKey {
-    PrivateKey::from_seed(&[n; 32])
-}
-
-pub fn name(n: u8) -> Name {
-    format!("n{n}").parse().unwrap()
-}
-
-pub fn signed(version: u64, members: Vec<Member>) -> Vec<u8> {
-    let roster = Roster {
-        version,
-        not_before: WallTime::from_unix_nanos(0),
-        expiry: WallTime::from_unix_nanos(u64::MAX),
-        members,
-        rules: Vec::new(),
-    };
-    Signed::sign(roster, &key(MESH)).encode()
-}
 
 /// A running node; it and its tasks end when it is dropped.
 pub struct Node {
@@ -87,7 +60,7 @@ impl Node {
         for made in [&data, &inbox, &state] {
             std::fs::create_dir(made).unwrap();
         }
-        let membership = Membership::new(key(MESH).id(), None);
+        let membership = membership();
         let (log, queue) = Log::to_queue();
         let whom: Vec<Whom> = whom.iter().map(|w| w.parse().unwrap()).collect();
         let settings = FilesSection {
@@ -103,7 +76,7 @@ impl Node {
     /// One that says what a test wants it to.
     pub async fn scripted(n: u8, script: Script) -> Self {
         let dir = TempDir::new().unwrap();
-        let membership = Membership::new(key(MESH).id(), None);
+        let membership = membership();
         Self::serving(n, Arc::new(script), dir, membership, Log::to_queue()).await
     }
 
@@ -121,33 +94,9 @@ impl Node {
         let budget = Arc::new(Budget::new());
         let (own, ours) = (key(n).id(), membership.clone());
         let relay = MeshRelay::new(own, relay, ours, budget, metrics, log.clone()).unwrap();
-        let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
-        let config = DaemonConfig {
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            handshake: std::time::Duration::from_secs(10),
-            limits: Limits::default(),
-            drain: std::time::Duration::ZERO,
-            metrics: None,
-            socket: dir.path().join("node.sock"),
-            socks: None,
-        };
-        let served = Served {
-            name: name(n),
-            key: key(n),
-            membership: membership.clone(),
-            services: Services {
-                relay: Some(Arc::new(relay)),
-                oracle: None,
-                measure: None,
-                files: Some(files),
-                cast: None,
-                submit: None,
-            },
-            control: down,
-            registry,
-            log,
-        };
-        let daemon = Daemon::bind(config, served).await.unwrap();
+        let services = Services { relay: Some(Arc::new(relay)), files: Some(files), ..nothing() };
+        let served = Served { registry, log, ..served(n, &membership, services) };
+        let daemon = Daemon::bind(config(ANYWHERE, dir.path()), served).await.unwrap();
         let at = daemon.local_addrs()[0];
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
@@ -157,14 +106,8 @@ impl Node {
     }
 
     pub fn member(&self) -> Member {
-        Member {
-            name: name(self.n),
-            node: Some(key(self.n).id()),
-            client: key(self.n + 100).id(),
-            addresses: vec![self.at.into()],
-            roles: [Role::Client, Role::Relay].into(),
-            tags: [format!("tag{}", self.n).parse().unwrap()].into(),
-        }
+        let member = member(self.n, Some(self.at), &[Role::Client, Role::Relay]);
+        Member { tags: [format!("tag{}", self.n).parse().unwrap()].into(), ..member }
     }
 
     /// Puts a file into what is offered.
@@ -181,8 +124,7 @@ impl Node {
 
     /// Opens others' files as this host's command line.
     pub fn reach(&self) -> Reach {
-        let identity = Connector::new(&key(self.n + 100)).unwrap();
-        Reach::new(name(self.n), self.membership.clone(), identity, DialOptions::default())
+        reach(self.n, &key(self.n + 100), &self.membership)
     }
 
     /// The files of `to`, by these relays.

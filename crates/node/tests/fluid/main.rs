@@ -6,6 +6,9 @@
 mod collecting;
 mod failures;
 mod gated;
+#[path = "../fixtures/members.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod members;
 #[path = "../files/scene.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod nodes;

@@ -7,6 +7,9 @@ mod broken;
 mod failures;
 mod fake;
 mod land;
+#[path = "../fixtures/members.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod members;
 mod methods;
 mod resumed;
 mod scene;

@@ -1,17 +1,20 @@
 //! Nodes `n0`, `n1`, … that serve files and pass data on, and a destination without a node.
 
-use crate::{fake::Fake, land::Memory};
+pub use crate::members::{key, name, reach};
+use crate::{
+    fake::Fake,
+    land::Memory,
+    members::{ANYWHERE, config, member, membership, nothing, served, signed},
+};
 use std::{
     net::SocketAddr,
     os::unix::ffi::OsStrExt as _,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 use tempfile::TempDir;
-use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
     config::{FilesSection, OfferSection},
-    daemon::{Daemon, DaemonConfig, Limits, MemberService, Node as Served, OracleDown, Services},
+    daemon::{Daemon, MemberService, Services},
     files::{Files, Lending, spool::Spool},
     gather::{
         Errand, Event, EventSink, Inventory, LandError, Overlay, Reach, Wanted,
@@ -21,15 +24,12 @@ use thalweg_node::{
     relay::Log,
 };
 use thalweg_plan::Graph;
-use thalweg_units::{ByteSize, WallTime};
+use thalweg_units::ByteSize;
 use thalweg_wire::{
-    Signed, Signer as _,
-    mesh::{Member, Name, Role, Roster},
+    mesh::{Member, Name, Role},
     object::{FileRef, JobId, Kind, ListRequest},
 };
 use tokio::{sync::Notify, task::JoinSet};
-
-const MESH: u8 = 200;
 
 /// The job of all collections here.
 pub const JOB: JobId = JobId([9; 16]);
@@ -37,13 +37,8 @@ pub const JOB: JobId = JobId([9; 16]);
 /// The data unit of the timetables.
 pub const UNIT: u64 = 65_536;
 
-pub fn key(n: u8) -> PrivateKey {
-    PrivateKey::from_seed(&[n + 1; 32])
-}
-
-pub fn name(n: u8) -> Name {
-    format!("n{n}").parse().unwrap()
-}
+/// All may pass data on.
+const ROLES: [Role; 2] = [Role::Client, Role::Relay];
 
 /// What a node is like.
 #[derive(Clone, Debug)]
@@ -81,7 +76,7 @@ impl Node {
         for made in ["data", "state"] {
             std::fs::create_dir(dir.path().join(made)).unwrap();
         }
-        let membership = Membership::new(key(MESH).id(), None);
+        let membership = membership();
         let (mut spool, mut honest_files) = (None, None);
         let files: Option<Arc<dyn MemberService>> = match sort {
             Sort::Honest { to, spool: bound } => {
@@ -90,7 +85,7 @@ impl Node {
                 honest_files = Some(files.clone());
                 Some(Arc::new(files))
             }
-            Sort::Fake(fake) => Some(Arc::new(fake.at(reach(n, key(n), &membership)))),
+            Sort::Fake(fake) => Some(Arc::new(fake.at(reach(n, &key(n), &membership)))),
             Sort::Absent => None,
         };
         let (at, tasks) = match files {
@@ -101,7 +96,7 @@ impl Node {
     }
 
     fn member(&self) -> Member {
-        member(self.n, vec![self.at.into()])
+        member(self.n, Some(self.at), &ROLES)
     }
 
     /// Bytes that it has sent to others, messages included.
@@ -116,26 +111,10 @@ impl Node {
     }
 }
 
-fn member(n: u8, addresses: Vec<thalweg_net::Destination>) -> Member {
-    Member {
-        name: name(n),
-        node: (!addresses.is_empty()).then(|| key(n).id()),
-        client: key(n + 100).id(),
-        addresses,
-        roles: [Role::Client, Role::Relay].into(),
-        tags: [].into(),
-    }
-}
-
 /// A port that nobody listens at.
 fn closed() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
-}
-
-pub fn reach(n: u8, key: PrivateKey, membership: &Membership) -> Reach {
-    let identity = Connector::new(&key).unwrap();
-    Reach::new(name(n), membership.clone(), identity, DialOptions::default())
 }
 
 fn honest(
@@ -152,7 +131,7 @@ fn honest(
     let files = Files::new(&settings, &state, membership.clone(), Log::to_queue().0).unwrap();
     let bound = ByteSize::from_bytes(bound);
     let spool = Spool::open(&state.join("spool"), bound, WallClock::default()).unwrap();
-    let reach = reach(n, key(n), membership);
+    let reach = reach(n, &key(n), membership);
     files.lend(Lending::new(spool.clone(), reach, membership.clone()));
     (files, spool)
 }
@@ -163,27 +142,8 @@ async fn serve(
     membership: &Membership,
     files: Arc<dyn MemberService>,
 ) -> (SocketAddr, JoinSet<()>) {
-    let down = Arc::new(OracleDown::new(membership.clone(), "it is elsewhere"));
-    let config = DaemonConfig {
-        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-        handshake: Duration::from_secs(10),
-        limits: Limits::default(),
-        drain: Duration::ZERO,
-        metrics: None,
-        socket: dir.path().join("node.sock"),
-        socks: None,
-    };
-    let (relay, oracle, measure, submit) = (None, None, None, None);
-    let served = Served {
-        name: name(n),
-        key: key(n),
-        membership: membership.clone(),
-        services: Services { relay, oracle, measure, files: Some(files), cast: None, submit },
-        control: down,
-        registry: Default::default(),
-        log: Log::to_queue().0,
-    };
-    let daemon = Daemon::bind(config, served).await.unwrap();
+    let served = served(n, membership, Services { files: Some(files), ..nothing() });
+    let daemon = Daemon::bind(config(ANYWHERE, dir.path()), served).await.unwrap();
     let at = daemon.local_addrs()[0];
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
@@ -241,16 +201,9 @@ impl Scene {
             nodes.push(Node::start(n, sort.clone()).await);
         }
         let mut members: Vec<Member> = nodes.iter().map(Node::member).collect();
-        members.push(member(nodes.len() as u8, Vec::new()));
-        let roster = Roster {
-            version: 1,
-            not_before: WallTime::from_unix_nanos(0),
-            expiry: WallTime::from_unix_nanos(u64::MAX),
-            members,
-            rules: Vec::new(),
-        };
-        let signed = Signed::sign(roster, &key(MESH)).encode();
-        let membership = Membership::new(key(MESH).id(), None);
+        members.push(member(nodes.len() as u8, None, &ROLES));
+        let signed = signed(1, members);
+        let membership = membership();
         membership.offer(&signed).unwrap();
         for node in &nodes {
             node.membership.offer(&signed).unwrap();
@@ -261,7 +214,7 @@ impl Scene {
     /// Opens others' files as the destination's command line.
     pub fn reach(&self) -> Reach {
         let n = self.nodes.len() as u8;
-        reach(n, key(n + 100), &self.membership)
+        reach(n, &key(n + 100), &self.membership)
     }
 
     /// All files of the sources that can be reached, as they are now.

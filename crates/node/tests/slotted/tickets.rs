@@ -25,7 +25,7 @@ async fn reads(scene: &Scene) -> Vec<ReadRequest> {
 
 /// Redeems at the first node as node `n`, with its own key.
 async fn redeem(scene: &Scene, n: u8, ticket: Ticket) -> Result<Vec<u8>, Failure> {
-    let reach = reach(n, key(n), &scene.membership);
+    let reach = reach(n, &key(n), &scene.membership);
     let mut remote = reach.open(&name(0), &[]).await.unwrap();
     remote.ask(&Request::Redeem(ticket)).await.unwrap();
     let parts = match remote.parts().await {
@@ -60,7 +60,7 @@ async fn a_ticket_is_for_one_node_and_once_and_its_owner_hears_what_was_sent() {
     let told = remote.request(&sent(ticket)).await.unwrap();
     assert_eq!(told, Reply::Checks(vec![Some(vec![check])]));
     // The intermediate may carry it, and neither read nor lend it by itself.
-    let own = reach(2, key(2), &scene.membership);
+    let own = reach(2, &key(2), &scene.membership);
     let mut own = own.open(&name(0), &[]).await.unwrap();
     let denied = tickets(&mut own, 1, reads.clone()).await.unwrap_err();
     assert!(matches!(denied, Denied { read: 0, why: Failure::NotOffered(_) }), "{denied:?}");
@@ -89,7 +89,7 @@ async fn what_is_held_is_its_owners_alone() {
         panic!("it was not fetched")
     };
     assert_eq!((parts.len(), most, ticket), (1, 4, None));
-    let other = reach(1, key(1), &scene.membership);
+    let other = reach(1, &key(1), &scene.membership);
     let mut other = other.open(&name(2), &[]).await.unwrap();
     let refused = other.request(&Request::Spooled(id)).await.unwrap_err().to_string();
     assert!(refused.contains("nothing of this name"), "{refused}");
