@@ -226,6 +226,7 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 /// A mesh of the founder and relays with these names, all started so.
+#[allow(dead_code, reason = "only for the tests of gather and cast")]
 pub fn mesh(names: &[&str], start: impl Fn(&Host) -> Daemon) -> (Vec<Host>, Vec<Daemon>) {
     let founder = Host::founder();
     let mut daemons = vec![start(&founder)];
@@ -240,12 +241,14 @@ pub fn mesh(names: &[&str], start: impl Fn(&Host) -> Daemon) -> (Vec<Host>, Vec<
 }
 
 /// The events of a call with `--json`.
+#[allow(dead_code, reason = "only for the tests of gather and cast")]
 pub fn events(output: &Output) -> Vec<serde_json::Value> {
     let lines = text(&output.stdout);
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Those of one name.
+#[allow(dead_code, reason = "only for the tests of gather and cast")]
 pub fn named<'a>(events: &'a [serde_json::Value], name: &str) -> Vec<&'a serde_json::Value> {
     events.iter().filter(|event| event["event"] == name).collect()
 }
