@@ -141,6 +141,16 @@ impl Reorder {
         self.end == Some(self.taken)
     }
 
+    /// Whether all has arrived that there is, and it is known that this is all.
+    pub fn is_complete(&self) -> bool {
+        self.end == Some(self.arrived)
+    }
+
+    /// Bytes that it holds at most.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// Bytes that came and were here already.
     pub fn duplicates(&self) -> u64 {
         self.duplicates

@@ -129,6 +129,11 @@ impl Sender {
         self.limit = self.limit.max(limit);
     }
 
+    /// All bytes that the application gave.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Bytes that wait for a link.
     pub fn backlog(&self) -> u64 {
         let homeless: u64 = self.homeless.values().map(|length| u64::from(*length)).sum();

@@ -3,6 +3,7 @@
 mod accept;
 mod patience;
 
+pub mod bond;
 pub mod budget;
 pub mod cast;
 pub mod config;

@@ -127,6 +127,8 @@ pub enum Word {
         limit: u64,
         /// And these: at most [`MAX_RANGES`].
         ranges: Vec<(u64, u64)>,
+        /// The end is known, and all before it has arrived: nothing is waited for any more.
+        ended: bool,
     },
     /// The sender has no more than this.
     End {
@@ -194,7 +196,13 @@ mod tests {
     fn words_are_read_as_they_are_written() {
         let words = [
             Word::Open { stream: 2, to: Target::Server("example.org".into(), 443) },
-            Word::Acks { stream: 2, arrived: 5, limit: 1 << 20, ranges: vec![(7, 9), (9, 12)] },
+            Word::Acks {
+                stream: 2,
+                arrived: 5,
+                limit: 1 << 20,
+                ranges: vec![(7, 9), (9, 12)],
+                ended: false,
+            },
             Word::Pong { token: 3, received: u64::MAX },
             Word::Bye,
         ];
@@ -206,20 +214,28 @@ mod tests {
 
     #[test]
     fn acknowledgements_out_of_order_are_not_sound() {
-        let acks = |ranges| Word::Acks { stream: 0, arrived: 5, limit: 100, ranges };
+        let acks = |ranges| Word::Acks { stream: 0, arrived: 5, limit: 100, ranges, ended: false };
         assert!(!acks(vec![(4, 9)]).is_sound());
         assert!(!acks(vec![(9, 9)]).is_sound());
         assert!(!acks(vec![(9, 12), (11, 13)]).is_sound());
         assert!(
             !acks((3..=3 + MAX_RANGES as u64).map(|i| (2 * i, 2 * i + 1)).collect()).is_sound()
         );
-        assert!(!Word::Acks { stream: 0, arrived: 5, limit: 4, ranges: vec![] }.is_sound());
+        assert!(
+            !Word::Acks { stream: 0, arrived: 5, limit: 4, ranges: vec![], ended: true }.is_sound()
+        );
     }
 
     #[test]
     fn the_longest_words_fit() {
         let ranges = vec![(u64::MAX - 1, u64::MAX); MAX_RANGES];
-        let acks = Word::Acks { stream: u32::MAX, arrived: u64::MAX, limit: u64::MAX, ranges };
+        let acks = Word::Acks {
+            stream: u32::MAX,
+            arrived: u64::MAX,
+            limit: u64::MAX,
+            ranges,
+            ended: true,
+        };
         assert!(encode(&acks).len() <= MAX_WORD);
         let why = Refusal::Unreached("ä".repeat(MAX_WHY));
         let refused = Word::Refused { stream: u32::MAX, why }.cut();

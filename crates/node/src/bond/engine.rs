@@ -1,0 +1,289 @@
+//! A bond at work: its state under a lock, and a reader and a writer for each link.
+
+use super::{
+    flow::{Broken, Flow},
+    gauge::Gauge,
+    link::LinkIo,
+    state::{Settings, State},
+    stream::BondStream,
+};
+use bytes::{Bytes, BytesMut};
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_bond::LinkId;
+use thalweg_units::Time;
+use thalweg_wire::{
+    bond::{FRAME_HEAD, Frame, Refusal, Target, Word},
+    object,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::Notify,
+    time::{Instant, interval, timeout},
+};
+
+/// How often links are looked at while streams are open: a fifth of the shortest silence.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A frame that began is whole so soon, or the link is given up.
+const WHOLE: Duration = Duration::from_secs(60);
+
+/// A bond at work.
+#[derive(Debug)]
+pub struct Engine {
+    state: Mutex<State>,
+    began: Instant,
+    /// Told of streams that the far end opened, and of the end.
+    offered: Notify,
+    /// Told when a stream is opened: the watch begins.
+    busy: Notify,
+}
+
+/// Why a link ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The connection.
+    Lost(io::Error),
+    /// The far end uses it no more.
+    Bye,
+    /// The far end does not keep to the protocol: the whole bond is broken.
+    Hostile(String),
+}
+
+impl Engine {
+    /// Without links yet; `theirs`: bytes that the far end holds of each stream.
+    pub fn new(settings: Settings, theirs: u64, has_dialled: bool) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State::new(settings, theirs, has_dialled)),
+            began: Instant::now(),
+            offered: Notify::new(),
+            busy: Notify::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    /// Acts on a stream, then gives links what came of it.
+    pub fn with<T>(&self, stream: u32, act: impl FnOnce(&mut Flow) -> T) -> Option<T> {
+        let mut state = self.lock();
+        let done = state.flows.get_mut(&stream).map(act);
+        state.dispatch(self.now());
+        done
+    }
+
+    /// Bytes of chunks that each link was given so far.
+    pub fn sent(&self) -> BTreeMap<LinkId, u64> {
+        self.lock().links.iter().map(|(id, link)| (*id, link.sent)).collect()
+    }
+
+    /// Streams that are open, or not settled.
+    pub fn streams(&self) -> usize {
+        self.lock().flows.len()
+    }
+
+    /// The application dropped a stream.
+    pub fn let_go(&self, stream: u32) {
+        self.with(stream, Flow::let_go);
+        self.lock().bury();
+    }
+
+    /// Opens a stream, and waits until it leads there.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub async fn open(self: &Arc<Self>, to: Target) -> Result<BondStream, Broken> {
+        let opened = self.lock().open(to, self.now());
+        let stream = BondStream::new(Arc::clone(self), opened.map_err(Broken::Reset)?);
+        self.busy.notify_one();
+        let no = stream.number();
+        let gone = || Err(Broken::Reset("the bond ended".to_owned()));
+        poll_fn(|cx| {
+            self.with(no, |flow| flow.poll_open(cx)).unwrap_or(std::task::Poll::Ready(gone()))
+        })
+        .await?;
+        Ok(stream)
+    }
+
+    /// The next stream that the far end opened, and where it is to lead; `None` once the bond is
+    /// broken.
+    pub async fn next(&self) -> Option<(u32, Target)> {
+        loop {
+            let told = self.offered.notified();
+            {
+                let mut state = self.lock();
+                if let Some(offered) = state.offered.pop_front() {
+                    return Some(offered);
+                }
+                if state.broken.is_some() {
+                    return None;
+                }
+            }
+            told.await;
+        }
+    }
+
+    /// A stream from [`Self::next`] leads there.
+    pub fn accept(self: &Arc<Self>, stream: u32) -> BondStream {
+        self.with(stream, Flow::accept);
+        self.busy.notify_one();
+        BondStream::new(Arc::clone(self), stream)
+    }
+
+    /// It does not.
+    pub fn refuse(&self, stream: u32, why: Refusal) {
+        self.with(stream, |flow| flow.reset(Broken::Refused(why.cut())));
+        self.let_go(stream);
+    }
+
+    /// Nothing is carried any more.
+    pub fn break_off(&self, why: &str) {
+        let mut state = self.lock();
+        state.broken.get_or_insert_with(|| why.to_owned());
+        let broken = || Broken::Reset(why.to_owned());
+        state.flows.values_mut().for_each(|flow| flow.break_off(broken()));
+        state.links.values().for_each(|link| link.wake.notify_one());
+        drop(state);
+        self.offered.notify_one();
+    }
+
+    /// Carries over one link until it ends. The bond goes on without it.
+    pub async fn run_link(&self, id: LinkId, link: LinkIo) -> Ended {
+        let LinkIo { mut read, mut write, socket, may_duplicate } = link;
+        let gauge = match Gauge::new(socket) {
+            Ok(gauge) => Arc::new(gauge),
+            Err(why) => return Ended::Lost(why),
+        };
+        let wake = self.lock().join(id, Arc::clone(&gauge), may_duplicate);
+        let ended = tokio::select! {
+            ended = self.hear(id, &mut read) => ended,
+            ended = self.say(id, &mut write, &gauge, &wake) => Ended::Lost(ended),
+        };
+        self.lock().leave(id, self.now());
+        if let Ended::Hostile(why) = &ended {
+            self.break_off(why);
+        }
+        ended
+    }
+
+    async fn say(
+        &self,
+        id: LinkId,
+        write: &mut super::link::Write,
+        gauge: &Gauge,
+        wake: &Notify,
+    ) -> io::Error {
+        loop {
+            if let Err(why) = gauge.room().await {
+                return why;
+            }
+            let Some(work) = self.take(id, wake).await else {
+                return io::Error::other("the bond ended");
+            };
+            let written = async {
+                write.write_all(&work).await?;
+                write.flush().await
+            };
+            if let Err(why) = written.await {
+                return why;
+            }
+        }
+    }
+
+    /// What a link is to carry next; `None`: nothing any more.
+    async fn take(&self, id: LinkId, wake: &Notify) -> Option<Vec<u8>> {
+        {
+            let mut state = self.lock();
+            state.links.get_mut(&id)?.is_idle = true;
+            state.dispatch(self.now());
+        }
+        loop {
+            let told = wake.notified();
+            {
+                let mut state = self.lock();
+                if state.broken.is_some() {
+                    return None;
+                }
+                if let Some(work) = state.links.get_mut(&id)?.work.take() {
+                    return Some(work);
+                }
+            }
+            told.await;
+        }
+    }
+
+    async fn hear(&self, id: LinkId, read: &mut super::link::Read) -> Ended {
+        loop {
+            match self.frame(id, read).await {
+                Ok(()) => {}
+                Err(ended) => return ended,
+            }
+        }
+    }
+
+    async fn frame(&self, id: LinkId, read: &mut super::link::Read) -> Result<(), Ended> {
+        let mut head = [0; FRAME_HEAD];
+        read.read_exact(&mut head).await.map_err(Ended::Lost)?;
+        let hostile = |why: &dyn std::fmt::Display| Ended::Hostile(why.to_string());
+        match Frame::decode(head).map_err(|why| hostile(&why))? {
+            Frame::Chunk(head) => {
+                let bytes = body(read, head.length as usize).await?;
+                let done = self.lock().chunk(id, head, bytes, self.now());
+                done.map_err(Ended::Hostile)
+            }
+            Frame::Word(length) => {
+                let bytes = body(read, length).await?;
+                let word = object::decode::<Word>(&bytes).map_err(|why| hostile(&why))?.cut();
+                if matches!(word, Word::Bye) {
+                    return Err(Ended::Bye);
+                }
+                if !word.is_sound() {
+                    return Err(hostile(&"a word whose numbers are out of order"));
+                }
+                let is_open = matches!(word, Word::Open { .. });
+                self.lock().word(id, word, self.now()).map_err(Ended::Hostile)?;
+                if is_open {
+                    self.offered.notify_one();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Watches the links while there are streams.
+    pub async fn watch(&self) {
+        let mut ticks = interval(TICK);
+        loop {
+            let is_busy = {
+                let state = self.lock();
+                if state.broken.is_some() {
+                    return;
+                }
+                !state.flows.is_empty()
+            };
+            if is_busy {
+                ticks.tick().await;
+                self.lock().watch(self.now());
+            } else {
+                self.busy.notified().await;
+            }
+        }
+    }
+}
+
+async fn body(read: &mut super::link::Read, length: usize) -> Result<Bytes, Ended> {
+    let mut bytes = BytesMut::zeroed(length);
+    let whole = timeout(WHOLE, read.read_exact(&mut bytes)).await;
+    whole.map_err(|_| Ended::Lost(io::ErrorKind::TimedOut.into()))?.map_err(Ended::Lost)?;
+    Ok(bytes.freeze())
+}

@@ -1,0 +1,343 @@
+//! One stream of a bond, both ways, as the bond keeps it.
+
+use super::outbox::Outbox;
+use bytes::Bytes;
+use std::{
+    ops::Range,
+    task::{Context, Poll, Waker},
+};
+use thalweg_bond::{Acks, Chunk, Link, Reorder, Sender, SenderSettings};
+use thalweg_units::Time;
+use thalweg_wire::bond::{MAX_RANGES, Refusal, Target, Word};
+
+/// Bytes of a stream that wait here to be sent or acknowledged, at most: a quarter of a second at
+/// 500 Mbit/s, the unequal links' round trips among it.
+pub const OUTBOX: usize = 16 << 20;
+
+/// How a stream began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// Here, to there; the far end has not said that it leads there.
+    Asked(Target),
+    /// Here, and it leads there.
+    Opened,
+    /// There; nobody here has taken it yet.
+    Offered,
+    /// There, and it leads somewhere here.
+    Accepted,
+}
+
+/// Why a stream carries nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The far end refused it.
+    Refused(Refusal),
+    /// An end broke it.
+    Reset(String),
+}
+
+/// A stream's state.
+#[derive(Debug)]
+pub struct Flow {
+    pub birth: Birth,
+    /// What is sent.
+    pub sender: Sender,
+    outbox: Outbox,
+    /// Nothing more will be written.
+    ended: bool,
+    /// The far end has all, and knows that it is all.
+    end_known: bool,
+    /// What is received.
+    reorder: Reorder,
+    current: Bytes,
+    pub broken: Option<Broken>,
+    /// The application let go of it.
+    pub is_let_go: bool,
+    /// What the far end is to be told.
+    pub due: Due,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    /// The limit that the far end was told.
+    told: u64,
+}
+
+/// Words that are to be said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    pub birth: bool,
+    pub acks: bool,
+    pub end: bool,
+    pub reset: bool,
+}
+
+impl Due {
+    fn any(self) -> bool {
+        self.birth || self.acks || self.end || self.reset
+    }
+}
+
+impl Flow {
+    /// Of which the far end takes `theirs` bytes at first, and this end `ours`.
+    pub fn new(birth: Birth, settings: SenderSettings, theirs: u64, ours: u64) -> Self {
+        let due = Due { birth: matches!(birth, Birth::Asked(_)), ..Due::default() };
+        Self {
+            birth,
+            sender: Sender::new(settings, theirs),
+            outbox: Outbox::default(),
+            ended: false,
+            end_known: false,
+            reorder: Reorder::new(ours),
+            current: Bytes::new(),
+            broken: None,
+            is_let_go: false,
+            due,
+            reader: None,
+            writer: None,
+            told: ours,
+        }
+    }
+
+    /// The next word that is due.
+    pub fn word(&mut self, stream: u32) -> Option<Word> {
+        if !self.due.any() {
+            return None;
+        }
+        if std::mem::take(&mut self.due.birth) {
+            return Some(match &self.birth {
+                Birth::Asked(to) => Word::Open { stream, to: to.clone() },
+                _ => Word::Opened { stream },
+            });
+        }
+        if std::mem::take(&mut self.due.reset) {
+            return Some(match &self.broken {
+                Some(Broken::Refused(why)) => Word::Refused { stream, why: why.clone() },
+                Some(Broken::Reset(why)) => Word::Reset { stream, why: why.clone() },
+                None => Word::Reset { stream, why: "it ended".to_owned() },
+            });
+        }
+        if std::mem::take(&mut self.due.end) {
+            return Some(Word::End { stream, at: self.written() });
+        }
+        self.due.acks = false;
+        let Acks { arrived, ranges, limit } = self.reorder.acks(MAX_RANGES);
+        self.told = limit;
+        let ranges = ranges.into_iter().map(|range| (range.start, range.end)).collect();
+        let ended = self.reorder.is_complete();
+        Some(Word::Acks { stream, arrived, limit, ranges, ended })
+    }
+
+    /// A link is gone, and words with it: what may have been lost is said again.
+    pub fn say_again(&mut self) {
+        self.due.birth |= matches!(self.birth, Birth::Asked(_) | Birth::Accepted);
+        self.due.acks = true;
+        self.due.end |= self.ended && !self.end_known;
+        self.due.reset |= self.broken.is_some();
+    }
+
+    fn written(&self) -> u64 {
+        self.sender.written()
+    }
+
+    /// The frame's bytes of a chunk, appended.
+    pub fn copy(&self, chunk: Chunk, to: &mut Vec<u8>) {
+        self.outbox.copy(chunk, to);
+    }
+
+    /// A chunk was given to a link.
+    pub fn assigned(&mut self, chunk: Chunk, link: &Link, now: Time) {
+        self.sender.assigned(chunk, link, now);
+    }
+
+    /// A chunk came.
+    ///
+    /// # Errors
+    /// The far end does not keep to the protocol.
+    pub fn chunk(&mut self, offset: u64, bytes: Bytes) -> Result<(), String> {
+        self.reorder.accept(offset, bytes).map_err(|why| why.to_string())?;
+        self.due.acks = true;
+        if self.is_let_go {
+            while self.reorder.pop().is_some() {}
+        }
+        wake(&mut self.reader);
+        Ok(())
+    }
+
+    /// The far end has no more.
+    ///
+    /// # Errors
+    /// It does not keep to the protocol.
+    pub fn ends_at(&mut self, at: u64) -> Result<(), String> {
+        self.reorder.ends_at(at).map_err(|why| why.to_string())?;
+        self.due.acks = true;
+        wake(&mut self.reader);
+        Ok(())
+    }
+
+    /// The far end's word on what arrived there.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub fn acks(
+        &mut self,
+        arrived: u64,
+        limit: u64,
+        ranges: &[Range<u64>],
+        ended: bool,
+    ) -> Result<Vec<thalweg_bond::Freed>, String> {
+        let freed = self.sender.acknowledged(arrived, ranges).map_err(|why| why.to_string())?;
+        self.sender.may_send_to(limit);
+        self.outbox.forget(self.sender.arrived());
+        self.end_known |= ended && self.ended;
+        wake(&mut self.writer);
+        Ok(freed)
+    }
+
+    /// It carries nothing any more.
+    pub fn break_off(&mut self, why: Broken) {
+        self.broken.get_or_insert(why);
+        wake(&mut self.reader);
+        wake(&mut self.writer);
+    }
+
+    /// Whether nothing of it is waited for any more at this end.
+    pub fn is_over(&self) -> bool {
+        let is_done = self.ended && self.end_known && self.reorder.is_complete();
+        self.is_let_go && !self.due.any() && (self.broken.is_some() || is_done)
+    }
+
+    /// The application reads.
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut tokio::io::ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        if self.current.is_empty() {
+            self.current = self.reorder.pop().unwrap_or_default();
+        }
+        if !self.current.is_empty() {
+            let count = self.current.len().min(buf.remaining());
+            buf.put_slice(&self.current.split_to(count));
+            // The sender is told of room by quarters of the window.
+            self.due.acks |= (self.reorder.limit() - self.told) * 4 >= self.reorder.capacity();
+            return Poll::Ready(Ok(()));
+        }
+        if self.reorder.is_done() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(broken) = &self.broken {
+            return Poll::Ready(Err(broken.error()));
+        }
+        self.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// The application writes.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
+        if let Some(broken) = &self.broken {
+            return Poll::Ready(Err(broken.error()));
+        }
+        if self.ended {
+            return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
+        }
+        let room = OUTBOX.saturating_sub(self.outbox.len());
+        if room == 0 {
+            self.writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let count = bytes.len().min(room);
+        self.outbox.push(&bytes[..count]);
+        self.sender.wrote(count as u64);
+        Poll::Ready(Ok(count))
+    }
+
+    /// The application writes no more.
+    pub fn end(&mut self) {
+        if !self.ended {
+            (self.ended, self.due.end) = (true, true);
+        }
+    }
+
+    /// Whether what was written arrived, and its end.
+    pub fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        if self.end_known {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(broken) = &self.broken {
+            return Poll::Ready(Err(broken.error()));
+        }
+        self.writer = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Waits until the far end says whether it leads there.
+    pub fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+        if let Some(broken) = &self.broken {
+            return Poll::Ready(Err(broken.clone()));
+        }
+        if !matches!(self.birth, Birth::Asked(_)) {
+            return Poll::Ready(Ok(()));
+        }
+        self.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// The far end says that it leads there.
+    pub fn opened(&mut self) {
+        if matches!(self.birth, Birth::Asked(_)) {
+            self.birth = Birth::Opened;
+            wake(&mut self.reader);
+        }
+    }
+
+    /// This end says that it leads somewhere here.
+    pub fn accept(&mut self) {
+        if self.birth == Birth::Offered {
+            (self.birth, self.due.birth) = (Birth::Accepted, true);
+        }
+    }
+
+    /// This end breaks it.
+    pub fn reset(&mut self, why: Broken) {
+        if self.broken.is_none() {
+            self.break_off(why);
+            self.due.reset = true;
+        }
+    }
+
+    /// The application let go of it: what it wrote still goes, what comes is for nobody.
+    pub fn let_go(&mut self) {
+        self.is_let_go = true;
+        self.end();
+        if !self.reorder.is_done() {
+            self.reset(Broken::Reset("nobody reads it".to_owned()));
+        }
+    }
+
+    /// Bytes that were received in order.
+    pub fn received(&self) -> u64 {
+        self.reorder.acks(0).arrived
+    }
+}
+
+impl Broken {
+    fn error(&self) -> std::io::Error {
+        match self {
+            Self::Refused(why) => {
+                std::io::Error::new(std::io::ErrorKind::ConnectionRefused, why.to_string())
+            }
+            Self::Reset(why) => {
+                std::io::Error::new(std::io::ErrorKind::ConnectionReset, why.clone())
+            }
+        }
+    }
+}
+
+fn wake(waker: &mut Option<Waker>) {
+    if let Some(waker) = waker.take() {
+        waker.wake();
+    }
+}

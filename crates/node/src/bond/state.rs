@@ -1,0 +1,470 @@
+//! What a bond knows, and who gets what to carry.
+
+use super::{
+    flow::{Birth, Broken, Flow},
+    gauge::{Gauge, Reading},
+};
+use bytes::Bytes;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
+use thalweg_bond::{
+    Link, LinkId, Liveness, SenderSettings, State as Life, StripeMethod, StripeScheduler, Verdict,
+    stripe::Load,
+};
+use thalweg_units::Time;
+use thalweg_wire::bond::{ChunkHead, Frame, Refusal, Target, Word};
+use tokio::sync::Notify;
+
+/// Streams of a bond at a time: more than a browser opens to all its servers.
+pub const MAX_STREAMS: usize = 512;
+
+/// Streams that ended and are still answered for.
+const REMEMBERED: usize = 1024;
+
+/// A link that does not answer is asked again so often.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// How a bond works.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Who gets the next chunk.
+    pub method: StripeMethod,
+    /// How streams are cut.
+    pub sender: SenderSettings,
+    /// Bytes that a stream's receiver holds at this end.
+    pub window: u64,
+}
+
+impl Default for Settings {
+    /// Windows of 16 MiB.
+    fn default() -> Self {
+        Self {
+            method: StripeMethod::default(),
+            sender: SenderSettings::default(),
+            window: 16 << 20,
+        }
+    }
+}
+
+/// A link as the bond sees it.
+#[derive(Debug)]
+pub struct LinkState {
+    pub gauge: Arc<Gauge>,
+    pub reading: Reading,
+    pub liveness: Liveness,
+    /// It does not answer; what it carried goes elsewhere.
+    pub is_silent: bool,
+    /// Its writer waits for something to carry.
+    pub is_idle: bool,
+    /// What its writer is to carry next.
+    pub work: Option<Vec<u8>>,
+    pub wake: Arc<Notify>,
+    /// Answers and questions for this link alone.
+    pub own: VecDeque<Word>,
+    pub may_duplicate: bool,
+    /// Bytes of chunks that were given to it.
+    pub sent: u64,
+    /// Bytes of chunks that came by it.
+    pub received: u64,
+    acknowledged: u64,
+    /// When it was asked last whether it is alive.
+    asked: Time,
+}
+
+/// All of a bond, under one lock.
+#[derive(Debug)]
+pub struct State {
+    pub links: BTreeMap<LinkId, LinkState>,
+    pub flows: BTreeMap<u32, Flow>,
+    pub settings: Settings,
+    scheduler: StripeScheduler,
+    /// Bytes that the far end holds of each new stream.
+    pub theirs: u64,
+    /// 0 at the end that dialled: the lowest bit of the streams that it opens.
+    side: u32,
+    next_stream: u32,
+    /// The highest stream that the far end opened.
+    newest: Option<u32>,
+    /// Streams that are over, with their lengths as they were received.
+    past: VecDeque<(u32, u64)>,
+    /// The stream that was served last.
+    turn: u32,
+    /// Streams that the far end opened and nobody took yet.
+    pub offered: VecDeque<(u32, Target)>,
+    /// Why it carries nothing any more.
+    pub broken: Option<String>,
+}
+
+impl State {
+    pub fn new(settings: Settings, theirs: u64, has_dialled: bool) -> Self {
+        let side = u32::from(!has_dialled);
+        Self {
+            links: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            settings,
+            scheduler: StripeScheduler::new(settings.method),
+            theirs,
+            side,
+            next_stream: side,
+            newest: None,
+            past: VecDeque::new(),
+            turn: 0,
+            offered: VecDeque::new(),
+            broken: None,
+        }
+    }
+
+    /// A link is there.
+    pub fn join(&mut self, id: LinkId, gauge: Arc<Gauge>, may_duplicate: bool) -> Arc<Notify> {
+        let wake = Arc::new(Notify::new());
+        let link = LinkState {
+            gauge,
+            reading: Reading::default(),
+            liveness: Liveness::default(),
+            is_silent: false,
+            is_idle: false,
+            work: None,
+            wake: Arc::clone(&wake),
+            own: VecDeque::new(),
+            may_duplicate,
+            sent: 0,
+            received: 0,
+            acknowledged: 0,
+            asked: Time::ZERO,
+        };
+        self.links.insert(id, link);
+        wake
+    }
+
+    /// A link is gone.
+    pub fn leave(&mut self, id: LinkId, now: Time) {
+        if let Some(link) = self.links.remove(&id) {
+            link.wake.notify_one();
+            self.elsewhere(id);
+            self.dispatch(now);
+        }
+    }
+
+    /// What a link carried goes elsewhere.
+    fn elsewhere(&mut self, id: LinkId) {
+        for flow in self.flows.values_mut() {
+            flow.sender.lost(id);
+            flow.say_again();
+        }
+        if let Some(link) = self.links.get_mut(&id) {
+            link.acknowledged = link.sent;
+        }
+    }
+
+    /// Opens a stream.
+    ///
+    /// # Errors
+    /// There are too many, or the bond is broken.
+    pub fn open(&mut self, to: Target, now: Time) -> Result<u32, String> {
+        if let Some(why) = &self.broken {
+            return Err(why.clone());
+        }
+        if self.flows.len() >= MAX_STREAMS {
+            return Err(Refusal::Busy.to_string());
+        }
+        let stream = self.next_stream;
+        self.next_stream = stream.checked_add(2).ok_or("the bond has had all its streams")?;
+        self.flows.insert(stream, self.flow(Birth::Asked(to)));
+        self.dispatch(now);
+        Ok(stream)
+    }
+
+    fn flow(&self, birth: Birth) -> Flow {
+        Flow::new(birth, self.settings.sender, self.theirs, self.settings.window)
+    }
+
+    /// The stream of a frame that came; `None`: it is over.
+    fn find(&mut self, stream: u32) -> Result<Option<&mut Flow>, String> {
+        let is_theirs = stream & 1 != self.side;
+        let is_new = is_theirs && self.newest.is_none_or(|newest| stream > newest);
+        if !is_theirs && stream >= self.next_stream {
+            return Err(format!("stream {stream} was never opened"));
+        }
+        if is_new {
+            // Chunks may overtake the word that opens it; others between them are on their way too.
+            let first = self.newest.map_or(1 - self.side, |newest| newest + 2);
+            if self.flows.len() + (stream - first) as usize / 2 >= MAX_STREAMS {
+                return Err("too many streams".to_owned());
+            }
+            for between in (first..=stream).step_by(2) {
+                let flow = self.flow(Birth::Offered);
+                self.flows.insert(between, flow);
+            }
+            self.newest = Some(stream);
+        }
+        Ok(self.flows.get_mut(&stream))
+    }
+
+    /// A chunk came by a link.
+    ///
+    /// # Errors
+    /// The far end does not keep to the protocol.
+    pub fn chunk(
+        &mut self,
+        by: LinkId,
+        head: ChunkHead,
+        bytes: Bytes,
+        now: Time,
+    ) -> Result<(), String> {
+        if let Some(link) = self.links.get_mut(&by) {
+            link.received += u64::from(head.length);
+        }
+        self.heard_by(by, now);
+        match self.find(head.stream)? {
+            Some(flow) => flow.chunk(head.offset, bytes)?,
+            None => self.answer_for_past(by, head.stream),
+        }
+        self.dispatch(now);
+        Ok(())
+    }
+
+    /// The far end does not know that it has all of a stream's words: it hears so again.
+    fn answer_for_past(&mut self, by: LinkId, stream: u32) {
+        let length = self.past.iter().find(|(past, _)| *past == stream).map(|(_, length)| *length);
+        if let (Some(length), Some(link)) = (length, self.links.get_mut(&by)) {
+            let (arrived, limit, ranges) = (length, length, Vec::new());
+            link.own.push_back(Word::Acks { stream, arrived, limit, ranges, ended: true });
+        }
+    }
+
+    /// A word came by a link.
+    ///
+    /// # Errors
+    /// The far end does not keep to the protocol.
+    pub fn word(&mut self, by: LinkId, word: Word, now: Time) -> Result<(), String> {
+        self.heard_by(by, now);
+        match word {
+            Word::Open { stream, to } => {
+                if let Some(flow) = self.find(stream)?
+                    && flow.birth == Birth::Offered
+                    && flow.broken.is_none()
+                    && !self.offered.iter().any(|(offered, _)| *offered == stream)
+                {
+                    self.offered.push_back((stream, to));
+                }
+            }
+            Word::Opened { stream } => self.with(stream, Flow::opened)?,
+            Word::Refused { stream, why } => {
+                self.with(stream, |flow| flow.break_off(Broken::Refused(why)))?;
+            }
+            Word::Reset { stream, why } => {
+                self.with(stream, |flow| flow.break_off(Broken::Reset(why)))?;
+            }
+            Word::End { stream, at } => match self.find(stream)? {
+                Some(flow) => flow.ends_at(at)?,
+                None => self.answer_for_past(by, stream),
+            },
+            Word::Acks { stream, arrived, limit, ranges, ended } => {
+                let ranges: Vec<Range<u64>> = ranges.into_iter().map(|(a, b)| a..b).collect();
+                let Some(flow) = self.find(stream)? else { return Ok(()) };
+                let freed = flow.acks(arrived, limit, &ranges, ended)?;
+                self.freed(&freed, now);
+            }
+            Word::Ping(token) => {
+                if let Some(link) = self.links.get_mut(&by) {
+                    link.own.retain(|word| !matches!(word, Word::Pong { .. }));
+                    link.own.push_back(Word::Pong { token, received: link.received });
+                }
+            }
+            Word::Pong { .. } => self.alive(by, now),
+            // The link's reader ends with it.
+            Word::Bye => {}
+        }
+        self.bury();
+        self.dispatch(now);
+        Ok(())
+    }
+
+    fn with(&mut self, stream: u32, act: impl FnOnce(&mut Flow)) -> Result<(), String> {
+        if let Some(flow) = self.find(stream)? {
+            act(flow);
+        }
+        Ok(())
+    }
+
+    fn freed(&mut self, freed: &[thalweg_bond::Freed], now: Time) {
+        for one in freed {
+            let Some(link) = self.links.get_mut(&one.link) else { continue };
+            link.acknowledged += u64::from(one.bytes);
+            let owes = link.acknowledged < link.sent;
+            link.liveness.heard(now, owes);
+            link.is_silent = false;
+            if one.is_plain {
+                link.liveness.sample(now.since(one.sent));
+            }
+        }
+    }
+
+    /// Something came by a link: words that went by it may count as heard. What it carries of
+    /// streams is another matter; that the way back is good says nothing of the way there.
+    pub fn heard_by(&mut self, id: LinkId, now: Time) {
+        if let Some(link) = self.links.get_mut(&id)
+            && link.acknowledged >= link.sent
+        {
+            link.liveness.heard(now, false);
+        }
+    }
+
+    /// A link answered.
+    pub fn alive(&mut self, id: LinkId, now: Time) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.is_silent = false;
+            link.liveness.heard(now, false);
+        }
+    }
+
+    /// Looks for links that are late or silent; asks the late ones.
+    pub fn watch(&mut self, now: Time) {
+        let mut silent = Vec::new();
+        for (id, link) in &mut self.links {
+            link.gauge.look(&mut link.reading, now);
+            if link.liveness.round_trip().is_none() && !link.reading.info().rtt.is_zero() {
+                link.liveness.sample(link.reading.info().rtt);
+            }
+            if link.reading.drains() {
+                link.liveness.heard(now, true);
+            }
+            let life = link.liveness.state(Duration::ZERO, now);
+            if life != Life::Alive && link.own.is_empty() && now.since(link.asked) >= ASK_AGAIN {
+                link.own.push_back(Word::Ping(now.as_nanos()));
+                link.asked = now;
+            }
+            if life == Life::Silent && !link.is_silent {
+                link.is_silent = true;
+                silent.push(*id);
+            }
+        }
+        silent.into_iter().for_each(|id| self.elsewhere(id));
+        self.dispatch(now);
+    }
+
+    /// Streams that are over are remembered by their length alone.
+    pub fn bury(&mut self) {
+        let over = self.flows.iter().filter(|(_, flow)| flow.is_over());
+        let over: Vec<(u32, u64)> = over.map(|(stream, flow)| (*stream, flow.received())).collect();
+        for (stream, length) in over {
+            self.flows.remove(&stream);
+            self.past.push_back((stream, length));
+        }
+        while self.past.len() > REMEMBERED {
+            self.past.pop_front();
+        }
+    }
+
+    /// Gives idle links something to carry, as long as there is something that should go now.
+    pub fn dispatch(&mut self, now: Time) {
+        for link in self.links.values_mut().filter(|link| link.is_idle) {
+            if let Some(word) = link.own.pop_front() {
+                link.carry(Frame::word(&word), 0);
+                link.liveness.sent(now);
+            }
+        }
+        while self.links.values().any(|link| link.is_idle) {
+            if !(self.give_word(now) || self.give_chunk(now)) {
+                break;
+            }
+        }
+    }
+
+    /// The links as the scheduler sees them.
+    fn view(&mut self, now: Time) -> Vec<Link> {
+        let view = |(id, link): (&LinkId, &mut LinkState)| {
+            link.gauge.look(&mut link.reading, now);
+            let pending = link.work.as_ref().map_or(0, |work| work.len() as u64);
+            let seen = link.reading.link(*id);
+            Link {
+                unsent: seen.unsent + pending,
+                writable: link.is_idle,
+                usable: !link.is_silent,
+                may_duplicate: link.may_duplicate,
+                ..seen
+            }
+        };
+        self.links.iter_mut().map(view).collect()
+    }
+
+    /// A stream's word goes by the idle link with the shortest round trip.
+    fn give_word(&mut self, now: Time) -> bool {
+        let idle = self.links.iter().filter(|(_, link)| link.is_idle && !link.is_silent);
+        let best = idle.min_by_key(|(_, link)| link.reading.info().rtt).map(|(id, _)| *id);
+        let Some(best) = best else { return false };
+        let word = self.flows.iter_mut().find_map(|(stream, flow)| flow.word(*stream));
+        let (Some(word), Some(link)) = (word, self.links.get_mut(&best)) else { return false };
+        link.carry(Frame::word(&word), 0);
+        link.liveness.sent(now);
+        true
+    }
+
+    /// The next chunk of the next stream that has one; else a second copy of one that is late.
+    fn give_chunk(&mut self, now: Time) -> bool {
+        let links = self.view(now);
+        let after = self.flows.range(self.turn + 1..).chain(self.flows.range(..=self.turn));
+        let next = after
+            .filter(|(_, flow)| flow.broken.is_none())
+            .find_map(|(stream, flow)| Some((*stream, flow.sender.next()?)));
+        let Some((stream, chunk)) = next else { return self.give_second(&links, now) };
+        let Some(flow) = self.flows.get(&stream) else { return false };
+        let load = Load {
+            chunk: chunk.length.into(),
+            backlog: flow.sender.backlog(),
+            window: flow.sender.window(),
+        };
+        match self.scheduler.next(&links, load) {
+            Verdict::Send(id) => self.give(stream, chunk, &links, id, now),
+            Verdict::Wait | Verdict::Nobody => false,
+        }
+    }
+
+    fn give_second(&mut self, links: &[Link], now: Time) -> bool {
+        let idle = links.iter().filter(|link| link.writable && link.usable);
+        let found = idle.flat_map(|link| self.flows.iter().map(move |flow| (link, flow)));
+        let found = found.into_iter().find_map(|(link, (stream, flow))| {
+            let chunk = flow.sender.second(link, now).filter(|_| flow.broken.is_none())?;
+            Some((*stream, chunk, link.id))
+        });
+        found.is_some_and(|(stream, chunk, id)| self.give(stream, chunk, links, id, now))
+    }
+
+    fn give(
+        &mut self,
+        stream: u32,
+        chunk: thalweg_bond::Chunk,
+        links: &[Link],
+        id: LinkId,
+        now: Time,
+    ) -> bool {
+        let seen = links.iter().find(|link| link.id == id);
+        let (Some(flow), Some(link), Some(seen)) =
+            (self.flows.get_mut(&stream), self.links.get_mut(&id), seen)
+        else {
+            return false;
+        };
+        let head = ChunkHead { stream, offset: chunk.offset, length: chunk.length };
+        let mut frame = Vec::with_capacity(32 + chunk.length as usize);
+        frame.extend(Frame::Chunk(head).encode());
+        flow.copy(chunk, &mut frame);
+        flow.assigned(chunk, seen, now);
+        link.carry(frame, chunk.length.into());
+        link.liveness.sent(now);
+        self.turn = stream;
+        true
+    }
+}
+
+impl LinkState {
+    fn carry(&mut self, frame: Vec<u8>, data: u64) {
+        self.sent += data;
+        self.is_idle = false;
+        self.work = Some(frame);
+        self.wake.notify_one();
+    }
+}

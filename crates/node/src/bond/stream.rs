@@ -1,0 +1,77 @@
+//! One stream of a bond, as an application has it.
+
+use super::engine::Engine;
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A byte stream over all links of a bond.
+///
+/// Shutting it down ends our direction alone, and waits until the far end has all of it. Dropping
+/// it lets go: what was written still goes; if more comes, the far end is told that nobody reads.
+#[derive(Debug)]
+pub struct BondStream {
+    engine: Arc<Engine>,
+    stream: u32,
+}
+
+impl BondStream {
+    pub(super) fn new(engine: Arc<Engine>, stream: u32) -> Self {
+        Self { engine, stream }
+    }
+
+    /// Its number in the bond.
+    pub fn number(&self) -> u32 {
+        self.stream
+    }
+}
+
+/// A stream that the bond has forgotten.
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the bond has no such stream any more")
+}
+
+impl AsyncRead for BondStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = |flow: &mut super::flow::Flow| flow.poll_read(cx, buf);
+        self.engine.with(self.stream, read).unwrap_or(Poll::Ready(Err(gone())))
+    }
+}
+
+impl AsyncWrite for BondStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let write = |flow: &mut super::flow::Flow| flow.poll_write(cx, bytes);
+        self.engine.with(self.stream, write).unwrap_or(Poll::Ready(Err(gone())))
+    }
+
+    /// What is written goes by itself.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let end = |flow: &mut super::flow::Flow| {
+            flow.end();
+            flow.poll_settled(cx)
+        };
+        self.engine.with(self.stream, end).unwrap_or(Poll::Ready(Err(gone())))
+    }
+}
+
+impl Drop for BondStream {
+    fn drop(&mut self) {
+        self.engine.let_go(self.stream);
+    }
+}

@@ -1,0 +1,248 @@
+//! Bonds over real connections: what is written arrives once, in order, whatever links do.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod pipe;
+
+use pipe::Pipe;
+use std::{future::Future, sync::Arc, time::Duration};
+use thalweg_bond::{LinkId, StripeMethod};
+use thalweg_node::bond::{BondStream, Broken, Ended, Engine, LinkIo, Settings};
+use thalweg_wire::bond::{ChunkHead, Frame, Refusal, Target, Word};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinHandle,
+};
+
+/// Whatever is waited for comes sooner, on the busiest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, what).await.expect("nothing came for a minute")
+}
+
+/// Two ends of a bond in this process, joined by real connections.
+struct Bond {
+    near: Arc<Engine>,
+    far: Arc<Engine>,
+    links: Vec<(Pipe, JoinHandle<Ended>, JoinHandle<Ended>)>,
+}
+
+impl Bond {
+    async fn new(settings: Settings, links: u32) -> Self {
+        let near = Engine::new(settings, settings.window, true);
+        let far = Engine::new(settings, settings.window, false);
+        for engine in [&near, &far] {
+            let engine = Arc::clone(engine);
+            tokio::spawn(async move { engine.watch().await });
+        }
+        let mut bond = Self { near, far, links: Vec::new() };
+        for id in 0..links {
+            bond.join(id).await;
+        }
+        bond
+    }
+
+    async fn join(&mut self, id: u32) {
+        let (pipe, near, far) = Pipe::new().await;
+        let run = |engine: &Arc<Engine>, tcp: TcpStream| {
+            let (engine, link) = (Arc::clone(engine), LinkIo::clear(tcp).unwrap());
+            tokio::spawn(async move { engine.run_link(LinkId(id), link).await })
+        };
+        let running = (run(&self.near, near), run(&self.far, far));
+        self.links.push((pipe, running.0, running.1));
+    }
+
+    /// A stream, and its other end.
+    async fn stream(&self) -> (BondStream, BondStream) {
+        let to = Target::Server("echo".into(), 7);
+        let accept = async {
+            let (stream, asked) = self.far.next().await.unwrap();
+            assert_eq!(asked, to);
+            self.far.accept(stream)
+        };
+        let (near, far) = soon(async { tokio::join!(self.near.open(to.clone()), accept) }).await;
+        (near.unwrap(), far)
+    }
+}
+
+/// Bytes that repeat nowhere near.
+fn text(length: usize) -> Vec<u8> {
+    let mut state = 0x9E37_79B9_7F4A_7C15u64;
+    let next = |state: &mut u64| {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (*state >> 33) as u8
+    };
+    (0..length).map(|_| next(&mut state)).collect()
+}
+
+/// Sends a text from one end to the other; whether it arrives as it was.
+async fn sends(from: &mut BondStream, to: &mut BondStream, length: usize) {
+    let text = text(length);
+    let send = async {
+        from.write_all(&text).await.unwrap();
+        from.shutdown().await.unwrap();
+    };
+    let receive = async {
+        let mut got = Vec::new();
+        to.read_to_end(&mut got).await.unwrap();
+        got
+    };
+    let ((), got) = soon(async { tokio::join!(send, receive) }).await;
+    assert!(got == text, "{} of {length} bytes came, or others", got.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_goes_over_all_links_both_ways() {
+    for method in [
+        StripeMethod::RoundRobin,
+        StripeMethod::WeightedRoundRobin,
+        StripeMethod::EarliestCompletion,
+    ] {
+        let bond = Bond::new(Settings { method, ..Settings::default() }, 3).await;
+        let (mut near, mut far) = bond.stream().await;
+        sends(&mut near, &mut far, 8 << 20).await;
+        sends(&mut far, &mut near, 8 << 20).await;
+        let sent = bond.near.sent();
+        // Ours may find that fewer do.
+        let ours = method == StripeMethod::EarliestCompletion;
+        assert!(ours || sent.values().all(|sent| *sent > 0), "{method:?}: {sent:?}");
+        assert!(sent.values().sum::<u64>() >= 8 << 20);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_dies_loses_nothing() {
+    let mut bond = Bond::new(Settings::default(), 2).await;
+    let (mut near, mut far) = bond.stream().await;
+    let text = text(24 << 20);
+    let mut got = vec![0; text.len()];
+    let sending = async {
+        near.write_all(&text).await.unwrap();
+        near.shutdown().await.unwrap();
+    };
+    let receiving = async {
+        let (first, rest) = got.split_at_mut(4 << 20);
+        far.read_exact(first).await.unwrap();
+        // What it held is lost with it.
+        let (pipe, ..) = bond.links.remove(0);
+        pipe.cut();
+        let (second, rest) = rest.split_at_mut(4 << 20);
+        far.read_exact(second).await.unwrap();
+        bond.join(7).await;
+        far.read_exact(rest).await.unwrap();
+        assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
+    };
+    soon(async { tokio::join!(sending, receiving) }).await;
+    assert!(got == text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_falls_silent_is_gone_round_and_comes_back() {
+    let bond = Bond::new(Settings::default(), 2).await;
+    let (mut near, mut far) = bond.stream().await;
+    let text = text(24 << 20);
+    let mut got = vec![0; text.len()];
+    let sending = async {
+        near.write_all(&text).await.unwrap();
+        near.shutdown().await.unwrap();
+    };
+    let receiving = async {
+        let (first, rest) = got.split_at_mut(2 << 20);
+        far.read_exact(first).await.unwrap();
+        bond.links[0].0.pause(true);
+        far.read_exact(rest).await.unwrap();
+    };
+    soon(async { tokio::join!(sending, receiving) }).await;
+    assert!(got == text);
+    // What it still held comes twice, and is of no use; then it serves again.
+    bond.links[0].0.pause(false);
+    let before = bond.near.sent()[&LinkId(0)];
+    soon(async {
+        while bond.near.sent()[&LinkId(0)] == before {
+            let (mut near, mut far) = bond.stream().await;
+            sends(&mut near, &mut far, 1 << 20).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_streams_share_a_bond() {
+    let bond = Bond::new(Settings::default(), 2).await;
+    let mut all = tokio::task::JoinSet::new();
+    for length in (0..40).map(|i| i * 10_007) {
+        let (mut near, mut far) = bond.stream().await;
+        all.spawn(async move {
+            sends(&mut near, &mut far, length).await;
+            sends(&mut far, &mut near, length / 2).await;
+        });
+    }
+    soon(async {
+        while let Some(done) = all.join_next().await {
+            done.unwrap()
+        }
+    })
+    .await;
+    // A stream that is over is forgotten at both ends.
+    soon(async {
+        while bond.near.streams() + bond.far.streams() > 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_leads_nowhere_is_refused() {
+    let bond = Bond::new(Settings::default(), 1).await;
+    let refuse = async {
+        let (stream, _) = bond.far.next().await.unwrap();
+        bond.far.refuse(stream, Refusal::Unreached("nobody is there".into()));
+    };
+    let open = bond.near.open(Target::Server("nowhere".into(), 1));
+    let (opened, ()) = soon(async { tokio::join!(open, refuse) }).await;
+    let why = opened.map(|_| ()).unwrap_err();
+    assert_eq!(why, Broken::Refused(Refusal::Unreached("nobody is there".into())));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_went_away_is_told_to_the_writer() {
+    let bond = Bond::new(Settings::default(), 2).await;
+    let (mut near, far) = bond.stream().await;
+    drop(far);
+    let text = text(1 << 20);
+    let written = soon(async {
+        loop {
+            if let Err(why) = near.write_all(&text).await {
+                return why;
+            }
+        }
+    });
+    assert_eq!(written.await.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_goes_beyond_its_window_breaks_the_bond() {
+    let settings = Settings { window: 1000, ..Settings::default() };
+    let far = Engine::new(settings, 1000, false);
+    let (_pipe, mut near, tcp) = Pipe::new().await;
+    let link = LinkIo::clear(tcp).unwrap();
+    let running = {
+        let far = Arc::clone(&far);
+        tokio::spawn(async move { far.run_link(LinkId(0), link).await })
+    };
+    near.write_all(&Frame::word(&Word::Open { stream: 0, to: Target::Service("x".into()) }))
+        .await
+        .unwrap();
+    let (stream, _) = soon(far.next()).await.unwrap();
+    let mut stream = far.accept(stream);
+    let mut frame =
+        Frame::Chunk(ChunkHead { stream: 0, offset: 1, length: 1000 }).encode().to_vec();
+    frame.extend([0; 1000]);
+    near.write_all(&frame).await.unwrap();
+    let ended = soon(running).await.unwrap();
+    assert!(matches!(&ended, Ended::Hostile(why) if why.contains("1000")), "{ended:?}");
+    assert!(soon(stream.read(&mut [0; 10])).await.is_err());
+    assert!(soon(far.next()).await.is_none());
+}
