@@ -12,6 +12,10 @@ const DEFAULT_RTT: Duration = Duration::from_millis(100);
 /// grows is the queue of our own asks.
 const MAX_GROWTH: u32 = 4;
 
+/// So much of a parent's time is asked of it in advance at least: on a path of 0.1 ms two round trips were
+/// two symbols at 1 Gbit/s, and both ends woke for every third symbol to ask and hear for the next ones.
+const AT_LEAST: Duration = Duration::from_millis(4);
+
 /// A parent's side of a pull.
 #[derive(Clone, Debug)]
 pub(super) struct Parent {
@@ -93,10 +97,11 @@ impl Parent {
         self.rtt = smoothed.min(shortest.saturating_mul(MAX_GROWTH));
     }
 
-    /// Bytes to have asked of it: twice its rate times its round trip, so that it never runs dry.
+    /// Bytes to have asked of it: twice its rate times its round trip, so that it never runs dry, and
+    /// on the shortest paths what it sends in [`AT_LEAST`].
     pub(super) fn window(&self, symbol_bytes: u64, settings: &PullSettings) -> u64 {
         let rate = self.meter.peak().unwrap_or(self.expected);
-        let twice = rate.bytes_in(self.rtt.saturating_mul(2)).as_bytes();
+        let twice = rate.bytes_in(self.rtt.saturating_mul(2).max(AT_LEAST)).as_bytes();
         let least = match self.meter.peak() {
             // Two symbols: one under way while the next one is asked.
             Some(_) => 2 * symbol_bytes,
