@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn what_is_lost_at_each_hop_is_told() {
         let mut story = Story::default();
-        story.hear(r#"{"event":"started","bytes":1000}"#);
+        story.hear(r#"{"event":"started","bytes":1000}"#, 0.0);
         for at in 0..=20 {
             let held = |share: f64| (f64::from(at) * 100.0 * share).min(1000.0);
             let one = |name: &str, held: f64| {
@@ -80,9 +80,10 @@ mod tests {
                 )
             };
             let both = format!("{},{}", one("a", held(1.0)), one("b", held(0.9)));
-            story.hear(&format!(
+            let line = format!(
                 r#"{{"event":"progress","seconds":{at},"served_bytes":0,"receivers":[{both}]}}"#
-            ));
+            );
+            story.hear(&line, f64::from(at));
         }
         let mut report = Report::default();
         add(&["a".to_owned(), "b".to_owned()], &story, &mut report);

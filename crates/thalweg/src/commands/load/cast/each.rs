@@ -7,7 +7,7 @@ use std::{
     io::BufReader,
     path::PathBuf,
     process::{Child, Stdio},
-    sync::mpsc::{Sender, channel},
+    sync::mpsc::{SyncSender, sync_channel},
     thread,
     time::{Duration, Instant},
 };
@@ -66,7 +66,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.dir.exists() {
         fs::remove_dir_all(&args.dir)?;
     }
-    let (done, ended) = channel();
+    // Each program says at most two things.
+    let (done, ended) = sync_channel(2 * (args.hosts.len() + args.also.len()));
     let (mut programs, began) = (Programs(Vec::new()), Instant::now());
     for (at, host) in args.also.iter().chain(&args.hosts).enumerate() {
         let child = start(args, &lab, host)?;
@@ -108,9 +109,11 @@ fn start(args: &Args, lab: &Lab, host: &str) -> anyhow::Result<Child> {
 }
 
 /// Until it says that it is done, or ends; then on, so that its pipe never fills.
-fn watch(lines: impl std::io::BufRead, host: &str, done: &Sender<(String, bool)>) {
+fn watch(lines: impl std::io::BufRead, host: &str, done: &SyncSender<(String, bool)>) {
+    let mut is_told = false;
     for line in lines.lines().map_while(Result::ok) {
-        if line.trim() == DONE {
+        if line.trim() == DONE && !is_told {
+            is_told = true;
             // Nobody may wait any more.
             _ = done.send((host.to_owned(), true));
         }
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_word_counts_before_the_end() {
-        let (done, ended) = channel();
+        let (done, ended) = sync_channel(2);
         watch("begun\ndone\nmore\n".as_bytes(), "a", &done);
         assert_eq!(ended.recv().unwrap(), ("a".to_owned(), true));
         assert_eq!(ended.recv().unwrap(), ("a".to_owned(), false));

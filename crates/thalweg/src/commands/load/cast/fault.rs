@@ -7,7 +7,8 @@ use thalweg_lab::{client::Lab, topology::LinkChange};
 use thalweg_units::Rate;
 
 /// Once a receiver has so much of the object: `kill=b@0.3:c` kills the node of b when c has 30 %;
-/// `start=c@0.5:b` starts that of c; `rate=b.access.fwd/1Mbit/s@0.3:c` changes a link's rate.
+/// `start=c@0.5:b` starts that of c; `rate=b.access.fwd/1Mbit/s@0.3:c` changes a link's rate. `PARENT` in the name
+/// of a node or a link is the parent that gives c most by then.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
     /// What is done.
@@ -52,7 +53,21 @@ impl FromStr for Fault {
     }
 }
 
+/// Stands for the receiver's parent.
+const PARENT: &str = "PARENT";
+
 impl Fault {
+    /// The same, with the parent's name.
+    pub fn resolved(&self, parent: Option<&str>) -> Self {
+        let with = |name: &str| name.replace(PARENT, parent.unwrap_or(PARENT));
+        let what = match &self.what {
+            What::Kill(node) => What::Kill(with(node)),
+            What::Start(node) => What::Start(with(node)),
+            What::Rate(link, rate) => What::Rate(with(link), *rate),
+        };
+        Self { what, ..self.clone() }
+    }
+
     /// Does it.
     ///
     /// # Errors
@@ -79,6 +94,8 @@ mod tests {
             panic!()
         };
         assert_eq!((link.as_str(), rate.as_bps()), ("b.access.fwd", 1_000_000));
+        let parent = fault("rate=PARENT_c.fwd/1Mbit/s@0.9:c").resolved(Some("b"));
+        assert!(matches!(parent.what, What::Rate(link, _) if link == "b_c.fwd"));
         for wrong in ["kill=b", "kill=b@2:c", "burn=b@0.3:c", "rate=b@0.3:c"] {
             assert!(wrong.parse::<Fault>().is_err(), "{wrong}");
         }

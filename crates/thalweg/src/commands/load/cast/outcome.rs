@@ -19,9 +19,9 @@ const RECOVERED: f64 = 0.9;
 const BEFORE: usize = 4;
 
 /// A fault that has come.
-pub struct Struck<'a> {
-    /// Which.
-    pub fault: &'a Fault,
+pub struct Struck {
+    /// Which; the parent has its name.
+    pub fault: Fault,
     /// Whether it was done.
     pub is_done: bool,
     /// s since the first offer.
@@ -32,9 +32,10 @@ pub struct Struck<'a> {
     before: f64,
 }
 
-impl<'a> Struck<'a> {
+impl Struck {
     /// It is time.
-    pub fn now(fault: &'a Fault, story: &Story) -> Self {
+    pub fn now(fault: &Fault, story: &Story) -> Self {
+        let fault = fault.resolved(story.now.get(&fault.of).map(String::as_str));
         let all = story.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
         let last = all.last().copied().unwrap_or(Held { at: 0.0, bytes: 0.0, bps: 0.0 });
         let few = &all[all.len().saturating_sub(BEFORE)..];
@@ -52,7 +53,7 @@ pub struct Found<'a> {
     /// What happened.
     pub story: &'a Story,
     /// What was done to it.
-    pub struck: &'a [Struck<'a>],
+    pub struck: &'a [Struck],
 }
 
 impl Found<'_> {
@@ -60,7 +61,8 @@ impl Found<'_> {
     pub fn report(&self, left: Option<Rate>) -> Report {
         let (mut report, length) = (Report::default(), self.story.bytes as f64);
         let tree = self.tree();
-        let (mut rates, mut finishes, mut hops) = (vec![], vec![], vec![]);
+        let (mut rates, mut finishes) = (vec![], vec![]);
+        let (mut hops, mut directs) = (vec![], vec![]);
         let mut beyond_most = 0.0_f64;
         for host in self.wanted {
             let Some(received) = self.story.received.get(host) else { continue };
@@ -68,19 +70,25 @@ impl Found<'_> {
             let beyond = (received.came - length).max(received.useless).max(0.0) / length * 100.0;
             beyond_most = beyond_most.max(beyond);
             rates.push(rate);
-            finishes.push(received.after);
+            finishes.push(received.heard);
             report.add(format!("rate/{host}"), "Mbit/s", rate);
-            report.add(format!("finish/{host}"), "s", received.after);
+            report.add(format!("finish/{host}"), "s", received.heard);
             report.add(format!("beyond/{host}"), "%", beyond);
             if let Some(bps) = tree.min_hop(host, &self.known.rates) {
                 hops.push(rate * 1e6 / bps);
                 report.add(format!("hop/{host}"), "ratio", rate * 1e6 / bps);
                 report.add(format!("min_hop/{host}"), "Mbit/s", bps / 1e6);
             }
+            let leg = (self.known.hosts[0].clone(), host.clone());
+            if let Some(bps) = self.known.rates.get(&leg) {
+                directs.push(rate * 1e6 / bps);
+                report.add(format!("direct/{host}"), "ratio", rate * 1e6 / bps);
+            }
         }
         spread(&mut report, "rate", "Mbit/s", rates);
         spread(&mut report, "finish", "s", finishes);
         spread(&mut report, "hop", "ratio", hops);
+        spread(&mut report, "direct", "ratio", directs);
         report.add("beyond_most", "%", beyond_most);
         report.add("sent_by_source", "objects", self.story.served / length);
         let missed: f64 = self.story.missed.values().sum();
@@ -100,7 +108,7 @@ impl Found<'_> {
         self.known.tree.clone().unwrap_or_else(|| self.story.tree())
     }
 
-    fn add_struck(&self, struck: &Struck<'_>, left: Option<Rate>, report: &mut Report) {
+    fn add_struck(&self, struck: &Struck, left: Option<Rate>, report: &mut Report) {
         // Whom it meets: who joins, or who had got so far.
         let host = match &struck.fault.what {
             What::Start(node) => node,
@@ -179,15 +187,17 @@ mod tests {
 
     fn story() -> Story {
         let mut story = Story::default();
-        story.hear(r#"{"event":"started","bytes":10000000}"#);
-        story.hear(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#);
+        story.hear(r#"{"event":"started","bytes":10000000}"#, 0.0);
+        story.hear(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#, 0.0);
         for (at, held, bps) in [(1, 1e6, 8e6), (2, 2e6, 8e6), (3, 2e6, 0.0), (4, 3e6, 8e6)] {
-            story.hear(&format!(
+            let line = format!(
                 r#"{{"event":"progress","seconds":{at},"served_bytes":5,"receivers":[{{"name":"a","held_bytes":{held},"rate_bps":{bps},"missed_symbols":0}}]}}"#
-            ));
+            );
+            story.hear(&line, f64::from(at));
         }
         story.hear(
             r#"{"event":"received","receiver":"a","received_bytes":10100000,"duplicate_bytes":1000,"seconds":10.0,"after_seconds":11.0}"#,
+            11.2,
         );
         story
     }
@@ -210,7 +220,7 @@ mod tests {
     fn a_fault_is_held_against_the_best_that_was_left() {
         let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
         let fault: Fault = "kill=b@0.2:a".parse().unwrap();
-        let struck = Struck { fault: &fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
+        let struck = Struck { fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
         let struck = [struck];
         let found = Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
         // 8 MB at 8 Mbit/s: at 10 s, and it was 11.

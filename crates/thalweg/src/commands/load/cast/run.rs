@@ -15,6 +15,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
+    time::Instant,
 };
 use thalweg_units::Rate;
 
@@ -102,18 +103,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     mesh.start(&early)?;
     let before = outcome::memory(&mesh, &early, "VmRSS");
     let (mut story, mut struck) = (Story::default(), Vec::new());
+    let began = Instant::now();
     let mut child = cast(args, &known, &mesh)?;
     let stdout = child.stdout.take().context("its output")?;
     let mut faults: Vec<&Fault> = args.fault.iter().collect();
     for line in BufReader::new(stdout).lines() {
-        story.hear(&line?);
+        story.hear(&line?, began.elapsed().as_secs_f64());
         faults.retain(|fault| {
             story.share(&fault.of) < fault.share || {
                 struck.push(Struck::now(fault, &story));
                 false
             }
         });
-        for new in struck.iter_mut().filter(|new: &&mut Struck<'_>| !new.is_done) {
+        for new in struck.iter_mut().filter(|new: &&mut Struck| !new.is_done) {
             new.is_done = true;
             new.fault.strike(&mut mesh, &network.lab)?;
         }
@@ -135,7 +137,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for host in &wanted {
         content::same(&args.file, &mesh.inbox(host).join(name))?;
     }
-    let alive: Vec<String> = early.iter().filter(|h| !is_killed(args, h)).cloned().collect();
+    let alive: Vec<String> = early.iter().filter(|h| !is_killed(&struck, h)).cloned().collect();
     let after = outcome::memory(&mesh, &alive, "VmHWM");
     let found = outcome::Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
     let mut report = found.report(args.left);
@@ -149,8 +151,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(report.print()?)
 }
 
-fn is_killed(args: &Args, host: &String) -> bool {
-    args.fault.iter().any(|fault| matches!(&fault.what, What::Kill(node) if node == host))
+fn is_killed(struck: &[Struck], host: &String) -> bool {
+    struck.iter().any(|struck| matches!(&struck.fault.what, What::Kill(node) if node == host))
 }
 
 fn receivers(args: &Args, known: &Known) -> Vec<String> {

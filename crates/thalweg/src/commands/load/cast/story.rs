@@ -13,6 +13,8 @@ pub struct Story {
     pub parents: BTreeMap<String, Vec<String>>,
     /// By receiver, how far it was, and when.
     pub held: BTreeMap<String, Vec<Held>>,
+    /// By receiver, who gave it most at the last word.
+    pub now: BTreeMap<String, String>,
     /// Who has it, and what it cost.
     pub received: BTreeMap<String, Received>,
     /// Parents that were left: who, whom, why.
@@ -49,6 +51,8 @@ pub struct Received {
     pub seconds: f64,
     /// s from the first offer until the source knew.
     pub after: f64,
+    /// s from the command's start until then.
+    pub heard: f64,
 }
 
 #[derive(Deserialize)]
@@ -102,6 +106,14 @@ struct Progress {
     held_bytes: f64,
     rate_bps: f64,
     missed_symbols: f64,
+    #[serde(default)]
+    parents: Vec<Parent>,
+}
+
+#[derive(Deserialize)]
+struct Parent {
+    name: String,
+    rate_bps: u64,
 }
 
 #[derive(Deserialize)]
@@ -114,8 +126,8 @@ struct Came {
 }
 
 impl Story {
-    /// One line of its output; others than events are passed over.
-    pub fn hear(&mut self, line: &str) {
+    /// One line of its output, so many seconds after the command's start; others than events are passed over.
+    pub fn hear(&mut self, line: &str, now: f64) {
         match serde_json::from_str(line) {
             Ok(Line::Started { bytes }) => self.bytes = bytes,
             Ok(Line::Planned { receivers }) => {
@@ -128,7 +140,7 @@ impl Story {
                 self.served = served_bytes;
                 receivers.into_iter().for_each(|one| self.progress(seconds, one));
             }
-            Ok(Line::Received(came)) => self.receive(came),
+            Ok(Line::Received(came)) => self.receive(came, now),
             Ok(Line::Refused { receiver, why, again: false }) => {
                 self.failed = Some(format!("{receiver}: {why}"));
             }
@@ -141,15 +153,19 @@ impl Story {
     fn progress(&mut self, at: f64, one: Progress) {
         let held = Held { at, bytes: one.held_bytes, bps: one.rate_bps };
         self.missed.insert(one.name.clone(), one.missed_symbols);
+        if let Some(parent) = one.parents.into_iter().max_by_key(|parent| parent.rate_bps) {
+            self.now.insert(one.name.clone(), parent.name);
+        }
         self.held.entry(one.name).or_default().push(held);
     }
 
-    fn receive(&mut self, came: Came) {
+    fn receive(&mut self, came: Came, heard: f64) {
         let received = Received {
             came: came.received_bytes,
             useless: came.duplicate_bytes,
             seconds: came.seconds,
             after: came.after_seconds,
+            heard,
         };
         self.received.insert(came.receiver, received);
     }
@@ -198,10 +214,10 @@ mod tests {
 {"event":"planned","receivers":[{"name":"a","parents":["s","b"]},{"name":"b","parents":["a"]}]}
 {"event":"progress","seconds":1.0,"served_bytes":5,"receivers":[{"name":"a","held_bytes":200,"rate_bps":9,"missed_symbols":3}]}
 noise
-{"event":"progress","seconds":2.0,"served_bytes":5,"receivers":[{"name":"a","held_bytes":700,"rate_bps":9,"missed_symbols":3}]}
+{"event":"progress","seconds":2.0,"served_bytes":5,"receivers":[{"name":"a","held_bytes":700,"rate_bps":9,"missed_symbols":3,"parents":[{"name":"s","rate_bps":1},{"name":"b","rate_bps":5}]}]}
 {"event":"received","receiver":"a","received_bytes":1010,"duplicate_bytes":10,"served_bytes":0,"seconds":2.5,"rate_bps":0,"after_seconds":2.6}
 {"event":"ended","outcome":"complete","seconds":2.7}"#;
-        text.lines().for_each(|line| story.hear(line));
+        text.lines().for_each(|line| story.hear(line, 3.0));
         assert_eq!(story.tree().0.len(), 2);
         assert_eq!(story.tree().way_up("b").len(), 2);
         assert_eq!(story.when("a", 0.3), Some(1.2));
@@ -210,6 +226,6 @@ noise
         assert!((story.share("a") - 0.7).abs() < 1e-9);
         assert_eq!(story.received["a"].came, 1010.0);
         assert_eq!(story.ended, Some(("complete".to_owned(), 2.7)));
-        assert_eq!(story.missed["a"], 3.0);
+        assert_eq!((story.missed["a"], story.now["a"].as_str()), (3.0, "b"));
     }
 }
