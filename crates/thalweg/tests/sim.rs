@@ -56,3 +56,32 @@ fn parts_that_do_not_exist_are_refused_with_those_that_do() {
         assert!(text(&output.stderr).contains(known), "{}", text(&output.stderr));
     }
 }
+
+#[test]
+fn a_cast_is_simulated_and_told_as_a_table() {
+    let small = ["--receivers", "40", "--size", "64 MiB", "--effort", "100000", "--seed", "3"];
+    let output = sim(&[&["cast"], &small[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    insta::assert_snapshot!("sim-cast", text(&output.stdout));
+    let json: Value = {
+        let output = sim(&[&["cast", "--by", "unicast", "--json"], &small[..]].concat());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let sent = json["metrics"]["objects_sent"]["value"].as_f64().expect("a number");
+    assert!((sent - 40.0).abs() < 1e-3, "{json}");
+}
+
+#[test]
+fn a_cast_that_makes_no_sense_is_refused() {
+    for (arguments, why) in [
+        (&["--loss", "0.1"][..], "--ring"),
+        (&["--ring", "1 MiB", "--loss", "1"], "--loss"),
+        (&["--late", "2"], "--late"),
+        (&["--size", "0 B"], "at least a byte"),
+        (&["--receivers", "0"], "--receivers"),
+    ] {
+        let output = sim(&[&["cast"], arguments].concat());
+        assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}");
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
+}

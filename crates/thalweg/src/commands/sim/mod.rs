@@ -1,5 +1,6 @@
 //! `thalweg sim`: the papers' figures in the simulator, by the product's own planning code.
 //!
+//! - [`cast`]: one object to many receivers down a tree;
 //! - [`collection`]: data collection in the paper's network, all methods;
 //! - [`planning`]: what planning such collections costs;
 //! - [`input`]: which network: synthetic, a published data set, or a file;
@@ -9,6 +10,7 @@
 //! - [`labels`]: names and order of the table's lines;
 //! - [`waiting`]: how long it takes.
 
+mod cast;
 mod collection;
 mod figure;
 mod grid;
@@ -61,6 +63,8 @@ pub struct Args {
 /// What is not of UKAIRO.
 #[derive(clap::Subcommand)]
 enum Other {
+    /// One object to many receivers: finishes, the source's cost, messages beside the data
+    Cast(cast::Args),
     /// Data collection (Fig. 5 to 7 of "a Coordinated Approach"): all methods in a transit-stub network
     Collection(collection::Args),
     /// What planning a collection costs: time and memory by hosts and slots
@@ -73,6 +77,7 @@ enum Other {
 /// When the data is missing or has a fault; the message says where it was looked for.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let figure = match (args.other, args.figure) {
+        (Some(Other::Cast(args)), _) => return cast::run(&args),
         (Some(Other::Collection(args)), _) => return collection::run(&args),
         (Some(Other::Planning(args)), _) => return planning::run(&args),
         (None, Some(figure)) => figure,
