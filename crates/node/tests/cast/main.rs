@@ -5,10 +5,13 @@
 #[path = "../fixtures/members.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod members;
+mod over;
+mod parents;
 mod refusals;
 mod resumed;
 mod scene;
 mod trees;
+mod ways;
 
 use scene::{Scene, name};
 use std::{fs, os::unix::fs::PermissionsExt as _, time::SystemTime};

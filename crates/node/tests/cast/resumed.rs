@@ -1,19 +1,21 @@
 //! Sources and receivers that are killed, and go on.
 
-use crate::scene::{PATIENCE, Scene, name};
+use crate::{
+    parents::{LENGTH as PART, ways},
+    scene::{PATIENCE, Scene, name},
+};
 use std::{fs, time::Instant};
 use thalweg_node::cast::source::Outcome;
 use tokio_util::sync::CancellationToken;
 
 const LENGTH: usize = 64 << 20;
 
-/// The journal is written once a second: this takes some seconds on a fast machine.
-const LONG: usize = 320 << 20;
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_was_killed_goes_on_with_what_it_has() {
     let mut scene = Scene::new(1).await;
-    let content = scene.file("image", LONG);
+    let content = scene.file("image", PART);
+    // The journal is written once a second: this takes some.
+    let _ways = ways(&scene, &[(0, 1, 3_000_000)]).await;
     let casting = tokio::spawn(scene.cast_until(scene.request("image"), CancellationToken::new()));
     // Until something is in the journal.
     let began = Instant::now();
@@ -26,6 +28,7 @@ async fn a_receiver_that_was_killed_goes_on_with_what_it_has() {
         assert!(began.elapsed() < PATIENCE, "{:?}", scene.events.all());
         tokio::task::yield_now().await;
     };
+    let held = scene.nodes[0].report()["held_bytes"].as_u64().unwrap();
     scene.nodes[0].kill().await;
     let kept = fs::read(journal).unwrap();
     assert!(kept.len() > 8 + 32, "nothing was journaled");
@@ -34,7 +37,8 @@ async fn a_receiver_that_was_killed_goes_on_with_what_it_has() {
     assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
     assert!(fs::read(scene.nodes[0].inbox("image")).unwrap() == content);
     let received = scene.events.received();
-    assert!(received[0].1 < LONG as u64, "all of it came again: {received:?}");
+    let most = PART as u64 - held + PART as u64 / 50;
+    assert!(received[0].1 <= most, "{held} were there: {received:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

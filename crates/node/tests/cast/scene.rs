@@ -12,15 +12,17 @@ use tempfile::TempDir;
 use thalweg_node::{
     cast::{
         Casts,
-        source::{CastError, Event, EventSink, Request, Totals, cast},
+        source::{
+            CastError, Event, EventSink, ForgetError, Forgotten, Request, Totals, cast, forget,
+        },
     },
     config::{CastSection, InboxSection},
     daemon::{Daemon, MemberService, Services},
     gather::Estimates,
-    mesh::Membership,
+    mesh::{Membership, WallClock},
     relay::Log,
 };
-use thalweg_units::ByteSize;
+use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::mesh::{Member, Name, Role};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -82,6 +84,17 @@ impl Node {
         });
         self.tasks.spawn(casts.clone().run());
         self.casts = Some(casts);
+    }
+
+    /// Starts it so many days later, by its own clock.
+    pub async fn start_later(&mut self, days: u64) {
+        let now = WallClock::default().now().as_unix_nanos();
+        let then = WallTime::from_unix_nanos(now + days * 24 * 3600 * 1_000_000_000);
+        let clock = WallClock::new(move || then);
+        let later = Membership::with_clock(self.membership.mesh(), None, clock);
+        later.offer(&self.membership.signed().unwrap()).unwrap();
+        self.membership = later;
+        self.start().await;
     }
 
     /// As if it were killed: nothing is said to anybody.
@@ -185,6 +198,27 @@ impl Scene {
         }
         let (dir, events) = (TempDir::new().unwrap(), Arc::default());
         Self { nodes, dir, events, membership }
+    }
+
+    /// From now on some are found elsewhere: from whom, to whom.
+    pub fn lead(&self, way: impl Fn(u8, u8) -> Option<SocketAddr>) {
+        let roster = |from: u8| {
+            let at = |node: &Node| Some(way(from, node.n).unwrap_or(node.at));
+            let of = |node: &Node| member(node.n, at(node), &[Role::Client]);
+            let mut members: Vec<Member> = self.nodes.iter().map(of).collect();
+            members.insert(0, member(0, None, &[Role::Client]));
+            signed(2, members)
+        };
+        self.membership.offer(&roster(0)).unwrap();
+        for node in &self.nodes {
+            node.membership.offer(&roster(node.n)).unwrap();
+        }
+    }
+
+    /// Gives a cast up.
+    pub async fn forget(&self, what: &str) -> Result<Forgotten, ForgetError> {
+        let reach = reach(0, &key(100), &self.membership);
+        forget(&self.path("kept"), what, &reach, &key(100)).await
     }
 
     pub fn path(&self, path: &str) -> PathBuf {

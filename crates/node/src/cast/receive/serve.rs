@@ -171,6 +171,10 @@ impl Shared {
         self.lock().get(&id).map(|entry| Arc::clone(&entry.reception))
     }
 
+    fn is_running(&self, id: CastId) -> bool {
+        self.lock().get(&id).is_some_and(|entry| entry.is_running)
+    }
+
     /// Sees to it that somebody works at a cast that is described and has not ended well.
     fn work(self: &Arc<Self>, id: CastId) {
         let mut receptions = self.lock();
@@ -290,6 +294,10 @@ impl Shared {
         if let Some(reception) = known.filter(|r| still_holds(r)) {
             reception.home.begin(&offer, &pass).map_err(run::refusal)?;
             reception.renew(offer, pass);
+            if !self.is_running(id) && matches!(reception.state(), State::Failed(_)) {
+                // It is gone on with: why it ended before is told no more.
+                reception.set(State::New);
+            }
             return Ok(reception);
         }
         let unfinished = |entry: &&Entry| !matches!(entry.reception.state(), State::Complete(..));

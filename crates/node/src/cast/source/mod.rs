@@ -8,6 +8,7 @@ mod job;
 mod member;
 mod plan;
 mod run;
+mod share;
 mod survey;
 
 pub use describe::DescribeError;

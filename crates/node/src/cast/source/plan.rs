@@ -1,11 +1,13 @@
 //! Who is to get the object from whom.
 
+use super::share::shares;
 use crate::gather::Estimates;
 use std::collections::BTreeMap;
 use thalweg_plan::{
     Graph,
-    tree::{Access, EFFORT, Host, Overlay, Planned, Role, depth::ChainLoss},
+    tree::{Access, EFFORT, Host, Overlay, Role, depth::ChainLoss},
 };
+use thalweg_units::Rate;
 use thalweg_wire::{
     cast::{Candidate, Expected, MAX_CANDIDATES, MAX_WAY, Want},
     mesh::Name,
@@ -40,8 +42,9 @@ impl Part {
 
 /// Parents for all receivers, from what is known of the legs. `here`: the source.
 ///
-/// The planned tree's parent first, then those with most to spare. What the rates do not reach is
-/// asked of the source first, and then of the others, each beginning with another one.
+/// The planned tree's parent first, then those with most to spare; or several at a time where they add
+/// up. What the rates do not reach is asked of the source first, and then of the others, each beginning
+/// with another one.
 pub fn plan(here: &Name, to: &[Name], estimates: &Estimates, at_once: u32) -> BTreeMap<Name, Part> {
     let names: Vec<&Name> = std::iter::once(here).chain(to).collect();
     let mut graph = Graph::new(names.len());
@@ -59,7 +62,7 @@ pub fn plan(here: &Name, to: &[Name], estimates: &Estimates, at_once: u32) -> BT
     let hosts: Vec<Host> = (0..names.len()).map(host).collect();
     let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
     let planned = overlay.bounded(&ChainLoss::NONE, EFFORT);
-    let shares = overlay.candidates(&planned, MAX_CANDIDATES);
+    let shares = shares(&overlay, &planned, at_once as usize);
     let part = |node: usize| {
         let of = |at: usize| Some(at).filter(|at| *at != 0).map(|at| names[at].clone());
         let share = |share: &thalweg_plan::tree::Share| Candidate {
@@ -67,14 +70,16 @@ pub fn plan(here: &Name, to: &[Name], estimates: &Estimates, at_once: u32) -> BT
             bps: Some(share.rate.as_bps()),
             want: Want::Pull,
         };
-        let mut candidates: Vec<Candidate> =
-            shares.get(node).into_iter().flatten().map(share).collect();
+        let its = shares.get(node).cloned().unwrap_or_default();
+        let mut candidates: Vec<Candidate> = its.parents.iter().map(share).collect();
         let unknown = |at: &usize| candidates.iter().all(|known| known.name != of(*at));
         let rest: Vec<usize> = others(names.len(), node).filter(unknown).collect();
         let unknown = |at: usize| Candidate { name: of(at), bps: None, want: Want::Pull };
         candidates.extend(rest.into_iter().map(unknown));
         candidates.truncate(MAX_CANDIDATES);
-        let (min_hop_bps, expected_bps) = bps(&planned, node);
+        let known = |rate: Rate| Some(rate.as_bps()).filter(|bps| *bps > 0);
+        let min_hop_bps = planned.ceilings.get(node).copied().and_then(known);
+        let (expected_bps, at_once) = (known(its.rate), at_once.max(its.at_once as u32));
         let way = Vec::new();
         (names[node].clone(), Part { candidates, at_once, min_hop_bps, expected_bps, way })
     };
@@ -104,11 +109,6 @@ fn way(here: &Name, parts: &BTreeMap<Name, Part>, to: &Name) -> Vec<Name> {
     way.push(here.clone());
     way.reverse();
     way
-}
-
-fn bps(planned: &Planned, node: usize) -> (Option<u64>, Option<u64>) {
-    let of = |rates: &[thalweg_units::Rate]| rates.get(node).map(|rate| rate.as_bps());
-    (of(&planned.ceilings).filter(|bps| *bps > 0), of(&planned.rates).filter(|bps| *bps > 0))
 }
 
 /// The source, then the others from the next one on.
