@@ -39,6 +39,10 @@ const KNOCK: Duration = Duration::from_millis(200);
 /// Over such spans it is judged whether a parent is slow: connections have grown by then.
 const SPAN: Duration = Duration::from_secs(4);
 
+/// Once it has given something for a span it is judged over such ones: a connection that came to a stand is not
+/// the network's growing. `cast-reconfigure` lost twelve seconds to spans of four.
+const LATER: Duration = Duration::from_secs(2);
+
 /// A parent that gives less than one part in so many of what is expected of it is slow, if another
 /// gives twice as much.
 const SLOW: u64 = 4;
@@ -229,7 +233,8 @@ impl Score {
         let mut judged = Vec::new();
         for (who, now) in &mut self.now {
             let span = at.duration_since(now.since);
-            if span < SPAN {
+            let enough = if now.bps.is_some() { LATER } else { SPAN };
+            if span < enough {
                 continue;
             }
             let bytes = now.got.bytes.load(Relaxed);

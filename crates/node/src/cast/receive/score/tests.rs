@@ -86,6 +86,19 @@ async fn liars_are_not_asked_again_and_slow_ones_are_left_for_faster() {
     assert_eq!((&left[0].0, left[0].1.0), (&who("b"), Fault::Slow));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_parent_that_comes_to_a_stand_is_left_sooner_than_one_that_begins() {
+    let (mut score, wanted) = (Score::default(), wanted(&[("a", 9), ("b", 8)], 1));
+    let a = begin(&mut score, &wanted);
+    tokio::time::advance(LATER).await;
+    assert_eq!(score.review(&wanted), []);
+    tokio::time::advance(SPAN - LATER).await;
+    a[0].1.bytes.store(4_500_000, Relaxed);
+    assert_eq!(score.review(&wanted), []);
+    tokio::time::advance(LATER).await;
+    assert_eq!(score.review(&wanted)[0].0, who("a"));
+}
+
 /// Each gives so many kbit/s for a span.
 async fn pass(begun: &[&[(Who, Arc<Got>)]], kbps: &[u64]) {
     tokio::time::advance(SPAN).await;
