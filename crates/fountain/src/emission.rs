@@ -161,8 +161,13 @@ impl Emission {
 
     /// Blocks of which all was sent that is to be sent for now, from the first on: those who are
     /// not done with them are to be asked what they lack.
-    pub fn spent(&self) -> impl Iterator<Item = u32> {
-        self.spent.iter().copied()
+    pub fn spent(&self) -> impl Iterator<Item = u32> + Clone {
+        self.spent_from(0)
+    }
+
+    /// As [`Self::spent`], beginning with this block and coming back to the first.
+    pub fn spent_from(&self, block: u32) -> impl Iterator<Item = u32> + Clone {
+        self.spent.range(block..).chain(self.spent.range(..block)).copied()
     }
 
     /// One of those below needs so many symbols more of a block, and lacks these of its source

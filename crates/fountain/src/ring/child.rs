@@ -93,8 +93,9 @@ impl Child {
     }
 
     /// It said what it lacks of a block.
-    pub(super) fn lack(&mut self, block: u32, esis: impl Iterator<Item = u32>) {
-        let mut bits: Vec<u64> = Vec::new();
+    pub(super) fn lack(&mut self, block: u32, esis: impl Iterator<Item = u32>, is_more: bool) {
+        let before = self.lacks.remove(&block).filter(|_| is_more);
+        let mut bits: Vec<u64> = before.unwrap_or_default();
         for esi in esis {
             let word = esi as usize / 64;
             if bits.len() <= word {

@@ -226,11 +226,17 @@ impl Ring {
         self.done_by_all(block)
     }
 
-    /// A child lacks these source symbols of a block, and no others: it gets no others from now
-    /// on, and repair symbols.
-    pub fn lacks(&mut self, id: ChildId, block: u32, esis: impl Iterator<Item = u32>) {
+    /// A child lacks these source symbols of a block, and no others (`is_more`: beside those that it
+    /// said before): it gets no others from now on, and repair symbols.
+    pub fn lacks(
+        &mut self,
+        id: ChildId,
+        block: u32,
+        esis: impl Iterator<Item = u32>,
+        is_more: bool,
+    ) {
         if let Some(mut child) = self.children.remove(&id) {
-            child.lack(block, esis);
+            child.lack(block, esis, is_more);
             self.settle(&mut child);
             self.children.insert(id, child);
         }

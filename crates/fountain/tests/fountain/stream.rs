@@ -126,7 +126,7 @@ impl Cast {
                 Said::Done(_) => {}
                 Said::Lacks(block, esis) => {
                     self.asked.remove(&(child, block));
-                    self.ring.lacks(id, block, esis.iter().copied());
+                    self.ring.lacks(id, block, esis.iter().copied(), false);
                     let have = self.children[child].1.open.get(&block).map_or(0, BTreeSet::len);
                     let need = self.geometry.source_symbols_of(block) - have as u32;
                     self.emission.lacks(block, need, esis.into_iter());

@@ -5,7 +5,8 @@
 //!                    │  └── data legs to receivers that call for one
 //!                    │
 //! thalweg node ── Casts ─┬ receive  one cast at a receiver: its parents, its disk, its end
-//!                        └ leg      parent: gives what is asked for; child: asks, proves
+//!                        ├ leg      parent: gives what is asked for; child: asks, proves
+//!                        └ ring     parent: streams what comes as it comes; child: proves, decodes
 //! ```
 //!
 //! Source and receivers are *stores*: they hold proven symbols on the disk and give each to whoever
@@ -15,6 +16,7 @@
 mod disk;
 mod leg;
 mod receive;
+mod ring;
 mod store;
 
 pub mod source;

@@ -16,6 +16,9 @@ pub struct CastSection {
     pub keep_free: ByteSize,
     /// Casts that are not complete, at a time.
     pub max_casts: usize,
+    /// Whether this node hands casts on to others that are not for it: it keeps nothing of them but
+    /// what is on its way.
+    pub relay: bool,
 }
 
 /// A directory where casts land.
@@ -34,7 +37,8 @@ pub struct InboxSection {
 
 impl Default for CastSection {
     fn default() -> Self {
-        Self { inbox: Vec::new(), keep_free: ByteSize::from_bytes(1_000_000_000), max_casts: 16 }
+        let keep_free = ByteSize::from_bytes(1_000_000_000);
+        Self { inbox: Vec::new(), keep_free, max_casts: 16, relay: false }
     }
 }
 

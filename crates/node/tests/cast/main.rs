@@ -9,6 +9,8 @@ mod over;
 mod parents;
 mod refusals;
 mod resumed;
+mod ring_liars;
+mod rings;
 mod scene;
 mod trees;
 mod ways;

@@ -13,7 +13,8 @@ use thalweg_node::{
     cast::{
         Casts,
         source::{
-            CastError, Event, EventSink, ForgetError, Forgotten, Request, Totals, cast, forget,
+            CastError, Event, EventSink, ForgetError, Forgotten, Forwarding, Request, Totals, cast,
+            forget,
         },
     },
     config::{CastSection, InboxSection},
@@ -84,6 +85,19 @@ impl Node {
         });
         self.tasks.spawn(casts.clone().run());
         self.casts = Some(casts);
+    }
+
+    /// Is a node that does this instead.
+    pub async fn serve_as(&mut self, service: Arc<dyn MemberService>) {
+        self.kill().await;
+        let services = Services { cast: Some(service), ..nothing() };
+        let served = served(self.n, &self.membership, services);
+        let daemon = Daemon::bind(config(self.at, self.dir.path()), served).await.unwrap();
+        self.end = CancellationToken::new();
+        let end = self.end.clone();
+        self.tasks.spawn(async move {
+            daemon.run(end.clone().cancelled_owned(), end.cancelled_owned()).await;
+        });
     }
 
     /// Starts it so many days later, by its own clock.
@@ -244,6 +258,7 @@ impl Scene {
             estimates: Estimates::default(),
             parents: 2,
             shape: (None, None),
+            forwarding: Forwarding::default(),
             open: false,
             patience: Duration::from_secs(60),
             kept_in: self.path("kept"),
@@ -275,10 +290,11 @@ impl Scene {
         stop: CancellationToken,
     ) -> impl Future<Output = Result<Totals, CastError>> + Send + 'static {
         let reach = reach(0, &key(100), &self.membership);
-        let events = Arc::clone(&self.events);
+        let (events, told) = (Arc::clone(&self.events), Arc::clone(&self.events));
         async move {
             let casting = cast(request, reach, key(100), events, stop);
-            tokio::time::timeout(PATIENCE, casting).await.expect("the cast ends")
+            let ended = tokio::time::timeout(PATIENCE, casting).await;
+            ended.unwrap_or_else(|_| panic!("the cast does not end: {:?}", told.all()))
         }
     }
 }

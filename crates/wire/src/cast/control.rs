@@ -40,6 +40,17 @@ pub struct Expected {
     pub receivers: u32,
 }
 
+/// How a node hands on what comes to it, as it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RingTerms {
+    /// The most bytes of symbols that wait for its children.
+    pub bytes: u64,
+    /// Which part of each block's repair symbols it gives of its own, once it holds the block.
+    pub part: u32,
+    /// Of so many parts.
+    pub parts: u32,
+}
+
 /// Source to receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
@@ -60,6 +71,8 @@ pub enum Word {
     Here,
     /// What the plan expects for it.
     Expected(Expected),
+    /// How it hands on to those who want a stream.
+    Ring(RingTerms),
 }
 
 /// What a receiver got from a parent.

@@ -52,6 +52,18 @@ pub enum Wish {
     Done(Runs),
     /// Nothing more is wanted.
     Bye,
+    /// Of a block that is streamed, all that came counted: the answer to [`Said::Spent`], or of
+    /// use at the beginning.
+    Lack {
+        /// The block.
+        block: u32,
+        /// So many symbols more complete it, whichever of those that are lacking.
+        need: u32,
+        /// The source symbols that are lacking.
+        runs: Runs,
+    },
+    /// What was said to be done is not any more: somebody came who has nothing.
+    Anew,
 }
 
 /// Parent to child, besides symbols.
@@ -79,4 +91,7 @@ pub enum Said {
     NoPage(u32),
     /// It ends, for this reason.
     Bye(String),
+    /// All is sent that was to be sent of this block for now: whoever is not done with it says
+    /// what is lacking.
+    Spent(u32),
 }

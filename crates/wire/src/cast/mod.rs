@@ -23,13 +23,14 @@ mod offer;
 mod opening;
 mod pass;
 mod refusal;
+mod repair;
 #[cfg(test)]
 mod tests;
 
 pub use crate::object::{MessageError, decode, encode, length};
 pub use control::{
     Account, Candidate, Ended, Expected, Fault, FromParent, MAX_CANDIDATES, MAX_REPORT, MAX_WAY,
-    MAX_WORD, Report, Word,
+    MAX_WORD, Report, RingTerms, Word,
 };
 pub use frame::{FRAME_HEAD, Frame, FrameError, MAX_SAID, SymbolHead};
 pub use id::{CastId, CastIdError};
@@ -39,3 +40,4 @@ pub use offer::{MAX_BLOCK_SYMBOLS, MAX_REPAIR, MAX_SYMBOL, MIN_SYMBOL, Offer, Sh
 pub use opening::{Answer, MAX_ANSWER, MAX_OPENING, Opening};
 pub use pass::Pass;
 pub use refusal::Refusal;
+pub use repair::RepairSheet;

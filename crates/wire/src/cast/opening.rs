@@ -36,6 +36,13 @@ pub enum Opening {
         /// How it serves.
         how: Want,
     },
+    /// The source to a node that is to hand it on and keep nothing: its control channel.
+    Relay {
+        /// A `Signed<Offer>`.
+        offer: Vec<u8>,
+        /// A `Signed<Pass>` for the node.
+        pass: Vec<u8>,
+    },
 }
 
 /// What the other end says to it.

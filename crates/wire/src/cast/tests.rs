@@ -126,6 +126,20 @@ fn frames_go_both_ways() {
 }
 
 #[test]
+fn a_sheet_goes_both_ways_and_is_no_longer_than_a_block_has_repair() {
+    let sheet = RepairSheet {
+        cast: CastId::from_bytes([3; 16]),
+        block: 7,
+        digests: vec![[1; 32], [2; 32]],
+    };
+    let bytes = encoded(&sheet);
+    assert_eq!(RepairSheet::decode(&bytes), Ok(sheet.clone()));
+    assert!(RepairSheet::decode(&bytes[..bytes.len() - 1]).is_err());
+    let digests = vec![[0; 32]; MAX_REPAIR as usize + 1];
+    assert!(RepairSheet::decode(&encoded(&RepairSheet { digests, ..sheet })).is_err());
+}
+
+#[test]
 fn a_long_text_is_cut() {
     let why = || "ü".repeat(100_000);
     let Answer::Refused(Refusal::System(short)) = Answer::Refused(Refusal::System(why())).cut()
@@ -158,6 +172,9 @@ proptest! {
     fn what_decodes_has_one_form(bytes: Vec<u8>, head: [u8; FRAME_HEAD]) {
         if let Ok(offer) = Offer::decode(&bytes) {
             prop_assert_eq!(encoded(&offer), bytes.clone());
+        }
+        if let Ok(sheet) = RepairSheet::decode(&bytes) {
+            prop_assert_eq!(encoded(&sheet), bytes.clone());
         }
         if let Ok(pass) = Pass::decode(&bytes) {
             prop_assert_eq!(encoded(&pass), bytes);

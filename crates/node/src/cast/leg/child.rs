@@ -4,7 +4,10 @@ use super::{
     Desk, Leg,
     io::{Hear, Say, invalid},
 };
-use crate::cast::store::Store;
+use crate::cast::{
+    ring::{NodeRing, Piece, ToDisk},
+    store::Store,
+};
 use std::{
     collections::BTreeSet,
     io,
@@ -16,7 +19,9 @@ use std::{
 };
 use thalweg_fountain::{ParentId, SymbolId, digest::SourcePage};
 use thalweg_units::Rate;
-use thalweg_wire::cast::{Fault, Frame, MAX_RANGES, MAX_SAID, Said, SymbolHead, Wish, are_sound};
+use thalweg_wire::cast::{
+    FRAME_HEAD, Fault, Frame, MAX_RANGES, MAX_SAID, Said, SymbolHead, Wish, are_sound,
+};
 use thiserror::Error;
 use tokio::{
     sync::{
@@ -35,9 +40,6 @@ const WHOLE: Duration = Duration::from_secs(20);
 /// Something is said to the parent at least so often, so that it knows of us.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
-/// A proven symbol on its way to the disk.
-pub type Proven = (u64, Vec<u8>);
-
 /// What came from one parent.
 #[derive(Debug, Default)]
 pub struct Got {
@@ -52,10 +54,12 @@ pub struct Got {
 pub struct Child {
     /// The object.
     pub store: Arc<Store>,
+    /// What comes is handed on from there as well.
+    pub node: Arc<NodeRing>,
     /// Who is asked for what.
     pub desk: Arc<Desk>,
     /// To the disk.
-    pub proven: mpsc::Sender<Proven>,
+    pub disk: mpsc::Sender<ToDisk>,
     /// What came.
     pub got: Arc<Got>,
     /// What is expected of the parent; zero: not known.
@@ -147,8 +151,8 @@ impl Pulling {
     async fn frame(&self, hear: &mut Hear) -> Result<(), Left> {
         match within(hear.frame()).await? {
             Frame::Symbol(head) => {
-                let bytes = within(hear.bytes(head.length as usize)).await?;
-                self.symbol(head, bytes).await
+                let frame = within(hear.framed(head)).await?;
+                self.symbol(head, frame).await
             }
             Frame::Message(length) if length <= MAX_SAID => {
                 let said = within(hear.body(length)).await?;
@@ -158,7 +162,7 @@ impl Pulling {
         }
     }
 
-    async fn symbol(&self, head: SymbolHead, bytes: Vec<u8>) -> Result<(), Left> {
+    async fn symbol(&self, head: SymbolHead, frame: Vec<u8>) -> Result<(), Left> {
         let store = &self.child.store;
         let id = SymbolId { block: head.block, esi: head.esi };
         let index = store.known.geometry.index(id);
@@ -167,7 +171,8 @@ impl Pulling {
             Some(page) => page,
             None => self.page(id.block).await?,
         };
-        if let Err(wrong) = page.verify(&store.known.geometry, id, &bytes) {
+        let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
+        if let Err(wrong) = page.verify(&store.known.geometry, id, bytes) {
             return Err(Left::Corrupt(wrong.to_string()));
         }
         let length = bytes.len() as u64;
@@ -176,10 +181,15 @@ impl Pulling {
         self.came.notify_one();
         if !is_fresh {
             self.child.got.beyond.fetch_add(length, Relaxed);
-        } else if let Err(SendError(_)) = self.child.proven.send((index, bytes)).await {
-            return Err(Left::Done);
+            return Ok(());
         }
-        Ok(())
+        let frame = Arc::new(frame);
+        if self.child.node.ring.has_children() {
+            self.child.node.hand_on(id, &frame, &self.child.node.proof_of(&page));
+        }
+        let piece = Piece { id, frame, got: Arc::clone(&self.child.got) };
+        let sent = self.child.disk.send(ToDisk::Symbol(piece)).await;
+        sent.map_err(|_: SendError<_>| Left::Done)
     }
 
     /// A page that came earlier.
@@ -219,7 +229,7 @@ impl Pulling {
                 return Err(invalid(format!("it has symbols of block {block} and no page")).into());
             }
             // Of use below rings.
-            Said::RepairPage { .. } => {}
+            Said::RepairPage { .. } | Said::Spent(_) => {}
         }
         Ok(())
     }

@@ -79,6 +79,11 @@ impl Desk {
         inner.pull.arrived(id, index, now) == Arrived::Fresh
     }
 
+    /// A proven symbol came otherwise: it is not asked for any more.
+    pub fn obtained(&self, index: u64) {
+        self.lock().pull.obtained(index..index + 1);
+    }
+
     /// How a parent does.
     pub fn status(&self, id: ParentId) -> Option<ParentStatus> {
         self.lock().pull.status(id)

@@ -10,8 +10,8 @@ use std::{
 use thalweg_net::{Stream, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::{
     cast::{
-        Answer, FRAME_HEAD, Frame, MAX_ANSWER, MAX_OPENING, Opening, Refusal, decode, encode,
-        length,
+        Answer, FRAME_HEAD, Frame, MAX_ANSWER, MAX_OPENING, Opening, Refusal, SymbolHead, decode,
+        encode, length,
     },
     mesh::{GO, GO_ACK},
 };
@@ -134,7 +134,41 @@ impl Hear {
     }
 }
 
+impl Hear {
+    /// A symbol behind its frame's head, as it is handed on.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub async fn framed(&mut self, head: SymbolHead) -> io::Result<Vec<u8>> {
+        // At most 64 KiB: `Frame::decode`.
+        let mut frame = Vec::with_capacity(FRAME_HEAD + head.length as usize);
+        frame.extend(Frame::Symbol(head).encode());
+        (&mut self.0).take(head.length.into()).read_to_end(&mut frame).await?;
+        let is_whole = frame.len() == FRAME_HEAD + head.length as usize;
+        if is_whole { Ok(frame) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+}
+
 impl Say {
+    /// Sends the beginning of these bytes, as much as the connection takes at once; how much.
+    ///
+    /// # Errors
+    /// As [`Say::message`].
+    pub async fn some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match within(STUCK, "room for what is to be sent", self.0.write(bytes)).await? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            n => Ok(n),
+        }
+    }
+
+    /// Nothing stays behind in this process.
+    ///
+    /// # Errors
+    /// As [`Say::message`].
+    pub async fn flush(&mut self) -> io::Result<()> {
+        within(STUCK, "room for what is to be sent", self.0.flush()).await
+    }
+
     /// Sends a message.
     ///
     /// # Errors
@@ -161,7 +195,7 @@ impl Say {
     }
 }
 
-pub(super) fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+pub fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 

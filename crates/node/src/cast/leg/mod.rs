@@ -6,4 +6,4 @@ mod io;
 pub mod parent;
 
 pub use desk::Desk;
-pub use io::{Hear, Leg, Say, accept, open, opening, refuse};
+pub use io::{Hear, Leg, Say, accept, invalid, open, opening, refuse};

@@ -123,7 +123,7 @@ impl Serving {
             }
             Wish::Page(_) => return Err(invalid("a page of no block")),
             // Of use to rings.
-            Wish::RepairPage(_) | Wish::Done(_) | Wish::Bye => {}
+            Wish::RepairPage(_) | Wish::Done(_) | Wish::Lack { .. } | Wish::Anew | Wish::Bye => {}
         }
         let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
         match ahead > AHEAD || queue.wishes.len() > 4 * MAX_RANGES {

@@ -8,9 +8,10 @@ use crate::{
     cast::{
         leg::{
             Desk, Leg,
-            child::{self, Child, Got, Left, Proven},
+            child::{self, Child, Got, Left},
             open,
         },
+        ring::{Intake, NodeRing, Sink, ToDisk, stream},
         store::Store,
     },
     gather::Reach,
@@ -19,7 +20,7 @@ use std::{io, sync::Arc, time::Duration};
 use thalweg_net::channel::Protocol;
 use thalweg_units::Rate;
 use thalweg_wire::{
-    cast::{Candidate, Fault, Opening, Refusal, Report, Want},
+    cast::{Candidate, CastId, Fault, Opening, Refusal, Report, Want},
     mesh::Name,
 };
 use tokio::{
@@ -54,12 +55,18 @@ pub struct Told<'a> {
     /// Who is asked for what.
     pub desk: Arc<Desk>,
     /// To the disk.
-    pub proven: mpsc::Sender<Proven>,
+    pub disk: mpsc::Sender<ToDisk>,
+    /// What is handed on from here.
+    pub node: Arc<NodeRing>,
+    /// What is held, repair symbols included.
+    pub intake: Arc<Intake>,
 }
 
 /// A leg came to its end.
-enum End {
+pub enum End {
+    /// Its own.
     Left(Left),
+    /// The parent does not want to.
     Refused(Refusal),
     /// Nobody was there.
     Unreached(String),
@@ -78,7 +85,7 @@ impl Conductor {
         while !told.store.have().is_complete() {
             let wanted = Arc::clone(&parents.borrow_and_update());
             for (who, fault) in score.review(&wanted) {
-                left(&told, &mut score, who, fault);
+                left(&**told.reception, &mut score, who, fault);
             }
             for candidate in score.next(&wanted) {
                 let (got, end) = (told.reception.opened(&candidate.name), CancellationToken::new());
@@ -114,29 +121,17 @@ impl Conductor {
         end: CancellationToken,
     ) {
         let (reception, reach) = (Arc::clone(told.reception), self.reach.clone());
-        let child = Child {
-            store: Arc::clone(told.store),
-            desk: Arc::clone(&told.desk),
-            proven: told.proven.clone(),
-            got,
-            expected: Rate::from_bps(candidate.bps.unwrap_or(0)),
-        };
-        let who = candidate.name;
+        let Candidate { name: who, bps, want } = candidate;
+        let taking = told.taking(want, got, Rate::from_bps(bps.unwrap_or(0)));
         legs.spawn(async move {
-            let leg = async {
-                match &who {
-                    None => from_source(&reception).await,
-                    Some(name) => from_peer(&reach, &reception, name).await,
-                }
-            };
-            let pulling = async {
-                match leg.await {
-                    Ok(leg) => End::Left(child::pull(child, leg).await),
+            let taking = async {
+                match leg_to(&reach, &*reception, &who, want).await {
+                    Ok(leg) => End::Left(taking.run(leg).await),
                     Err(end) => end,
                 }
             };
             let ended = tokio::select! {
-                ended = pulling => ended,
+                ended = taking => ended,
                 () = end.cancelled() => End::Left(Left::Done),
             };
             reception.closed(&who);
@@ -145,28 +140,109 @@ impl Conductor {
     }
 }
 
+/// How a parent is taken from.
+enum Taking {
+    /// Each symbol is asked for.
+    Pull(Child),
+    /// It gives what comes.
+    Stream(Sink, Arc<Got>),
+}
+
+impl Taking {
+    async fn run(self, leg: Leg) -> Left {
+        match self {
+            Self::Pull(child) => child::pull(child, leg).await,
+            Self::Stream(sink, got) => stream(sink, got, leg).await,
+        }
+    }
+}
+
+impl Told<'_> {
+    fn taking(&self, want: Want, got: Arc<Got>, expected: Rate) -> Taking {
+        let (node, disk) = (Arc::clone(&self.node), self.disk.clone());
+        let desk = Arc::clone(&self.desk);
+        match want {
+            Want::Pull => {
+                let store = Arc::clone(self.store);
+                Taking::Pull(Child { store, node, desk, disk, got, expected })
+            }
+            Want::Stream => {
+                let intake = Arc::clone(&self.intake);
+                Taking::Stream(Sink::Store { node, intake, desk, disk }, got)
+            }
+        }
+    }
+}
+
+/// How a node finds its parents of one cast.
+pub trait Line {
+    /// The cast, and with what this node shows itself to others.
+    fn pass(&self) -> (CastId, Vec<u8>);
+
+    /// Tells the source, if it is there and listens.
+    fn tell(&self, report: Report) -> bool;
+
+    /// The next leg from the source.
+    fn next_leg(&self) -> impl Future<Output = Option<Leg>> + Send;
+}
+
+impl Line for Reception {
+    fn pass(&self) -> (CastId, Vec<u8>) {
+        (self.home.id, Self::pass(self))
+    }
+
+    fn tell(&self, report: Report) -> bool {
+        Self::tell(self, report)
+    }
+
+    fn next_leg(&self) -> impl Future<Output = Option<Leg>> + Send {
+        Self::next_leg(self)
+    }
+}
+
+/// A leg to a parent.
+///
+/// # Errors
+/// Why there is none.
+pub async fn leg_to(
+    reach: &Reach,
+    line: &(impl Line + Sync),
+    who: &Who,
+    want: Want,
+) -> Result<Leg, End> {
+    match who {
+        None => from_source(line, want).await,
+        Some(name) => from_peer(reach, line, name, want).await,
+    }
+}
+
 async fn until_complete(store: &Store, news: &mut tokio::sync::watch::Receiver<u64>) {
     // The store has the sender: this ends with the last symbol, or not at all.
     _ = news.wait_for(|_| store.have().is_complete()).await;
 }
 
-async fn from_source(reception: &Reception) -> Result<Leg, End> {
+async fn from_source(line: &(impl Line + Sync), want: Want) -> Result<Leg, End> {
     let nobody = || End::Unreached("the source is not there".to_owned());
-    if !reception.tell(Report::Call(Want::Pull)) {
+    if !line.tell(Report::Call(want)) {
         return Err(nobody());
     }
-    match timeout(CALLED, reception.next_leg()).await {
+    match timeout(CALLED, line.next_leg()).await {
         Ok(Some(leg)) => Ok(leg),
         _ => Err(nobody()),
     }
 }
 
-async fn from_peer(reach: &Reach, reception: &Reception, name: &Name) -> Result<Leg, End> {
+async fn from_peer(
+    reach: &Reach,
+    line: &(impl Line + Sync),
+    name: &Name,
+    want: Want,
+) -> Result<Leg, End> {
     let unreached = |why: String| End::Unreached(why);
     let channel = reach.channel(name, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| unreached(why.to_string()))?;
-    let (cast, pass) = (reception.home.id, reception.pass());
-    let opening = Opening::Hello { cast, pass, want: Want::Pull };
+    let (cast, pass) = line.pass();
+    let opening = Opening::Hello { cast, pass, want };
     match open(channel, &opening).await {
         Ok(Ok(leg)) => Ok(leg),
         Ok(Err(refusal)) => Err(End::Refused(refusal)),
@@ -176,6 +252,11 @@ async fn from_peer(reach: &Reach, reception: &Reception, name: &Name) -> Result<
 
 /// A leg has ended: the source is told, and the parent is remembered.
 fn note(told: &Told<'_>, score: &mut Score, who: Who, end: End) {
+    note_end(&**told.reception, score, who, end);
+}
+
+/// A leg has ended: the source is told, and the parent is remembered.
+pub fn note_end(line: &impl Line, score: &mut Score, who: Who, end: End) {
     let fault = match end {
         End::Left(left) => left.fault().map(|fault| (fault, left.to_string())),
         End::Refused(Refusal::Unknown) => {
@@ -188,13 +269,14 @@ fn note(told: &Told<'_>, score: &mut Score, who: Who, end: End) {
     };
     score.ended(&who);
     if let Some(fault) = fault {
-        left(told, score, who, fault);
+        left(line, score, who, fault);
     }
 }
 
-fn left(told: &Told<'_>, score: &mut Score, who: Who, (fault, why): (Fault, String)) {
+/// A parent is left: the source is told.
+pub fn left(line: &impl Line, score: &mut Score, who: Who, (fault, why): (Fault, String)) {
     score.fail(who.clone(), fault == Fault::Corrupt);
-    told.reception.tell(Report::Left { name: who, fault, why }.cut());
+    line.tell(Report::Left { name: who, fault, why }.cut());
 }
 
 /// A connection that ended, as it is told.

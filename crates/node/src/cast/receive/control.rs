@@ -109,6 +109,7 @@ async fn listen(
                 spawn_blocking(keep).await.map_err(io::Error::other)??;
             }
             Word::Expected(_) => return Err(invalid("too long a way")),
+            Word::Ring(terms) => reception.set_ring(terms),
             Word::Forget => return Ok(Parting::Forget),
             Word::Here => {}
         }

@@ -7,6 +7,7 @@ mod home;
 mod job;
 mod policy;
 mod reception;
+mod relay;
 mod report;
 mod run;
 mod score;

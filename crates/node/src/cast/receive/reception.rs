@@ -6,23 +6,34 @@ use super::{
 };
 use crate::cast::{
     leg::{Leg, child::Got},
+    ring::{NodeRing, PageBook, Repairs, Start},
     store::Store,
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::Instant,
 };
-use thalweg_fountain::Geometry;
+use thalweg_fountain::{Geometry, RING_BYTES};
 use thalweg_wire::{
     Manifest, Signed,
-    cast::{Account, Candidate, Ended, Expected, FromParent, Layout, Offer, Refusal, Report, Want},
+    cast::{
+        Account, Candidate, Ended, Expected, FromParent, Layout, Offer, Refusal, Report, RingTerms,
+        Want,
+    },
     mesh::Name,
 };
 use tokio::sync::{mpsc, watch};
 
 /// Legs from the source that wait for who asked for one: it asks for one at a time.
 const LEGS: usize = 2;
+
+/// How it is handed on until the source says otherwise: of each block's repair symbols the second
+/// half, as a source gives the first.
+pub const RING_TERMS: RingTerms = RingTerms { bytes: RING_BYTES as u64, part: 1, parts: 2 };
 
 /// A parent: a receiver, or the source.
 pub type Who = Option<Name>;
@@ -94,6 +105,9 @@ pub struct Reception {
     control: Mutex<Option<mpsc::Sender<Report>>>,
     legs: (mpsc::Sender<Leg>, tokio::sync::Mutex<mpsc::Receiver<Leg>>),
     counted: Mutex<Counted>,
+    ring: Mutex<(RingTerms, Option<Arc<NodeRing>>)>,
+    /// Where it is counted which blocks were solved.
+    pub solved: Arc<AtomicU64>,
     record: Mutex<Record>,
     /// Who is served from here, and by how many legs.
     children: Mutex<BTreeMap<Name, usize>>,
@@ -135,6 +149,8 @@ impl Reception {
             control: Mutex::default(),
             legs: (legs, tokio::sync::Mutex::new(incoming)),
             counted: Mutex::default(),
+            ring: Mutex::new((RING_TERMS, None)),
+            solved: Arc::default(),
             record,
             children: Mutex::default(),
         })
@@ -161,6 +177,35 @@ impl Reception {
     /// Who is served from here now.
     pub fn children(&self) -> Vec<Name> {
         lock(&self.children).keys().cloned().collect()
+    }
+
+    /// How it is handed on from now on; a ring that is there stays as it is.
+    pub fn set_ring(&self, terms: RingTerms) {
+        lock(&self.ring).0 = terms;
+    }
+
+    /// Blocks that were solved from repair symbols in this session.
+    pub fn solved(&self) -> u64 {
+        self.solved.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// What is handed on of this object from here.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn ring(&self, store: &Arc<Store>) -> io::Result<Arc<NodeRing>> {
+        let (terms, ring) = &mut *lock(&self.ring);
+        if let Some(ring) = ring.as_ref().filter(|ring| Arc::ptr_eq(&ring.store, store)) {
+            return Ok(Arc::clone(ring));
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let sheets = options.open(self.home.path().join("sheets"))?;
+        let book = Arc::new(PageBook::new(&store.known.geometry));
+        let repairs = Repairs::of_receiver(self.offer().signer(), Some(sheets), Arc::clone(&book));
+        let made = NodeRing::new(Arc::clone(store), repairs, book, *terms, Start::Receiver)?;
+        *ring = Some(Arc::clone(&made));
+        Ok(made)
     }
 
     /// What is offered.
@@ -286,6 +331,10 @@ impl Reception {
         }
         let mut account = Account { held, bps: *bps, ..Account::default() };
         account.served = store.map_or(0, |store| store.served());
+        if let Some(node) = &lock(&self.ring).1 {
+            account.served += node.ring.served();
+            account.missed = node.ring.missed();
+        }
         for (name, seen) in parents {
             let bytes = seen.got.bytes.load(Relaxed);
             let beyond = seen.got.beyond.load(Relaxed);

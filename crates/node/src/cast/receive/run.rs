@@ -7,7 +7,8 @@ use super::{
 };
 use crate::cast::{
     disk::{ObjectFiles, make},
-    leg::{Desk, child::Proven},
+    leg::Desk,
+    ring::Intake,
     store::{Known, Pages, Store, journal, recover},
 };
 use std::{
@@ -19,7 +20,7 @@ use thalweg_fountain::HaveSet;
 use thalweg_wire::cast::Refusal;
 use tokio::{
     sync::mpsc,
-    task::{JoinHandle, spawn_blocking},
+    task::spawn_blocking,
     time::{MissedTickBehavior, interval},
 };
 
@@ -122,9 +123,12 @@ async fn fetch(
     }
     let seed = seed(reception);
     let desk = Arc::new(Desk::new(store.known.geometry, store.have().clone(), seed));
-    let (proven, arrivals) = mpsc::channel(WAITING);
-    let mut writing = write(Arc::clone(store), arrivals);
-    let told = Told { reception, store, desk, proven };
+    let (disk, arrivals) = mpsc::channel(WAITING);
+    let node = reception.ring(store).map_err(refusal)?;
+    let intake = Intake::new(store, &reception.home.path(), Arc::clone(&reception.solved));
+    let intake = intake.map_err(refusal)?;
+    let mut writing = tokio::spawn(Arc::clone(&intake).run(arrivals));
+    let told = Told { reception, store, desk, disk, node, intake };
     tokio::select! {
         () = conductor.conduct(told) => {}
         wrong = keep_journal(reception, store) => return Err(wrong),
@@ -149,16 +153,6 @@ fn ended(written: Result<io::Result<()>, tokio::task::JoinError>) -> Refusal {
         Ok(Ok(())) => Refusal::System("the disk's thread ended early".to_owned()),
         Err(why) => Refusal::System(why.to_string()),
     }
-}
-
-/// Writes what comes, on a thread of its own.
-fn write(store: Arc<Store>, mut arrivals: mpsc::Receiver<Proven>) -> JoinHandle<io::Result<()>> {
-    spawn_blocking(move || {
-        while let Some((index, bytes)) = arrivals.blocking_recv() {
-            store.put(index, &bytes)?;
-        }
-        Ok(())
-    })
 }
 
 /// For ever: syncs what came, then says in the journal that it did.

@@ -112,7 +112,7 @@ impl Score {
         let now = Instant::now();
         let mut places = wanted.at_once;
         let mut next = Vec::new();
-        for candidate in wanted.candidates.iter().filter(|c| c.want == Want::Pull) {
+        for candidate in &wanted.candidates {
             if places == 0 {
                 break;
             }
@@ -155,7 +155,7 @@ impl Score {
     /// Those that rest as they were slow: better than nobody.
     fn slow_ones(&self, wanted: &Parents) -> Vec<Candidate> {
         let is_one = |c: &&Candidate| {
-            let is_free = c.want == Want::Pull && !self.now.contains_key(&c.name);
+            let is_free = !self.now.contains_key(&c.name);
             is_free && self.was_slow(&c.name) && self.rests(&c.name)
         };
         wanted.candidates.iter().filter(is_one).cloned().collect()
@@ -276,9 +276,7 @@ impl Score {
     fn slow(&self, who: Who, wanted: &Parents) -> Option<(Who, (Fault, String))> {
         let now = self.now.get(&who)?;
         let bps = now.bps?;
-        let is_free = |c: &&Candidate| {
-            c.want == Want::Pull && !self.now.contains_key(&c.name) && !self.rests(&c.name)
-        };
+        let is_free = |c: &&Candidate| !self.now.contains_key(&c.name) && !self.rests(&c.name);
         let free = wanted.candidates.iter().filter(is_free);
         let other = free.filter_map(|c| self.esteem(c)).max()?;
         let all: Vec<u64> = self.now.values().filter_map(|now| now.bps).collect();

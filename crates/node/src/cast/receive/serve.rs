@@ -8,6 +8,7 @@ use super::{
     home::{Home, Kept},
     policy::{InboxError, Inboxes},
     reception::{Reception, State, geometry},
+    relay::Relays,
     run,
 };
 use crate::{
@@ -52,6 +53,7 @@ struct Shared {
     inboxes: Inboxes,
     max_casts: usize,
     conductor: Conductor,
+    relays: Relays,
     receptions: Mutex<BTreeMap<CastId, Entry>>,
     end: CancellationToken,
     log: Log,
@@ -94,6 +96,7 @@ impl Casts {
             membership,
             inboxes,
             max_casts: settings.max_casts,
+            relays: Relays::new(settings, reach.clone()),
             conductor: Conductor { reach },
             receptions: Mutex::default(),
             end: CancellationToken::new(),
@@ -224,20 +227,50 @@ impl Shared {
                 Ok(reception) => self.control(channel, reception).await,
                 Err(why) => leg::refuse(channel, why).await,
             },
-            Opening::Hello { cast, pass, want } => {
-                match self.greeted(cast, &pass, want, peer.member()) {
-                    Ok((reception, is_open)) => {
-                        let Some(store) = reception.store() else {
-                            return leg::refuse(channel, Refusal::Unknown).await;
-                        };
-                        let leg = leg::accept(channel, is_open).await?;
-                        let _child = reception.serving(peer.member().name.clone());
-                        parent::serve(store, leg).await.map_err(io::Error::other)
+            Opening::Relay { offer, pass } => match self.asked_to_relay(offer, pass, peer) {
+                Ok((offer, pass)) => {
+                    let leg = leg::accept(channel, false).await?;
+                    self.relays.talk(offer, pass, leg).await
+                }
+                Err(why) => leg::refuse(channel, why).await,
+            },
+            Opening::Hello { cast, pass, want: Want::Stream }
+                if self.relays.get(cast).is_some() =>
+            {
+                let Some(relay) = self.relays.get(cast) else { return Ok(()) };
+                match self.check_pass(&pass, cast, relay.offer(), &peer.member().name) {
+                    Ok(()) => {
+                        let leg = leg::accept(channel, relay.offer().value().open).await?;
+                        relay.serve(leg).await
                     }
                     Err(why) => leg::refuse(channel, why).await,
                 }
             }
-            Opening::Serve { cast, how: Want::Pull } => {
+            Opening::Hello { cast, pass, want } => match self.greeted(cast, &pass, peer.member()) {
+                Ok((reception, is_open)) => {
+                    let Some(store) = reception.store() else {
+                        return leg::refuse(channel, Refusal::Unknown).await;
+                    };
+                    let leg = leg::accept(channel, is_open).await?;
+                    let _child = reception.serving(peer.member().name.clone());
+                    let served = match want {
+                        Want::Pull => parent::serve(store, leg).await,
+                        Want::Stream => reception.ring(&store)?.serve(leg).await,
+                    };
+                    served.map_err(io::Error::other)
+                }
+                Err(why) => leg::refuse(channel, why).await,
+            },
+            Opening::Serve { cast, .. }
+                if self.relays.get(cast).is_some_and(|r| r.offer().signer() == peer.key()) =>
+            {
+                let Some(relay) = self.relays.get(cast) else { return Ok(()) };
+                let leg = leg::accept(channel, relay.offer().value().open).await?;
+                // One that nobody asked for is closed.
+                _ = relay.take(leg);
+                Ok(())
+            }
+            Opening::Serve { cast, .. } => {
                 let its = self.get(cast).filter(|r| r.offer().signer() == peer.key());
                 let Some(reception) = its else {
                     return leg::refuse(channel, Refusal::Unknown).await;
@@ -248,8 +281,41 @@ impl Shared {
                 _ = reception.take(leg);
                 Ok(())
             }
-            Opening::Serve { .. } => leg::refuse(channel, Refusal::NoRelay).await,
         }
+    }
+
+    /// Whether this node hands a cast on that is not for it.
+    fn asked_to_relay(
+        &self,
+        offer: Vec<u8>,
+        pass: Vec<u8>,
+        peer: &MeshPeer,
+    ) -> Result<(Signed<Offer>, Vec<u8>), Refusal> {
+        let offer = self.check_offer(&offer, &pass, peer)?;
+        let id = offer.value().id(&offer.signer());
+        self.relays.admit(id).map(|()| (offer, pass))
+    }
+
+    /// Whether an offer is its sender's, for this node, and can be.
+    fn check_offer(
+        &self,
+        offer: &[u8],
+        pass: &[u8],
+        peer: &MeshPeer,
+    ) -> Result<Signed<Offer>, Refusal> {
+        let invalid = |why: String| Refusal::Invalid(why);
+        let offer = Signed::<Offer>::open(offer, &Ed25519).map_err(|e| invalid(e.to_string()))?;
+        let id = offer.value().id(&offer.signer());
+        if offer.signer() != peer.key() {
+            return Err(invalid("the offer is signed by another than its sender".to_owned()));
+        }
+        self.check_pass(pass, id, &offer, &self.me)?;
+        geometry(offer.value())?;
+        let now = self.membership.now().as_unix_nanos();
+        if offer.value().expiry.as_unix_nanos() > now.saturating_add(LONGEST.as_nanos() as u64) {
+            return Err(invalid(format!("it is offered for more than {LONGEST:?}")));
+        }
+        Ok(offer)
     }
 
     /// Whether this node takes a cast; what is kept of it.
@@ -259,18 +325,8 @@ impl Shared {
         pass: Vec<u8>,
         peer: &MeshPeer,
     ) -> Result<Arc<Reception>, Refusal> {
-        let invalid = |why: String| Refusal::Invalid(why);
-        let offer = Signed::<Offer>::open(&offer, &Ed25519).map_err(|e| invalid(e.to_string()))?;
+        let offer = self.check_offer(&offer, &pass, peer)?;
         let id = offer.value().id(&offer.signer());
-        if offer.signer() != peer.key() {
-            return Err(invalid("the offer is signed by another than its sender".to_owned()));
-        }
-        self.check_pass(&pass, id, &offer, &self.me)?;
-        geometry(offer.value())?;
-        let now = self.membership.now().as_unix_nanos();
-        if offer.value().expiry.as_unix_nanos() > now.saturating_add(LONGEST.as_nanos() as u64) {
-            return Err(invalid(format!("it is offered for more than {LONGEST:?}")));
-        }
         let shared = Arc::clone(self);
         let member = peer.member().clone();
         let admit = move || shared.admit(id, offer, pass, &member);
@@ -341,16 +397,12 @@ impl Shared {
         &self,
         id: CastId,
         pass: &[u8],
-        want: Want,
         member: &Member,
     ) -> Result<(Arc<Reception>, bool), Refusal> {
         let reception = self.get(id).ok_or(Refusal::Unknown)?;
         let offer = reception.offer();
         self.check_pass(pass, id, &offer, &member.name)?;
-        match want {
-            Want::Pull => Ok((reception, offer.value().open)),
-            Want::Stream => Err(Refusal::NoRelay),
-        }
+        Ok((reception, offer.value().open))
     }
 
     fn check_pass(
@@ -401,6 +453,10 @@ impl MemberService for Casts {
     fn report(&self) -> serde_json::Value {
         let receptions = self.0.lock();
         let all = receptions.values().map(|entry| super::report::of(&entry.reception));
-        serde_json::json!({ "inboxes": self.0.inboxes.len(), "casts": all.collect::<Vec<_>>() })
+        serde_json::json!({
+            "inboxes": self.0.inboxes.len(),
+            "casts": all.collect::<Vec<_>>(),
+            "relayed": self.0.relays.report(),
+        })
     }
 }

@@ -4,6 +4,7 @@ use super::{
     doubt::Doubt,
     event::{Event, EventSink, Standing},
     plan::Part,
+    rings::Rings,
 };
 use crate::{
     cast::{
@@ -11,6 +12,7 @@ use crate::{
             self, Hear, Leg, Say,
             parent::{self, Unserved},
         },
+        ring::NodeRing,
         store::Store,
     },
     gather::Reach,
@@ -67,8 +69,17 @@ pub struct Casting {
     pub patience: Duration,
     /// How many receivers there are.
     pub receivers: usize,
+    /// Rings, the source's own and what others are told of theirs.
+    pub rings: Rings,
     /// Whether what is given is still what was described.
     pub doubt: Doubt,
+}
+
+impl Casting {
+    /// Bytes of symbols that the source itself has sent.
+    pub fn served(&self) -> u64 {
+        self.store.served() + self.rings.node.ring.served()
+    }
 }
 
 /// A receiver as the source knows it.
@@ -164,7 +175,11 @@ impl Member {
             Ok(channel) => channel,
             Err(why) => return lost(why.to_string()),
         };
-        let opening = Opening::Offer { offer: casting.offer.clone(), pass: self.pass.clone() };
+        let (offer, pass) = (casting.offer.clone(), self.pass.clone());
+        let opening = match casting.rings.relays.contains(&self.name) {
+            true => Opening::Relay { offer, pass },
+            false => Opening::Offer { offer, pass },
+        };
         let leg = match leg::open(channel, &opening).await {
             Ok(Ok(leg)) => leg,
             Ok(Err(why)) => return (Parted::Failed(why), true),
@@ -201,10 +216,10 @@ impl Member {
                     }
                     self.lock().standing = Standing::Receiving;
                 }
-                Report::Call(Want::Pull) if legs.len() < LEGS => {
-                    let store = Arc::clone(&casting.store);
-                    let broken = casting.broken.clone();
-                    legs.spawn(serve_leg(casting.reach.clone(), store, self.name.clone(), broken));
+                Report::Call(how) if legs.len() < LEGS => {
+                    let node = Arc::clone(&casting.rings.node);
+                    let (reach, name) = (casting.reach.clone(), self.name.clone());
+                    legs.spawn(serve_leg(reach, node, how, name, casting.broken.clone()));
                 }
                 Report::Call(_) => {}
                 Report::Account(account) => {
@@ -258,6 +273,9 @@ impl Member {
         mut words: mpsc::Receiver<Word>,
     ) -> io::Result<Parted> {
         let candidates = self.part.candidates.clone();
+        if let Some(terms) = casting.rings.terms.get(&self.name) {
+            say.message(&Word::Ring(*terms)).await?;
+        }
         say.message(&Word::Parents { candidates, at_once: self.part.at_once }).await?;
         say.message(&Word::Expected(self.part.expected(casting.receivers))).await?;
         let mut ticks = interval(SIGN_OF_LIFE);
@@ -283,15 +301,20 @@ impl Member {
 /// A data leg, as the receiver has called for one; it calls again if that does not come about.
 async fn serve_leg(
     reach: Reach,
-    store: Arc<Store>,
+    node: Arc<NodeRing>,
+    how: Want,
     name: Name,
     broken: watch::Sender<Option<String>>,
 ) {
     let Ok(channel) = reach.channel(&name, &[], Protocol::Cast).await else { return };
-    let opening = Opening::Serve { cast: store.known.id, how: Want::Pull };
+    let opening = Opening::Serve { cast: node.store.known.id, how };
     if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
         // What went wrong with the leg the receiver tells on its control channel.
-        if let Err(Unserved::Disk(why)) = parent::serve(store, leg).await {
+        let served = match how {
+            Want::Pull => parent::serve(Arc::clone(&node.store), leg).await,
+            Want::Stream => node.serve(leg).await,
+        };
+        if let Err(Unserved::Disk(why)) = served {
             broken.send_replace(Some(why.to_string()));
         }
     }

@@ -1,13 +1,13 @@
 //! Who is to get the object from whom.
 
-use super::share::shares;
+use super::{rings::Forwarding, share::shares};
 use crate::gather::Estimates;
 use std::collections::BTreeMap;
 use thalweg_plan::{
     Graph,
-    tree::{Access, EFFORT, Host, Overlay, Role, depth::ChainLoss},
+    tree::{Access, EFFORT, Host, Keeps, Overlay, Role, depth::ChainLoss},
 };
-use thalweg_units::Rate;
+use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     cast::{Candidate, Expected, MAX_CANDIDATES, MAX_WAY, Want},
     mesh::Name,
@@ -45,8 +45,16 @@ impl Part {
 /// The planned tree's parent first, then those with most to spare; or several at a time where they add
 /// up. What the rates do not reach is asked of the source first, and then of the others, each beginning
 /// with another one.
-pub fn plan(here: &Name, to: &[Name], estimates: &Estimates, at_once: u32) -> BTreeMap<Name, Part> {
-    let names: Vec<&Name> = std::iter::once(here).chain(to).collect();
+pub fn plan(
+    here: &Name,
+    to: &[Name],
+    estimates: &Estimates,
+    at_once: u32,
+    forwarding: &Forwarding,
+) -> BTreeMap<Name, Part> {
+    let names: Vec<&Name> = std::iter::once(here).chain(to).chain(&forwarding.via).collect();
+    let is_relay = |at: usize| at > to.len();
+    let ring = Keeps::Ring(ByteSize::from_bytes(forwarding.ring_bytes));
     let mut graph = Graph::new(names.len());
     for (i, from) in names.iter().enumerate() {
         for (j, to) in names.iter().enumerate().filter(|(j, _)| *j != i) {
@@ -55,14 +63,21 @@ pub fn plan(here: &Name, to: &[Name], estimates: &Estimates, at_once: u32) -> BT
     }
     let none = Access::default();
     let host = |at: usize| Host {
-        role: if at == 0 { Role::Absent } else { Role::Receiver },
+        role: match at {
+            0 => Role::Absent,
+            at if is_relay(at) => Role::Relay,
+            _ => Role::Receiver,
+        },
+        keeps: if forwarding.by_rings || is_relay(at) { ring } else { Keeps::Store },
         access: Access::estimate(&graph, at, none, none),
         ..Host::RECEIVER
     };
     let hosts: Vec<Host> = (0..names.len()).map(host).collect();
     let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
     let planned = overlay.bounded(&ChainLoss::NONE, EFFORT);
-    let shares = shares(&overlay, &planned, at_once as usize);
+    // From one that streams a node takes all: then a tree is what there is.
+    let streams = forwarding.by_rings || !forwarding.via.is_empty();
+    let shares = shares(&overlay, &planned, if streams { 1 } else { at_once as usize });
     let part = |node: usize| {
         let of = |at: usize| Some(at).filter(|at| *at != 0).map(|at| names[at].clone());
         let share = |share: &thalweg_plan::tree::Share| Candidate {
@@ -84,6 +99,7 @@ pub fn plan(here: &Name, to: &[Name], estimates: &Estimates, at_once: u32) -> BT
         (names[node].clone(), Part { candidates, at_once, min_hop_bps, expected_bps, way })
     };
     let mut parts: BTreeMap<Name, Part> = (1..names.len()).map(part).collect();
+    forwarding.decide(&mut parts);
     let ways: Vec<Vec<Name>> = parts.keys().map(|name| way(here, &parts, name)).collect();
     for (part, way) in parts.values_mut().zip(ways) {
         part.way = way;
@@ -135,7 +151,7 @@ mod tests {
         let text = "from,to,rate\ns,a,40 Mbit/s\ns,b,10 Mbit/s\na,b,30 Mbit/s\nb,c,20 Mbit/s\n";
         let estimates = Estimates::parse(text).unwrap();
         let here: Name = "s".parse().unwrap();
-        let parts = plan(&here, &names(&["a", "b", "c"]), &estimates, 2);
+        let parts = plan(&here, &names(&["a", "b", "c"]), &estimates, 2, &Forwarding::default());
         let part = |name: &str| &parts[&name.parse::<Name>().unwrap()];
         assert_eq!(order(part("a"))[0], "source");
         assert_eq!(order(part("b"))[0], "a");
@@ -148,7 +164,8 @@ mod tests {
     #[test]
     fn without_rates_all_ask_the_source_and_each_other() {
         let here: Name = "s".parse().unwrap();
-        let parts = plan(&here, &names(&["a", "b", "c"]), &Estimates::default(), 2);
+        let parts =
+            plan(&here, &names(&["a", "b", "c"]), &Estimates::default(), 2, &Forwarding::default());
         for part in parts.values() {
             let first = (order(part)[0].clone(), part.candidates.len(), part.min_hop_bps);
             assert_eq!(first, ("source".to_owned(), 3, None));

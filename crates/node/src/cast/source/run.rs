@@ -7,6 +7,7 @@ use super::{
     job::{JobError, Keeper, Record},
     member::{Casting, Member},
     plan::{self, Part},
+    rings::Forwarding,
     survey::{self, Survey, SurveyError},
 };
 use crate::{
@@ -60,6 +61,8 @@ pub struct Request {
     pub parents: u32,
     /// Symbol and block, in bytes; none: by the object's length.
     pub shape: (Option<u32>, Option<u64>),
+    /// How receivers hand on what comes to them.
+    pub forwarding: Forwarding,
     /// Whether data may pass in the clear between hosts that have proven their keys.
     pub open: bool,
     /// So long a receiver may be away before it is given up.
@@ -89,6 +92,12 @@ pub enum CastError {
     /// Nobody to cast to.
     #[error("there is nobody to cast to")]
     Nobody,
+    /// A relay is a receiver, or this host.
+    #[error("`{0}` cannot keep nothing of it: it is one of those it is cast to, or this host")]
+    Via(Name),
+    /// The source's own ring.
+    #[error("no ring for it: {0}")]
+    Ring(std::io::Error),
     /// No roster.
     #[error("{0}")]
     Roster(String),
@@ -112,6 +121,7 @@ pub async fn cast(
     stop: CancellationToken,
 ) -> Result<Totals, CastError> {
     let to = receivers(&request, &reach)?;
+    relays(&request.forwarding, &to, &reach)?;
     let describing = {
         let (request, events) = (request.clone(), Arc::clone(&events));
         spawn_blocking(move || describe(&request, key, &*events))
@@ -122,8 +132,13 @@ pub async fn cast(
     };
     let Described { store, offer, key } = described;
     started(&store, &to, &*events);
-    let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents);
+    let forwarding = &request.forwarding;
+    let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents, forwarding);
     planned(&parts, reach.me(), &*events);
+    let key = Arc::new(key);
+    let rings = forwarding.rings(&store, &parts, &key).map_err(CastError::Ring)?;
+    let (relays, parts): (BTreeMap<Name, Part>, _) =
+        parts.into_iter().partition(|(name, _)| forwarding.via.contains(name));
     let keeper = Arc::new(keeper(&request, &offer, (reach.me(), &parts), events)?);
     let events = Arc::clone(&keeper) as Arc<dyn EventSink>;
     let (offer, receivers) = (offer.encode(), parts.len());
@@ -141,15 +156,23 @@ pub async fn cast(
         broken,
         patience,
         receivers,
+        rings,
         doubt,
     };
     let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
     let member = |(name, part): (Name, Part)| {
         let pass = Pass { cast: id, to: name.clone(), expiry };
-        Arc::new(Member::new(name, part, Signed::sign(pass, &key).encode()))
+        Arc::new(Member::new(name, part, Signed::sign(pass, &*key).encode()))
     };
     let members: Vec<Arc<Member>> = parts.into_iter().map(member).collect();
-    let totals = serve(Arc::new(casting), members, stop).await;
+    let casting = Arc::new(casting);
+    let mut relaying = JoinSet::new();
+    for relay in relays.into_iter().map(member) {
+        let casting = Arc::clone(&casting);
+        relaying.spawn(async move { relay.serve(&casting).await });
+    }
+    let totals = serve(casting, members, stop).await;
+    relaying.shutdown().await;
     // It does not panic; and if it did, the cast is over all the same.
     _ = spawn_blocking(move || keeper.finish()).await;
     Ok(totals)
@@ -181,6 +204,20 @@ fn receivers(request: &Request, reach: &Reach) -> Result<Vec<Name>, CastError> {
         }
     }
     if to.is_empty() { Err(CastError::Nobody) } else { Ok(to.into_iter().cloned().collect()) }
+}
+
+/// Whether those that are to hand on can, and are not to have it.
+fn relays(forwarding: &Forwarding, to: &[Name], reach: &Reach) -> Result<(), CastError> {
+    let roster = reach.roster().map_err(CastError::Roster)?;
+    for name in &forwarding.via {
+        if !roster.by_name(name).is_some_and(|member| member.node.is_some()) {
+            return Err(CastError::Member(name.clone()));
+        }
+        if to.contains(name) || name == reach.me() {
+            return Err(CastError::Via(name.clone()));
+        }
+    }
+    Ok(())
 }
 
 struct Described {
@@ -301,7 +338,7 @@ async fn serve(
         complete,
         receivers: members.len(),
         seconds: casting.began.elapsed().as_secs_f64(),
-        served_bytes: casting.store.served(),
+        served_bytes: casting.served(),
         why: broken.borrow().clone(),
     };
     casting.events.event(&Event::Ended(totals.clone()));
@@ -332,7 +369,7 @@ fn tell(casting: &Casting, members: &[Arc<Member>]) {
     };
     casting.events.event(&Event::Progress {
         seconds: casting.began.elapsed().as_secs_f64(),
-        served_bytes: casting.store.served(),
+        served_bytes: casting.served(),
         receivers: members.iter().map(progress).collect(),
     });
 }

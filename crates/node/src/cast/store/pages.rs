@@ -48,7 +48,7 @@ impl Pages {
     /// # Errors
     /// The system's; within it, what is wrong with the page.
     pub fn learn(&self, known: &Known, page: SourcePage) -> io::Result<Result<(), PageError>> {
-        if let Err(wrong) = check(known, &page) {
+        if let Err(wrong) = known.check(&page) {
             return Ok(Err(wrong));
         }
         self.write(&known.geometry, &page)?;
@@ -73,7 +73,7 @@ impl Pages {
             read => read?,
         }
         let page = SourcePage { block, digests };
-        if check(known, &page).is_err() {
+        if known.check(&page).is_err() {
             return Ok(None);
         }
         let page = Arc::new(page);
@@ -102,8 +102,14 @@ fn place(geometry: &Geometry, block: u32) -> u64 {
     u64::from(block) * u64::from(geometry.block_symbols()) * 32
 }
 
-fn check(known: &Known, page: &SourcePage) -> Result<(), PageError> {
-    let chunks = known.geometry.chunks_of(page.block);
-    let chunks = chunks.start as usize..chunks.end as usize;
-    page.check(&known.geometry, known.manifest.digests().get(chunks).unwrap_or_default())
+impl Known {
+    /// Whether a page proves itself.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, page: &SourcePage) -> Result<(), PageError> {
+        let chunks = self.geometry.chunks_of(page.block);
+        let chunks = chunks.start as usize..chunks.end as usize;
+        page.check(&self.geometry, self.manifest.digests().get(chunks).unwrap_or_default())
+    }
 }

@@ -7,7 +7,7 @@ use std::{
     ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
     time::Duration,
 };
-use thalweg_node::gather::Reach;
+use thalweg_node::{cast::source::Forwarding, gather::Reach};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{LegKind, Name, Tag};
 
@@ -72,6 +72,18 @@ pub struct Args {
     /// How many parents a receiver has at a time
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub parents: u32,
+
+    /// "store": receivers give others what these ask for; "ring": they hand on what comes as it comes
+    #[arg(long, value_name = "KIND", default_value = "store", value_parser = forward)]
+    forward: bool,
+
+    /// Bytes that wait in a ring, at each node
+    #[arg(long, value_name = "SIZE", default_value = "1 MB")]
+    ring_bytes: ByteSize,
+
+    /// Nodes that hand on by a ring and keep nothing: `[cast] relay = true` there
+    #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',')]
+    via: Vec<Name>,
 
     /// "sealed", or "open": authenticated, then in the clear (what passes is proven by hashes)
     #[arg(long, value_name = "KIND", default_value = "sealed", value_parser = leg)]
@@ -143,6 +155,15 @@ pub struct StatusArgs {
     pub place: Place,
 }
 
+/// Whether by rings.
+fn forward(text: &str) -> Result<bool, String> {
+    match text {
+        "store" => Ok(false),
+        "ring" => Ok(true),
+        _ => Err("it is store or ring".to_owned()),
+    }
+}
+
 fn leg(text: &str) -> Result<LegKind, String> {
     match text {
         "sealed" => Ok(LegKind::Sealed),
@@ -168,6 +189,12 @@ impl Args {
     /// Whether legs may be open.
     pub fn is_open(&self) -> bool {
         self.legs == LegKind::Open
+    }
+
+    /// How receivers hand on what comes to them.
+    pub fn forwarding(&self) -> Forwarding {
+        let (by_rings, ring_bytes) = (self.forward, self.ring_bytes.as_bytes());
+        Forwarding { by_rings, ring_bytes, via: self.via.clone() }
     }
 
     /// Bytes of a symbol.

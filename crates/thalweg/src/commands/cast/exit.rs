@@ -25,10 +25,11 @@ impl From<&CastError> for Code {
             | CastError::Shape(_)
             | CastError::Name(_)
             | CastError::Member(_)
+            | CastError::Via(_)
             | CastError::Nobody => Self::Usage,
             CastError::Job(JobError::Running) => Self::Busy,
             CastError::Job(JobError::Io { .. }) => Self::Disk,
-            CastError::Roster(_) | CastError::Broken => Self::Other,
+            CastError::Roster(_) | CastError::Ring(_) | CastError::Broken => Self::Other,
         }
     }
 }

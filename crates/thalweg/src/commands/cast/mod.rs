@@ -78,6 +78,7 @@ async fn deliver(
         estimates,
         parents: args.parents,
         shape: (args.symbol(), args.block()),
+        forwarding: args.forwarding(),
         open: args.is_open(),
         patience: args.wait,
         kept_in: kept_in(&state),

@@ -1,0 +1,382 @@
+//! Casts that are not for this node and are handed on by it: a ring, digests, and nothing else.
+
+use super::{
+    conduct::{End, Line, left, leg_to, note_end},
+    reception::{Parents, RING_TERMS, Who, geometry},
+    score::Score,
+};
+use crate::{
+    cast::{
+        leg::{
+            Hear, Leg, Say,
+            child::{Got, Left},
+            invalid,
+        },
+        ring::{
+            PageBook, Repairs, SharedRing, Sink, Up,
+            serve::{self, Sheets},
+            stream,
+        },
+        store::Known,
+    },
+    config::CastSection,
+    gather::Reach,
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use thalweg_fountain::ChildId;
+use thalweg_wire::{
+    Manifest, Signable as _, Signed,
+    cast::{
+        Account, CastId, FromParent, MAX_CANDIDATES, MAX_WORD, Offer, Refusal, Report, RingTerms,
+        Word,
+    },
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{interval, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+/// A source that says nothing for so long is gone; it may come again.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Reports that wait for a slow source.
+const REPORTS: usize = 64;
+
+/// How often the source hears how it goes, and parents are looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Without source and children it is handed on no more after so long.
+const ALONE: Duration = Duration::from_secs(60);
+
+/// All that this node hands on and does not take.
+#[derive(Debug)]
+pub struct Relays {
+    is_willing: bool,
+    most: usize,
+    reach: Reach,
+    all: Arc<Mutex<BTreeMap<CastId, Arc<Relay>>>>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Relay {
+    id: CastId,
+    offer: Signed<Offer>,
+    pass: Vec<u8>,
+    terms: Mutex<RingTerms>,
+    parents: watch::Sender<Arc<Parents>>,
+    body: OnceLock<Body>,
+    control: Mutex<Option<mpsc::Sender<Report>>>,
+    legs: (mpsc::Sender<Leg>, tokio::sync::Mutex<mpsc::Receiver<Leg>>),
+    got: Mutex<BTreeMap<Who, Arc<Got>>>,
+    now: Mutex<Option<Who>>,
+}
+
+/// What there is once the object is described.
+#[derive(Clone, Debug)]
+struct Body {
+    known: Arc<Known>,
+    ring: Arc<SharedRing>,
+    book: Arc<PageBook>,
+    repairs: Arc<Repairs>,
+    up: Arc<Up>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in between leaves whole values behind.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Relays {
+    /// None yet.
+    pub fn new(settings: &CastSection, reach: Reach) -> Self {
+        let (is_willing, most) = (settings.relay, settings.max_casts);
+        Self { is_willing, most, reach, all: Arc::default() }
+    }
+
+    /// One of them.
+    pub fn get(&self, id: CastId) -> Option<Arc<Relay>> {
+        lock(&self.all).get(&id).cloned()
+    }
+
+    /// Whether one more is taken.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit(&self, id: CastId) -> Result<(), Refusal> {
+        let all = lock(&self.all);
+        match all.contains_key(&id) || all.len() < self.most {
+            _ if !self.is_willing => Err(Refusal::NoRelay),
+            true => Ok(()),
+            false => Err(Refusal::Busy),
+        }
+    }
+
+    /// Talks with the source until it goes; hands on as long as source or children are there.
+    ///
+    /// # Errors
+    /// The connection's; a source that does not keep to the protocol.
+    pub async fn talk(&self, offer: Signed<Offer>, pass: Vec<u8>, leg: Leg) -> io::Result<()> {
+        let id = offer.value().id(&offer.signer());
+        let relay = {
+            let mut all = lock(&self.all);
+            let new = || Arc::new(Relay::new(id, offer, pass));
+            Arc::clone(all.entry(id).or_insert_with(new))
+        };
+        let (reports, outgoing) = mpsc::channel(REPORTS);
+        *lock(&relay.control) = Some(reports);
+        let Leg { mut hear, mut say, .. } = leg;
+        let lacks = relay.body.get().is_none();
+        say.message(&Report::Needs { manifest: lacks, layout: false }).await?;
+        let ended = tokio::select! {
+            heard = self.listen(&relay, &mut hear) => heard,
+            failed = report(&relay, &mut say, outgoing) => failed,
+        };
+        lock(&relay.control).take();
+        let (all, relay) = (Arc::clone(&self.all), Arc::clone(&relay));
+        tokio::spawn(async move {
+            sleep(ALONE).await;
+            forget_if_alone(&all, &relay);
+        });
+        ended
+    }
+
+    async fn listen(&self, relay: &Arc<Relay>, hear: &mut Hear) -> io::Result<()> {
+        loop {
+            let heard = timeout(SILENCE, hear.message::<Word>(MAX_WORD)).await;
+            let word = heard.map_err(|_| io::Error::other(format!("silent for {SILENCE:?}")))?;
+            match word {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(e) => return Err(e),
+                Ok(Word::Ring(terms)) => *lock(&relay.terms) = terms,
+                Ok(Word::Parents { candidates, .. }) if candidates.len() <= MAX_CANDIDATES => {
+                    relay.parents.send_replace(Arc::new(Parents { candidates, at_once: 1 }));
+                }
+                Ok(Word::Manifest) => {
+                    let offer = relay.offer.value();
+                    let bytes = hear.bytes(offer.manifest_bytes() as usize).await?;
+                    let read = Manifest::decode(&bytes).map_err(invalid)?;
+                    if read.object() != offer.object || read.length() != offer.length {
+                        return Err(invalid("the manifest is another object's"));
+                    }
+                    if relay.describe(read)? {
+                        self.work(relay);
+                    }
+                }
+                Ok(Word::Forget) => {
+                    lock(&self.all).remove(&relay.id);
+                    return Ok(());
+                }
+                Ok(Word::Here | Word::Expected(_)) => {}
+                Ok(Word::Parents { .. } | Word::Layout) => return Err(invalid("not for a relay")),
+            }
+        }
+    }
+
+    fn work(&self, relay: &Arc<Relay>) {
+        let (reach, relay) = (self.reach.clone(), Arc::clone(relay));
+        let all = Arc::clone(&self.all);
+        tokio::spawn(async move {
+            let is_known = || lock(&all).get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, &relay));
+            relay.conduct(&reach, is_known).await;
+        });
+    }
+
+    /// As `thalweg cast status` shows them.
+    pub fn report(&self) -> Vec<serde_json::Value> {
+        let all = lock(&self.all);
+        let one = |relay: &Arc<Relay>| {
+            let account = relay.account();
+            serde_json::json!({
+                "cast": relay.id.to_string(),
+                "name": relay.offer.value().name.to_string(),
+                "received_bytes": account.received,
+                "duplicate_bytes": account.beyond,
+                "served_bytes": account.served,
+                "missed_symbols": account.missed,
+            })
+        };
+        all.values().map(one).collect()
+    }
+}
+
+fn forget_if_alone(all: &Mutex<BTreeMap<CastId, Arc<Relay>>>, relay: &Arc<Relay>) {
+    let has_children = relay.body.get().is_some_and(|body| body.ring.has_children());
+    let has_source = lock(&relay.control).is_some();
+    if !has_children && !has_source {
+        lock(all).remove(&relay.id);
+    }
+}
+
+async fn report(
+    relay: &Relay,
+    say: &mut Say,
+    mut reports: mpsc::Receiver<Report>,
+) -> io::Result<()> {
+    let mut ticks = interval(2 * LOOK);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => say.message(&Report::Account(relay.account())).await?,
+            report = reports.recv() => match report {
+                Some(report) => say.message(&report).await?,
+                // Another channel is the control channel now.
+                None => return Ok(()),
+            },
+        }
+    }
+}
+
+impl Relay {
+    fn new(id: CastId, offer: Signed<Offer>, pass: Vec<u8>) -> Self {
+        let (legs, incoming) = mpsc::channel(2);
+        Self {
+            id,
+            offer,
+            pass,
+            terms: Mutex::new(RING_TERMS),
+            parents: watch::Sender::new(Arc::default()),
+            body: OnceLock::new(),
+            control: Mutex::default(),
+            legs: (legs, tokio::sync::Mutex::new(incoming)),
+            got: Mutex::default(),
+            now: Mutex::default(),
+        }
+    }
+
+    /// What is offered.
+    pub fn offer(&self) -> &Signed<Offer> {
+        &self.offer
+    }
+
+    /// A leg on which the source serves.
+    pub fn take(&self, leg: Leg) -> bool {
+        self.legs.0.try_send(leg).is_ok()
+    }
+
+    /// Serves one child.
+    ///
+    /// # Errors
+    /// The connection's; [`Refusal::Unknown`] in words, before the object is described.
+    pub async fn serve(&self, leg: Leg) -> io::Result<()> {
+        let body = self.body.get().ok_or_else(|| io::Error::other(Refusal::Unknown))?;
+        serve::serve(&body.ring, body, leg).await
+    }
+
+    /// What proves the object is here; whether that is new.
+    fn describe(&self, manifest: Manifest) -> io::Result<bool> {
+        let offer = self.offer.value().clone();
+        let geometry = geometry(&offer).map_err(io::Error::other)?;
+        let book = Arc::new(PageBook::new(&geometry));
+        let up = Arc::new(Up::default());
+        let bytes = lock(&self.terms).bytes;
+        let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&up)))?;
+        let repairs = Repairs::of_receiver(self.offer.signer(), None, Arc::clone(&book));
+        let known = Arc::new(Known { id: self.id, offer, geometry, manifest });
+        let body = Body { known, ring, book, repairs: Arc::new(repairs), up };
+        Ok(self.body.set(body).is_ok())
+    }
+
+    /// Has one parent as long as there are children.
+    async fn conduct(self: &Arc<Self>, reach: &Reach, is_known: impl Fn() -> bool) {
+        let Some(body) = self.body.get() else { return };
+        let mut legs: JoinSet<(Who, End)> = JoinSet::new();
+        let (mut score, mut parents) = (Score::default(), self.parents.subscribe());
+        let mut looks = interval(LOOK);
+        while is_known() {
+            if body.ring.has_children() {
+                let wanted = Arc::clone(&parents.borrow_and_update());
+                for (who, fault) in score.review(&wanted) {
+                    left(&**self, &mut score, who, fault);
+                }
+                for candidate in score.next(&wanted) {
+                    let got =
+                        Arc::clone(lock(&self.got).entry(candidate.name.clone()).or_default());
+                    let end = CancellationToken::new();
+                    score.begin(&candidate, Arc::clone(&got), end.clone());
+                    let (relay, reach) = (Arc::clone(self), reach.clone());
+                    let (body, who) = (body.clone(), candidate.name);
+                    legs.spawn(async move {
+                        tokio::select! {
+                            ended = relay.take_from(&reach, &body, &who, got) => (who, ended),
+                            () = end.cancelled() => (who, End::Left(Left::Done)),
+                        }
+                    });
+                }
+            }
+            tokio::select! {
+                Some(ended) = legs.join_next() => match ended {
+                    Ok((who, end)) => note_end(&**self, &mut score, who, end),
+                    // A leg's task does not panic; if one did, its parent may be tried again.
+                    Err(_) => score.forget(),
+                },
+                () = body.ring.moved.notified(), if legs.is_empty() => {}
+                _ = parents.changed() => {}
+                _ = looks.tick() => {}
+            }
+        }
+        legs.shutdown().await;
+    }
+
+    async fn take_from(&self, reach: &Reach, body: &Body, who: &Who, got: Arc<Got>) -> End {
+        let want = thalweg_wire::cast::Want::Stream;
+        let leg = match leg_to(reach, self, who, want).await {
+            Ok(leg) => leg,
+            Err(end) => return end,
+        };
+        *lock(&self.now) = Some(who.clone());
+        let Body { known, ring, book, repairs, up } = body.clone();
+        let left = stream(Sink::Relay { known, ring, book, repairs, up }, got, leg).await;
+        *lock(&self.now) = None;
+        End::Left(left)
+    }
+
+    fn account(&self) -> Account {
+        let mut account = Account::default();
+        let now = lock(&self.now).clone();
+        for (name, got) in &*lock(&self.got) {
+            let (bytes, beyond) = (got.bytes.load(Relaxed), got.beyond.load(Relaxed));
+            account.received += bytes;
+            account.beyond += beyond;
+            let (is_now, bytes) = (now.as_ref() == Some(name), bytes.saturating_sub(beyond));
+            account.parents.push(FromParent { name: name.clone(), is_now, bps: 0, bytes });
+        }
+        if let Some(body) = self.body.get() {
+            (account.served, account.missed) = (body.ring.served(), body.ring.missed());
+        }
+        account
+    }
+}
+
+impl Line for Relay {
+    fn pass(&self) -> (CastId, Vec<u8>) {
+        (self.id, self.pass.clone())
+    }
+
+    fn tell(&self, report: Report) -> bool {
+        lock(&self.control).as_ref().is_some_and(|to| to.try_send(report).is_ok())
+    }
+
+    async fn next_leg(&self) -> Option<Leg> {
+        self.legs.1.lock().await.recv().await
+    }
+}
+
+impl Sheets for Body {
+    fn needed(&self, child: ChildId, block: u32) {
+        match self.repairs.known(&self.known, block) {
+            Some(proof) => self.ring.give_page(child, &proof),
+            None => {
+                if self.ring.wait_for_page(child, block) {
+                    self.up.page(block);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! A node's ring for one cast, behind a lock, and what its children say.
+
+use super::{
+    book::Proof,
+    up::{Lack, Up},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+};
+use thalweg_fountain::{ChildId, Geometry, Ring, Shared, SymbolId};
+use thalweg_wire::cast::{FRAME_HEAD, Frame, Said, Wish, are_sound};
+use tokio::sync::Notify;
+
+/// Blocks that a child is asked about at a time.
+const ASKS: usize = 16;
+
+/// Blocks of which it may say unasked what it lacks: those it has a part of when it comes.
+const UNASKED: usize = 256;
+
+/// One ring, and all that read it.
+#[derive(Debug)]
+pub struct SharedRing {
+    geometry: Geometry,
+    inner: Mutex<Inner>,
+    has_children: AtomicBool,
+    missed: AtomicU64,
+    served: AtomicU64,
+    /// There is something for children.
+    pub fresh: Notify,
+    /// A child took something or said something; for the one that fills the ring.
+    pub moved: Notify,
+}
+
+/// The ring, and what children said that was not looked at yet.
+#[derive(Debug)]
+pub struct Inner {
+    /// The ring.
+    pub ring: Ring,
+    /// How often a child came.
+    pub joined: u64,
+    /// Blocks that all are done with.
+    pub done: VecDeque<u32>,
+    /// What children lack.
+    pub lacks: BTreeMap<(ChildId, u32), Lack>,
+    asked: BTreeMap<ChildId, BTreeSet<u32>>,
+    /// Who waits for the digests of a block's repair symbols.
+    waiting: BTreeMap<u32, BTreeSet<ChildId>>,
+    next: u64,
+    /// Of a relay, which says what its children say.
+    up: Option<Arc<Up>>,
+}
+
+/// A child, until this is dropped.
+#[derive(Debug)]
+pub struct Joined {
+    ring: Arc<SharedRing>,
+    /// Which.
+    pub id: ChildId,
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.ring.leave(self.id);
+    }
+}
+
+impl SharedRing {
+    /// Of at most so many bytes, but one symbol at least. `up`: of a relay without a store.
+    ///
+    /// # Errors
+    /// A symbol that no ring holds.
+    pub fn new(geometry: &Geometry, bytes: u64, up: Option<Arc<Up>>) -> io::Result<Arc<Self>> {
+        let least = FRAME_HEAD + geometry.symbol_bytes() as usize;
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(least);
+        let ring = Ring::new(geometry, bytes, FRAME_HEAD).map_err(io::Error::other)?;
+        let inner = Inner {
+            ring,
+            joined: 0,
+            done: VecDeque::new(),
+            lacks: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            next: 0,
+            up,
+        };
+        Ok(Arc::new(Self {
+            geometry: *geometry,
+            inner: Mutex::new(inner),
+            has_children: AtomicBool::new(false),
+            missed: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            fresh: Notify::new(),
+            moved: Notify::new(),
+        }))
+    }
+
+    /// Never to be held across a wait.
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic in between would be the ring's; it has none.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether anybody reads it.
+    pub fn has_children(&self) -> bool {
+        self.has_children.load(Relaxed)
+    }
+
+    /// Symbols that children missed, as they had no room.
+    pub fn missed(&self) -> u64 {
+        self.missed.load(Relaxed)
+    }
+
+    /// Bytes of symbols that children's connections took.
+    pub fn served(&self) -> u64 {
+        self.served.load(Relaxed)
+    }
+
+    /// A child comes, who has nothing.
+    pub fn join(self: &Arc<Self>) -> Joined {
+        let mut inner = self.lock();
+        let id = ChildId(inner.next);
+        inner.next += 1;
+        inner.join(id);
+        drop(inner);
+        self.has_children.store(true, Relaxed);
+        self.moved.notify_one();
+        Joined { ring: Arc::clone(self), id }
+    }
+
+    fn leave(&self, id: ChildId) {
+        let mut inner = self.lock();
+        inner.ring.leave(id);
+        inner.asked.remove(&id);
+        inner.lacks.retain(|(child, _), _| *child != id);
+        inner.waiting.values_mut().for_each(|children| _ = children.remove(&id));
+        inner.waiting.retain(|_, children| !children.is_empty());
+        let is_empty = inner.ring.children().next().is_none();
+        self.has_children.store(!is_empty, Relaxed);
+        if !is_empty {
+            // Those that stay may all be done with what it was not.
+            let blocks = (0..self.geometry.blocks()).filter(|b| inner.ring.done_by_all(*b));
+            let blocks: Vec<u32> = blocks.collect();
+            blocks.into_iter().for_each(|block| inner.all_done(block));
+        }
+        drop(inner);
+        self.moved.notify_one();
+    }
+
+    /// A proven symbol goes to those who want it; without children it goes nowhere. The block of
+    /// which somebody missed one thereby.
+    pub fn push(&self, id: SymbolId, frame: &Shared, proof: &Proof) -> Option<u32> {
+        if !self.has_children() {
+            return None;
+        }
+        // It fits: the ring was made for this geometry.
+        let pushed = self.lock().ring.push(id, Shared::clone(frame), &proof.message);
+        self.fresh.notify_waiters();
+        let (missed, block) = pushed.unwrap_or((0, 0));
+        self.missed.fetch_add(missed as u64, Relaxed);
+        (missed > 0).then_some(block)
+    }
+
+    /// What a child's connection is to take now, and from where on.
+    pub fn begin(&self, id: ChildId) -> Option<(Shared, usize)> {
+        let mut inner = self.lock();
+        let before = inner.ring.sent_bytes(id);
+        let begun = inner.ring.begin(id);
+        let now = inner.ring.sent_bytes(id);
+        drop(inner);
+        self.served.fetch_add(now.saturating_sub(before), Relaxed);
+        begun
+    }
+
+    /// It took so much of it.
+    pub fn took(&self, id: ChildId, n: usize) {
+        self.lock().ring.took(id, n);
+        self.moved.notify_one();
+    }
+
+    /// Asks all that are not done with a block what they lack of it.
+    pub fn ask(&self, block: u32) {
+        let mut inner = self.lock();
+        let children: Vec<ChildId> = inner.ring.children().collect();
+        for id in children {
+            inner.asked.entry(id).or_default().remove(&block);
+            inner.ask(id, block);
+        }
+        drop(inner);
+        self.fresh.notify_waiters();
+    }
+
+    /// A child says something. `Some`: it needs the digests of this block's repair symbols.
+    ///
+    /// # Errors
+    /// What no child says.
+    pub fn wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "a wish of what does not exist");
+        let blocks = self.geometry.blocks();
+        match wish {
+            Wish::Done(runs) if are_sound(&runs, blocks.into()) => {
+                let mut inner = self.lock();
+                // Fits: below the number of blocks.
+                let all = runs.into_iter().flat_map(|(from, to)| from as u32..to as u32);
+                all.for_each(|block| inner.finish(id, block));
+            }
+            Wish::Lack { block, need, runs } => {
+                let lack = Lack { need, runs };
+                self.check(block, &lack).ok_or_else(wrong)?;
+                self.lock().lack(id, block, lack, &self.geometry);
+            }
+            Wish::Anew => {
+                let mut inner = self.lock();
+                inner.asked.remove(&id);
+                inner.join(id);
+            }
+            Wish::RepairPage(block) if block < blocks => return Ok(Some(block)),
+            Wish::Ask(runs) if runs.is_empty() => {}
+            Wish::Bye | Wish::Unask(_) => {}
+            _ => return Err(wrong()),
+        }
+        self.moved.notify_one();
+        self.fresh.notify_waiters();
+        Ok(None)
+    }
+
+    fn check(&self, block: u32, lack: &Lack) -> Option<()> {
+        let symbols = self.geometry.symbols_of(block);
+        let is_within = lack.runs.first().is_none_or(|run| run.0 >= symbols.start);
+        let is_sound = are_sound(&lack.runs, symbols.end) && is_within;
+        (is_sound && lack.need <= self.geometry.source_symbols_of(block) + 64).then_some(())
+    }
+
+    /// A child waits for the digests of a block's repair symbols; whether it is the first.
+    pub fn wait_for_page(&self, id: ChildId, block: u32) -> bool {
+        let mut inner = self.lock();
+        let is_first = !inner.waiting.contains_key(&block);
+        inner.waiting.entry(block).or_default().insert(id);
+        is_first
+    }
+
+    /// They are here: those who wait get them.
+    pub fn page_came(&self, proof: &Proof) {
+        let mut inner = self.lock();
+        for id in inner.waiting.remove(&proof.block()).unwrap_or_default() {
+            inner.ring.say(id, Shared::clone(&proof.message));
+        }
+        drop(inner);
+        self.fresh.notify_waiters();
+    }
+
+    /// A child gets them now.
+    pub fn give_page(&self, id: ChildId, proof: &Proof) {
+        self.lock().ring.say(id, Shared::clone(&proof.message));
+        self.fresh.notify_waiters();
+    }
+}
+
+impl Inner {
+    fn join(&mut self, id: ChildId) {
+        self.ring.join(id);
+        self.joined += 1;
+        if let Some(up) = &self.up {
+            up.anew();
+        }
+    }
+
+    fn finish(&mut self, id: ChildId, block: u32) {
+        if let Some(asked) = self.asked.get_mut(&id) {
+            asked.remove(&block);
+        }
+        self.lacks.remove(&(id, block));
+        if self.ring.done(id, block) {
+            self.all_done(block);
+        }
+    }
+
+    fn all_done(&mut self, block: u32) {
+        match &self.up {
+            Some(up) => up.done(block),
+            None => self.done.push_back(block),
+        }
+    }
+
+    fn lack(&mut self, id: ChildId, block: u32, lack: Lack, geometry: &Geometry) {
+        let was_asked = self.asked.get_mut(&id).is_some_and(|asked| asked.remove(&block));
+        let said = self.lacks.range((id, 0)..=(id, u32::MAX)).count();
+        if self.ring.is_done(id, block) || (!was_asked && said >= UNASKED) {
+            return;
+        }
+        // A relay says one after the other what its children lack.
+        self.ring.lacks(id, block, esis(&lack, block, geometry), !was_asked);
+        match &self.up {
+            Some(up) => up.lack(block, &lack),
+            None if was_asked => _ = self.lacks.insert((id, block), lack),
+            None => self.lacks.entry((id, block)).or_default().join(&lack),
+        }
+    }
+
+    /// Asks a child what it lacks of a block, if it is not done with it and not asked yet, and was not
+    /// asked about too many. Whether it is asked now.
+    pub fn ask(&mut self, id: ChildId, block: u32) -> bool {
+        let asked = self.asked.entry(id).or_default();
+        let may = asked.len() < ASKS && !self.ring.is_done(id, block) && asked.insert(block);
+        if may {
+            self.ring.say(id, Arc::new(Frame::message(&Said::Spent(block))));
+        }
+        may
+    }
+
+    /// Asks children what they lack of these blocks, as far as they are not done with them and were
+    /// not asked; whether anybody is asked now.
+    pub fn ask_about(&mut self, blocks: impl Iterator<Item = u32> + Clone) -> bool {
+        let mut is_any = false;
+        for id in self.ring.children().collect::<Vec<_>>() {
+            let may = |asked: &BTreeSet<u32>| asked.len() < ASKS;
+            if self.asked.get(&id).is_none_or(may) {
+                for block in blocks.clone() {
+                    is_any |= self.ask(id, block);
+                }
+            }
+        }
+        is_any
+    }
+}
+
+/// The source symbols that are lacking, by their place in the block.
+pub fn esis(lack: &Lack, block: u32, geometry: &Geometry) -> impl Iterator<Item = u32> + use<> {
+    let first = geometry.symbols_of(block).start;
+    // Fits: they are in the block.
+    let runs = lack.runs.clone().into_iter();
+    runs.flat_map(move |(from, to)| (from - first) as u32..(to - first) as u32)
+}

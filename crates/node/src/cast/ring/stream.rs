@@ -1,0 +1,435 @@
+//! The child's end of a leg that streams: proves what comes, hands it on, keeps it.
+
+use super::{
+    book::{PageBook, Proof},
+    intake::{Intake, Piece, ToDisk},
+    node::NodeRing,
+    repairs::Repairs,
+    shared::SharedRing,
+    up::Up,
+};
+use crate::cast::{
+    leg::{
+        Desk, Hear, Leg, Say,
+        child::{Got, Left},
+        invalid,
+    },
+    store::{Known, Store},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+use thalweg_fountain::{SymbolId, digest::SourcePage};
+use thalweg_wire::cast::{FRAME_HEAD, Frame, MAX_SAID, Said, SymbolHead, Wish};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+
+/// A parent says something every five seconds; one that is silent for so long is gone.
+const SILENCE: Duration = Duration::from_secs(20);
+
+/// What was begun must be whole so soon.
+const WHOLE: Duration = Duration::from_secs(20);
+
+/// Something is said to the parent at least so often, so that it knows of us.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether all is here.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A parent that has given nothing of use for so long, and is there, is left for another.
+const FED: Duration = Duration::from_secs(30);
+
+/// Symbols that may come twice before the parent is taken for one that sends the same on purpose.
+const SPARE: u64 = 64;
+
+/// The same of symbols of blocks that are done: what was under way when that was said.
+const LATE: u64 = 4096;
+
+/// Blocks of which it is known what came on this leg.
+const BLOCKS: usize = 4096;
+
+/// Where symbols go.
+#[derive(Clone, Debug)]
+pub enum Sink {
+    /// To a receiver's disk, and on from its ring.
+    Store {
+        /// Ring and object.
+        node: Arc<NodeRing>,
+        /// What is held, repair symbols included.
+        intake: Arc<Intake>,
+        /// Who is asked for what: what streams in is not asked of others.
+        desk: Arc<Desk>,
+        /// To the disk.
+        disk: mpsc::Sender<ToDisk>,
+    },
+    /// On from a relay's ring, and nowhere else.
+    Relay {
+        /// What proves it.
+        known: Arc<Known>,
+        /// The ring.
+        ring: Arc<SharedRing>,
+        /// Digests.
+        book: Arc<PageBook>,
+        /// Sheets that come.
+        repairs: Arc<Repairs>,
+        /// What its children say.
+        up: Arc<Up>,
+    },
+}
+
+impl Sink {
+    fn known(&self) -> &Known {
+        match self {
+            Self::Store { node, .. } => &node.store.known,
+            Self::Relay { known, .. } => known,
+        }
+    }
+
+    fn book(&self) -> &PageBook {
+        match self {
+            Self::Store { node, .. } => &node.book,
+            Self::Relay { book, .. } => book,
+        }
+    }
+
+    fn store(&self) -> Option<&Arc<Store>> {
+        match self {
+            Self::Store { node, .. } => Some(&node.store),
+            Self::Relay { .. } => None,
+        }
+    }
+
+    /// Whether nothing more of a block is of use.
+    fn is_done(&self, block: u32) -> bool {
+        match self {
+            Self::Store { node, .. } => node.store.have().holds_block(block),
+            Self::Relay { ring, .. } => ring.lock().ring.done_by_all(block),
+        }
+    }
+
+    /// Whether nothing more at all is of use.
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Store { node, .. } => node.store.have().is_complete(),
+            Self::Relay { ring, .. } => !ring.has_children(),
+        }
+    }
+}
+
+/// One leg.
+struct Streaming {
+    sink: Sink,
+    up: Arc<Up>,
+    got: Arc<Got>,
+    seen: Arc<Mutex<Seen>>,
+    /// When the last symbol came that was of use.
+    fed: Instant,
+}
+
+/// Takes what a parent streams until nothing more is of use, or the parent is left.
+pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
+    let up = match &sink {
+        Sink::Store { intake, node, .. } => {
+            let up = intake.attach();
+            node.attach(&up);
+            up
+        }
+        Sink::Relay { up, ring, known, .. } => {
+            up.reset();
+            let blocks = 0..known.geometry.blocks();
+            let inner = ring.lock();
+            blocks.filter(|b| inner.ring.done_by_all(*b)).for_each(|block| up.done(block));
+            Arc::clone(up)
+        }
+    };
+    let Leg { hear, mut say, .. } = leg;
+    let (over, seen) =
+        (sink.clone(), Arc::new(Mutex::new(Seen::new(sink.known().geometry.block_symbols()))));
+    let (its, fed) = (Arc::clone(&seen), Instant::now());
+    let mut streaming = Streaming { sink, up: Arc::clone(&up), got, seen: its, fed };
+    let left = tokio::select! {
+        left = streaming.hear(hear) => left,
+        left = speak(&up, &seen, &mut say) => left.into(),
+        () = until_over(&over) => Left::Done,
+    };
+    if matches!(left, Left::Done) {
+        // It learns it from the connection's end as well.
+        _ = say.message(&Wish::Bye).await;
+    }
+    say.close().await;
+    left
+}
+
+async fn until_over(sink: &Sink) {
+    while !sink.is_over() {
+        sleep(LOOK).await;
+    }
+}
+
+/// First all that is known, and the end of it; then what comes about.
+async fn speak(up: &Up, seen: &Mutex<Seen>, say: &mut Say) -> io::Error {
+    let mut is_due = true;
+    loop {
+        let mut wishes = up.take();
+        wishes.extend(is_due.then(|| Wish::Ask(Vec::new())));
+        for wish in wishes {
+            lock(seen).note(&wish);
+            if let Err(why) = say.message(&wish).await {
+                return why;
+            }
+        }
+        is_due = timeout(SIGN_OF_LIFE, up.changed.notified()).await.is_err();
+    }
+}
+
+impl Streaming {
+    async fn hear(&mut self, mut hear: Hear) -> Left {
+        loop {
+            let heard = match timeout(SILENCE, hear.ready()).await {
+                Ok(Ok(())) if self.fed.elapsed() < FED => self.frame(&mut hear).await,
+                Ok(Ok(())) => Err(Left::Silent(0)),
+                Ok(Err(lost)) => Err(lost.into()),
+                Err(_) => Err(Left::Silent(0)),
+            };
+            if let Err(left) = heard {
+                return left;
+            }
+        }
+    }
+
+    async fn frame(&mut self, hear: &mut Hear) -> Result<(), Left> {
+        match within(hear.frame()).await? {
+            Frame::Symbol(head) => {
+                let frame = within(hear.framed(head)).await?;
+                self.symbol(head, frame).await
+            }
+            Frame::Message(length) if length <= MAX_SAID => {
+                let said = within(hear.body(length)).await?;
+                self.said(said).await
+            }
+            Frame::Message(_) => Err(invalid("a message that is too long").into()),
+        }
+    }
+
+    async fn symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), Left> {
+        let id = SymbolId { block: head.block, esi: head.esi };
+        let known = self.sink.known();
+        if !known.geometry.has(id) {
+            return Err(Left::Corrupt(format!("{id:?} does not exist")));
+        }
+        let proof = self.proof(id).await?;
+        let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
+        if let Err(wrong) = proof.verify(known, id, bytes) {
+            return Err(Left::Corrupt(wrong.to_string()));
+        }
+        let length = bytes.len() as u64;
+        self.got.bytes.fetch_add(length, Relaxed);
+        let is_done = self.sink.is_done(id.block);
+        let (is_replay, is_on_purpose) = {
+            let mut seen = lock(&self.seen);
+            (seen.is_replay(id, is_done), seen.is_on_purpose())
+        };
+        if is_replay {
+            self.got.beyond.fetch_add(length, Relaxed);
+            return match is_on_purpose {
+                true => Err(Left::Corrupt("it sends again and again what came already".into())),
+                false => Ok(()),
+            };
+        }
+        self.fed = Instant::now();
+        self.keep(id, Arc::new(frame), &proof).await
+    }
+
+    async fn keep(&self, id: SymbolId, frame: Arc<Vec<u8>>, proof: &Proof) -> Result<(), Left> {
+        match &self.sink {
+            Sink::Store { node, desk, disk, .. } => {
+                node.hand_on(id, &frame, proof);
+                if let Some(index) = node.store.known.geometry.index(id) {
+                    desk.obtained(index);
+                }
+                let piece = Piece { id, frame, got: Arc::clone(&self.got) };
+                disk.send(ToDisk::Symbol(piece)).await.map_err(|_| Left::Done)
+            }
+            Sink::Relay { ring, .. } => {
+                _ = ring.push(id, &frame, proof);
+                Ok(())
+            }
+        }
+    }
+
+    /// What proves a symbol: it came before it.
+    async fn proof(&self, id: SymbolId) -> Result<Proof, Left> {
+        let is_source = self.sink.known().geometry.is_source(id);
+        if let Some(proof) = self.sink.book().get(id.block, is_source) {
+            return Ok(proof);
+        }
+        let found = match self.sink.store().filter(|_| is_source) {
+            None => None,
+            Some(store) => {
+                let store = Arc::clone(store);
+                let read = tokio::task::spawn_blocking(move || store.page(id.block));
+                read.await.map_err(io::Error::other)??
+            }
+        };
+        let page = found.ok_or_else(|| Left::Corrupt(format!("{id:?} came before its page")))?;
+        let proof = Proof::source(&page);
+        self.sink.book().put(proof.clone());
+        Ok(proof)
+    }
+
+    async fn said(&mut self, said: Said) -> Result<(), Left> {
+        match said {
+            Said::Page { block, digests } => self.page(block, &digests),
+            Said::RepairPage { page, .. } => match &self.sink {
+                Sink::Store { node, .. } => node.sheet_came(page).map_err(Left::Corrupt),
+                Sink::Relay { known, repairs, ring, .. } => {
+                    let proof = repairs.learn(known, page).map_err(Left::Corrupt)?;
+                    ring.page_came(&proof);
+                    Ok(())
+                }
+            },
+            Said::Spent(block) if block >= self.sink.known().geometry.blocks() => {
+                Err(invalid("it asks about a block that does not exist").into())
+            }
+            Said::Spent(block) => match &self.sink {
+                Sink::Store { disk, .. } => {
+                    let asked = ToDisk::Spent(block, Arc::clone(&self.up));
+                    disk.send(asked).await.map_err(|_| Left::Done)
+                }
+                Sink::Relay { ring, .. } => {
+                    ring.ask(block);
+                    Ok(())
+                }
+            },
+            Said::Bye(why) => {
+                let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
+                Err(io::Error::other(format!("it says: {why}")).into())
+            }
+            // It streams, whatever it has.
+            Said::Have(_) | Said::Gone(_) | Said::NoPage(_) => Ok(()),
+        }
+    }
+
+    fn page(&self, block: u32, digests: &[u8]) -> Result<(), Left> {
+        let (digests, rest) = digests.as_chunks::<32>();
+        if !rest.is_empty() {
+            return Err(Left::Corrupt("a page of broken digests".into()));
+        }
+        let page = SourcePage { block, digests: digests.to_vec() };
+        let known = self.sink.known();
+        let proof = Proof::source(&Arc::new(page.clone()));
+        let wrong = match self.sink.store() {
+            Some(store) => store.pages.learn(known, page)?.err(),
+            None => known.check(&page).err(),
+        };
+        if let Some(wrong) = wrong {
+            return Err(Left::Corrupt(wrong.to_string()));
+        }
+        self.sink.book().put(proof);
+        Ok(())
+    }
+}
+
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    // A panic in between leaves whole values behind.
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What came on this leg, of the blocks that are not done.
+#[derive(Debug, Default)]
+struct Seen {
+    blocks: BTreeMap<u32, Vec<u64>>,
+    order: VecDeque<u32>,
+    /// Source symbols of a block.
+    per_block: u64,
+    total: u64,
+    again: u64,
+    late: u64,
+}
+
+impl Seen {
+    fn new(per_block: u32) -> Self {
+        Self { per_block: per_block.into(), ..Self::default() }
+    }
+
+    /// What is said to be lacking may come again: it was handed on and lost below.
+    fn note(&mut self, wish: &Wish) {
+        match wish {
+            Wish::Anew => self.blocks.clear(),
+            Wish::Lack { block, runs, .. } => {
+                let first = u64::from(*block) * self.per_block;
+                let Some(bits) = self.blocks.get_mut(block) else { return };
+                // In the block: this node says it.
+                let esis = runs.iter().flat_map(|(from, to)| from - first..to - first);
+                for esi in esis {
+                    if let Some(word) = bits.get_mut(esi as usize / 64) {
+                        *word &= !(1 << (esi % 64));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a symbol came on this leg already; also if its block is done: nothing is kept of those.
+    fn is_replay(&mut self, id: SymbolId, is_done: bool) -> bool {
+        self.total += 1;
+        if is_done {
+            self.blocks.remove(&id.block);
+            self.late += 1;
+            return true;
+        }
+        let bits = self.blocks.entry(id.block).or_insert_with(|| {
+            self.order.push_back(id.block);
+            Vec::new()
+        });
+        let (word, bit) = (id.esi as usize / 64, 1 << (id.esi % 64));
+        if bits.len() <= word {
+            bits.resize(word + 1, 0);
+        }
+        let is_again = bits[word] & bit != 0;
+        bits[word] |= bit;
+        self.again += u64::from(is_again);
+        if self.order.len() > BLOCKS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.blocks.remove(&oldest);
+        }
+        is_again
+    }
+
+    /// Whether that happened more often than it does by chance.
+    fn is_on_purpose(&self) -> bool {
+        self.again > SPARE + self.total / 8 || self.late > LATE + self.total / 2
+    }
+}
+
+/// The rest of a frame whose head is here.
+async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    crate::patience::within(WHOLE, "rest of a message", step).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_again_by_chance_is_borne_and_more_is_not() {
+        let mut seen = Seen::default();
+        let id = |esi| SymbolId { block: 3, esi };
+        assert!((0..1000).all(|esi| !seen.is_replay(id(esi), false)));
+        assert!((0..100).all(|esi| seen.is_replay(id(esi), false)) && !seen.is_on_purpose());
+        (0..200).for_each(|esi| _ = seen.is_replay(id(esi), false));
+        assert!(seen.is_on_purpose());
+        // What was said to be lacking may come again.
+        let mut seen = Seen::new(1024);
+        assert!(!seen.is_replay(id(5), false) && !seen.is_replay(id(7), false));
+        seen.note(&Wish::Lack { block: 3, need: 1, runs: vec![(3 * 1024 + 5, 3 * 1024 + 6)] });
+        assert!(!seen.is_replay(id(5), false) && seen.is_replay(id(7), false));
+    }
+}

@@ -1,0 +1,145 @@
+//! What a node has to say to the parent that streams to it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use thalweg_wire::cast::{MAX_RANGES, Runs, Wish};
+use tokio::sync::Notify;
+
+/// What is lacking of a block.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lack {
+    /// So many symbols more complete it.
+    pub need: u32,
+    /// The source symbols that are lacking, by their number in the object.
+    pub runs: Runs,
+}
+
+impl Lack {
+    /// With what another lacks: one symbol may serve both.
+    pub fn join(&mut self, other: &Self) {
+        self.need = self.need.max(other.need);
+        let mut all: Vec<(u64, u64)> = self.runs.iter().chain(&other.runs).copied().collect();
+        all.sort_unstable();
+        let mut runs: Runs = Vec::new();
+        for (from, to) in all {
+            match runs.last_mut() {
+                Some(last) if from <= last.1 => last.1 = last.1.max(to),
+                _ => runs.push((from, to)),
+            }
+        }
+        runs.truncate(MAX_RANGES);
+        self.runs = runs;
+    }
+}
+
+/// Gathers it until the connection takes it. At most a few numbers a block, whatever happens.
+#[derive(Debug, Default)]
+pub struct Up {
+    inner: Mutex<Inner>,
+    /// There is something.
+    pub changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    is_anew: bool,
+    done: BTreeSet<u32>,
+    lacks: BTreeMap<u32, Lack>,
+    pages: BTreeSet<u32>,
+}
+
+impl Up {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic in between leaves whole values behind.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block needs nothing any more.
+    pub fn done(&self, block: u32) {
+        let mut inner = self.lock();
+        inner.lacks.remove(&block);
+        inner.done.insert(block);
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// This is lacking of a block; joined with what was said of it and not sent yet.
+    pub fn lack(&self, block: u32, lack: &Lack) {
+        self.lock().lacks.entry(block).or_default().join(lack);
+        self.changed.notify_one();
+    }
+
+    /// The digests of a block's repair symbols are needed.
+    pub fn page(&self, block: u32) {
+        self.lock().pages.insert(block);
+        self.changed.notify_one();
+    }
+
+    /// Somebody came below who has nothing.
+    pub fn anew(&self) {
+        let mut inner = self.lock();
+        inner.is_anew = true;
+        inner.done.clear();
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Nothing is to be said.
+    pub fn reset(&self) {
+        *self.lock() = Inner::default();
+    }
+
+    /// Takes all of it, as it is said.
+    pub fn take(&self) -> Vec<Wish> {
+        let Inner { is_anew, done, lacks, pages } = std::mem::take(&mut *self.lock());
+        let mut wishes: Vec<Wish> = is_anew.then_some(Wish::Anew).into_iter().collect();
+        let runs = runs(done.into_iter());
+        wishes.extend(runs.chunks(MAX_RANGES).map(|runs| Wish::Done(runs.to_vec())));
+        let lack = |(block, lack): (u32, Lack)| {
+            let Lack { need, runs } = lack;
+            Wish::Lack { block, need, runs }
+        };
+        wishes.extend(lacks.into_iter().map(lack));
+        wishes.extend(pages.into_iter().map(Wish::RepairPage));
+        wishes
+    }
+}
+
+/// Ascending numbers as runs.
+fn runs(numbers: impl Iterator<Item = u32>) -> Runs {
+    let mut runs: Runs = Vec::new();
+    for number in numbers.map(u64::from) {
+        match runs.last_mut() {
+            Some(last) if last.1 == number => last.1 += 1,
+            _ => runs.push((number, number + 1)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_several_lack_is_said_once_and_what_is_done_is_not_lacking() {
+        let up = Up::default();
+        [3, 4, 9].into_iter().for_each(|block| up.done(block));
+        up.lack(7, &Lack { need: 2, runs: vec![(10, 12), (20, 22)] });
+        up.lack(7, &Lack { need: 3, runs: vec![(11, 13), (14, 15)] });
+        up.lack(8, &Lack { need: 1, runs: vec![(30, 31)] });
+        up.done(8);
+        up.page(5);
+        let expected = [
+            Wish::Done(vec![(3, 5), (8, 10)]),
+            Wish::Lack { block: 7, need: 3, runs: vec![(10, 13), (14, 15), (20, 22)] },
+            Wish::RepairPage(5),
+        ];
+        assert_eq!(up.take(), expected);
+        up.done(1);
+        up.anew();
+        assert_eq!(up.take(), [Wish::Anew]);
+    }
+}

@@ -1,0 +1,267 @@
+//! Relays that corrupt, forge and replay what they hand on, and children that take nothing.
+
+use crate::scene::{Scene, name};
+use std::{fs, net::SocketAddr, sync::Arc};
+use thalweg_fountain::{
+    Geometry, SymbolId,
+    digest::{ObjectHasher, RepairPage, SourcePage},
+};
+use thalweg_net::channel::Channel;
+use thalweg_node::{
+    cast::source::{Event, Forwarding, Outcome},
+    daemon::{BoxFuture, MemberService},
+    gather::Estimates,
+    mesh::MeshPeer,
+};
+use thalweg_wire::{
+    Signed,
+    cast::{
+        Answer, CastId, Frame, MAX_OPENING, MAX_WISH, Opening, RepairSheet, Report, Said,
+        SymbolHead, Want, Wish, decode, encode, length,
+    },
+    mesh::Name,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+const LENGTH: usize = 9 << 20;
+
+/// The liar is n1; n2 is to get it from there, n3 from the source.
+const RATES: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\nn0,n2,10 Mbit/s\n\
+    n0,n3,90 Mbit/s\n";
+
+/// What a relay does wrong.
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// A byte of a symbol is another.
+    Corrupt,
+    /// Digests that do not add up.
+    Page,
+    /// Digests of repair symbols that it has signed itself.
+    Sheet,
+    /// A symbol without any digests.
+    Bare,
+    /// The same symbol, again and again.
+    Replay,
+}
+
+/// A relay that hands on nothing but lies.
+#[derive(Clone, Debug)]
+struct Liar {
+    lie: Lie,
+    content: Arc<Vec<u8>>,
+}
+
+impl MemberService for Liar {
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        _: MeshPeer,
+        _: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        let liar = self.clone();
+        // Whoever it lies to ends the channel.
+        Box::pin(async move { _ = liar.lie(channel).await })
+    }
+}
+
+async fn read<T: serde::de::DeserializeOwned>(
+    channel: &mut Channel<TcpStream>,
+    most: usize,
+) -> std::io::Result<T> {
+    let mut head = [0; 4];
+    channel.read_exact(&mut head).await?;
+    let mut body = vec![0; length(head, most).unwrap()];
+    channel.read_exact(&mut body).await?;
+    Ok(decode(&body).unwrap())
+}
+
+async fn accept(channel: &mut Channel<TcpStream>) -> std::io::Result<()> {
+    channel.write_all(&encode(&Answer::Accepted { open: false })).await?;
+    channel.flush().await
+}
+
+async fn drain(channel: &mut Channel<TcpStream>) {
+    let mut buffer = vec![0; 1 << 16];
+    while channel.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
+}
+
+fn pages(content: &[u8]) -> (Geometry, Vec<SourcePage>) {
+    let geometry = Geometry::for_length(content.len() as u64).unwrap();
+    let (mut hasher, mut pages) = (ObjectHasher::new(geometry), Vec::new());
+    hasher.update(content, &mut |page| pages.push(page));
+    hasher.finish(&mut |page| pages.push(page));
+    (geometry, pages)
+}
+
+impl Liar {
+    async fn lie(&self, mut channel: Channel<TcpStream>) -> std::io::Result<()> {
+        match read::<Opening>(&mut channel, MAX_OPENING).await? {
+            Opening::Hello { cast, want: Want::Stream, .. } => {
+                accept(&mut channel).await?;
+                while read::<Wish>(&mut channel, MAX_WISH).await? != Wish::Ask(Vec::new()) {}
+                channel.write_all(&self.said(cast)).await?;
+                channel.flush().await?;
+            }
+            _ => {
+                accept(&mut channel).await?;
+                let needs = Report::Needs { manifest: false, layout: false };
+                channel.write_all(&encode(&needs)).await?;
+                channel.flush().await?;
+            }
+        }
+        drain(&mut channel).await;
+        Ok(())
+    }
+
+    fn said(&self, cast: CastId) -> Vec<u8> {
+        let (geometry, mut pages) = pages(&self.content);
+        let size = geometry.symbol_bytes() as usize;
+        let symbol = |esi: u32, bytes: &[u8]| {
+            let head = SymbolHead { block: 0, esi, length: bytes.len() as u32 };
+            [&Frame::Symbol(head).encode()[..], bytes].concat()
+        };
+        let first = symbol(0, &self.content[..size]);
+        match self.lie {
+            Lie::Bare => return first,
+            Lie::Page => pages[0].digests[3][0] ^= 1,
+            _ => {}
+        }
+        let digests = pages[0].digests.as_flattened().to_vec();
+        let mut said = Frame::message(&Said::Page { block: 0, digests });
+        match self.lie {
+            Lie::Corrupt => {
+                let mut wrong = self.content[size..2 * size].to_vec();
+                wrong[7] ^= 0x40;
+                said.extend(first);
+                said.extend(symbol(1, &wrong));
+            }
+            Lie::Replay => said.extend(first.repeat(500)),
+            Lie::Sheet => {
+                let esi = geometry.source_symbols_of(0);
+                let symbols = vec![vec![7; size]; geometry.repair_symbols() as usize];
+                let forged = symbols.iter().map(Vec::as_slice);
+                let page = RepairPage::of(&geometry, cast.as_bytes(), 0, forged);
+                let sheet = RepairSheet { cast, block: 0, digests: page.digests };
+                let page = Signed::sign(sheet, &crate::members::key(1)).encode();
+                said.extend(Frame::message(&Said::RepairPage { block: 0, page }));
+                assert!(geometry.has(SymbolId { block: 0, esi }));
+                said.extend(symbol(esi, &symbols[0]));
+            }
+            Lie::Page | Lie::Bare => said.extend(first),
+        }
+        said
+    }
+}
+
+fn corrupt(all: &[Event]) -> Vec<(Name, Name, String)> {
+    let is_lie = |event: &Event| match event {
+        Event::ParentLeft { receiver, parent, fault: thalweg_wire::cast::Fault::Corrupt, why } => {
+            Some((receiver.clone(), parent.clone(), why.clone()))
+        }
+        _ => None,
+    };
+    all.iter().filter_map(is_lie).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_lies_is_named_and_left_and_others_are_unharmed() {
+    let lies = [
+        (Lie::Corrupt, "wrong content"),
+        (Lie::Page, "does not add up"),
+        (Lie::Sheet, "another's"),
+        (Lie::Bare, "before its page"),
+        (Lie::Replay, "again and again"),
+    ];
+    for (lie, why) in lies {
+        let mut scene = Scene::new(3).await;
+        let content = scene.file("image", LENGTH);
+        let liar = Liar { lie, content: Arc::new(content.clone()) };
+        scene.nodes[0].serve_as(Arc::new(liar)).await;
+        let mut request = scene.request("image");
+        request.to = vec![name(2), name(3)];
+        request.estimates = Estimates::parse(RATES).unwrap();
+        request.forwarding =
+            Forwarding { by_rings: true, via: vec![name(1)], ..Forwarding::default() };
+        let totals = scene.cast(request).await.unwrap();
+        let all = scene.events.all();
+        assert_eq!(totals.outcome, Outcome::Complete, "{lie:?}: {all:?}");
+        for node in &scene.nodes[1..] {
+            assert!(fs::read(node.inbox("image")).unwrap() == content, "{lie:?}");
+        }
+        let named = corrupt(&all);
+        assert_eq!(named.len(), 1, "{lie:?}: {named:?} {all:?}");
+        let (receiver, parent, said) = &named[0];
+        assert_eq!((receiver, parent), (&name(2), &name(1)), "{lie:?}");
+        assert!(said.contains(why), "{lie:?}: {said}");
+    }
+}
+
+/// A receiver that calls for a stream and reads none of it.
+#[derive(Clone, Debug)]
+struct Deaf;
+
+impl MemberService for Deaf {
+    fn serve(
+        &self,
+        mut channel: Channel<TcpStream>,
+        _: MeshPeer,
+        _: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Ok(opening) = read::<Opening>(&mut channel, MAX_OPENING).await else { return };
+            if accept(&mut channel).await.is_err() {
+                return;
+            }
+            let said = match opening {
+                Opening::Serve { .. } => encode(&Wish::Ask(Vec::new())),
+                _ => {
+                    let needs = Report::Needs { manifest: false, layout: false };
+                    [encode(&needs), encode(&Report::Call(Want::Stream))].concat()
+                }
+            };
+            if channel.write_all(&said).await.is_ok() && channel.flush().await.is_ok() {
+                // It stays, and takes nothing.
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_that_takes_nothing_holds_nobody_up() {
+    let mut scene = Scene::new(3).await;
+    let content = scene.file("image", 40 << 20);
+    scene.nodes[0].serve_as(Arc::new(Deaf)).await;
+    let mut request = scene.request("image");
+    request.estimates = Estimates::parse(
+        "from,to,rate\nn0,n1,9 Mbit/s\n\
+        n0,n2,90 Mbit/s\nn0,n3,90 Mbit/s\n",
+    )
+    .unwrap();
+    request.forwarding = Forwarding { by_rings: true, ..Forwarding::default() };
+    let stop = tokio_util::sync::CancellationToken::new();
+    let received = Arc::new(std::sync::Mutex::new(0));
+    let casting = {
+        let (end, received) = (stop.clone(), received.clone());
+        // Once both have it the deaf one is given up.
+        let told = move |event: &Event| {
+            if matches!(event, Event::Received { .. }) {
+                let mut received = received.lock().unwrap();
+                *received += 1;
+                if *received == 2 {
+                    end.cancel();
+                }
+            }
+        };
+        scene.cast_telling(request, stop, told)
+    };
+    let totals = casting.await.unwrap();
+    let all = scene.events.all();
+    assert_eq!((totals.complete, *received.lock().unwrap()), (2, 2), "{all:?}");
+    for node in &scene.nodes[1..] {
+        assert!(fs::read(node.inbox("image")).unwrap() == content);
+    }
+}

@@ -1,0 +1,142 @@
+//! Streams through rings, over real sockets.
+
+use crate::scene::{Scene, name};
+use std::fs;
+use thalweg_node::{
+    cast::source::{Event, Forwarding, Outcome, Request},
+    daemon::MemberService as _,
+    gather::Estimates,
+};
+
+/// n0 → n1 → n2 → n3.
+const LINE: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,80 Mbit/s\nn2,n3,70 Mbit/s\n";
+
+/// n0 → n1, and from there to n2 and n3.
+const STAR: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn1,n2,40 Mbit/s\nn1,n3,40 Mbit/s\n";
+
+fn by_rings(scene: &Scene, rates: &str) -> Request {
+    let mut request = scene.request("image");
+    request.forwarding = Forwarding { by_rings: true, ..Forwarding::default() };
+    request.estimates = Estimates::parse(rates).unwrap();
+    request
+}
+
+/// Symbols that rings of these nodes did not hand on.
+fn missed(scene: &Scene, nodes: impl Iterator<Item = usize>) -> u64 {
+    nodes.map(|n| scene.nodes[n].report()["missed_symbols"].as_u64().unwrap()).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_brings_it_once_and_nothing_is_solved() {
+    let scene = Scene::new(1).await;
+    let content = scene.file("image", 30_000_001);
+    let totals = scene.cast(by_rings(&scene, LINE)).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    assert!(fs::read(scene.nodes[0].inbox("image")).unwrap() == content);
+    let received = scene.events.received();
+    assert_eq!(received, [(name(1), 30_000_001, 0)], "{:?}", scene.events.all());
+    assert_eq!(scene.nodes[0].report()["solved_blocks"], 0);
+    assert_eq!(totals.served_bytes, 30_000_001);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_things_stream_as_well() {
+    let scene = Scene::new(2).await;
+    for length in [0, 1, 1023, 1025, (1 << 20) + 1] {
+        let path = format!("f{length}");
+        let content = scene.file(&path, length);
+        let request = Request { path: scene.path(&path), ..by_rings(&scene, LINE) };
+        let totals = scene.cast(request).await.unwrap();
+        assert_eq!(totals.outcome, Outcome::Complete, "{length}: {:?}", scene.events.all());
+        for node in &scene.nodes {
+            assert!(fs::read(node.inbox(&path)).unwrap() == content, "{length}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn along_a_chain_of_rings_the_source_sends_it_about_once() {
+    let scene = Scene::new(3).await;
+    let content = scene.file("image", 24 << 20);
+    for open in [false, true] {
+        let mut request = by_rings(&scene, LINE);
+        request.open = open;
+        request.name = Some(format!("image-{open}").into_bytes());
+        let totals = scene.cast(request).await.unwrap();
+        assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+        for node in &scene.nodes {
+            assert!(fs::read(node.inbox(&format!("image-{open}"))).unwrap() == content);
+        }
+        let most = content.len() as u64 * 101 / 100;
+        assert!(totals.served_bytes <= most, "{totals:?} {:?}", scene.events.all());
+    }
+    for (name, bytes, beyond) in scene.events.received() {
+        assert!(beyond <= bytes / 100, "{name}: {beyond} of {bytes} of no use");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_small_ring_loses_is_solved_and_comes_hardly_twice() {
+    let scene = Scene::new(3).await;
+    let content = scene.file("image", 16 << 20);
+    let mut request = by_rings(&scene, LINE);
+    // Six symbols: whoever is not there at once misses some.
+    request.forwarding.ring_bytes = 100_000;
+    let totals = scene.cast(request).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    for node in &scene.nodes {
+        assert!(fs::read(node.inbox("image")).unwrap() == content);
+    }
+    assert!(missed(&scene, 0..3) > 0, "{:?}", scene.events.all());
+    for (name, bytes, beyond) in scene.events.received() {
+        assert!(beyond <= bytes / 100, "{name}: {beyond} of {bytes} of no use");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_hands_on_and_keeps_nothing() {
+    let scene = Scene::with(3, |n, settings| {
+        settings.relay = n == 1;
+        if n == 1 {
+            settings.inbox.clear();
+        }
+    })
+    .await;
+    let content = scene.file("image", 24 << 20);
+    let mut request = by_rings(&scene, STAR);
+    request.to = vec![name(2), name(3)];
+    request.forwarding.via = vec![name(1)];
+    let totals = scene.cast(request).await.unwrap();
+    let all = scene.events.all();
+    assert_eq!((totals.outcome, totals.receivers), (Outcome::Complete, 2), "{all:?}");
+    for node in &scene.nodes[1..] {
+        assert!(fs::read(node.inbox("image")).unwrap() == content);
+    }
+    assert!(fs::read_dir(scene.nodes[0].inbox("")).unwrap().next().is_none());
+    // Once to the relay, from there to both; and again what one of them missed there.
+    let report = scene.nodes[0].casts.as_ref().unwrap().report();
+    let missed = report["relayed"][0]["missed_symbols"].as_u64().unwrap();
+    let most = content.len() as u64 * 102 / 100 + missed * (16 << 10);
+    assert!(totals.served_bytes <= most, "{missed} missed: {totals:?}");
+    for (name, bytes, beyond) in scene.events.received() {
+        assert!(beyond <= bytes / 100, "{name}: {beyond} of {bytes} of no use");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_want_to_relay_is_gone_around() {
+    let scene = Scene::new(3).await;
+    let content = scene.file("image", 3_000_000);
+    let mut request = by_rings(&scene, STAR);
+    request.to = vec![name(2), name(3)];
+    request.forwarding.via = vec![name(1)];
+    let totals = scene.cast(request).await.unwrap();
+    let all = scene.events.all();
+    assert_eq!(totals.outcome, Outcome::Complete, "{all:?}");
+    assert!(fs::read(scene.nodes[2].inbox("image")).unwrap() == content);
+    let refused = |event: &Event| {
+        matches!(event, Event::Refused { receiver, why, .. }
+            if *receiver == name(1) && why.contains("relays no casts"))
+    };
+    assert!(all.iter().any(refused), "{all:?}");
+}
