@@ -17,12 +17,13 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 32] = [
+pub const BUILT_IN: [(&str, &str); 33] = [
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("cast-chain", include_str!("../../../experiments/cast-chain.toml")),
     ("cast-isolation", include_str!("../../../experiments/cast-isolation.toml")),
     ("cast-peers", include_str!("../../../experiments/cast-peers.toml")),
     ("cast-reconfigure", include_str!("../../../experiments/cast-reconfigure.toml")),
+    ("cast-scale", include_str!("../../../experiments/cast-scale.toml")),
     ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),

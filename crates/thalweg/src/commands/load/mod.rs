@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `bistro-deadline`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `codec-cost`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
+//! `bistro-deadline`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -10,6 +10,7 @@
 //! - [`bistro`]: drop boxes before their deadline, and their collection;
 //! - [`cast`]: casts through the hosts of a lab, and what they are compared with;
 //! - [`codec`]: blocks coded on one core, and the code's crate alone;
+//! - [`crowd`]: casts among many nodes on this machine;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`gather`]: a collection from seven sources, and what was possible;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
@@ -24,6 +25,7 @@ mod bulk;
 mod cast;
 mod codec;
 mod connect;
+mod crowd;
 mod cut;
 mod gather;
 mod get_faults;
@@ -81,6 +83,8 @@ enum Work {
     Takeover(takeover::Args),
     /// Code blocks on one core; what does it cost beside the crate alone?
     Codec(codec::Args),
+    /// Cast among many nodes of this machine: hundreds, or through one on a core of its own
+    Crowd(crowd::Args),
     /// Submit to drop boxes: before a deadline, all at once
     Bistro(bistro::Args),
     /// Come to a mesh as those who are not let in; what does its port say?
@@ -110,6 +114,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             // Processes and threads of its own: nothing else runs in this runtime.
             Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
             Work::Codec(args) => tokio::task::block_in_place(|| codec::run(&args)),
+            // Other processes do the work.
+            Work::Crowd(args) => tokio::task::block_in_place(|| crowd::run(&args)),
             // Another process does the work.
             Work::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
             Work::Cast(args) => tokio::task::block_in_place(|| cast::run(&args)),

@@ -1,0 +1,127 @@
+//! One node between the source and a receiver, each on a core of its own.
+
+use super::{
+    super::report::Report,
+    casting::{Cast, cast},
+    mesh::{Files, Mesh, SOURCE, Start},
+    process::{cpu_seconds, memory_mib},
+};
+use anyhow::{Context as _, ensure};
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::{fs, io::Write as _, path::PathBuf};
+use thalweg_units::ByteSize;
+
+/// Bytes written at once.
+const PIECE: usize = 4 << 20;
+
+/// The relay, and who gets it from there.
+const NAMES: [&str; 2] = ["mid", "end"];
+
+/// The core of the relay, and that of all others.
+const CORES: [u32; 2] = [1, 0];
+
+/// Arguments of `thalweg load crowd relay`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The object
+    #[arg(long, default_value = "1 GiB")]
+    size: ByteSize,
+    /// Of the object's bytes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Further arguments of `thalweg cast`
+    #[arg(last = true)]
+    further: Vec<String>,
+}
+
+/// Measures, and prints the report.
+///
+/// # Errors
+/// When a node does not start, or a cast fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let names = NAMES.map(str::to_owned);
+    let mut bench = Bench { mesh: Mesh::found(&Files::Memory, &names)?, relay: 0 };
+    let [relay, others] = CORES;
+    bench.relay = bench.mesh.start(NAMES[0], Start { core: Some(relay), group: None })?;
+    bench.mesh.start(NAMES[1], Start { core: Some(others), group: None })?;
+    bench.write(args)?;
+    let mut report = Report::default();
+    // It receives alone; then it has all and serves; then it does both at once.
+    bench.measure("receive", "first", "mid", &args.further, &mut report)?;
+    bench.measure("serve", "first", "mid,end", &args.further, &mut report)?;
+    bench.clear("first")?;
+    bench.measure("relay", "second", "mid,end", &args.further, &mut report)?;
+    report.add("relay_memory", "MiB", memory_mib(bench.relay, "VmHWM")?);
+    report.print().context("cannot print the report")
+}
+
+struct Bench {
+    mesh: Mesh,
+    relay: u32,
+}
+
+impl Bench {
+    fn object(&self) -> PathBuf {
+        self.mesh.file(SOURCE, "bin")
+    }
+
+    fn rates(&self) -> PathBuf {
+        self.mesh.file(SOURCE, "csv")
+    }
+
+    /// The object, and rates that make a chain.
+    fn write(&self, args: &Args) -> anyhow::Result<()> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
+        let (mut file, mut left) = (fs::File::create(self.object())?, args.size.as_bytes());
+        let mut piece = vec![0; PIECE];
+        while left > 0 {
+            random.fill_bytes(&mut piece);
+            let length = left.min(PIECE as u64);
+            file.write_all(&piece[..usize::try_from(length)?])?;
+            left -= length;
+        }
+        let [relay, end] = NAMES;
+        let rates = format!("from,to,rate\n{SOURCE},{relay},8 Gbit/s\n{relay},{end},8 Gbit/s\n");
+        Ok(fs::write(self.rates(), rates)?)
+    }
+
+    fn clear(&self, name: &str) -> anyhow::Result<()> {
+        NAMES.iter().try_for_each(|node| Ok(fs::remove_file(self.mesh.inbox(node).join(name))?))
+    }
+
+    /// One cast, and what the relay spent.
+    fn measure(
+        &self,
+        what: &str,
+        name: &str,
+        to: &str,
+        further: &[String],
+        report: &mut Report,
+    ) -> anyhow::Result<()> {
+        let (object, rates) = (self.object(), self.rates());
+        let text = |path: &PathBuf| path.to_str().map(str::to_owned).context("a path of bytes");
+        let (object, rates) = (text(&object)?, text(&rates)?);
+        let mut args = vec![&*object, "--to", to, "--name", name, "--rates", &*rates];
+        args.extend(["--parents", "1"]);
+        args.extend(further.iter().map(String::as_str));
+        let before = cpu_seconds(self.relay)?;
+        let done = cast(&self.mesh, &args, Some(CORES[1]))?;
+        let spent = cpu_seconds(self.relay)? - before;
+        check(what, &done)?;
+        let gbit = done.bytes * 8e-9;
+        report.add(format!("{what}_per_core"), "Gbit/CPU s", gbit / spent);
+        let slowest =
+            done.rates.values().copied().filter(|bps| *bps > 0.0).fold(f64::NAN, f64::min);
+        report.add(format!("{what}_rate"), "Gbit/s", slowest * 1e-9);
+        Ok(())
+    }
+}
+
+/// It went as it was meant to.
+fn check(what: &str, done: &Cast) -> anyhow::Result<()> {
+    let wanted = if what == "serve" { 0.0 } else { 1.0 };
+    let sent = done.served / done.bytes;
+    ensure!((sent - wanted).abs() < 0.05, "{what}: the source sent {sent:.2} objects");
+    Ok(())
+}
