@@ -119,7 +119,9 @@ async fn a_relay_hands_on_and_keeps_nothing() {
     let most = content.len() as u64 * 102 / 100 + missed * (16 << 10);
     assert!(totals.served_bytes <= most, "{missed} missed: {totals:?}");
     for (name, bytes, beyond) in scene.events.received() {
-        assert!(beyond <= bytes / 100, "{name}: {beyond} of {bytes} of no use");
+        // Repair symbols that another one needed come to both.
+        let most = bytes / 100 + missed * (16 << 10);
+        assert!(beyond <= most, "{name}: {beyond} of {bytes} of no use, {missed} missed");
     }
 }
 
