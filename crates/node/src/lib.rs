@@ -2,6 +2,7 @@
 
 mod accept;
 mod patience;
+mod talk;
 
 pub mod bond;
 pub mod budget;

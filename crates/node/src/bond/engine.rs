@@ -23,6 +23,7 @@ use thalweg_wire::{
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::tcp::OwnedWriteHalf,
     sync::Notify,
     time::{Instant, interval, timeout},
 };
@@ -80,6 +81,19 @@ impl Engine {
         let done = state.flows.get_mut(&stream).map(act);
         state.dispatch(self.now());
         done
+    }
+
+    /// The far end says how much of each stream it holds at first; the first word counts.
+    pub(super) fn far_window(&self, window: u64) {
+        let mut state = self.lock();
+        state.theirs = window;
+        // Streams that were opened before any link was there.
+        state.flows.values_mut().for_each(|flow| flow.sender.may_send_to(window));
+    }
+
+    /// Bytes of a stream that this end holds.
+    pub(super) fn window(&self) -> u64 {
+        self.lock().settings.window
     }
 
     /// Bytes of chunks that each link was given so far.
@@ -179,7 +193,7 @@ impl Engine {
     async fn say(
         &self,
         id: LinkId,
-        write: &mut super::link::Write,
+        write: &mut OwnedWriteHalf,
         gauge: &Gauge,
         wake: &Notify,
     ) -> io::Error {
@@ -190,11 +204,7 @@ impl Engine {
             let Some(work) = self.take(id, wake).await else {
                 return io::Error::other("the bond ended");
             };
-            let written = async {
-                write.write_all(&work).await?;
-                write.flush().await
-            };
-            if let Err(why) = written.await {
+            if let Err(why) = write.write_all(&work).await {
                 return why;
             }
         }

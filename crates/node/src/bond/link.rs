@@ -1,13 +1,13 @@
 //! One connection that a bond uses.
 
 use std::{
-    fmt, io,
+    fmt,
+    io::{self, Cursor},
     os::fd::{AsFd as _, OwnedFd},
 };
-use thalweg_net::{Stream, channel::Channel};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, BufReader, split},
-    net::TcpStream,
+    io::{AsyncRead, AsyncReadExt as _, BufReader},
+    net::{TcpStream, tcp::OwnedWriteHalf},
 };
 
 /// What is read at once: some chunks.
@@ -16,15 +16,12 @@ const BUFFER: usize = 128 << 10;
 /// What comes by a link.
 pub type Read = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
 
-/// What goes by it.
-pub type Write = Box<dyn AsyncWrite + Send + Unpin>;
-
 /// A connection whose greeting is over.
 pub struct LinkIo {
     /// What comes.
     pub read: Read,
     /// What goes.
-    pub write: Write,
+    pub write: OwnedWriteHalf,
     /// The connection, for its counters and its queue.
     pub socket: OwnedFd,
     /// Whether it may carry what another carries already.
@@ -43,37 +40,27 @@ impl LinkIo {
     /// # Errors
     /// The system's.
     pub fn clear(tcp: TcpStream) -> io::Result<Self> {
+        Self::clear_after(Vec::new(), tcp)
+    }
+
+    /// In the clear, after bytes that were read off it already.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn clear_after(early: Vec<u8>, tcp: TcpStream) -> io::Result<Self> {
         let socket = tcp.as_fd().try_clone_to_owned()?;
         let (read, write) = tcp.into_split();
-        Ok(Self::of(Box::new(read), Box::new(write), socket))
-    }
-
-    /// In a channel that this host dialled.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn dialled(channel: Channel<Stream>) -> io::Result<Self> {
-        let socket = channel.get_ref().tcp().as_fd().try_clone_to_owned()?;
-        let (read, write) = split(channel);
-        Ok(Self::of(Box::new(read), Box::new(write), socket))
-    }
-
-    /// In a channel that was accepted here.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn accepted(channel: Channel<TcpStream>) -> io::Result<Self> {
-        let socket = channel.get_ref().as_fd().try_clone_to_owned()?;
-        let (read, write) = split(channel);
-        Ok(Self::of(Box::new(read), Box::new(write), socket))
-    }
-
-    fn of(
-        read: Box<dyn AsyncRead + Send + Unpin>,
-        write: Box<dyn AsyncWrite + Send + Unpin>,
-        socket: OwnedFd,
-    ) -> Self {
+        let read: Box<dyn AsyncRead + Send + Unpin> = match early.is_empty() {
+            true => Box::new(read),
+            false => Box::new(Cursor::new(early).chain(read)),
+        };
         let read = BufReader::with_capacity(BUFFER, read);
-        Self { read, write, socket, may_duplicate: true }
+        Ok(Self { read, write, socket, may_duplicate: true })
+    }
+
+    /// The same, which carries nothing that another carries already: its bytes cost.
+    #[must_use]
+    pub fn metered(self) -> Self {
+        Self { may_duplicate: false, ..self }
     }
 }

@@ -66,7 +66,7 @@ impl Strange {
 }
 
 /// The protocols that can be open.
-const SERVED: [Protocol; 7] = [
+const SERVED: [Protocol; 8] = [
     Protocol::Api,
     Protocol::Join,
     Protocol::Relay,
@@ -74,6 +74,7 @@ const SERVED: [Protocol; 7] = [
     Protocol::Object,
     Protocol::Submit,
     Protocol::Cast,
+    Protocol::Bond,
 ];
 
 const fn label(protocol: Protocol) -> Label {
@@ -85,7 +86,7 @@ const fn label(protocol: Protocol) -> Label {
         Protocol::Object => "object",
         Protocol::Submit => "submit",
         Protocol::Cast => "cast",
-        _ => "other",
+        Protocol::Bond => "bond",
     };
     [("protocol", word)]
 }

@@ -62,6 +62,8 @@ pub struct Services {
     pub files: Option<Arc<dyn MemberService>>,
     /// One-to-many delivery; none: this node takes and hands on none.
     pub cast: Option<Arc<dyn MemberService>>,
+    /// Bonds of members; none: this node is no far end of any.
+    pub bond: Option<Arc<dyn MemberService>>,
     /// Drop boxes; none: this node has none.
     pub submit: Option<Arc<dyn SubmitService>>,
 }
@@ -75,7 +77,9 @@ impl Services {
         let files = self.files.iter().map(|_| Protocol::Object);
         let submit = self.submit.iter().map(|_| Protocol::Submit);
         let cast = self.cast.iter().map(|_| Protocol::Cast);
-        relay.chain(oracle).chain(measure).chain(files).chain(submit).chain(cast).collect()
+        let bond = self.bond.iter().map(|_| Protocol::Bond);
+        let members = measure.chain(files).chain(submit).chain(cast).chain(bond);
+        relay.chain(oracle).chain(members).collect()
     }
 }
 
@@ -184,6 +188,9 @@ impl Door {
             }
             (Protocol::Cast, Some(peer), Services { cast: Some(cast), .. }) => {
                 self.transfer(Protocol::Cast, cast.serve(channel, peer, from));
+            }
+            (Protocol::Bond, Some(peer), Services { bond: Some(bond), .. }) => {
+                self.transfer(Protocol::Bond, bond.serve(channel, peer, from));
             }
             // Whether a stranger may was asked in the handshake.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {

@@ -1,9 +1,7 @@
 //! A channel to a node that serves boxes.
 
-use super::{
-    talk,
-    waiting::{gone, patience},
-};
+use super::waiting::{gone, patience};
+use crate::talk;
 use std::{io, pin::pin, time::Duration};
 use thalweg_net::{
     DialError, DialOptions, Dialer, Hop, Route, Stream,

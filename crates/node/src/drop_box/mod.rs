@@ -23,7 +23,6 @@ mod outbox;
 mod report;
 mod serve;
 mod spool;
-mod talk;
 mod view;
 mod waiting;
 mod who;

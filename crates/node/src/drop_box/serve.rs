@@ -5,12 +5,12 @@ use super::{
     arrivals::Bringer,
     one_box::OneBox,
     spool::{Push, push},
-    talk,
 };
 use crate::{
     daemon::{BoxFuture, SubmitService},
     mesh::MeshPeer,
     relay::Event,
+    talk,
 };
 use std::{
     future::pending,

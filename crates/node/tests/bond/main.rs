@@ -1,6 +1,7 @@
 //! Bonds over real connections: what is written arrives once, in order, whatever links do.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod daemon;
 mod pipe;
 
 use pipe::Pipe;

@@ -93,6 +93,7 @@ impl Fixture {
                 measure: None,
                 files: None,
                 cast: None,
+                bond: None,
                 submit: None,
             },
             control: Arc::new(FarOracle),

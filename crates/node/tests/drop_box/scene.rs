@@ -124,6 +124,7 @@ impl Host {
                 measure: None,
                 files: None,
                 cast: None,
+                bond: None,
                 submit,
             },
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),

@@ -114,6 +114,7 @@ impl Node {
             measure,
             files: None,
             cast: None,
+            bond: None,
             submit: None,
         };
         let config = DaemonConfig {

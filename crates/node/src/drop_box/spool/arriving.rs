@@ -1,6 +1,6 @@
 //! Bytes as they come from a client, and when it is no longer waited for.
 
-use crate::drop_box::talk;
+use crate::talk;
 use std::{io, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},

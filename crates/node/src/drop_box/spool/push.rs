@@ -1,7 +1,7 @@
 //! Data on its way from a client into the spool.
 
 use super::{Spool, arriving::Arriving, room::Turn};
-use crate::drop_box::talk;
+use crate::talk;
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},

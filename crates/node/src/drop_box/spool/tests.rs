@@ -1,7 +1,7 @@
 //! Pushes over a connection in memory, in time that runs as fast as nothing happens.
 
 use super::{Push, Spool};
-use crate::drop_box::{BoxFiles, talk};
+use crate::{drop_box::BoxFiles, talk};
 use std::{io, sync::Arc, time::Duration};
 use tempfile::TempDir;
 use thalweg_net::PrivateKey;

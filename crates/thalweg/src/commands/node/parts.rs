@@ -164,7 +164,7 @@ impl Parts {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, files, cast, submit },
+            services: Services { relay, oracle, measure, files, cast, bond: None, submit },
             control,
             registry,
             log: self.log,

@@ -1,6 +1,6 @@
 //! Messages on a channel, one at a time.
 
-pub(super) use crate::patience::within;
+pub(crate) use crate::patience::within;
 use serde::{Serialize, de::DeserializeOwned};
 
 use std::io;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 ///
 /// # Errors
 /// The connection's; `InvalidData` if it is no message.
-pub(super) async fn read<T: DeserializeOwned>(
+pub(crate) async fn read<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
     most: usize,
 ) -> io::Result<Option<T>> {
@@ -30,7 +30,7 @@ pub(super) async fn read<T: DeserializeOwned>(
 ///
 /// # Errors
 /// The connection's.
-pub(super) async fn write(
+pub(crate) async fn write(
     to: &mut (impl AsyncWrite + Unpin),
     message: &impl Serialize,
 ) -> io::Result<()> {

@@ -1,0 +1,161 @@
+//! The near end: a bond to a member, with a link by each interface.
+
+use super::{
+    BondStream, Broken, Ended,
+    engine::Engine,
+    greet::{self, Greeted},
+    state::Settings,
+};
+use std::{collections::BTreeMap, io, num::NonZeroU32, sync::Arc, time::Duration};
+use thalweg_bond::LinkId;
+use thalweg_net::{Dialer, Hop, Interface, Route, channel::Protocol, interfaces};
+use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// How often the interfaces are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The first wait before an interface is tried again; twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+/// The longest.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Who says by which interfaces there are to be links.
+pub type Interfaces = Arc<dyn Fn() -> io::Result<Vec<Interface>> + Send + Sync>;
+
+/// A bond to a member. Dropping it ends the bond, and its streams.
+pub struct Bond {
+    engine: Arc<Engine>,
+    _end: DropGuard,
+}
+
+impl std::fmt::Debug for Bond {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bond({:?})", self.engine.sent())
+    }
+}
+
+/// What links are made with.
+struct Making {
+    dialer: Dialer,
+    to: Hop,
+    bond: BondId,
+    engine: Arc<Engine>,
+}
+
+impl Bond {
+    /// To the member `to`, by all usable interfaces.
+    ///
+    /// # Errors
+    /// If the system gives no random number.
+    pub fn begin(dialer: Dialer, to: Hop, settings: Settings) -> io::Result<Self> {
+        Self::by(dialer, to, settings, Arc::new(interfaces))
+    }
+
+    /// By these interfaces alone.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn by(dialer: Dialer, to: Hop, settings: Settings, by: Interfaces) -> io::Result<Self> {
+        let mut bond = BondId([0; 16]);
+        getrandom::fill(&mut bond.0).map_err(io::Error::other)?;
+        // The far end says its window in its first greeting; until then nothing is sent.
+        let engine = Engine::new(settings, 0, true);
+        let end = CancellationToken::new();
+        let making = Arc::new(Making { dialer, to, bond, engine: Arc::clone(&engine) });
+        let (watching, ended) = (Arc::clone(&engine), end.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = keep(making, by) => {}
+                () = watching.watch() => {}
+                () = ended.cancelled() => {}
+            }
+            watching.break_off("the bond was given up");
+        });
+        Ok(Self { engine, _end: end.drop_guard() })
+    }
+
+    /// A stream to the member's own port: for a channel of whatever protocol.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn open(&self) -> Result<BondStream, Broken> {
+        self.engine.open(Target::Service("node".to_owned())).await
+    }
+
+    /// Bytes of streams that each link was given so far.
+    pub fn sent(&self) -> BTreeMap<LinkId, u64> {
+        self.engine.sent()
+    }
+}
+
+/// An interface's turn: when it is tried again.
+struct Turn {
+    wait: Duration,
+    at: Instant,
+}
+
+/// Keeps a link by each interface, for ever.
+async fn keep(making: Arc<Making>, by: Interfaces) {
+    let mut links: JoinSet<(NonZeroU32, bool)> = JoinSet::new();
+    let mut busy: BTreeMap<NonZeroU32, ()> = BTreeMap::new();
+    let mut turns: BTreeMap<NonZeroU32, Turn> = BTreeMap::new();
+    let mut number = 0;
+    loop {
+        // What cannot be listed now can be in a second.
+        for interface in by().unwrap_or_default() {
+            let index = interface.index;
+            let is_due = turns.get(&index).is_none_or(|turn| Instant::now() >= turn.at);
+            if is_due && busy.insert(index, ()).is_none() {
+                let making = Arc::clone(&making);
+                links.spawn(async move { (index, making.link(index, number).await) });
+                number += 1;
+            }
+        }
+        tokio::select! {
+            Some(ended) = links.join_next() => {
+                // A link's task does not panic; if one did, its interface is not tried again.
+                let Ok((index, was_there)) = ended else { continue };
+                busy.remove(&index);
+                let before = turns.get(&index).map_or(FIRST_WAIT, |turn| turn.wait * 2);
+                let wait = if was_there { FIRST_WAIT } else { before.min(LONGEST_WAIT) };
+                turns.insert(index, Turn { wait, at: Instant::now() + wait });
+            }
+            () = sleep(LOOK) => {}
+        }
+    }
+}
+
+impl Making {
+    /// One link by this interface, to its end; whether there was one.
+    async fn link(&self, interface: NonZeroU32, number: u32) -> bool {
+        match self.dial(interface, number).await {
+            Ok(Ok((link, window))) => {
+                self.engine.far_window(window);
+                matches!(
+                    self.engine.run_link(LinkId(number), link).await,
+                    Ended::Lost(_) | Ended::Bye
+                )
+            }
+            // A far end that forgot the bond has forgotten its streams.
+            Ok(Err(why @ Refusal::Unknown)) => {
+                self.engine.break_off(&why.to_string());
+                false
+            }
+            Ok(Err(_)) | Err(_) => false,
+        }
+    }
+
+    async fn dial(&self, interface: NonZeroU32, link: u32) -> io::Result<Greeted> {
+        let route = Route::direct().by_interface(interface);
+        let dialled = self.dialer.channel(&route, &self.to, Protocol::Bond).await;
+        let channel = dialled.map_err(io::Error::other)?;
+        let hello = Hello { bond: self.bond, link, window: self.engine.window() };
+        greet::greet(channel, &hello).await
+    }
+}

@@ -1,0 +1,217 @@
+//! The far end: members' links, and what their streams lead to.
+//!
+//! A stream leads to this node's own port, and nowhere else: in it the member opens a channel of
+//! whatever protocol as it would over TCP, so that relays' rules, files' rights and quotas see the
+//! true member, and nobody has to trust the links.
+
+use super::{engine::Engine, greet, state::Settings};
+use crate::{
+    daemon::{BoxFuture, MemberService},
+    mesh::MeshPeer,
+    relay::{Event, Log},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_bond::LinkId;
+use thalweg_net::channel::Channel;
+use thalweg_units::NodeId;
+use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+/// Bonds at a time, of all members: each holds up to two windows a stream.
+const MAX_BONDS: usize = 256;
+
+/// Of one member.
+const MAX_BONDS_EACH: usize = 8;
+
+/// Links of a bond at a time.
+const MAX_LINKS: usize = 16;
+
+/// A bond without links is forgotten after this long.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// The own port answers so soon.
+const REACHED: Duration = Duration::from_secs(5);
+
+/// The service `bond` of a daemon.
+#[derive(Clone, Debug)]
+pub struct Bonds(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    settings: Settings,
+    /// Where this node listens, as it reaches it itself.
+    own: SocketAddr,
+    log: Log,
+    bonds: Mutex<BTreeMap<(NodeId, BondId), Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    engine: Arc<Engine>,
+    /// Numbers that were used.
+    numbers: BTreeSet<u32>,
+    live: usize,
+    /// Counted up with each link, so that a grace that is over means this silence.
+    turn: u64,
+}
+
+impl Bonds {
+    /// Whose streams lead to this node's port at `own`.
+    pub fn new(settings: Settings, own: SocketAddr, log: Log) -> Self {
+        Self(Arc::new(Shared { settings, own, log, bonds: Mutex::default() }))
+    }
+
+    /// Bonds that are known now.
+    pub fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(NodeId, BondId), Entry>> {
+        self.bonds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for a link.
+    fn enter(self: &Arc<Self>, of: NodeId, hello: &Hello) -> Result<Arc<Engine>, Refusal> {
+        let mut bonds = self.lock();
+        let key = (of, hello.bond);
+        let each = bonds.keys().filter(|(owner, _)| *owner == of).count();
+        if !bonds.contains_key(&key) && (bonds.len() >= MAX_BONDS || each >= MAX_BONDS_EACH) {
+            return Err(Refusal::Busy);
+        }
+        let entry = bonds.entry(key).or_insert_with(|| {
+            let engine = Engine::new(self.settings, hello.window, false);
+            tokio::spawn(lead(Arc::clone(&engine), self.own));
+            let watching = Arc::clone(&engine);
+            tokio::spawn(async move { watching.watch().await });
+            Entry { engine, numbers: BTreeSet::new(), live: 0, turn: 0 }
+        });
+        if entry.live >= MAX_LINKS || entry.numbers.len() >= 1 << 16 {
+            return Err(Refusal::Busy);
+        }
+        if !entry.numbers.insert(hello.link) {
+            return Err(Refusal::Number);
+        }
+        (entry.live, entry.turn) = (entry.live + 1, entry.turn + 1);
+        Ok(Arc::clone(&entry.engine))
+    }
+
+    /// A link is gone; with the last one the bond is forgotten, after a while.
+    fn left(self: &Arc<Self>, key: (NodeId, BondId)) {
+        let mut bonds = self.lock();
+        let Some(entry) = bonds.get_mut(&key) else { return };
+        entry.live -= 1;
+        let (is_last, turn, shared) = (entry.live == 0, entry.turn, Arc::clone(self));
+        drop(bonds);
+        if is_last {
+            tokio::spawn(async move {
+                sleep(GRACE).await;
+                shared.forget(key, turn, "all its links are gone");
+            });
+        }
+    }
+
+    fn forget(&self, key: (NodeId, BondId), turn: u64, why: &str) {
+        let mut bonds = self.lock();
+        if bonds.get(&key).is_some_and(|entry| entry.turn == turn)
+            && let Some(entry) = bonds.remove(&key)
+        {
+            entry.engine.break_off(why);
+        }
+    }
+
+    /// The peer is none any more.
+    fn disown(&self, of: NodeId) {
+        self.lock().retain(|(owner, _), entry| {
+            if *owner == of {
+                entry.engine.break_off("the member was revoked");
+            }
+            *owner != of
+        });
+    }
+
+    async fn serve(self: Arc<Self>, mut channel: Channel<TcpStream>, of: NodeId) -> io::Result<()> {
+        let hello = greet::hear(&mut channel).await?;
+        let engine = match self.enter(of, &hello) {
+            Ok(engine) => engine,
+            Err(why) => return greet::refuse(channel, why).await,
+        };
+        let _place = Place(Arc::clone(&self), (of, hello.bond));
+        let link = greet::welcome(channel, self.settings.window).await?;
+        match engine.run_link(LinkId(hello.link), link).await {
+            super::Ended::Bye => Ok(()),
+            super::Ended::Lost(why) => Err(why),
+            super::Ended::Hostile(why) => {
+                let turn = self.lock().get(&(of, hello.bond)).map_or(0, |entry| entry.turn);
+                self.forget((of, hello.bond), turn, &why);
+                Err(io::Error::new(io::ErrorKind::InvalidData, why))
+            }
+        }
+    }
+}
+
+/// A link's place, given back on whatever way.
+struct Place(Arc<Shared>, (NodeId, BondId));
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.left(self.1);
+    }
+}
+
+/// Leads each stream of a bond to this node's own port, until the bond is broken.
+async fn lead(engine: Arc<Engine>, own: SocketAddr) {
+    while let Some((stream, to)) = engine.next().await {
+        match to {
+            Target::Service(_) => drop(tokio::spawn(join(Arc::clone(&engine), stream, own))),
+            _ => engine.refuse(stream, Refusal::Forbidden("streams lead to the node".into())),
+        }
+    }
+}
+
+async fn join(engine: Arc<Engine>, stream: u32, own: SocketAddr) {
+    let mut tcp = match timeout(REACHED, TcpStream::connect(own)).await {
+        Ok(Ok(tcp)) => tcp,
+        Ok(Err(why)) => return engine.refuse(stream, Refusal::Unreached(why.to_string())),
+        Err(_) => return engine.refuse(stream, Refusal::Unreached("it does not answer".into())),
+    };
+    let mut stream = engine.accept(stream);
+    // How it ended both ends learn from their connections.
+    _ = tokio::io::copy_bidirectional(&mut stream, &mut tcp).await;
+}
+
+impl MemberService for Bonds {
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let serving = Arc::clone(&shared).serve(channel, peer.key());
+            let ended = peer.unless_revoked(serving).await.unwrap_or_else(|revoked| {
+                shared.disown(peer.key());
+                Err(io::Error::other(revoked))
+            });
+            if let Err(why) = ended {
+                let event = Event::new("bond_link").with("client", from);
+                shared.log.put(event.with("peer", &peer.member().name).with("why", why));
+            }
+        })
+    }
+
+    fn report(&self) -> serde_json::Value {
+        serde_json::json!({ "bonds": self.count() })
+    }
+}

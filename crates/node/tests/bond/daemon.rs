@@ -1,0 +1,146 @@
+//! A bond to a real daemon: in its streams are channels, as they would be over TCP.
+
+#[path = "../fixtures/members.rs"]
+#[allow(dead_code, reason = "not all of it is needed here")]
+mod members;
+
+use crate::{soon, text};
+use members::{ANYWHERE, config, key, member, membership, name, nothing, served, signed};
+use std::{net::SocketAddr, num::NonZeroU32, sync::Arc};
+use tempfile::TempDir;
+use thalweg_net::{
+    DialOptions, Dialer, Interface,
+    channel::{Channel, Connector, Protocol},
+};
+use thalweg_node::{
+    bond::{Bond, Bonds, Settings},
+    daemon::{BoxFuture, Daemon, MemberService, Services},
+    mesh::{Membership, MeshPeer, Names},
+    relay::Log,
+};
+use thalweg_wire::{Signer as _, mesh::Role};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Gives back what comes.
+#[derive(Debug)]
+struct Echo;
+
+impl MemberService for Echo {
+    fn serve(
+        &self,
+        mut channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        _: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            channel.write_all(peer.member().name.as_str().as_bytes()).await.unwrap();
+            let (mut read, mut write) = tokio::io::split(channel);
+            _ = tokio::io::copy(&mut read, &mut write).await;
+            _ = write.shutdown().await;
+        })
+    }
+}
+
+struct Scene {
+    at: SocketAddr,
+    bonds: Bonds,
+    membership: Membership,
+    _dir: TempDir,
+    _end: DropGuard,
+}
+
+/// `n1` runs a node that echoes; `n0` has none.
+async fn scene() -> Scene {
+    let (dir, membership) = (TempDir::new().unwrap(), membership());
+    let at = std::net::TcpListener::bind(ANYWHERE).unwrap().local_addr().unwrap();
+    let bonds = Bonds::new(Settings::default(), at, Log::to_queue().0);
+    let (bond, files) = (Arc::new(bonds.clone()), Arc::new(Echo));
+    let services = Services { bond: Some(bond), files: Some(files), ..nothing() };
+    let daemon = Daemon::bind(config(at, dir.path()), served(1, &membership, services));
+    let daemon = daemon.await.unwrap();
+    let members = vec![member(0, None, &[Role::Client]), member(1, Some(at), &[Role::Client])];
+    membership.offer(&signed(1, members)).unwrap();
+    let end = CancellationToken::new();
+    let cancelled = end.clone();
+    tokio::spawn(async move {
+        daemon.run(cancelled.clone().cancelled_owned(), cancelled.cancelled_owned()).await;
+    });
+    Scene { at, bonds, membership, _dir: dir, _end: end.drop_guard() }
+}
+
+impl Scene {
+    /// Of `n0`, by loopback, so many times over.
+    fn bond(&self, links: u32) -> Bond {
+        let identity = Connector::new(&key(100)).unwrap();
+        let dialer = Dialer::with_identity(DialOptions::default(), identity);
+        let roster = self.membership.current();
+        let me = name(0);
+        let to = Names { roster: roster.as_deref().ok_or("none"), me: Some(&me) };
+        let to = to.node(&name(1)).unwrap();
+        let lo = rustix::net::netdevice::name_to_index(
+            rustix::net::socket(
+                rustix::net::AddressFamily::INET,
+                rustix::net::SocketType::DGRAM,
+                None,
+            )
+            .unwrap(),
+            "lo",
+        )
+        .unwrap();
+        let interface = |_| Interface {
+            index: NonZeroU32::new(lo).unwrap(),
+            name: "lo".into(),
+            addresses: vec![self.at.ip()],
+            has_default_route: true,
+            metric: 0,
+        };
+        let all: Vec<Interface> = (0..links).map(interface).collect();
+        Bond::by(dialer, to, Settings::default(), Arc::new(move || Ok(all.clone()))).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_channel_goes_by_a_bond_as_it_goes_over_tcp() {
+    let scene = scene().await;
+    let bond = scene.bond(1);
+    let stream = soon(bond.open()).await.unwrap();
+    let connector = Connector::new(&key(100)).unwrap();
+    let channel = connector.connect(stream, key(1).id(), Protocol::Object);
+    let mut channel = soon(channel).await.unwrap();
+    let mut who = [0; 2];
+    soon(channel.read_exact(&mut who)).await.unwrap();
+    assert_eq!(&who, b"n0");
+    let text = text(4 << 20);
+    let mut got = Vec::new();
+    let (mut read, mut write) = tokio::io::split(channel);
+    let send = async {
+        write.write_all(&text).await.unwrap();
+        write.shutdown().await.unwrap();
+    };
+    let (_, ()) = soon(async { tokio::join!(read.read_to_end(&mut got), send) }).await;
+    assert!(got == text, "{} bytes came", got.len());
+    assert!(bond.sent().values().sum::<u64>() >= 4 << 20);
+    assert_eq!(scene.bonds.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_member_has_no_bond() {
+    let scene = scene().await;
+    let bond = scene.bond(1);
+    let mut stream = soon(bond.open()).await.unwrap();
+    let members = vec![member(1, Some(scene.at), &[Role::Client])];
+    scene.membership.offer(&signed(2, members)).unwrap();
+    let ended = soon(async {
+        loop {
+            if stream.write_all(&[0; 1000]).await.is_err() || scene.bonds.count() == 0 {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    ended.await;
+}
