@@ -210,7 +210,7 @@ fn receivers(request: &Request, reach: &Reach) -> Result<Vec<Name>, CastError> {
 fn relays(forwarding: &Forwarding, to: &[Name], reach: &Reach) -> Result<(), CastError> {
     let roster = reach.roster().map_err(CastError::Roster)?;
     for name in &forwarding.via {
-        if !roster.by_name(name).is_some_and(|member| member.node.is_some()) {
+        if roster.by_name(name).is_none_or(|member| member.node.is_none()) {
             return Err(CastError::Member(name.clone()));
         }
         if to.contains(name) || name == reach.me() {
