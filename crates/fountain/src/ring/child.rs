@@ -32,6 +32,9 @@ pub(super) struct Child {
     pub(super) counts: ChildStatus,
     /// Of blocks of which it said what it lacks: these source symbols, as bits by ESI.
     lacks: BTreeMap<u32, Vec<u64>>,
+    /// Symbols that it needs of a block beyond those that come by themselves: what it said, or else
+    /// source symbols that it missed here. So many repair symbols are of use to it.
+    needs: BTreeMap<u32, u32>,
     /// Pages that it was sent last.
     known: VecDeque<PageKey>,
     /// Messages, each to be sent when the frames before that place have gone.
@@ -47,6 +50,7 @@ impl Child {
             done,
             counts: ChildStatus::default(),
             lacks: BTreeMap::new(),
+            needs: BTreeMap::new(),
             known: VecDeque::new(),
             messages: VecDeque::new(),
             overflow: None,
@@ -92,8 +96,16 @@ impl Child {
         self.known.push_front(page);
     }
 
-    /// It said what it lacks of a block.
-    pub(super) fn lack(&mut self, block: u32, esis: impl Iterator<Item = u32>, is_more: bool) {
+    /// It said what it lacks of a block, and how many symbols it needs.
+    pub(super) fn lack(
+        &mut self,
+        block: u32,
+        need: u32,
+        esis: impl Iterator<Item = u32>,
+        is_more: bool,
+    ) {
+        let known = self.needs.get(&block).copied().filter(|_| is_more);
+        self.needs.insert(block, need.max(known.unwrap_or(0)));
         let before = self.lacks.remove(&block).filter(|_| is_more);
         let mut bits: Vec<u64> = before.unwrap_or_default();
         for esi in esis {
@@ -112,13 +124,23 @@ impl Child {
         bits.get(id.esi as usize / 64).is_some_and(|word| word >> (id.esi % 64) & 1 == 1)
     }
 
+    /// Whether it needs repair symbols of a block.
+    pub(super) fn needs(&self, block: u32) -> bool {
+        self.needs.get(&block).is_some_and(|need| *need > 0)
+    }
+
     pub(super) fn finish(&mut self, block: u32) {
         self.done.insert(u64::from(block));
         self.lacks.remove(&block);
+        self.needs.remove(&block);
     }
 
     /// The frame at its cursor goes now.
     pub(super) fn send(&mut self, entry: &Entry, header_bytes: usize) {
+        let block = entry.id.block;
+        if !entry.is_source || self.lacks.contains_key(&block) {
+            self.needs.entry(block).and_modify(|need| *need = need.saturating_sub(1));
+        }
         if let Some(bits) = self.lacks.get_mut(&entry.id.block).filter(|_| entry.is_source)
             && let Some(word) = bits.get_mut(entry.id.esi as usize / 64)
         {
@@ -131,8 +153,12 @@ impl Child {
     }
 
     /// The frame at its cursor is overwritten.
-    pub(super) fn miss(&mut self) {
+    pub(super) fn miss(&mut self, id: SymbolId, is_source: bool) {
         self.next += 1;
         self.counts.missed_symbols += 1;
+        // Of what it said it lacks this is counted already.
+        if is_source && !self.lacks.contains_key(&id.block) {
+            *self.needs.entry(id.block).or_default() += 1;
+        }
     }
 }

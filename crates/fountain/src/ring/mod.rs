@@ -164,9 +164,9 @@ impl Ring {
     /// Drops the oldest frame. Children that wanted it miss it.
     fn evict(&mut self) -> (usize, u32) {
         let oldest = self.oldest();
-        let block = self.entries.pop_front().map_or(0, |entry| entry.id.block);
+        let Some(Entry { id, is_source, .. }) = self.entries.pop_front() else { return (0, 0) };
         let late = self.children.values_mut().filter(|child| child.next == oldest);
-        (late.map(Child::miss).count(), block)
+        (late.map(|child| child.miss(id, is_source)).count(), id.block)
     }
 
     /// What this child's socket is to take now, and from where on: the rest of what it has begun,
@@ -227,16 +227,18 @@ impl Ring {
     }
 
     /// A child lacks these source symbols of a block, and no others (`is_more`: beside those that it
-    /// said before): it gets no others from now on, and repair symbols.
+    /// said before): it gets no others from now on, and of repair symbols as many as it needs, so
+    /// that what is sent for the sake of a sibling costs it nothing.
     pub fn lacks(
         &mut self,
         id: ChildId,
         block: u32,
+        need: u32,
         esis: impl Iterator<Item = u32>,
         is_more: bool,
     ) {
         if let Some(mut child) = self.children.remove(&id) {
-            child.lack(block, esis, is_more);
+            child.lack(block, need, esis, is_more);
             self.settle(&mut child);
             self.children.insert(id, child);
         }
@@ -312,6 +314,7 @@ impl Ring {
 }
 
 fn wants(child: &Child, entry: &Entry) -> bool {
-    let is_done = child.done.contains(u64::from(entry.id.block));
-    !is_done && (!entry.is_source || child.lacks(entry.id))
+    let block = entry.id.block;
+    let is_wanted = if entry.is_source { child.lacks(entry.id) } else { child.needs(block) };
+    is_wanted && !child.done.contains(u64::from(block))
 }

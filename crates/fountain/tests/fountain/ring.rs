@@ -182,9 +182,9 @@ fn pages_go_before_their_first_symbol_and_messages_behind_what_is_there() {
     take(&mut ring, other, usize::MAX, &mut got);
     assert_eq!(got, [0xf0, 0x01, 0xf1, 0x11, 0x02]);
     // Source symbols that it said it has do not come, and do not count as missed.
-    ring.lacks(child, 0, [1, 7].into_iter(), false);
-    ring.lacks(child, 0, [7].into_iter(), false);
-    ring.lacks(child, 0, [9].into_iter(), true);
+    ring.lacks(child, 0, 2, [1, 7].into_iter(), false);
+    ring.lacks(child, 0, 1, [7].into_iter(), false);
+    ring.lacks(child, 0, 1, [9].into_iter(), true);
     got.clear();
     ring.leave(other);
     let missed: usize = [3, 7, 8, 9, 6].map(|esi| push(&mut ring, 0, esi)).iter().sum();

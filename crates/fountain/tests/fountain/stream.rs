@@ -126,9 +126,9 @@ impl Cast {
                 Said::Done(_) => {}
                 Said::Lacks(block, esis) => {
                     self.asked.remove(&(child, block));
-                    self.ring.lacks(id, block, esis.iter().copied(), false);
                     let have = self.children[child].1.open.get(&block).map_or(0, BTreeSet::len);
                     let need = self.geometry.source_symbols_of(block) - have as u32;
+                    self.ring.lacks(id, block, need, esis.iter().copied(), false);
                     self.emission.lacks(block, need, esis.into_iter());
                 }
             }

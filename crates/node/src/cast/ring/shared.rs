@@ -293,7 +293,7 @@ impl Inner {
             return;
         }
         // A relay says one after the other what its children lack.
-        self.ring.lacks(id, block, esis(&lack, block, geometry), !was_asked);
+        self.ring.lacks(id, block, lack.need, esis(&lack, block, geometry), !was_asked);
         match &self.up {
             Some(up) => up.lack(block, &lack),
             None if was_asked => _ = self.lacks.insert((id, block), lack),
