@@ -101,6 +101,11 @@ impl Reading {
         (self.info, self.at) = (info, Some(now));
     }
 
+    /// The rate is not known any more.
+    pub fn forget_rate(&mut self) {
+        self.rate = 0.0;
+    }
+
     /// What it delivers.
     pub fn rate(&self) -> Rate {
         Rate::from_bps(self.rate as u64)

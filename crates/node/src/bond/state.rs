@@ -297,7 +297,7 @@ impl State {
             link.acknowledged += u64::from(one.bytes);
             let owes = link.acknowledged < link.sent;
             link.liveness.heard(now, owes);
-            link.is_silent = false;
+            link.comes_back();
             if one.is_plain {
                 link.liveness.sample(now.since(one.sent));
             }
@@ -317,7 +317,7 @@ impl State {
     /// A link answered.
     pub fn alive(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.is_silent = false;
+            link.comes_back();
             link.liveness.heard(now, false);
         }
     }
@@ -461,6 +461,13 @@ impl State {
 }
 
 impl LinkState {
+    /// It answers. What it delivered while it fell silent says nothing of how it is now.
+    fn comes_back(&mut self) {
+        if std::mem::replace(&mut self.is_silent, false) {
+            self.reading.forget_rate();
+        }
+    }
+
     fn carry(&mut self, frame: Vec<u8>, data: u64) {
         self.sent += data;
         self.is_idle = false;

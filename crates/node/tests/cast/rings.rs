@@ -23,7 +23,12 @@ fn by_rings(scene: &Scene, rates: &str) -> Request {
 
 /// Symbols that rings of these nodes did not hand on.
 fn missed(scene: &Scene, nodes: impl Iterator<Item = usize>) -> u64 {
-    nodes.map(|n| scene.nodes[n].report()["missed_symbols"].as_u64().unwrap()).sum()
+    let of_node = |n: usize| {
+        let report = scene.nodes[n].casts.as_ref().unwrap().report();
+        let casts = report["casts"].as_array().unwrap();
+        casts.iter().map(|cast| cast["missed_symbols"].as_u64().unwrap()).sum::<u64>()
+    };
+    nodes.map(of_node).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,13 +84,20 @@ async fn along_a_chain_of_rings_the_source_sends_it_about_once() {
 async fn what_a_small_ring_loses_is_solved_and_comes_hardly_twice() {
     let scene = Scene::new(3).await;
     let content = scene.file("image", 16 << 20);
-    let mut request = by_rings(&scene, LINE);
-    // Six symbols: whoever is not there at once misses some.
-    request.forwarding.ring_bytes = 100_000;
-    let totals = scene.cast(request).await.unwrap();
-    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
-    for node in &scene.nodes {
-        assert!(fs::read(node.inbox("image")).unwrap() == content);
+    // Mostly the first time; whoever is always there at once misses none.
+    for turn in 0..5 {
+        let mut request = by_rings(&scene, LINE);
+        request.name = Some(format!("image-{turn}").into_bytes());
+        // Six symbols: whoever is not there at once misses some.
+        request.forwarding.ring_bytes = 100_000;
+        let totals = scene.cast(request).await.unwrap();
+        assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+        for node in &scene.nodes {
+            assert!(fs::read(node.inbox(&format!("image-{turn}"))).unwrap() == content);
+        }
+        if missed(&scene, 0..3) > 0 {
+            break;
+        }
     }
     assert!(missed(&scene, 0..3) > 0, "{:?}", scene.events.all());
     for (name, bytes, beyond) in scene.events.received() {

@@ -95,7 +95,7 @@ pub fn write(file: &Path, rates: &Rates) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// What [`write`] wrote.
+/// What [`write()`] wrote.
 ///
 /// # Errors
 /// When it cannot be read, or is something else.

@@ -1,6 +1,6 @@
 //! `thalweg load cast`: casts through the hosts of a lab, and what they are compared with.
 //!
-//! - [`run`]: founds a mesh in the hosts and casts once: rates, completion, bytes beyond the object;
+//! - [`mod@run`]: founds a mesh in the hosts and casts once: rates, completion, bytes beyond the object;
 //!   [`mesh`] its nodes, [`story`] what the cast told, [`fault`] what is done to it meanwhile,
 //!   [`outcome`] what it came to, [`depth`] rates along a chain;
 //! - [`solo`]: TCP alone on each leg, or on several at once;
