@@ -56,7 +56,7 @@ impl Applications {
     }
 
     /// What its next connection is expected to move, bytes: its own C_demand, that of all
-    /// applications, or [`FIRST_GUESS`].
+    /// applications, or a web page's object while nothing is known.
     pub fn expected(&self, application: &Application) -> u64 {
         self.demand(application)
             .and_then(|demand| demand.bytes())
