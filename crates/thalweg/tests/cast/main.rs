@@ -14,6 +14,11 @@ use host::{Daemon, Host, events, named, text};
 use serde_json::json;
 use std::process::Stdio;
 
+/// Starts its daemon, which hands on by rings and keeps nothing.
+fn start_relay(host: &Host) -> Daemon {
+    host.start_under("[cast]\nrelay = true\n", None)
+}
+
 /// Starts its daemon with an inbox for all members.
 fn start(host: &Host) -> Daemon {
     let inbox = host.path("inbox");
@@ -81,6 +86,33 @@ fn a_file_comes_to_all_once_and_is_found_there() {
         (&"complete".into(), &"image.iso".into(), &"lap".into())
     );
     assert!(hosts[1].ok(&["cast", "status"]).contains("image.iso"));
+}
+
+#[test]
+fn it_comes_by_rings_as_well_also_through_a_node_that_keeps_nothing() {
+    let (hosts, _daemons) = mesh(&["nyc", "ber"]);
+    let relay = Host::relay(&hosts[0], "hub", &[]);
+    let _relay = start_relay(&relay);
+    let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
+    let content = bytes(9_000_001, 1);
+    std::fs::write(lap.path("image"), &content).unwrap();
+    std::fs::write(
+        lap.path("rates.csv"),
+        "from,to,rate\nlap,hub,90 Mbit/s\nhub,nyc,80 Mbit/s\nhub,ber,70 Mbit/s\n",
+    )
+    .unwrap();
+    for (name, more) in [("chain", &[][..]), ("hub", &["--via", "hub", "--rates", "rates.csv"])] {
+        let args = ["cast", "image", "--name", name, "--to", "nyc,ber", "--forward", "ring"];
+        let args = [&args[..], &["--ring-bytes", "500 kB", "--json"], more].concat();
+        let output = lap.run(&args);
+        assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
+        for host in &hosts[1..] {
+            assert!(std::fs::read(host.path(&format!("inbox/{name}"))).unwrap() == content);
+        }
+    }
+    assert!(!relay.path("inbox").exists());
+    let said = lap.fails(2, &["cast", "image", "--to", "nyc", "--forward", "rings"]);
+    assert!(said.contains("'rings'") && said.contains("store or ring"), "{said}");
 }
 
 #[test]

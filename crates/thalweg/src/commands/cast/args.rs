@@ -75,7 +75,7 @@ pub struct Args {
 
     /// "store": receivers give others what these ask for; "ring": they hand on what comes as it comes
     #[arg(long, value_name = "KIND", default_value = "store", value_parser = forward)]
-    forward: bool,
+    forward: Forward,
 
     /// Bytes that wait in a ring, at each node
     #[arg(long, value_name = "SIZE", default_value = "1 MB")]
@@ -155,11 +155,17 @@ pub struct StatusArgs {
     pub place: Place,
 }
 
-/// Whether by rings.
-fn forward(text: &str) -> Result<bool, String> {
+/// How receivers hand on. No `bool`: clap takes that for a flag without a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forward {
+    Store,
+    Ring,
+}
+
+fn forward(text: &str) -> Result<Forward, String> {
     match text {
-        "store" => Ok(false),
-        "ring" => Ok(true),
+        "store" => Ok(Forward::Store),
+        "ring" => Ok(Forward::Ring),
         _ => Err("it is store or ring".to_owned()),
     }
 }
@@ -193,7 +199,8 @@ impl Args {
 
     /// How receivers hand on what comes to them.
     pub fn forwarding(&self) -> Forwarding {
-        let (by_rings, ring_bytes) = (self.forward, self.ring_bytes.as_bytes());
+        let by_rings = self.forward == Forward::Ring;
+        let ring_bytes = self.ring_bytes.as_bytes();
         Forwarding { by_rings, ring_bytes, via: self.via.clone() }
     }
 
