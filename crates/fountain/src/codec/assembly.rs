@@ -198,7 +198,9 @@ impl Assembly {
         store: &mut S,
     ) -> Result<Arrival, S::Error> {
         if self.have.holds_block(block) {
-            if self.spooled.remove(&block).is_some() {
+            // A solve under way still reads them: they are given up at its end.
+            if self.spooled.get(&block).is_some_and(|spooled| !spooled.solving) {
+                self.spooled.remove(&block);
                 store.discard(block)?;
             }
             return Ok(Arrival::Complete);
@@ -256,12 +258,12 @@ impl Assembly {
         outcome: Outcome,
         store: &mut S,
     ) -> Result<bool, S::Error> {
-        if outcome == Outcome::TooFew {
+        if outcome == Outcome::TooFew && !self.have.holds_block(solve.block) {
             if let Some(spooled) = self.spooled.get_mut(&solve.block) {
                 spooled.solving = false;
                 spooled.needed = solve.symbols() + 1;
             }
-            return Ok(self.have.holds_block(solve.block));
+            return Ok(false);
         }
         for index in self.geometry.symbols_of(solve.block) {
             self.have.insert(index);

@@ -189,6 +189,25 @@ fn symbols_come_while_a_block_is_solved_and_a_restart_goes_on() {
 }
 
 #[test]
+fn what_a_solve_reads_is_kept_to_its_end_though_its_block_is_complete() {
+    let geometry = Geometry::new(1 << 20, 1 << 14, 64, 16).expect("a cut");
+    let object = bytes_of(geometry.length(), &mut rng(7));
+    let all = symbols(&geometry, &object, 0);
+    for outcome in [Outcome::Recovered(4), Outcome::TooFew] {
+        let (mut assembly, mut store) = (Assembly::new(geometry), MemoryStore::new());
+        for (id, bytes) in &all[4..68] {
+            assembly.accept(*id, bytes, &mut store).expect("a symbol");
+        }
+        let solve = assembly.solve(0).expect("ready");
+        let late = all[..4].iter().map(|(id, bytes)| assembly.accept(*id, bytes, &mut store));
+        assert_eq!(late.last(), Some(Ok(Arrival::Complete)));
+        assert!(store.discarded().is_empty(), "what the solve reads is gone");
+        assert_eq!(assembly.solved(&solve, outcome, &mut store), Ok(true));
+        assert_eq!((store.discarded(), assembly.ready().next()), (&[0][..], None));
+    }
+}
+
+#[test]
 fn a_solve_that_fails_waits_for_one_more() {
     let geometry = Geometry::new(1 << 20, 1 << 14, 64, 16).expect("a cut");
     let object = bytes_of(geometry.length(), &mut rng(6));

@@ -248,6 +248,19 @@ impl Reception {
         }
     }
 
+    /// Until what is held is no longer kept in this store: who is served from it goes, and finds
+    /// what is there next.
+    pub async fn left(&self, store: &Arc<Store>) {
+        let is_kept = |state: &State| match state {
+            State::Fetching(now) | State::Checking(now) | State::Complete(now, _) => {
+                Arc::ptr_eq(now, store)
+            }
+            State::New | State::Failed(_) => false,
+        };
+        // The sender is this reception's own.
+        _ = self.states().wait_for(|state| !is_kept(state)).await;
+    }
+
     /// Bytes that are still to come.
     pub fn lacks(&self) -> u64 {
         let length = lock(&self.offer).0.value().length;

@@ -253,11 +253,16 @@ impl Shared {
                     };
                     let leg = leg::accept(channel, is_open).await?;
                     let _child = reception.serving(peer.member().name.clone());
-                    let served = match want {
-                        Want::Pull => parent::serve(store, leg).await,
-                        Want::Stream => reception.ring(&store)?.serve(leg).await,
+                    let serving = async {
+                        match want {
+                            Want::Pull => parent::serve(Arc::clone(&store), leg).await,
+                            Want::Stream => reception.ring(&store)?.serve(leg).await,
+                        }
                     };
-                    served.map_err(io::Error::other)
+                    tokio::select! {
+                        served = serving => served.map_err(io::Error::other),
+                        () = reception.left(&store) => Ok(()),
+                    }
                 }
                 Err(why) => leg::refuse(channel, why).await,
             },
