@@ -44,7 +44,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
 /// The longest.
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Data legs of one receiver at a time: one is wanted, others are on their way out.
 const LEGS: usize = 4;
