@@ -68,6 +68,12 @@ impl Reorder {
         self.taken.saturating_add(self.capacity)
     }
 
+    /// Holds up to so many bytes from now on; never fewer than before, since the sender may have
+    /// been told of them.
+    pub fn widen(&mut self, capacity: u64) {
+        self.capacity = self.capacity.max(capacity);
+    }
+
     /// A chunk came. Bytes of it that were missing.
     ///
     /// # Errors
@@ -209,6 +215,14 @@ mod tests {
         assert_eq!(reorder.accept(0, text(0..10)), Ok(10));
         assert!(!reorder.is_done());
         assert!(reorder.pop().is_some() && reorder.is_done());
+    }
+
+    #[test]
+    fn a_window_only_grows() {
+        let mut reorder = Reorder::new(20);
+        reorder.widen(30);
+        reorder.widen(10);
+        assert_eq!((reorder.limit(), reorder.accept(20, text(20..30))), (30, Ok(10)));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! between hosts gets them from here, so that deadlines, socket options and
 //! the wording of failures are the same everywhere.
 
+mod carrier;
 mod closed_on_drop;
 mod dial;
 mod identity;
@@ -24,6 +25,7 @@ pub mod splice;
 pub mod tcp;
 pub mod tls;
 
+pub use carrier::{Carried, Carrier, Opening};
 pub use closed_on_drop::ClosedOnDrop;
 pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect,

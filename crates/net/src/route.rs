@@ -20,9 +20,9 @@ pub enum Medium {
     /// An interface of the host, as the kernel routes it.
     #[default]
     Underlay,
-    /// Something that Thalweg itself carries, such as a bonded stream or a
-    /// TUN device. A carrier's own legs must be `Underlay`, or it would carry
-    /// itself. [`crate::Dialer`] refuses it until bonds exist.
+    /// A bond, and nothing else: the dialler's [`crate::Carrier`]. Only the leg to the first hop
+    /// can be one, and it is bound to no interface. A carrier's own legs are `Underlay`, or it
+    /// would carry itself.
     Carrier,
 }
 
@@ -105,8 +105,8 @@ impl Hop {
 /// - *relayed*: one; *chained*: two or three. Chains are tunnelled by the
 ///   client: it speaks to each relay itself through the ones before, so that
 ///   every relay's quotas and rules see the true client;
-/// - *bonded*: several routes, each with its own interface, striped by the
-///   bond that owns them; its stream is then a [`Medium::Carrier`].
+/// - *bonded*: the leg to the first hop is striped over several interfaces by a bond
+///   ([`Medium::Carrier`]).
 ///
 /// The destination is no part of it: one route serves many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,6 +173,18 @@ impl Route {
         self
     }
 
+    /// The same route, whose first leg is a bond's; a direct one stays as it is.
+    #[must_use]
+    pub fn bonded(mut self) -> Self {
+        self.hops.iter_mut().take(1).for_each(|hop| hop.medium = Medium::Carrier);
+        self
+    }
+
+    /// Whether its first leg has to be a bond's.
+    pub fn is_bonded(&self) -> bool {
+        self.hops.first().is_some_and(|hop| hop.medium == Medium::Carrier)
+    }
+
     /// The hops, the one nearest to this host first; empty if direct.
     pub fn hops(&self) -> &[Hop] {
         &self.hops
@@ -195,6 +207,9 @@ impl fmt::Display for Route {
         for (i, hop) in self.hops.iter().enumerate() {
             text += if i == 0 { "" } else { " then " };
             text += &hop.relay.to_string();
+        }
+        if self.is_bonded() {
+            text += " by a bond";
         }
         if let Some(index) = self.interface {
             text += &format!(" by interface {index}");
@@ -229,5 +244,8 @@ mod tests {
         let two = Route::through(relays(2)).unwrap().by_interface(NonZeroU32::MIN);
         assert_eq!(two.to_string(), "via r1.example:1080 then r2.example:1080 by interface 1");
         assert_eq!(format!("{:>8}", Route::direct()), "  direct");
+        let bonded = Route::through(relays(2)).unwrap().bonded();
+        assert_eq!(bonded.to_string(), "via r1.example:1080 then r2.example:1080 by a bond");
+        assert!(bonded.is_bonded() && !Route::direct().bonded().is_bonded());
     }
 }

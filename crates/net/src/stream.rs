@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll},
+    time::Duration,
 };
 use thalweg_wire::Destination;
 use tokio::{
@@ -37,7 +38,7 @@ impl Monitor {
     /// The kernel's counters now.
     ///
     /// # Errors
-    /// `NotConnected` once the stream is dropped.
+    /// `NotConnected` once the stream is dropped, or if its own leg is a carrier's.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         let tcp = self.0.upgrade().ok_or(io::ErrorKind::NotConnected)?;
         TcpInfo::of(&*tcp)
@@ -62,19 +63,36 @@ impl Stream {
     /// The kernel's counters of our own leg (the first, if there are relays).
     ///
     /// # Errors
-    /// If the kernel gives none; not expected on Linux.
+    /// `Unsupported` if that leg is a carrier's: a bond has several connections. If the kernel
+    /// gives none; not expected on Linux.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
-        TcpInfo::of(&**self.transport.tcp())
+        TcpInfo::of(self.tcp().ok_or(io::ErrorKind::Unsupported)?)
     }
 
-    /// The TCP connection of our own leg, for its options and counters alone.
-    pub fn tcp(&self) -> &TcpStream {
-        self.transport.tcp()
+    /// The round trip of our own leg, also where that is a carrier's; `None` if it is not known.
+    pub fn round_trip(&self) -> Option<Duration> {
+        match self.transport.carried() {
+            Some(carried) => carried.round_trip(),
+            None => self.tcp_info().ok().map(|info| info.rtt),
+        }
     }
 
-    /// A look at the counters that outlives a move of the stream.
+    /// The TCP connection of our own leg, for its options and counters alone; `None` if that leg
+    /// is a carrier's.
+    pub fn tcp(&self) -> Option<&TcpStream> {
+        self.transport.tcp().map(|tcp| &**tcp)
+    }
+
+    /// Has it end, when it is dropped, so that the other end does not take what it has for all
+    /// there is. What is queued is not sent any more.
+    pub fn reset(&mut self) {
+        self.transport.reset();
+    }
+
+    /// A look at the counters that outlives a move of the stream; of a carrier's leg it sees
+    /// none.
     pub fn monitor(&self) -> Monitor {
-        Monitor(Arc::downgrade(self.transport.tcp()))
+        Monitor(self.transport.tcp().map(Arc::downgrade).unwrap_or_default())
     }
 
     /// The TCP connection, if nothing is between it and the stream's bytes.

@@ -1,11 +1,13 @@
 //! What carries a dialled stream: a TCP connection, or layers over one.
 
-use crate::{channel::Channel, tcp};
+use crate::{Carried, channel::Channel, tcp};
+use socket2::SockRef;
 use std::{
     io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -21,6 +23,8 @@ pub(crate) enum Transport {
     Sealed(Box<Channel<Transport>>),
     /// The carrier beneath, after bytes that were read off it already.
     After(Box<After>),
+    /// No connection of this host's, but a stream over several.
+    Carried(Box<dyn Carried>),
 }
 
 /// A TCP connection whose counters others may look at.
@@ -46,12 +50,34 @@ impl Transport {
         }
     }
 
-    /// The TCP connection beneath all layers.
-    pub fn tcp(&self) -> &Arc<TcpStream> {
+    /// The TCP connection beneath all layers, if it is one.
+    pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
-            Self::Tcp(leg) => &leg.0,
+            Self::Tcp(leg) => Some(&leg.0),
             Self::Sealed(channel) => channel.get_ref().tcp(),
             Self::After(after) => after.beneath.tcp(),
+            Self::Carried(_) => None,
+        }
+    }
+
+    /// What is beneath all layers, if it is no TCP connection.
+    pub fn carried(&self) -> Option<&dyn Carried> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Sealed(channel) => channel.get_ref().carried(),
+            Self::After(after) => after.beneath.carried(),
+            Self::Carried(carried) => Some(&**carried),
+        }
+    }
+
+    /// Has it end so that no end of it looks like a good one.
+    pub fn reset(&mut self) {
+        match self {
+            // A socket that refuses this is already gone.
+            Self::Tcp(leg) => _ = SockRef::from(&*leg.0).set_linger(Some(Duration::ZERO)),
+            Self::Sealed(channel) => channel.get_mut().reset(),
+            Self::After(after) => after.beneath.reset(),
+            Self::Carried(carried) => carried.reset(),
         }
     }
 }
@@ -63,6 +89,7 @@ macro_rules! outermost {
             Transport::Tcp($layer) => $call,
             Transport::Sealed($layer) => $call,
             Transport::After($layer) => $call,
+            Transport::Carried($layer) => $call,
         }
     };
 }
@@ -99,6 +126,7 @@ impl AsyncWrite for Transport {
             Self::Tcp(leg) => leg.is_write_vectored(),
             Self::Sealed(channel) => channel.is_write_vectored(),
             Self::After(after) => after.beneath.is_write_vectored(),
+            Self::Carried(carried) => carried.is_write_vectored(),
         }
     }
 

@@ -119,6 +119,11 @@ impl<IO> Channel<IO> {
         &self.session.io
     }
 
+    /// As [`Self::get_ref`].
+    pub(crate) fn get_mut(&mut self) -> &mut IO {
+        &mut self.session.io
+    }
+
     /// The same channel, whose connection is wrapped.
     pub(crate) fn map_io<W>(self, wrap: impl FnOnce(IO) -> W) -> Channel<W> {
         let Self { session: Session { io, tls, incoming }, peer, protocol, depth } = self;

@@ -94,9 +94,12 @@ pub enum Cause {
     /// The route goes through a mesh and the dialler has no identity.
     #[error("this host is in no mesh: join the mesh first (`thalweg join TOKEN`)")]
     NoIdentity,
-    /// [`crate::Medium::Carrier`] comes with bonds.
-    #[error("legs over a carrier are not supported yet")]
+    /// [`crate::Medium::Carrier`] where there is none, or not on the first leg.
+    #[error("only the first leg, bound to no interface, of who has bonds can be one's")]
     CarrierUnsupported,
+    /// There is no bond.
+    #[error("no bond: {0}")]
+    Carrier(#[source] io::Error),
 }
 
 fn connect_text(address: &SocketAddr, source: &io::Error) -> String {

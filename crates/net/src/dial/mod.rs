@@ -1,5 +1,6 @@
 //! Making connections: directly, or through a chain of relays, SOCKS5's or the mesh's.
 
+mod carried;
 mod error;
 mod member;
 mod mesh;
@@ -14,12 +15,12 @@ pub use options::{DialOptions, SocketOptions};
 pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{
-    Hop, Medium, NameSources, Route, Speech, Stream,
+    Carrier, Hop, Medium, NameSources, Route, Speech, Stream,
     channel::{Channel, Connector, Protocol},
     resolve::Names,
     transport::{Leg, Transport},
 };
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, sync::Arc};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
@@ -34,23 +35,34 @@ pub struct Dialer {
     options: DialOptions,
     identity: Option<Connector>,
     names: Names,
+    carrier: Option<Arc<dyn Carrier>>,
 }
 
 impl Dialer {
     /// A dialer with these options; it knows no relays but plain ones.
     pub fn new(options: DialOptions) -> Self {
-        Self { options, identity: None, names: Names::default() }
+        Self { options, ..Self::default() }
     }
 
     /// A dialer that can go through a mesh, as the owner of the connector's key.
     pub fn with_identity(options: DialOptions, identity: Connector) -> Self {
-        Self { options, identity: Some(identity), names: Names::default() }
+        Self { options, identity: Some(identity), ..Self::default() }
     }
 
     /// The same dialler, which finds names and name servers elsewhere.
     #[must_use]
     pub fn reading(mut self, sources: NameSources) -> Self {
         self.names = Names::reading(sources);
+        self
+    }
+
+    /// The same dialler, whose first legs to members may be this carrier's.
+    ///
+    /// A leg that is bound to no interface goes that way if it is ready just then, else plainly; if
+    /// the hop says [`Medium::Carrier`], that way alone.
+    #[must_use]
+    pub fn carried_by(mut self, carrier: Arc<dyn Carrier>) -> Self {
+        self.carrier = Some(carrier);
         self
     }
 
@@ -123,9 +135,10 @@ impl Dialer {
 
     /// Whether there is all that `route` needs, before anything is opened.
     fn check(&self, route: &Route) -> Result<(), DialError> {
-        for hop in route.hops() {
+        for (i, hop) in route.hops().iter().enumerate() {
+            let carried = i == 0 && route.interface().is_none() && self.carrier.is_some();
             let cause = match hop.speech {
-                _ if hop.medium == Medium::Carrier => Cause::CarrierUnsupported,
+                _ if hop.medium == Medium::Carrier && !carried => Cause::CarrierUnsupported,
                 Speech::Mesh { .. } if self.identity.is_none() => Cause::NoIdentity,
                 _ => continue,
             };
@@ -145,6 +158,9 @@ impl Dialer {
         interface: Option<NonZeroU32>,
         protocol: Protocol,
     ) -> Result<Entered, DialError> {
+        if let Some(entered) = self.enter_carried(patience, hop, interface, protocol).await? {
+            return Ok(entered);
+        }
         let mut addresses: Vec<&Destination> = hop.addresses().collect();
         let mut misled = None;
         loop {

@@ -1,16 +1,18 @@
 //! The near end: a bond to a member, with a link by each interface.
 
 use super::{
-    BondStream, Broken, Ended,
+    BondStream, Broken, Ended, LinkStatus,
     engine::Engine,
     greet::{self, Greeted},
+    standing::Standing,
     state::Settings,
 };
 use std::{collections::BTreeMap, io, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_bond::LinkId;
-use thalweg_net::{Dialer, Hop, Interface, Route, channel::Protocol, interfaces};
+use thalweg_net::{Cause, Dialer, Hop, Interface, Route, channel::Protocol, interfaces};
 use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
 use tokio::{
+    sync::watch,
     task::JoinSet,
     time::{Instant, sleep},
 };
@@ -31,12 +33,13 @@ pub type Interfaces = Arc<dyn Fn() -> io::Result<Vec<Interface>> + Send + Sync>;
 /// A bond to a member. Dropping it ends the bond, and its streams.
 pub struct Bond {
     engine: Arc<Engine>,
+    standing: watch::Receiver<Standing>,
     _end: DropGuard,
 }
 
 impl std::fmt::Debug for Bond {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Bond({:?})", self.engine.sent())
+        write!(f, "Bond({:?})", *self.standing.borrow())
     }
 }
 
@@ -46,6 +49,7 @@ struct Making {
     to: Hop,
     bond: BondId,
     engine: Arc<Engine>,
+    standing: watch::Sender<Standing>,
 }
 
 impl Bond {
@@ -67,17 +71,20 @@ impl Bond {
         // The far end says its window in its first greeting; until then nothing is sent.
         let engine = Engine::new(settings, 0, true);
         let end = CancellationToken::new();
-        let making = Arc::new(Making { dialer, to, bond, engine: Arc::clone(&engine) });
+        let (told, standing) = watch::channel(Standing::default());
+        let making = Making { dialer, to, bond, engine: Arc::clone(&engine), standing: told };
+        let making = Arc::new(making);
         let (watching, ended) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move {
             tokio::select! {
-                () = keep(making, by) => {}
+                () = keep(Arc::clone(&making), by) => {}
                 () = watching.watch() => {}
                 () = ended.cancelled() => {}
             }
             watching.break_off("the bond was given up");
+            making.standing.send_modify(|standing| standing.is_over = true);
         });
-        Ok(Self { engine, _end: end.drop_guard() })
+        Ok(Self { engine, standing, _end: end.drop_guard() })
     }
 
     /// A stream to the member's own port: for a channel of whatever protocol.
@@ -86,6 +93,21 @@ impl Bond {
     /// Why there is none.
     pub async fn open(&self) -> Result<BondStream, Broken> {
         self.engine.open(Target::Service("node".to_owned())).await
+    }
+
+    /// How it does, now and later.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+
+    /// Its links, as they are now.
+    pub fn links(&self) -> Vec<LinkStatus> {
+        self.engine.links()
+    }
+
+    /// Streams that are open, or not settled.
+    pub fn streams(&self) -> usize {
+        self.engine.streams()
     }
 
     /// Bytes of streams that each link was given so far.
@@ -113,7 +135,7 @@ async fn keep(making: Arc<Making>, by: Interfaces) {
             let is_due = turns.get(&index).is_none_or(|turn| Instant::now() >= turn.at);
             if is_due && busy.insert(index, ()).is_none() {
                 let making = Arc::clone(&making);
-                links.spawn(async move { (index, making.link(index, number).await) });
+                links.spawn(async move { (index, making.link(&interface, number).await) });
                 number += 1;
             }
         }
@@ -131,31 +153,52 @@ async fn keep(making: Arc<Making>, by: Interfaces) {
     }
 }
 
+/// Why a link did not come about, and whether the far end said so.
+struct Failed {
+    why: String,
+    is_refusal: bool,
+}
+
 impl Making {
     /// One link by this interface, to its end; whether there was one.
-    async fn link(&self, interface: NonZeroU32, number: u32) -> bool {
-        match self.dial(interface, number).await {
+    async fn link(&self, interface: &Interface, number: u32) -> bool {
+        let failed = match self.dial(interface.index, number).await {
             Ok(Ok((link, window))) => {
                 self.engine.far_window(window);
-                matches!(
-                    self.engine.run_link(LinkId(number), link).await,
-                    Ended::Lost(_) | Ended::Bye
-                )
+                self.standing.send_modify(Standing::came);
+                let link = link.by(&interface.name);
+                let ended = self.engine.run_link(LinkId(number), link).await;
+                self.standing.send_modify(Standing::went);
+                return matches!(ended, Ended::Lost(_) | Ended::Bye);
             }
-            // A far end that forgot the bond has forgotten its streams.
-            Ok(Err(why @ Refusal::Unknown)) => {
-                self.engine.break_off(&why.to_string());
-                false
+            Ok(Err(why)) => {
+                // A far end that forgot the bond has forgotten its streams.
+                if why == Refusal::Unknown {
+                    self.engine.break_off(&why.to_string());
+                }
+                Failed { why: why.to_string(), is_refusal: why != Refusal::Number }
             }
-            Ok(Err(_)) | Err(_) => false,
-        }
+            Err(failed) => failed,
+        };
+        let why = format!("{}: {}", interface.name, failed.why);
+        self.standing.send_modify(|standing| standing.failed(why, failed.is_refusal));
+        false
     }
 
-    async fn dial(&self, interface: NonZeroU32, link: u32) -> io::Result<Greeted> {
+    async fn dial(&self, interface: NonZeroU32, link: u32) -> Result<Greeted, Failed> {
         let route = Route::direct().by_interface(interface);
         let dialled = self.dialer.channel(&route, &self.to, Protocol::Bond).await;
-        let channel = dialled.map_err(io::Error::other)?;
-        let hello = Hello { bond: self.bond, link, window: self.engine.window() };
-        greet::greet(channel, &hello).await
+        let channel = dialled.map_err(|why| Failed {
+            is_refusal: matches!(why.cause, Cause::Channel(_)),
+            why: why.to_string(),
+        })?;
+        let goes_on = self.standing.borrow().most > 0;
+        let hello = Hello { bond: self.bond, link, window: self.engine.window(), goes_on };
+        let greeted = greet::greet(channel, &hello).await;
+        // Who does not admit us may say so only now.
+        greeted.map_err(|why| Failed {
+            is_refusal: thalweg_net::channel::ChannelError::is_not_admitted(&why),
+            why: why.to_string(),
+        })
     }
 }

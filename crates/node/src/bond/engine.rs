@@ -4,7 +4,9 @@ use super::{
     flow::{Broken, Flow},
     gauge::Gauge,
     link::LinkIo,
+    memory::Memory,
     state::{Settings, State},
+    status::LinkStatus,
     stream::BondStream,
 };
 use bytes::{Bytes, BytesMut};
@@ -34,6 +36,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// A frame that began is whole so soon, or the link is given up.
 const WHOLE: Duration = Duration::from_secs(60);
 
+/// What a bond holds, where nobody shares it: 16 streams at their fastest.
+const MEMORY: u64 = 512 << 20;
+
 /// A bond at work.
 #[derive(Debug)]
 pub struct Engine {
@@ -59,8 +64,13 @@ pub enum Ended {
 impl Engine {
     /// Without links yet; `theirs`: bytes that the far end holds of each stream.
     pub fn new(settings: Settings, theirs: u64, has_dialled: bool) -> Arc<Self> {
+        Self::within(settings, theirs, has_dialled, Memory::new(MEMORY))
+    }
+
+    /// The same, whose streams hold no more than this has.
+    pub fn within(settings: Settings, theirs: u64, has_dialled: bool, memory: Memory) -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State::new(settings, theirs, has_dialled)),
+            state: Mutex::new(State::new(settings, theirs, has_dialled, memory)),
             began: Instant::now(),
             offered: Notify::new(),
             busy: Notify::new(),
@@ -91,14 +101,26 @@ impl Engine {
         state.flows.values_mut().for_each(|flow| flow.sender.may_send_to(window));
     }
 
-    /// Bytes of a stream that this end holds.
+    /// Bytes of a stream that this end holds at first.
     pub(super) fn window(&self) -> u64 {
-        self.lock().settings.window
+        self.lock().settings.first_window()
     }
 
     /// Bytes of chunks that each link was given so far.
     pub fn sent(&self) -> BTreeMap<LinkId, u64> {
         self.lock().links.iter().map(|(id, link)| (*id, link.sent)).collect()
+    }
+
+    /// The shortest round trip of the links that answer.
+    pub fn round_trip(&self) -> Option<Duration> {
+        let state = self.lock();
+        let alive = state.links.values().filter(|link| !link.is_silent);
+        alive.map(|link| link.reading.info().rtt).filter(|rtt| !rtt.is_zero()).min()
+    }
+
+    /// The links, as they are now.
+    pub fn links(&self) -> Vec<LinkStatus> {
+        self.lock().links(self.now())
     }
 
     /// Streams that are open, or not settled.
@@ -173,12 +195,12 @@ impl Engine {
 
     /// Carries over one link until it ends. The bond goes on without it.
     pub async fn run_link(&self, id: LinkId, link: LinkIo) -> Ended {
-        let LinkIo { mut read, mut write, socket, may_duplicate } = link;
+        let LinkIo { mut read, mut write, socket, may_duplicate, interface } = link;
         let gauge = match Gauge::new(socket) {
             Ok(gauge) => Arc::new(gauge),
             Err(why) => return Ended::Lost(why),
         };
-        let wake = self.lock().join(id, Arc::clone(&gauge), may_duplicate);
+        let wake = self.lock().join(id, Arc::clone(&gauge), may_duplicate, interface);
         let ended = tokio::select! {
             ended = self.hear(id, &mut read) => ended,
             ended = self.say(id, &mut write, &gauge, &wake) => Ended::Lost(ended),

@@ -1,6 +1,9 @@
 //! One stream of a bond, both ways, as the bond keeps it.
 
-use super::outbox::Outbox;
+use super::{
+    memory::{Held, Memory},
+    outbox::Outbox,
+};
 use bytes::Bytes;
 use std::{
     ops::Range,
@@ -12,7 +15,11 @@ use thalweg_wire::bond::{MAX_RANGES, Refusal, Target, Word};
 
 /// Bytes of a stream that wait here to be sent or acknowledged, at most: a quarter of a second at
 /// 500 Mbit/s, the unequal links' round trips among it.
-pub const OUTBOX: usize = 16 << 20;
+pub const OUTBOX: u64 = 16 << 20;
+
+/// Bytes that a stream may have waiting each way when it begins; more as it turns out to need them,
+/// twice as many each time, as TCP's own buffers grow.
+pub const FIRST: u64 = 256 << 10;
 
 /// How a stream began.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +66,14 @@ pub struct Flow {
     writer: Option<Waker>,
     /// The limit that the far end was told.
     told: u64,
+    /// The window at most.
+    most: u64,
+    /// Bytes that were read since the window grew.
+    read: u64,
+    /// Bytes that may wait to be sent or acknowledged.
+    room: u64,
+    /// What window and room take; none where there was none left.
+    held: Option<Held>,
 }
 
 /// Words that are to be said.
@@ -77,23 +92,40 @@ impl Due {
 }
 
 impl Flow {
-    /// Of which the far end takes `theirs` bytes at first, and this end `ours`.
-    pub fn new(birth: Birth, settings: SenderSettings, theirs: u64, ours: u64) -> Self {
+    /// Of which the far end takes `theirs` bytes at first, and this end `ours` at most.
+    ///
+    /// Where there is no memory left for it, it is broken from the start.
+    pub fn new(
+        birth: Birth,
+        settings: SenderSettings,
+        theirs: u64,
+        ours: u64,
+        memory: &Memory,
+    ) -> Self {
         let due = Due { birth: matches!(birth, Birth::Asked(_)), ..Due::default() };
+        let first = ours.min(FIRST);
+        let held = memory.take(first + FIRST);
+        let broken = held.is_none().then_some(Broken::Refused(Refusal::Busy));
+        let due = Due { reset: broken.is_some(), ..due };
         Self {
-            birth,
             sender: Sender::new(settings, theirs),
             outbox: Outbox::default(),
             ended: false,
             end_known: false,
-            reorder: Reorder::new(ours),
+            reorder: Reorder::new(first),
             current: Bytes::new(),
-            broken: None,
-            is_let_go: false,
+            // Nobody will take it.
+            is_let_go: broken.is_some() && birth == Birth::Offered,
+            broken,
+            birth,
             due,
             reader: None,
             writer: None,
-            told: ours,
+            told: first,
+            most: ours,
+            read: 0,
+            room: FIRST,
+            held,
         }
     }
 
@@ -217,6 +249,8 @@ impl Flow {
         if !self.current.is_empty() {
             let count = self.current.len().min(buf.remaining());
             buf.put_slice(&self.current.split_to(count));
+            self.read += count as u64;
+            self.widen();
             // The sender is told of room by quarters of the window.
             self.due.acks |= (self.reorder.limit() - self.told) * 4 >= self.reorder.capacity();
             return Poll::Ready(Ok(()));
@@ -231,6 +265,29 @@ impl Flow {
         Poll::Pending
     }
 
+    /// A window's worth was read: twice as much may come, if there is memory for it.
+    fn widen(&mut self) {
+        let capacity = self.reorder.capacity();
+        let more = capacity.min(self.most.saturating_sub(capacity));
+        if more > 0
+            && self.read * 2 >= capacity
+            && self.held.as_mut().is_some_and(|held| held.grow(more))
+        {
+            self.reorder.widen(capacity + more);
+            self.read = 0;
+        }
+    }
+
+    /// More waits than may, and most of it is on its way: twice as much may, if there is memory.
+    fn more_room(&mut self) -> bool {
+        let more = self.room.min(OUTBOX.saturating_sub(self.room));
+        let is_held_up_here = self.sender.backlog() * 2 > self.room;
+        let grows =
+            more > 0 && !is_held_up_here && self.held.as_mut().is_some_and(|held| held.grow(more));
+        self.room += if grows { more } else { 0 };
+        grows
+    }
+
     /// The application writes.
     pub fn poll_write(
         &mut self,
@@ -243,12 +300,12 @@ impl Flow {
         if self.ended {
             return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
         }
-        let room = OUTBOX.saturating_sub(self.outbox.len());
-        if room == 0 {
+        let waiting = self.outbox.len() as u64;
+        if waiting >= self.room && !self.more_room() {
             self.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let count = bytes.len().min(room);
+        let count = bytes.len().min((self.room - waiting) as usize);
         self.outbox.push(&bytes[..count]);
         self.sender.wrote(count as u64);
         Poll::Ready(Ok(count))
@@ -311,6 +368,10 @@ impl Flow {
     /// The application let go of it: what it wrote still goes, what comes is for nobody.
     pub fn let_go(&mut self) {
         self.is_let_go = true;
+        if self.broken.is_some() {
+            // An end that came after a reset could be taken for a good one.
+            return;
+        }
         self.end();
         if !self.reorder.is_done() {
             self.reset(Broken::Reset("nobody reads it".to_owned()));
@@ -324,7 +385,8 @@ impl Flow {
 }
 
 impl Broken {
-    fn error(&self) -> std::io::Error {
+    /// The same, as who reads and writes is told.
+    pub fn error(&self) -> std::io::Error {
         match self {
             Self::Refused(why) => {
                 std::io::Error::new(std::io::ErrorKind::ConnectionRefused, why.to_string())

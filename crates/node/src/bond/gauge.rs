@@ -111,6 +111,13 @@ impl Reading {
         Rate::from_bps(self.rate as u64)
     }
 
+    /// Of the bytes that TCP sent, the share that it sent again.
+    pub fn loss(&self) -> f64 {
+        let again = f64::from(self.info.retransmitted) * f64::from(self.info.mss);
+        let all = again + self.info.acknowledged as f64;
+        if all > 0.0 { again / all } else { 0.0 }
+    }
+
     /// The kernel's counters.
     pub fn info(&self) -> &TcpInfo {
         &self.info

@@ -26,6 +26,8 @@ pub struct LinkIo {
     pub socket: OwnedFd,
     /// Whether it may carry what another carries already.
     pub may_duplicate: bool,
+    /// The interface that it leaves by, where this end dialled.
+    pub interface: Option<String>,
 }
 
 impl fmt::Debug for LinkIo {
@@ -55,12 +57,18 @@ impl LinkIo {
             false => Box::new(Cursor::new(early).chain(read)),
         };
         let read = BufReader::with_capacity(BUFFER, read);
-        Ok(Self { read, write, socket, may_duplicate: true })
+        Ok(Self { read, write, socket, may_duplicate: true, interface: None })
     }
 
     /// The same, which carries nothing that another carries already: its bytes cost.
     #[must_use]
     pub fn metered(self) -> Self {
         Self { may_duplicate: false, ..self }
+    }
+
+    /// The same, which leaves by the interface of this name.
+    #[must_use]
+    pub fn by(self, interface: &str) -> Self {
+        Self { interface: Some(interface.to_owned()), ..self }
     }
 }

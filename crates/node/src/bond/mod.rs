@@ -1,23 +1,32 @@
 //! Bonds: streams over several connections at once (DBAS, packet-oriented mode).
 //!
-//! A [`Bond`] is dialled to a member by each interface; [`Bonds`] is the daemon's end. Begun: no
-//! command uses them yet.
+//! A [`Bond`] is dialled to a member by each interface; [`Bonds`] is the daemon's end. [`Bonding`]
+//! keeps the bonds of a host, and lends their streams to a [`Dialer`](thalweg_net::Dialer), so that
+//! whoever opens channels uses them.
 
+mod bonding;
 mod dial;
 mod engine;
 mod flow;
 mod gauge;
 mod greet;
 mod link;
+mod memory;
 mod outbox;
 mod serve;
+mod standing;
 mod state;
+mod status;
 mod stream;
 
+pub use bonding::Bonding;
 pub use dial::{Bond, Interfaces};
 pub use engine::{Ended, Engine};
 pub use flow::Broken;
 pub use link::LinkIo;
-pub use serve::Bonds;
+pub use memory::Memory;
+pub use serve::{BondLimits, Bonds};
+pub use standing::Standing;
 pub use state::Settings;
+pub use status::{LinkLife, LinkStatus};
 pub use stream::BondStream;

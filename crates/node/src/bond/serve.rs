@@ -4,17 +4,18 @@
 //! whatever protocol as it would over TCP, so that relays' rules, files' rights and quotas see the
 //! true member, and nobody has to trust the links.
 
-use super::{engine::Engine, greet, state::Settings};
+use super::{engine::Engine, greet, memory::Memory, state::Settings};
 use crate::{
     daemon::{BoxFuture, MemberService},
     mesh::MeshPeer,
     relay::{Event, Log},
 };
+use socket2::SockRef;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 use thalweg_bond::LinkId;
@@ -25,9 +26,6 @@ use tokio::{
     net::TcpStream,
     time::{sleep, timeout},
 };
-
-/// Bonds at a time, of all members: each holds up to two windows a stream.
-const MAX_BONDS: usize = 256;
 
 /// Of one member.
 const MAX_BONDS_EACH: usize = 8;
@@ -45,11 +43,22 @@ const REACHED: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Bonds(Arc<Shared>);
 
+/// What the bonds of all members may take together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BondLimits {
+    /// Bonds at a time.
+    pub bonds: usize,
+    /// Bytes of what is under way in them; a member has half of it at most.
+    pub memory: u64,
+}
+
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
+    limits: BondLimits,
+    memory: Memory,
     /// Where this node listens, as it reaches it itself.
-    own: SocketAddr,
+    own: OnceLock<SocketAddr>,
     log: Log,
     bonds: Mutex<BTreeMap<(NodeId, BondId), Entry>>,
 }
@@ -57,6 +66,8 @@ struct Shared {
 #[derive(Debug)]
 struct Entry {
     engine: Arc<Engine>,
+    /// Its owner's.
+    memory: Memory,
     /// Numbers that were used.
     numbers: BTreeSet<u32>,
     live: usize,
@@ -65,9 +76,16 @@ struct Entry {
 }
 
 impl Bonds {
-    /// Whose streams lead to this node's port at `own`.
-    pub fn new(settings: Settings, own: SocketAddr, log: Log) -> Self {
-        Self(Arc::new(Shared { settings, own, log, bonds: Mutex::default() }))
+    /// Within these limits. Their streams lead nowhere before [`Self::lead_to`].
+    pub fn new(settings: Settings, limits: BondLimits, log: Log) -> Self {
+        let memory = Memory::new(limits.memory);
+        let (own, bonds) = Default::default();
+        Self(Arc::new(Shared { settings, limits, memory, own, log, bonds }))
+    }
+
+    /// Their streams lead to this node's port, which it reaches there itself; the first word counts.
+    pub fn lead_to(&self, own: SocketAddr) {
+        _ = self.0.own.set(own);
     }
 
     /// Bonds that are known now.
@@ -86,15 +104,22 @@ impl Shared {
         let mut bonds = self.lock();
         let key = (of, hello.bond);
         let each = bonds.keys().filter(|(owner, _)| *owner == of).count();
-        if !bonds.contains_key(&key) && (bonds.len() >= MAX_BONDS || each >= MAX_BONDS_EACH) {
+        if !bonds.contains_key(&key) && (bonds.len() >= self.limits.bonds || each >= MAX_BONDS_EACH)
+        {
             return Err(Refusal::Busy);
         }
+        let others = bonds.iter().find(|((owner, _), _)| *owner == of);
+        let part = others.map(|(_, entry)| entry.memory.clone());
+        let memory = part.unwrap_or_else(|| self.memory.part(self.limits.memory / 2));
+        if hello.goes_on && !bonds.contains_key(&key) {
+            return Err(Refusal::Unknown);
+        }
         let entry = bonds.entry(key).or_insert_with(|| {
-            let engine = Engine::new(self.settings, hello.window, false);
-            tokio::spawn(lead(Arc::clone(&engine), self.own));
+            let engine = Engine::within(self.settings, hello.window, false, memory.clone());
+            tokio::spawn(lead(Arc::clone(&engine), Arc::clone(self)));
             let watching = Arc::clone(&engine);
             tokio::spawn(async move { watching.watch().await });
-            Entry { engine, numbers: BTreeSet::new(), live: 0, turn: 0 }
+            Entry { engine, memory, numbers: BTreeSet::new(), live: 0, turn: 0 }
         });
         if entry.live >= MAX_LINKS || entry.numbers.len() >= 1 << 16 {
             return Err(Refusal::Busy);
@@ -147,7 +172,7 @@ impl Shared {
             Err(why) => return greet::refuse(channel, why).await,
         };
         let _place = Place(Arc::clone(&self), (of, hello.bond));
-        let link = greet::welcome(channel, self.settings.window).await?;
+        let link = greet::welcome(channel, self.settings.first_window()).await?;
         match engine.run_link(LinkId(hello.link), link).await {
             super::Ended::Bye => Ok(()),
             super::Ended::Lost(why) => Err(why),
@@ -170,10 +195,13 @@ impl Drop for Place {
 }
 
 /// Leads each stream of a bond to this node's own port, until the bond is broken.
-async fn lead(engine: Arc<Engine>, own: SocketAddr) {
+async fn lead(engine: Arc<Engine>, shared: Arc<Shared>) {
     while let Some((stream, to)) = engine.next().await {
-        match to {
-            Target::Service(_) => drop(tokio::spawn(join(Arc::clone(&engine), stream, own))),
+        match (to, shared.own.get()) {
+            (Target::Service(_), Some(own)) => {
+                tokio::spawn(join(Arc::clone(&engine), stream, *own));
+            }
+            (Target::Service(_), None) => engine.refuse(stream, Refusal::Busy),
             _ => engine.refuse(stream, Refusal::Forbidden("streams lead to the node".into())),
         }
     }
@@ -186,8 +214,11 @@ async fn join(engine: Arc<Engine>, stream: u32, own: SocketAddr) {
         Err(_) => return engine.refuse(stream, Refusal::Unreached("it does not answer".into())),
     };
     let mut stream = engine.accept(stream);
-    // How it ended both ends learn from their connections.
-    _ = tokio::io::copy_bidirectional(&mut stream, &mut tcp).await;
+    if tokio::io::copy_bidirectional(&mut stream, &mut tcp).await.is_err() {
+        // Neither end takes what it has for all there is.
+        stream.reset("the far end's connection broke");
+        _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
+    }
 }
 
 impl MemberService for Bonds {
@@ -212,6 +243,6 @@ impl MemberService for Bonds {
     }
 
     fn report(&self) -> serde_json::Value {
-        serde_json::json!({ "bonds": self.count() })
+        serde_json::json!({ "bonds": self.count(), "memory": self.0.memory.used() })
     }
 }

@@ -1,12 +1,14 @@
 //! One stream of a bond, as an application has it.
 
-use super::engine::Engine;
+use super::{Bond, engine::Engine, flow::Broken};
 use std::{
     io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
+use thalweg_net::Carried;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A byte stream over all links of a bond.
@@ -17,11 +19,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub struct BondStream {
     engine: Arc<Engine>,
     stream: u32,
+    /// The bond does not end before its streams.
+    bond: Option<Arc<Bond>>,
 }
 
 impl BondStream {
     pub(super) fn new(engine: Arc<Engine>, stream: u32) -> Self {
-        Self { engine, stream }
+        Self { engine, stream, bond: None }
+    }
+
+    /// The same, which keeps its bond.
+    pub(super) fn of(mut self, bond: Arc<Bond>) -> Self {
+        self.bond = Some(bond);
+        self
+    }
+
+    /// Ends it both ways so that the far end does not take what it has for all there is.
+    pub fn reset(&mut self, why: &str) {
+        let broken = || Broken::Reset(why.to_owned());
+        self.engine.with(self.stream, |flow| flow.reset(broken()));
     }
 
     /// Its number in the bond.
@@ -67,6 +83,16 @@ impl AsyncWrite for BondStream {
             flow.poll_settled(cx)
         };
         self.engine.with(self.stream, end).unwrap_or(Poll::Ready(Err(gone())))
+    }
+}
+
+impl Carried for BondStream {
+    fn reset(&mut self) {
+        Self::reset(self, "it was given up");
+    }
+
+    fn round_trip(&self) -> Option<Duration> {
+        self.engine.round_trip()
     }
 }
 

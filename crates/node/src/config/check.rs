@@ -20,6 +20,7 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     super::drop_box::check(&config.drop_box, &mut problems);
     super::files::check(&config.files, &mut problems);
     super::cast::check(&config.cast, &mut problems);
+    super::bond::check(&config.bond, &mut problems);
     socks(config, &mut problems);
     oracle(&config.oracle, &mut problems);
     problems

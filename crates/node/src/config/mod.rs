@@ -4,6 +4,7 @@
 //! with the nearest right name, and all problems are told at once, each with its line
 //! and column. The keys, one by one, are in [`Config::example`].
 
+mod bond;
 mod cast;
 mod check;
 mod drop_box;
@@ -17,6 +18,7 @@ mod relay;
 mod sections;
 mod text;
 
+pub use bond::BondSection;
 pub use cast::{CastSection, InboxSection};
 pub use drop_box::DropBoxSection;
 pub use files::{AcceptSection, FilesSection, OfferSection, Whom};
@@ -56,6 +58,8 @@ pub struct Config {
     pub files: FilesSection,
     /// What members may push here.
     pub cast: CastSection,
+    /// Bonds of other members.
+    pub bond: BondSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
     /// Prometheus metrics.
@@ -76,6 +80,7 @@ impl Default for Config {
             measure: MeasureSection::default(),
             files: FilesSection::default(),
             cast: CastSection::default(),
+            bond: BondSection::default(),
             drop_box: Vec::new(),
             socks: SocksSection::default(),
             metrics: MetricsSection::default(),

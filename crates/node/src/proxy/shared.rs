@@ -111,7 +111,7 @@ impl Shared {
 
 /// Whom a direct connection reached; `::ffff:127.0.0.1` is 127.0.0.1.
 fn direct_peer(stream: &Stream) -> Option<SocketAddr> {
-    let peer = stream.route().is_direct().then(|| stream.tcp().peer_addr().ok())??;
+    let peer = stream.tcp().filter(|_| stream.route().is_direct())?.peer_addr().ok()?;
     Some(canonical(peer))
 }
 

@@ -64,7 +64,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
     };
     // Behind relays the address of our own leg would mislead.
     let bound = match dialled.stream.route().is_direct() {
-        true => dialled.stream.tcp().local_addr().unwrap_or(NOWHERE),
+        true => dialled.stream.tcp().and_then(|tcp| tcp.local_addr().ok()).unwrap_or(NOWHERE),
         false => NOWHERE,
     };
     tcp.write_all(&socks5::encode_reply(Reply::Succeeded, bound)).await.ok()?;

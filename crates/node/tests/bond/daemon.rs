@@ -13,7 +13,7 @@ use thalweg_net::{
     channel::{Channel, Connector, Protocol},
 };
 use thalweg_node::{
-    bond::{Bond, Bonds, Settings},
+    bond::{Bond, BondLimits, Bonds, Settings},
     daemon::{BoxFuture, Daemon, MemberService, Services},
     mesh::{Membership, MeshPeer, Names},
     relay::Log,
@@ -45,6 +45,8 @@ impl MemberService for Echo {
     }
 }
 
+const LIMITS: BondLimits = BondLimits { bonds: 16, memory: 256 << 20 };
+
 struct Scene {
     at: SocketAddr,
     bonds: Bonds,
@@ -57,7 +59,8 @@ struct Scene {
 async fn scene() -> Scene {
     let (dir, membership) = (TempDir::new().unwrap(), membership());
     let at = std::net::TcpListener::bind(ANYWHERE).unwrap().local_addr().unwrap();
-    let bonds = Bonds::new(Settings::default(), at, Log::to_queue().0);
+    let bonds = Bonds::new(Settings::default(), LIMITS, Log::to_queue().0);
+    bonds.lead_to(at);
     let (bond, files) = (Arc::new(bonds.clone()), Arc::new(Echo));
     let services = Services { bond: Some(bond), files: Some(files), ..nothing() };
     let daemon = Daemon::bind(config(at, dir.path()), served(1, &membership, services));

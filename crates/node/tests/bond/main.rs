@@ -31,8 +31,8 @@ struct Bond {
 
 impl Bond {
     async fn new(settings: Settings, links: u32) -> Self {
-        let near = Engine::new(settings, settings.window, true);
-        let far = Engine::new(settings, settings.window, false);
+        let near = Engine::new(settings, settings.first_window(), true);
+        let far = Engine::new(settings, settings.first_window(), false);
         for engine in [&near, &far] {
             let engine = Arc::clone(engine);
             tokio::spawn(async move { engine.watch().await });

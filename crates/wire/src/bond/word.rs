@@ -32,6 +32,8 @@ pub struct Hello {
     pub link: u32,
     /// Bytes that each stream's receiver holds at this end, at first.
     pub window: u64,
+    /// The bond had a link before: one that the far end does not know is over.
+    pub goes_on: bool,
 }
 
 /// The answer.

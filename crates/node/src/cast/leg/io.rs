@@ -44,8 +44,8 @@ pub struct Leg {
     pub hear: Hear,
     /// What goes.
     pub say: Say,
-    /// The connection, for its counters.
-    socket: OwnedFd,
+    /// The connection, for its counters, if it is one: a bond's stream is several.
+    socket: Option<OwnedFd>,
 }
 
 impl std::fmt::Debug for Leg {
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Leg {
 }
 
 impl Leg {
-    fn sealed<IO>(channel: Channel<IO>, socket: OwnedFd) -> Self
+    fn sealed<IO>(channel: Channel<IO>, socket: Option<OwnedFd>) -> Self
     where
         IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -64,15 +64,22 @@ impl Leg {
     }
 
     /// `early`: what was read off it already.
-    fn clear(tcp: TcpStream, early: Vec<u8>, socket: OwnedFd) -> Self {
+    fn clear(tcp: TcpStream, early: Vec<u8>, socket: Option<OwnedFd>) -> Self {
         let (hear, say) = tcp.into_split();
         let hear = Cursor::new(early).chain(hear);
         Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), socket }
     }
 
+    /// The same of what is no TCP connection.
+    fn carried(stream: Stream, early: Vec<u8>) -> Self {
+        let (hear, say) = split(stream);
+        let hear = Cursor::new(early).chain(hear);
+        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), socket: None }
+    }
+
     /// The smallest round trip that the kernel has seen, if it has seen one.
     pub fn round_trip(&self) -> Option<Duration> {
-        let known = TcpInfo::of(&self.socket).ok()?.min_rtt;
+        let known = TcpInfo::of(self.socket.as_ref()?).ok()?.min_rtt;
         Some(known).filter(|known| !known.is_zero() && *known < Duration::MAX)
     }
 }
@@ -207,7 +214,8 @@ pub async fn open(
     mut channel: Channel<Stream>,
     opening: &Opening,
 ) -> io::Result<Result<Leg, Refusal>> {
-    let socket = channel.get_ref().tcp().as_fd().try_clone_to_owned()?;
+    let tcp = channel.get_ref().tcp();
+    let socket = tcp.map(|tcp| tcp.as_fd().try_clone_to_owned()).transpose()?;
     let greeting = async {
         channel.write_all(&encode(opening)).await?;
         channel.flush().await?;
@@ -219,8 +227,10 @@ pub async fn open(
         Answer::Accepted { open: true } => {
             let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
             let (stream, early) = within(STEP, "GO", cutting).await?;
-            let tcp = stream.into_tcp().map_err(|_| io::Error::other("its route is not direct"))?;
-            Ok(Ok(Leg::clear(tcp, early, socket)))
+            Ok(Ok(match stream.into_tcp() {
+                Ok(tcp) => Leg::clear(tcp, early, socket),
+                Err(stream) => Leg::carried(stream, early),
+            }))
         }
     }
 }
@@ -238,7 +248,7 @@ pub async fn opening(channel: &mut Channel<TcpStream>) -> io::Result<Opening> {
 /// # Errors
 /// The connection's; a peer that does otherwise than agreed.
 pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Result<Leg> {
-    let socket = channel.get_ref().as_fd().try_clone_to_owned()?;
+    let socket = Some(channel.get_ref().as_fd().try_clone_to_owned()?);
     let mut answer = encode(&Answer::Accepted { open: as_open });
     answer.extend(as_open.then_some(GO));
     let agreeing = within(STEP, "GO-ACK", async {

@@ -162,7 +162,7 @@ impl Worker {
     /// The whole way's round trip: of its legs where they are known, else as if all were as long as
     /// the first.
     fn rtt(&self, remote: &Remote) -> Duration {
-        let first = remote.stream().tcp_info().map(|info| info.rtt).unwrap_or_default();
+        let first = remote.stream().round_trip().unwrap_or_default();
         let overlay = &self.shared.errand.overlay;
         let hosts = std::iter::once(self.way.source).chain(self.way.via.iter().copied());
         let hosts: Vec<u32> = hosts.chain([overlay.destination()]).collect();

@@ -232,7 +232,7 @@ async fn ask(
     };
     let failed = remote.list_while(request, part).await.map_err(|e| e.to_string())?;
     share.keep();
-    let rtt = remote.stream().tcp_info().ok().map(|info| info.rtt);
+    let rtt = remote.stream().round_trip();
     let rtt = rtt.filter(|rtt| remote.stream().route().is_direct() && !rtt.is_zero());
     if let Some(path) = refused_all(&entries, &failed) {
         return Err(Silence::NotOffered(path));

@@ -193,7 +193,8 @@ fn in_http2(mut request: Request<Empty<Bytes>>) -> Request<Empty<Bytes>> {
 /// relays have their own rules, here are ours.
 async fn reach(stream: &Stream, url: &HttpUrl) -> Result<Reach, PathError> {
     // Whoever is gone already is told by the first read.
-    let peer = stream.route().is_direct().then(|| stream.tcp().peer_addr().ok()).flatten();
+    let peer =
+        stream.tcp().filter(|_| stream.route().is_direct()).and_then(|tcp| tcp.peer_addr().ok());
     let Some(peer) = peer.filter(|peer| inward::is_inside(peer.ip())) else {
         return Ok(Reach::All);
     };

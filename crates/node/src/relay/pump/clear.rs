@@ -45,13 +45,13 @@ pub async fn both(
                 done?;
                 down_ended = true;
             }
-            () = watch.tick() => watch.check(client, destination, Holding {
+            () = watch.tick() => watch.check(Some(client), Some(destination), Holding {
                 half_closed: up_ended || down_ended,
                 throttled: throttled.iter().any(|t| t.load(Ordering::Relaxed)),
             })?,
         }
     }
-    watch.delivered(client, destination).await
+    watch.delivered(Some(client), Some(destination)).await
 }
 
 /// One direction: `early` first, then all that comes, then the end.

@@ -5,35 +5,52 @@ use std::{ops, time::Duration};
 use thalweg_net::{Stream, channel::Channel};
 use tokio::net::TcpStream;
 
-/// A leg of a relayed connection: a TCP connection, or what runs on one.
+/// A leg of a relayed connection: a TCP connection, or what runs on one, or a bond's stream.
 pub trait Leg: Send + Unpin {
-    /// The TCP connection, for its options and counters.
-    fn tcp(&self) -> &TcpStream;
+    /// The TCP connection, for its options and counters; none: a bond's stream, which looks after
+    /// its links itself.
+    fn tcp(&self) -> Option<&TcpStream>;
+
+    /// Has it be reset when it is dropped: what is queued is not sent any more.
+    fn reset(&mut self) {
+        if let Some(tcp) = self.tcp() {
+            // A socket that refuses this is already gone.
+            _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+        }
+    }
 }
 
 impl Leg for TcpStream {
-    fn tcp(&self) -> &TcpStream {
-        self
+    fn tcp(&self) -> Option<&TcpStream> {
+        Some(self)
     }
 }
 
 impl Leg for Channel<TcpStream> {
-    fn tcp(&self) -> &TcpStream {
-        self.get_ref()
+    fn tcp(&self) -> Option<&TcpStream> {
+        Some(self.get_ref())
     }
 }
 
 /// A leg on its own piece of memory: futures that pass it on stay small.
 impl<L: Leg> Leg for Box<L> {
-    fn tcp(&self) -> &TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
         (**self).tcp()
+    }
+
+    fn reset(&mut self) {
+        (**self).reset();
     }
 }
 
 /// What was dialled for a local program, seen by its first leg.
 impl Leg for Stream {
-    fn tcp(&self) -> &TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
         self.tcp()
+    }
+
+    fn reset(&mut self) {
+        self.reset();
     }
 }
 
@@ -75,8 +92,7 @@ impl<L: Leg> ops::DerefMut for Resetting<L> {
 impl<L: Leg> Drop for Resetting<L> {
     fn drop(&mut self) {
         if !self.ended_well {
-            // A socket that refuses this is already gone.
-            _ = SockRef::from(self.leg.tcp()).set_linger(Some(Duration::ZERO));
+            self.leg.reset();
         }
     }
 }

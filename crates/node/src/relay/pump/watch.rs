@@ -50,8 +50,8 @@ impl<'a> Watch<'a> {
     /// [`Stopped::GivenUp`].
     pub fn check(
         &mut self,
-        client: &TcpStream,
-        destination: &TcpStream,
+        client: Option<&TcpStream>,
+        destination: Option<&TcpStream>,
         holding: Holding,
     ) -> Result<(), Stopped> {
         let (client, destination) = self.look(client, destination)?;
@@ -74,8 +74,8 @@ impl<'a> Watch<'a> {
     /// [`Stopped`].
     pub async fn delivered(
         &mut self,
-        client: &TcpStream,
-        destination: &TcpStream,
+        client: Option<&TcpStream>,
+        destination: Option<&TcpStream>,
     ) -> Result<(), Stopped> {
         let holding = Holding { half_closed: true, throttled: false };
         // A round trip is not known to us yet: look soon, then ever more rarely.
@@ -91,12 +91,21 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn look(&self, client: &TcpStream, destination: &TcpStream) -> Result<(Leg, Leg), Stopped> {
-        let (client, destination) = (info(client)?, info(destination)?);
-        if let Some(watcher) = self.watcher {
-            watcher.saw(&client, &destination);
+    fn look(
+        &self,
+        client: Option<&TcpStream>,
+        destination: Option<&TcpStream>,
+    ) -> Result<(Leg, Leg), Stopped> {
+        let (client, destination) =
+            (client.map(info).transpose()?, destination.map(info).transpose()?);
+        if let (Some(watcher), Some(client), Some(destination)) =
+            (self.watcher, &client, &destination)
+        {
+            watcher.saw(client, destination);
         }
-        Ok((client.into(), destination.into()))
+        // A leg without counters is as one that rests: the other one shows what moves.
+        let leg = |info: Option<TcpInfo>| info.map(Leg::from).unwrap_or_default();
+        Ok((leg(client), leg(destination)))
     }
 }
 

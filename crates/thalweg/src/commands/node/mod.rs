@@ -88,6 +88,7 @@ async fn serve(
     let settings = settings::daemon(&config, &args.listen, state, &parts)?;
     let (node, tasks) = parts.into_node(&config, &settings, state)?;
     let daemon = Daemon::bind(settings, node).await.map_err(with_hint)?;
+    tasks.bound(daemon.local_addrs());
     print_ready(&daemon, args.json)?;
     // Without systemd there is nobody to tell, and that is no fault.
     _ = sd_notify::notify(&[NotifyState::Ready]);

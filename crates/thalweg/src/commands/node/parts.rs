@@ -9,6 +9,7 @@ use std::{
 };
 use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
 use thalweg_node::{
+    bond::{BondLimits, Bonds},
     budget::Budget,
     cast::Casts,
     config::{Config, OfferSection, Whom},
@@ -43,11 +44,19 @@ pub struct Parts {
 pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
+    bonds: Option<Bonds>,
 }
 
 impl Tasks {
-    fn new() -> Self {
-        Self { tracker: TaskTracker::new(), stop: CancellationToken::new() }
+    fn new(bonds: Option<Bonds>) -> Self {
+        Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), bonds }
+    }
+
+    /// The daemon is bound there: what leads to this node itself has a place to go.
+    pub fn bound(&self, listen: &[SocketAddr]) {
+        if let (Some(bonds), Some(first)) = (&self.bonds, listen.first()) {
+            bonds.lead_to(near(*first));
+        }
     }
 
     /// Runs until it ends or all are told to stop.
@@ -127,7 +136,8 @@ impl Parts {
             false => None,
         };
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
-        let tasks = Tasks::new();
+        let bonds = self.bonds(config);
+        let tasks = Tasks::new(bonds.clone());
         tasks.spawn(self.sync(client.clone(), state).run());
         let prober = self.prober(config, budget, state)?;
         if let Some(prober) = prober.clone() {
@@ -159,12 +169,13 @@ impl Parts {
             boxes.register(&mut registry);
             tasks.spawn(boxes.run());
         }
+        let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let submit = boxes.map(|boxes| Arc::new(boxes) as Arc<dyn SubmitService>);
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, files, cast, bond: None, submit },
+            services: Services { relay, oracle, measure, files, cast, bond, submit },
             control,
             registry,
             log: self.log,
@@ -246,6 +257,14 @@ impl Parts {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
         Ok(Casts::new(&config.cast, state.dir(), membership, reach, log)?)
+    }
+
+    /// The far end of members' bonds; none if the settings say so.
+    fn bonds(&self, config: &Config) -> Option<Bonds> {
+        let settings = &config.bond;
+        let limits = BondLimits { bonds: settings.max_bonds, memory: settings.memory.as_bytes() };
+        let bonds = || Bonds::new(Default::default(), limits, self.log.clone());
+        settings.enabled.then(bonds)
     }
 
     /// The settings' drop boxes; none if there are none.

@@ -1,8 +1,10 @@
 //! What a bond knows, and who gets what to carry.
 
 use super::{
-    flow::{Birth, Broken, Flow},
+    flow::{Birth, Broken, FIRST, Flow},
     gauge::{Gauge, Reading},
+    memory::Memory,
+    status::{LinkLife, LinkStatus},
 };
 use bytes::Bytes;
 use std::{
@@ -12,12 +14,13 @@ use std::{
     time::Duration,
 };
 use thalweg_bond::{
-    Link, LinkId, Liveness, SenderSettings, State as Life, StripeMethod, StripeScheduler, Verdict,
-    stripe::Load,
+    LinkId, Liveness, SenderSettings, State as Life, StripeMethod, StripeScheduler,
 };
 use thalweg_units::Time;
-use thalweg_wire::bond::{ChunkHead, Frame, Refusal, Target, Word};
+use thalweg_wire::bond::{ChunkHead, Refusal, Target, Word};
 use tokio::sync::Notify;
+
+mod assign;
 
 /// Streams of a bond at a time: more than a browser opens to all its servers.
 pub const MAX_STREAMS: usize = 512;
@@ -35,7 +38,7 @@ pub struct Settings {
     pub method: StripeMethod,
     /// How streams are cut.
     pub sender: SenderSettings,
-    /// Bytes that a stream's receiver holds at this end.
+    /// Bytes that a stream's receiver holds at this end, at most; it begins with fewer.
     pub window: u64,
 }
 
@@ -47,6 +50,13 @@ impl Default for Settings {
             sender: SenderSettings::default(),
             window: 16 << 20,
         }
+    }
+}
+
+impl Settings {
+    /// Bytes that a stream's receiver holds at first: what the far end is told.
+    pub fn first_window(&self) -> u64 {
+        self.window.min(FIRST)
     }
 }
 
@@ -66,6 +76,8 @@ pub struct LinkState {
     /// Answers and questions for this link alone.
     pub own: VecDeque<Word>,
     pub may_duplicate: bool,
+    /// That it leaves by, where this end dialled.
+    interface: Option<String>,
     /// Bytes of chunks that were given to it.
     pub sent: u64,
     /// Bytes of chunks that came by it.
@@ -97,10 +109,11 @@ pub struct State {
     pub offered: VecDeque<(u32, Target)>,
     /// Why it carries nothing any more.
     pub broken: Option<String>,
+    memory: Memory,
 }
 
 impl State {
-    pub fn new(settings: Settings, theirs: u64, has_dialled: bool) -> Self {
+    pub fn new(settings: Settings, theirs: u64, has_dialled: bool, memory: Memory) -> Self {
         let side = u32::from(!has_dialled);
         Self {
             links: BTreeMap::new(),
@@ -115,11 +128,18 @@ impl State {
             turn: 0,
             offered: VecDeque::new(),
             broken: None,
+            memory,
         }
     }
 
     /// A link is there.
-    pub fn join(&mut self, id: LinkId, gauge: Arc<Gauge>, may_duplicate: bool) -> Arc<Notify> {
+    pub fn join(
+        &mut self,
+        id: LinkId,
+        gauge: Arc<Gauge>,
+        may_duplicate: bool,
+        interface: Option<String>,
+    ) -> Arc<Notify> {
         let wake = Arc::new(Notify::new());
         let link = LinkState {
             gauge,
@@ -131,6 +151,7 @@ impl State {
             wake: Arc::clone(&wake),
             own: VecDeque::new(),
             may_duplicate,
+            interface,
             sent: 0,
             received: 0,
             acknowledged: 0,
@@ -138,6 +159,12 @@ impl State {
         };
         self.links.insert(id, link);
         wake
+    }
+
+    /// The links, as they are now.
+    pub fn links(&mut self, now: Time) -> Vec<LinkStatus> {
+        let all = self.links.iter_mut();
+        all.map(|(id, link)| link.status(*id, now)).collect()
     }
 
     /// A link is gone.
@@ -171,15 +198,20 @@ impl State {
         if self.flows.len() >= MAX_STREAMS {
             return Err(Refusal::Busy.to_string());
         }
+        let flow = self.flow(Birth::Asked(to));
+        if flow.broken.is_some() {
+            return Err("there is no memory left for another stream".to_owned());
+        }
         let stream = self.next_stream;
         self.next_stream = stream.checked_add(2).ok_or("the bond has had all its streams")?;
-        self.flows.insert(stream, self.flow(Birth::Asked(to)));
+        self.flows.insert(stream, flow);
         self.dispatch(now);
         Ok(stream)
     }
 
     fn flow(&self, birth: Birth) -> Flow {
-        Flow::new(birth, self.settings.sender, self.theirs, self.settings.window)
+        let Settings { sender, window, .. } = self.settings;
+        Flow::new(birth, sender, self.theirs, window, &self.memory)
     }
 
     /// The stream of a frame that came; `None`: it is over.
@@ -359,105 +391,6 @@ impl State {
             self.past.pop_front();
         }
     }
-
-    /// Gives idle links something to carry, as long as there is something that should go now.
-    pub fn dispatch(&mut self, now: Time) {
-        for link in self.links.values_mut().filter(|link| link.is_idle) {
-            if let Some(word) = link.own.pop_front() {
-                link.carry(Frame::word(&word), 0);
-                link.liveness.sent(now);
-            }
-        }
-        while self.links.values().any(|link| link.is_idle) {
-            if !(self.give_word(now) || self.give_chunk(now)) {
-                break;
-            }
-        }
-    }
-
-    /// The links as the scheduler sees them.
-    fn view(&mut self, now: Time) -> Vec<Link> {
-        let view = |(id, link): (&LinkId, &mut LinkState)| {
-            link.gauge.look(&mut link.reading, now);
-            let pending = link.work.as_ref().map_or(0, |work| work.len() as u64);
-            let seen = link.reading.link(*id);
-            Link {
-                unsent: seen.unsent + pending,
-                writable: link.is_idle,
-                usable: !link.is_silent,
-                may_duplicate: link.may_duplicate,
-                ..seen
-            }
-        };
-        self.links.iter_mut().map(view).collect()
-    }
-
-    /// A stream's word goes by the idle link with the shortest round trip.
-    fn give_word(&mut self, now: Time) -> bool {
-        let idle = self.links.iter().filter(|(_, link)| link.is_idle && !link.is_silent);
-        let best = idle.min_by_key(|(_, link)| link.reading.info().rtt).map(|(id, _)| *id);
-        let Some(best) = best else { return false };
-        let word = self.flows.iter_mut().find_map(|(stream, flow)| flow.word(*stream));
-        let (Some(word), Some(link)) = (word, self.links.get_mut(&best)) else { return false };
-        link.carry(Frame::word(&word), 0);
-        link.liveness.sent(now);
-        true
-    }
-
-    /// The next chunk of the next stream that has one; else a second copy of one that is late.
-    fn give_chunk(&mut self, now: Time) -> bool {
-        let links = self.view(now);
-        let after = self.flows.range(self.turn + 1..).chain(self.flows.range(..=self.turn));
-        let next = after
-            .filter(|(_, flow)| flow.broken.is_none())
-            .find_map(|(stream, flow)| Some((*stream, flow.sender.next()?)));
-        let Some((stream, chunk)) = next else { return self.give_second(&links, now) };
-        let Some(flow) = self.flows.get(&stream) else { return false };
-        let load = Load {
-            chunk: chunk.length.into(),
-            backlog: flow.sender.backlog(),
-            window: flow.sender.window(),
-        };
-        match self.scheduler.next(&links, load) {
-            Verdict::Send(id) => self.give(stream, chunk, &links, id, now),
-            Verdict::Wait | Verdict::Nobody => false,
-        }
-    }
-
-    fn give_second(&mut self, links: &[Link], now: Time) -> bool {
-        let idle = links.iter().filter(|link| link.writable && link.usable);
-        let found = idle.flat_map(|link| self.flows.iter().map(move |flow| (link, flow)));
-        let found = found.into_iter().find_map(|(link, (stream, flow))| {
-            let chunk = flow.sender.second(link, now).filter(|_| flow.broken.is_none())?;
-            Some((*stream, chunk, link.id))
-        });
-        found.is_some_and(|(stream, chunk, id)| self.give(stream, chunk, links, id, now))
-    }
-
-    fn give(
-        &mut self,
-        stream: u32,
-        chunk: thalweg_bond::Chunk,
-        links: &[Link],
-        id: LinkId,
-        now: Time,
-    ) -> bool {
-        let seen = links.iter().find(|link| link.id == id);
-        let (Some(flow), Some(link), Some(seen)) =
-            (self.flows.get_mut(&stream), self.links.get_mut(&id), seen)
-        else {
-            return false;
-        };
-        let head = ChunkHead { stream, offset: chunk.offset, length: chunk.length };
-        let mut frame = Vec::with_capacity(32 + chunk.length as usize);
-        frame.extend(Frame::Chunk(head).encode());
-        flow.copy(chunk, &mut frame);
-        flow.assigned(chunk, seen, now);
-        link.carry(frame, chunk.length.into());
-        link.liveness.sent(now);
-        self.turn = stream;
-        true
-    }
 }
 
 impl LinkState {
@@ -465,6 +398,26 @@ impl LinkState {
     fn comes_back(&mut self) {
         if std::mem::replace(&mut self.is_silent, false) {
             self.reading.forget_rate();
+        }
+    }
+
+    fn status(&mut self, id: LinkId, now: Time) -> LinkStatus {
+        self.gauge.look(&mut self.reading, now);
+        let life = match self.liveness.state(Duration::ZERO, now) {
+            _ if self.is_silent => LinkLife::Silent,
+            Life::Alive => LinkLife::Alive,
+            Life::Late | Life::Silent => LinkLife::Late,
+        };
+        LinkStatus {
+            link: id.0,
+            interface: self.interface.clone(),
+            life,
+            rate: self.reading.rate(),
+            rtt: self.reading.info().rtt,
+            loss: self.reading.loss(),
+            sent: self.sent,
+            received: self.received,
+            may_duplicate: self.may_duplicate,
         }
     }
 

@@ -1,0 +1,250 @@
+//! The bonds of a host to other members: which there are, and which are made.
+//!
+//! Mode detection as in DBAS §II-A, but without its dummy connection: the first stream to a member
+//! goes the plain way, over one connection, while a bond is tried beside it; those that come later
+//! use the bond. Who refuses is remembered, and asked again after a while.
+
+use super::{
+    dial::{Bond, Interfaces},
+    standing::{Standing, stands},
+    state::Settings,
+};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::Duration,
+};
+use thalweg_net::{Carried, Carrier, Dialer, Hop, Host, Interface, Opening, interfaces};
+use thalweg_units::NodeId;
+use tokio::time::{Instant, sleep};
+
+/// A bond without streams ends after this long: a browser's pause between two pages.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Who refused, or brought no second link, is asked again after this long: a daemon that is
+/// updated meanwhile is found within a coffee.
+const REFUSED: Duration = Duration::from_secs(600);
+
+/// Who was not reached is asked again after this long.
+const UNREACHED: Duration = Duration::from_secs(60);
+
+/// What is remembered of members that have no bond, at most.
+const REMEMBERED: usize = 1024;
+
+/// Bonds at a time; the idlest goes.
+const MAX_BONDS: usize = 64;
+
+/// Who waits for a bond waits this long for its second link.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The interfaces that were found are believed for so long.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The bonds of this host; cheap to clone. With the last clone and stream they end.
+#[derive(Clone)]
+pub struct Bonding(Arc<Shared>);
+
+struct Shared {
+    dialer: Dialer,
+    settings: Settings,
+    by: Interfaces,
+    /// Whether streams that nobody wants a bond for use one where it is there.
+    unasked: bool,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    bonds: BTreeMap<NodeId, Entry>,
+    /// Until when these are not asked.
+    without: BTreeMap<NodeId, Instant>,
+    /// How many interfaces there were, and when.
+    interfaces: Option<(usize, Instant)>,
+}
+
+struct Entry {
+    bond: Arc<Bond>,
+    /// When a stream was asked for, or seen.
+    used: Instant,
+}
+
+impl fmt::Debug for Bonding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.bonds()).finish()
+    }
+}
+
+impl Bonding {
+    /// Bonds whose links this dialler makes, by all interfaces that lead into the world.
+    pub fn new(dialer: Dialer, settings: Settings) -> Self {
+        Self::by(dialer, settings, Arc::new(|| interfaces().map(into_the_world)))
+    }
+
+    /// By these interfaces alone.
+    pub fn by(dialer: Dialer, settings: Settings, by: Interfaces) -> Self {
+        let known = Mutex::default();
+        Self(Arc::new(Shared { dialer, settings, by, unasked: true, known }))
+    }
+
+    /// The same, which makes bonds only for who asks for one.
+    #[must_use]
+    pub fn on_demand(self) -> Self {
+        let Shared { dialer, settings, by, .. } = &*self.0;
+        let (dialer, by, known) = (dialer.clone(), Arc::clone(by), Mutex::default());
+        Self(Arc::new(Shared { dialer, settings: *settings, by, unasked: false, known }))
+    }
+
+    /// The bonds there are, with their members' keys.
+    pub fn bonds(&self) -> Vec<(NodeId, Arc<Bond>)> {
+        let known = self.0.lock();
+        known.bonds.iter().map(|(key, entry)| (*key, Arc::clone(&entry.bond))).collect()
+    }
+}
+
+/// Those with a default route; where none has one, as in a closed network, all.
+fn into_the_world(mut found: Vec<Interface>) -> Vec<Interface> {
+    if found.iter().any(|interface| interface.has_default_route) {
+        found.retain(|interface| interface.has_default_route);
+    }
+    found
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many interfaces there are.
+    fn interfaces(&self, known: &mut Known) -> usize {
+        let now = Instant::now();
+        match known.interfaces {
+            Some((count, at)) if now.duration_since(at) < FRESH => count,
+            _ => {
+                let count = (self.by)().map_or(0, |found| found.len());
+                known.interfaces = Some((count, now));
+                count
+            }
+        }
+    }
+
+    /// The bond to a member, which is made if it is not there; `None`: it has none, or one would be
+    /// of no use.
+    fn bond(self: &Arc<Self>, to: &Hop, key: NodeId) -> Option<Arc<Bond>> {
+        let mut known = self.lock();
+        let now = Instant::now();
+        known.forget(now);
+        if let Some(entry) = known.bonds.get_mut(&key) {
+            entry.used = now;
+            return Some(Arc::clone(&entry.bond));
+        }
+        if known.without.contains_key(&key) || self.interfaces(&mut known) < 2 {
+            return None;
+        }
+        let by = Arc::clone(&self.by);
+        let bond = Bond::by(self.dialer.clone(), to.clone(), self.settings, by).ok()?;
+        let bond = Arc::new(bond);
+        known.make_room();
+        known.bonds.insert(key, Entry { bond: Arc::clone(&bond), used: now });
+        tokio::spawn(keep(Arc::downgrade(self), key, Arc::downgrade(&bond)));
+        Some(bond)
+    }
+
+    /// A bond is of no use any more.
+    fn drop_bond(&self, key: NodeId, bond: &Weak<Bond>, without: Option<Duration>) {
+        let mut known = self.lock();
+        if known.bonds.get(&key).is_some_and(|entry| entry.is(bond)) {
+            known.bonds.remove(&key);
+            if let Some(time) = without {
+                known.without.insert(key, Instant::now() + time);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn is(&self, bond: &Weak<Bond>) -> bool {
+        Weak::ptr_eq(&Arc::downgrade(&self.bond), bond)
+    }
+}
+
+impl Known {
+    fn forget(&mut self, now: Instant) {
+        self.without.retain(|_, until| *until > now);
+        while self.without.len() > REMEMBERED {
+            self.without.pop_first();
+        }
+    }
+
+    fn make_room(&mut self) {
+        while self.bonds.len() >= MAX_BONDS {
+            let idlest = self.bonds.iter().min_by_key(|(_, entry)| entry.used);
+            let Some(key) = idlest.map(|(key, _)| *key) else { return };
+            // Its streams hold it until they end.
+            self.bonds.remove(&key);
+        }
+    }
+}
+
+/// Ends a bond that is refused, broken, idle, or brought no second link.
+async fn keep(shared: Weak<Shared>, key: NodeId, bond: Weak<Bond>) {
+    loop {
+        let Some(mut standing) = bond.upgrade().map(|bond| bond.standing()) else { return };
+        let done = |standing: &Standing| standing.is_over || standing.refused.is_some();
+        let is_done = tokio::select! {
+            done = standing.wait_for(done) => done.is_ok(),
+            () = sleep(LOOK) => false,
+        };
+        let (Some(shared), Some(held)) = (shared.upgrade(), bond.upgrade()) else { return };
+        let standing = held.standing().borrow().clone();
+        if is_done {
+            let without = standing.refused.map(|_| REFUSED);
+            return shared.drop_bond(key, &bond, without);
+        }
+        let mut known = shared.lock();
+        let Some(entry) = known.bonds.get_mut(&key).filter(|entry| entry.is(&bond)) else { return };
+        if held.streams() > 0 {
+            entry.used = Instant::now();
+        }
+        if entry.used.elapsed() >= IDLE {
+            drop(known);
+            let without = match standing.most {
+                0 => Some(UNREACHED),
+                1 => Some(REFUSED),
+                _ => None,
+            };
+            return shared.drop_bond(key, &bond, without);
+        }
+    }
+}
+
+impl Carrier for Bonding {
+    fn open(&self, to: &Hop, waits: bool) -> Option<Opening> {
+        let key = to.key()?;
+        if !waits && (!self.0.unasked || to.addresses().all(|at| is_here(&at.host))) {
+            return None;
+        }
+        let Some(bond) = self.0.bond(to, key) else {
+            let why = "it has none, or this host has not two interfaces that lead there";
+            return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as Opening);
+        };
+        if !waits && !bond.standing().borrow().is_worth_it() {
+            return None;
+        }
+        Some(Box::pin(async move {
+            if waits {
+                stands(bond.standing(), 2, PATIENCE).await.map_err(io::Error::other)?;
+            }
+            let opened = bond.open().await.map_err(|why| why.error());
+            opened.map(|stream| Box::new(stream.of(bond)) as Box<dyn Carried>)
+        }))
+    }
+}
+
+/// No second interface leads to this host itself.
+fn is_here(host: &Host) -> bool {
+    matches!(host, Host::Ip(ip) if ip.to_canonical().is_loopback())
+}

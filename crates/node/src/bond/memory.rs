@@ -1,0 +1,104 @@
+//! What bonds may hold of streams, so that many of them, or one hostile peer, do not hold it all.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// An account of bytes; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Memory(Arc<Account>);
+
+#[derive(Debug)]
+struct Account {
+    used: AtomicU64,
+    most: u64,
+    /// Whose it is a part of.
+    whole: Option<Memory>,
+}
+
+impl Memory {
+    /// Of so many bytes.
+    pub fn new(most: u64) -> Self {
+        Self(Arc::new(Account { used: AtomicU64::new(0), most, whole: None }))
+    }
+
+    /// A part of it: at most so many bytes, and no more than are left of the whole.
+    #[must_use]
+    pub fn part(&self, most: u64) -> Self {
+        Self(Arc::new(Account { used: AtomicU64::new(0), most, whole: Some(self.clone()) }))
+    }
+
+    /// Bytes that are taken now.
+    pub fn used(&self) -> u64 {
+        self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// Takes so many bytes, all or none.
+    pub fn take(&self, bytes: u64) -> Option<Held> {
+        let mut held = Held { memory: self.clone(), bytes: 0 };
+        held.grow(bytes).then_some(held)
+    }
+
+    fn try_take(&self, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= self.0.most);
+        let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.0.used.fetch_update(set, get, fits).is_err() {
+            return false;
+        }
+        let taken = self.0.whole.as_ref().is_none_or(|whole| whole.try_take(bytes));
+        if !taken {
+            self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.used.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(whole) = &self.0.whole {
+            whole.give_back(bytes);
+        }
+    }
+}
+
+/// Bytes that were taken; given back when it is dropped.
+#[derive(Debug)]
+pub struct Held {
+    memory: Memory,
+    bytes: u64,
+}
+
+impl Held {
+    /// Takes so many more, all or none; whether it did.
+    pub fn grow(&mut self, bytes: u64) -> bool {
+        let grown = self.memory.try_take(bytes);
+        self.bytes += if grown { bytes } else { 0 };
+        grown
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_takes_from_the_whole_and_gives_back() {
+        let whole = Memory::new(100);
+        let (one, two) = (whole.part(60), whole.part(60));
+        let mut held = one.take(50).unwrap();
+        assert!(one.take(20).is_none() && !held.grow(20) && held.grow(10));
+        assert!(two.take(50).is_none());
+        assert_eq!((one.used(), two.used(), whole.used()), (60, 0, 60));
+        let other = two.take(40).unwrap();
+        drop(held);
+        assert_eq!(whole.used(), 40);
+        drop(other);
+        assert_eq!((one.used(), two.used(), whole.used()), (0, 0, 0));
+    }
+}

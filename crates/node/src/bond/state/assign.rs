@@ -1,0 +1,107 @@
+//! Who gets what to carry.
+
+use super::{LinkState, State};
+use thalweg_bond::{Link, LinkId, Verdict, stripe::Load};
+use thalweg_units::Time;
+use thalweg_wire::bond::{ChunkHead, Frame};
+
+impl State {
+    /// Gives idle links something to carry, as long as there is something that should go now.
+    pub fn dispatch(&mut self, now: Time) {
+        for link in self.links.values_mut().filter(|link| link.is_idle) {
+            if let Some(word) = link.own.pop_front() {
+                link.carry(Frame::word(&word), 0);
+                link.liveness.sent(now);
+            }
+        }
+        while self.links.values().any(|link| link.is_idle) {
+            if !(self.give_word(now) || self.give_chunk(now)) {
+                break;
+            }
+        }
+    }
+
+    /// The links as the scheduler sees them.
+    fn view(&mut self, now: Time) -> Vec<Link> {
+        let view = |(id, link): (&LinkId, &mut LinkState)| {
+            link.gauge.look(&mut link.reading, now);
+            let pending = link.work.as_ref().map_or(0, |work| work.len() as u64);
+            let seen = link.reading.link(*id);
+            Link {
+                unsent: seen.unsent + pending,
+                writable: link.is_idle,
+                usable: !link.is_silent,
+                may_duplicate: link.may_duplicate,
+                ..seen
+            }
+        };
+        self.links.iter_mut().map(view).collect()
+    }
+
+    /// A stream's word goes by the idle link with the shortest round trip.
+    fn give_word(&mut self, now: Time) -> bool {
+        let idle = self.links.iter().filter(|(_, link)| link.is_idle && !link.is_silent);
+        let best = idle.min_by_key(|(_, link)| link.reading.info().rtt).map(|(id, _)| *id);
+        let Some(best) = best else { return false };
+        let word = self.flows.iter_mut().find_map(|(stream, flow)| flow.word(*stream));
+        let (Some(word), Some(link)) = (word, self.links.get_mut(&best)) else { return false };
+        link.carry(Frame::word(&word), 0);
+        link.liveness.sent(now);
+        true
+    }
+
+    /// The next chunk of the next stream that has one; else a second copy of one that is late.
+    fn give_chunk(&mut self, now: Time) -> bool {
+        let links = self.view(now);
+        let after = self.flows.range(self.turn + 1..).chain(self.flows.range(..=self.turn));
+        let next = after
+            .filter(|(_, flow)| flow.broken.is_none())
+            .find_map(|(stream, flow)| Some((*stream, flow.sender.next()?)));
+        let Some((stream, chunk)) = next else { return self.give_second(&links, now) };
+        let Some(flow) = self.flows.get(&stream) else { return false };
+        let load = Load {
+            chunk: chunk.length.into(),
+            backlog: flow.sender.backlog(),
+            window: flow.sender.window(),
+        };
+        match self.scheduler.next(&links, load) {
+            Verdict::Send(id) => self.give(stream, chunk, &links, id, now),
+            Verdict::Wait | Verdict::Nobody => false,
+        }
+    }
+
+    fn give_second(&mut self, links: &[Link], now: Time) -> bool {
+        let idle = links.iter().filter(|link| link.writable && link.usable);
+        let found = idle.flat_map(|link| self.flows.iter().map(move |flow| (link, flow)));
+        let found = found.into_iter().find_map(|(link, (stream, flow))| {
+            let chunk = flow.sender.second(link, now).filter(|_| flow.broken.is_none())?;
+            Some((*stream, chunk, link.id))
+        });
+        found.is_some_and(|(stream, chunk, id)| self.give(stream, chunk, links, id, now))
+    }
+
+    fn give(
+        &mut self,
+        stream: u32,
+        chunk: thalweg_bond::Chunk,
+        links: &[Link],
+        id: LinkId,
+        now: Time,
+    ) -> bool {
+        let seen = links.iter().find(|link| link.id == id);
+        let (Some(flow), Some(link), Some(seen)) =
+            (self.flows.get_mut(&stream), self.links.get_mut(&id), seen)
+        else {
+            return false;
+        };
+        let head = ChunkHead { stream, offset: chunk.offset, length: chunk.length };
+        let mut frame = Vec::with_capacity(32 + chunk.length as usize);
+        frame.extend(Frame::Chunk(head).encode());
+        flow.copy(chunk, &mut frame);
+        flow.assigned(chunk, seen, now);
+        link.carry(frame, chunk.length.into());
+        link.liveness.sent(now);
+        self.turn = stream;
+        true
+    }
+}
