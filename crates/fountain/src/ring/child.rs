@@ -62,13 +62,21 @@ impl Child {
         self.overflow.as_ref().map(|(bytes, taken)| (bytes, *taken))
     }
 
-    /// The socket took `n` bytes of what it has begun.
-    pub(super) fn take_rest(&mut self, n: usize) {
-        let Some((bytes, taken)) = &mut self.overflow else { return };
+    /// Bytes of what the socket has begun, those included that it took already.
+    pub(super) fn begun_bytes(&self) -> usize {
+        self.overflow.as_ref().map_or(0, |(bytes, _)| bytes.len())
+    }
+
+    /// The socket took `n` bytes of what it has begun; the bytes that are let go if that was the rest.
+    pub(super) fn take_rest(&mut self, n: usize) -> usize {
+        let Some((bytes, taken)) = &mut self.overflow else { return 0 };
         *taken += n;
-        if *taken >= bytes.len() {
-            self.overflow = None;
+        if *taken < bytes.len() {
+            return 0;
         }
+        let all = bytes.len();
+        self.overflow = None;
+        all
     }
 
     pub(super) fn begin(&mut self, bytes: Shared) {

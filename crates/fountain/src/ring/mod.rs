@@ -7,12 +7,14 @@
 //! The page that proves a symbol goes to each child before the first symbol of it.
 
 mod child;
+mod held;
 
 use crate::{
     geometry::{Geometry, SymbolId},
     have::HaveSet,
 };
 use child::{Child, Entry};
+use held::Held;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -89,6 +91,7 @@ pub struct Ring {
     /// The sequence number of the next frame; those kept are the ones just below.
     head: u64,
     children: BTreeMap<ChildId, Child>,
+    held: Held,
 }
 
 impl Ring {
@@ -111,6 +114,7 @@ impl Ring {
             entries: VecDeque::with_capacity(capacity),
             head: 0,
             children: BTreeMap::new(),
+            held: Held::default(),
         })
     }
 
@@ -122,13 +126,15 @@ impl Ring {
     /// A child joins, and reads from the oldest frame on. One that is here already begins anew.
     pub fn join(&mut self, id: ChildId) {
         let done = HaveSet::over(u64::from(self.geometry.blocks()), 512);
-        self.children.insert(id, Child::new(self.oldest(), done));
+        let before = self.children.insert(id, Child::new(self.oldest(), done));
+        self.held.ends(before.map_or(0, |child| child.begun_bytes()));
     }
 
     /// A child is gone; what became of it.
     pub fn leave(&mut self, id: ChildId) -> Option<ChildStatus> {
         let status = self.status(id);
-        self.children.remove(&id);
+        let child = self.children.remove(&id);
+        self.held.ends(child.map_or(0, |child| child.begun_bytes()));
         status
     }
 
@@ -155,6 +161,7 @@ impl Ring {
         let is_full = self.entries.len() == self.capacity;
         let missed = if is_full { self.evict() } else { (0, id.block) };
         let is_source = self.geometry.is_source(id);
+        self.held.comes(frame.len());
         self.entries.push_back(Entry { id, is_source, frame, page: Shared::clone(page) });
         self.head += 1;
         self.settle_all();
@@ -164,7 +171,10 @@ impl Ring {
     /// Drops the oldest frame. Children that wanted it miss it.
     fn evict(&mut self) -> (usize, u32) {
         let oldest = self.oldest();
-        let Some(Entry { id, is_source, .. }) = self.entries.pop_front() else { return (0, 0) };
+        let Some(Entry { id, is_source, frame, .. }) = self.entries.pop_front() else {
+            return (0, 0);
+        };
+        self.held.goes(frame.len());
         let late = self.children.values_mut().filter(|child| child.next == oldest);
         (late.map(|child| child.miss(id, is_source)).count(), id.block)
     }
@@ -176,6 +186,7 @@ impl Ring {
         let mut child = self.children.remove(&id)?;
         if child.rest().is_none() {
             self.begin_next(&mut child);
+            self.held.begins(child.begun_bytes());
         }
         let rest = child.rest().map(|(bytes, at)| (Shared::clone(bytes), at));
         self.children.insert(id, child);
@@ -185,7 +196,7 @@ impl Ring {
     /// The child's socket took `n` bytes of what it has begun.
     pub fn took(&mut self, id: ChildId, n: usize) {
         if let Some(mut child) = self.children.remove(&id) {
-            child.take_rest(n);
+            self.held.ends(child.take_rest(n));
             self.settle(&mut child);
             self.children.insert(id, child);
         }
@@ -287,6 +298,12 @@ impl Ring {
     /// Bytes of the symbols that a child's socket took or has begun.
     pub fn sent_bytes(&self, id: ChildId) -> u64 {
         self.children.get(&id).map_or(0, |child| child.counts.sent_bytes)
+    }
+
+    /// The most bytes that it held at once: frames in the ring, and beside them what children's
+    /// sockets have begun, each counted whole though it may lie in the ring too.
+    pub fn peak_bytes(&self) -> usize {
+        self.held.peak()
     }
 
     fn oldest(&self) -> u64 {

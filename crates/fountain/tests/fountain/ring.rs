@@ -77,7 +77,7 @@ proptest! {
         let mut pushed = Vec::new();
         let mut got = [Vec::new(), Vec::new()];
         let mut done = [vec![], vec![]];
-        let mut missed = 0;
+        let (mut missed, mut peak) = (0, 0);
         for step in steps {
             match step {
                 Step::Push { block, bytes } => {
@@ -95,6 +95,10 @@ proptest! {
                     prop_assert_eq!(all, done.iter().all(|done| done.contains(&block)));
                 }
             }
+            // What is held, by what each child was last given to take: it is counted as it comes.
+            peak = peak.max(ring.peak_bytes());
+            prop_assert_eq!(ring.peak_bytes(), peak, "it never falls");
+            prop_assert!(peak <= 9 * 1036, "{} bytes", peak);
             for id in ids {
                 let waiting = ring.status(id).expect("a child").waiting_symbols;
                 prop_assert!(waiting <= 7);
@@ -142,6 +146,32 @@ fn a_symbol_begun_is_finished_though_the_ring_went_on() {
     assert!(ring.status(child).is_none() && ring.begin(child).is_none());
     ring.took(child, 10);
     assert!(ring.done_by_all(7), "nobody is left");
+}
+
+#[test]
+fn the_most_that_a_ring_held_is_told_with_what_sockets_have_begun() {
+    let mut ring = Ring::new(&cut(), 2 * 1036, 12).expect("room");
+    let (slow, fast, mut got) = (ChildId(0), ChildId(1), Vec::new());
+    [slow, fast].into_iter().for_each(|id| ring.join(id));
+    let push = |ring: &mut Ring, n: u32, bytes: usize| {
+        let frame = Arc::new(frame(n, bytes));
+        ring.push(SymbolId { block: 0, esi: n }, frame, &empty()).expect("fits");
+    };
+    push(&mut ring, 0, 1000);
+    assert_eq!(ring.peak_bytes(), 1000);
+    take(&mut ring, slow, 1, &mut got);
+    assert_eq!(ring.peak_bytes(), 2000, "in the ring, and begun");
+    take(&mut ring, fast, usize::MAX, &mut Vec::new());
+    assert_eq!(ring.peak_bytes(), 3000);
+    (1..4).for_each(|n| push(&mut ring, n, 1036));
+    assert_eq!(ring.peak_bytes(), 2 * 1036 + 1000, "the first lies in the overflow alone");
+    take(&mut ring, slow, usize::MAX, &mut got);
+    assert_eq!(ring.peak_bytes(), 2 * 1036 + 1036);
+    take(&mut ring, fast, 1, &mut Vec::new());
+    ring.leave(fast);
+    ring.join(slow);
+    take(&mut ring, slow, 1, &mut got);
+    assert_eq!(ring.peak_bytes(), 3 * 1036, "who is gone holds nothing");
 }
 
 #[test]

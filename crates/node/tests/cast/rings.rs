@@ -105,6 +105,23 @@ async fn what_a_small_ring_loses_is_solved_and_comes_hardly_twice() {
     }
 }
 
+/// What the source heard of the only relay's ring, and what it says of its own: never more than the ring
+/// and a symbol for each child, with its head.
+fn peaks(scene: &Scene, of_relay: u64) {
+    let all = scene.events.all();
+    let peaks = |event: &Event| match event {
+        Event::Progress { ring_peak_bytes, relays, .. } => {
+            Some((*ring_peak_bytes, relays[0].ring_peak_bytes))
+        }
+        _ => None,
+    };
+    let (own, relay) = all.iter().rev().find_map(peaks).unwrap();
+    let frame = (16 << 10) + 64;
+    assert!((16_384..=1_000_000 + frame).contains(&own), "{own}");
+    assert!((16_384..=1_000_000 + 2 * frame).contains(&of_relay), "{of_relay}");
+    assert!(0 < relay && relay <= of_relay, "{relay} of {of_relay}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_hands_on_and_keeps_nothing() {
     let scene = Scene::with(3, |n, settings| {
@@ -127,6 +144,7 @@ async fn a_relay_hands_on_and_keeps_nothing() {
     assert!(fs::read_dir(scene.nodes[0].inbox("")).unwrap().next().is_none());
     // Once to the relay, from there to both; and again what one of them missed there.
     let report = scene.nodes[0].casts.as_ref().unwrap().report();
+    peaks(&scene, report["relayed"][0]["ring_peak_bytes"].as_u64().unwrap());
     let missed = report["relayed"][0]["missed_symbols"].as_u64().unwrap();
     let most = content.len() as u64 * 102 / 100 + missed * (16 << 10);
     assert!(totals.served_bytes <= most, "{missed} missed: {totals:?}");

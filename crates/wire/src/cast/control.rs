@@ -118,6 +118,8 @@ pub struct Account {
     pub served: u64,
     /// Symbols that rings here did not forward, as children had no room.
     pub missed: u64,
+    /// The most bytes that waited for its children at once: in its ring, and begun by their connections.
+    pub ring_peak: u64,
     /// Its parents, of now and before.
     pub parents: Vec<FromParent>,
 }

@@ -347,6 +347,7 @@ impl Reception {
         if let Some(node) = &lock(&self.ring).1 {
             account.served += node.ring.served();
             account.missed = node.ring.missed();
+            account.ring_peak = node.ring.peak();
         }
         for (name, seen) in parents {
             let bytes = seen.got.bytes.load(Relaxed);

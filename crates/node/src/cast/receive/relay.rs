@@ -201,6 +201,7 @@ impl Relays {
                 "duplicate_bytes": account.beyond,
                 "served_bytes": account.served,
                 "missed_symbols": account.missed,
+                "ring_peak_bytes": account.ring_peak,
             })
         };
         all.values().map(one).collect()
@@ -349,6 +350,7 @@ impl Relay {
         }
         if let Some(body) = self.body.get() {
             (account.served, account.missed) = (body.ring.served(), body.ring.missed());
+            account.ring_peak = body.ring.peak();
         }
         account
     }

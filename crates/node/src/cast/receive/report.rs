@@ -42,6 +42,7 @@ pub fn of(reception: &Reception) -> Value {
         "duplicate_bytes": account.beyond,
         "served_bytes": account.served,
         "missed_symbols": account.missed,
+        "ring_peak_bytes": account.ring_peak,
         "solved_blocks": reception.solved(),
         "rate_bps": account.bps,
         "min_hop_bps": expected.min_hop_bps,

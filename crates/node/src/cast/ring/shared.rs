@@ -115,6 +115,11 @@ impl SharedRing {
         self.missed.load(Relaxed)
     }
 
+    /// The most bytes that waited for children at once: in the ring, and begun by their connections.
+    pub fn peak(&self) -> u64 {
+        self.lock().ring.peak_bytes() as u64
+    }
+
     /// Bytes of symbols that children's connections took.
     pub fn served(&self) -> u64 {
         self.served.load(Relaxed)

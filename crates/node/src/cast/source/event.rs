@@ -63,8 +63,21 @@ pub struct ReceiverProgress {
     pub left_seconds: Option<f64>,
     /// Symbols that rings there could not hand on.
     pub missed_symbols: u64,
+    /// The most bytes that waited for its children at once: in its ring, and begun by their connections.
+    pub ring_peak_bytes: u64,
     /// Its parents of now.
     pub parents: Vec<ParentRate>,
+}
+
+/// What a node does that hands on and keeps nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RelayProgress {
+    /// Who.
+    pub name: Name,
+    /// Symbols that its ring could not hand on.
+    pub missed_symbols: u64,
+    /// The most bytes that waited for its children at once.
+    pub ring_peak_bytes: u64,
 }
 
 /// What a parent gives.
@@ -192,8 +205,13 @@ pub enum Event {
         seconds: f64,
         /// Bytes of symbols that the source itself has sent.
         served_bytes: u64,
+        /// The most bytes that waited in its own ring at once.
+        ring_peak_bytes: u64,
         /// By receiver.
         receivers: Vec<ReceiverProgress>,
+        /// By relay.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        relays: Vec<RelayProgress>,
     },
     /// A receiver has it: complete, verified, synced, named.
     Received {

@@ -7,13 +7,16 @@ mod forget;
 mod job;
 mod member;
 mod plan;
+mod progress;
 mod rings;
 mod run;
 mod share;
 mod survey;
 
 pub use describe::DescribeError;
-pub use event::{Event, EventSink, Outcome, Planned, ReceiverProgress, Standing, Totals};
+pub use event::{
+    Event, EventSink, Outcome, Planned, ReceiverProgress, RelayProgress, Standing, Totals,
+};
 pub use forget::{ForgetError, Forgotten, Told, forget};
 pub use job::{End, JobError, Listed, Receiver, Record, list};
 pub use rings::Forwarding;

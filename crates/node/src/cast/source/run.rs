@@ -3,10 +3,11 @@
 use super::{
     describe::{self, DescribeError},
     doubt::Doubt,
-    event::{Event, EventSink, Outcome, ParentRate, Planned, ReceiverProgress, Standing, Totals},
+    event::{Event, EventSink, Outcome, Planned, Standing, Totals},
     job::{JobError, Keeper, Record},
     member::{Casting, Member},
     plan::{self, Part},
+    progress,
     rings::Forwarding,
     survey::{self, Survey, SurveyError},
 };
@@ -167,11 +168,12 @@ pub async fn cast(
     let members: Vec<Arc<Member>> = parts.into_iter().map(member).collect();
     let casting = Arc::new(casting);
     let mut relaying = JoinSet::new();
-    for relay in relays.into_iter().map(member) {
-        let casting = Arc::clone(&casting);
+    let relays: Vec<Arc<Member>> = relays.into_iter().map(member).collect();
+    for relay in &relays {
+        let (relay, casting) = (Arc::clone(relay), Arc::clone(&casting));
         relaying.spawn(async move { relay.serve(&casting).await });
     }
-    let totals = serve(casting, members, stop).await;
+    let totals = serve(casting, members, relays, stop).await;
     relaying.shutdown().await;
     // It does not panic; and if it did, the cast is over all the same.
     _ = spawn_blocking(move || keeper.finish()).await;
@@ -300,6 +302,7 @@ fn planned(parts: &BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
 async fn serve(
     casting: Arc<Casting>,
     members: Vec<Arc<Member>>,
+    relays: Vec<Arc<Member>>,
     stop: CancellationToken,
 ) -> Totals {
     let mut serving = JoinSet::new();
@@ -313,7 +316,7 @@ async fn serve(
     let is_stopped = loop {
         tokio::select! {
             ended = serving.join_next() => if ended.is_none() { break false },
-            _ = ticks.tick() => tell(&casting, &members),
+            _ = ticks.tick() => progress::tell(&casting, &members, &relays),
             () = stop.cancelled() => break true,
             why = broken.wait_for(Option::is_some) => {
                 let why = why.ok().and_then(|why| why.clone()).unwrap_or_default();
@@ -323,7 +326,7 @@ async fn serve(
         }
     };
     serving.shutdown().await;
-    tell(&casting, &members);
+    progress::tell(&casting, &members, &relays);
     let is_complete = |member: &&Arc<Member>| member.known().standing == Standing::Complete;
     let complete = members.iter().filter(is_complete).count();
     let outcome = match complete {
@@ -343,33 +346,4 @@ async fn serve(
     };
     casting.events.event(&Event::Ended(totals.clone()));
     totals
-}
-
-fn tell(casting: &Casting, members: &[Arc<Member>]) {
-    let progress = |member: &Arc<Member>| {
-        let known = member.known();
-        let left = casting.store.known.offer.length.saturating_sub(known.account.held);
-        let is_moving = known.standing == Standing::Receiving && known.account.bps > 0;
-        let parent = |from: &thalweg_wire::cast::FromParent| ParentRate {
-            name: from.name.clone().unwrap_or_else(|| casting.reach.me().clone()),
-            rate_bps: from.bps,
-            bytes: from.bytes,
-        };
-        let parents = known.account.parents.iter().filter(|from| from.is_now);
-        ReceiverProgress {
-            name: member.name.clone(),
-            state: known.standing,
-            held_bytes: known.account.held,
-            rate_bps: known.account.bps,
-            min_hop_bps: member.part.min_hop_bps,
-            left_seconds: is_moving.then(|| left as f64 * 8.0 / known.account.bps as f64),
-            missed_symbols: known.account.missed,
-            parents: parents.map(parent).collect(),
-        }
-    };
-    casting.events.event(&Event::Progress {
-        seconds: casting.began.elapsed().as_secs_f64(),
-        served_bytes: casting.served(),
-        receivers: members.iter().map(progress).collect(),
-    });
 }

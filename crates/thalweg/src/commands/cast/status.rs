@@ -52,6 +52,14 @@ fn left(of: &Value) -> String {
     of.as_f64().map_or_else(|| "-".to_owned(), crate::commands::gather::words::time)
 }
 
+/// The most bytes that a ring held, if there was something in it.
+fn ring(of: &Value) -> String {
+    match number(of, "ring_peak_bytes") {
+        0 => "-".to_owned(),
+        bytes => crate::commands::gather::words::size(bytes),
+    }
+}
+
 /// A rate, if there is one.
 fn known_rate(of: &Value) -> String {
     of.as_u64().map_or_else(|| "-".to_owned(), crate::commands::gather::words::rate)

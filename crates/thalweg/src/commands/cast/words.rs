@@ -161,10 +161,18 @@ mod tests {
             min_hop_bps: None,
             left_seconds: None,
             missed_symbols: 0,
+            ring_peak_bytes: 0,
             parents: Vec::new(),
         };
         let receivers = (0..=20).map(receiver).collect();
-        let event = Event::Progress { seconds: 1.0, served_bytes: 0, receivers };
+        let relays = Vec::new();
+        let event = Event::Progress {
+            seconds: 1.0,
+            served_bytes: 0,
+            ring_peak_bytes: 0,
+            receivers,
+            relays,
+        };
         let lines = picture(&event, true);
         assert_eq!(lines.len(), ROWS + 2);
         assert_eq!(lines[0], "n20 980 B, 8 kbit/s from nobody yet");

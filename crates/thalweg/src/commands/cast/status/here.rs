@@ -1,6 +1,6 @@
 //! Casts to this host's node.
 
-use super::{known_rate, left, number};
+use super::{known_rate, left, number, ring};
 use crate::commands::{
     gather::words::{rate, size},
     text::{aligned, listed, plain},
@@ -20,14 +20,14 @@ pub fn text(casts: &Value, is_short: bool) -> String {
         };
     }
     let head = [
-        "NAME", "FROM", "STATE", "HELD", "OF", "RATE", "MIN-HOP", "LEFT", "MISSED", "PARENTS",
-        "CHILDREN", "GIVEN",
+        "NAME", "FROM", "STATE", "HELD", "OF", "RATE", "MIN-HOP", "LEFT", "MISSED", "RING",
+        "PARENTS", "CHILDREN", "GIVEN",
     ];
     let ways: String = all().filter_map(way).collect();
     aligned(head, &rows) + &ways
 }
 
-fn row(cast: &Value) -> [String; 12] {
+fn row(cast: &Value) -> [String; 13] {
     let text = |key: &str| cast[key].as_str().map_or_else(|| "-".to_owned(), plain);
     let parents = cast["parents"].as_array().into_iter().flatten();
     let now = parents.filter(|parent| parent["is_now"] == true);
@@ -47,6 +47,7 @@ fn row(cast: &Value) -> [String; 12] {
         known_rate(&cast["min_hop_bps"]),
         left(&cast["left_seconds"]),
         number(cast, "missed_symbols").to_string(),
+        ring(cast),
         listed(parents.map(|(name, bps)| format!("{name} {}", rate(bps)))),
         listed(children),
         size(number(cast, "served_bytes")),
@@ -73,7 +74,7 @@ mod tests {
         let cast = json!({
             "name": "image", "from": "lab", "state": "fetching", "held_bytes": 2_000_000,
             "total_bytes": 4_000_000, "rate_bps": 8_000_000, "min_hop_bps": 10_000_000,
-            "left_seconds": 2.0, "missed_symbols": 3, "way": ["lab", "fra"], "receivers": 3,
+            "left_seconds": 2.0, "missed_symbols": 3, "ring_peak_bytes": 1_000_000, "way": ["lab", "fra"], "receivers": 3,
             "parents": [{"name": "fra", "is_now": true, "rate_bps": 8_000_000},
                         {"name": "lab", "is_now": false, "rate_bps": 0}],
             "children": ["ber"], "served_bytes": 1_000_000,
@@ -92,6 +93,7 @@ mod tests {
             "10 Mbit/s",
             "2.0 s",
             "3",
+            "1 MB",
             "fra 8 Mbit/s",
             "ber",
             "1 MB",

@@ -1,6 +1,6 @@
 //! Casts from this host: who gets it from whom.
 
-use super::{known_rate, left, number};
+use super::{known_rate, left, number, ring};
 use crate::commands::{
     gather::words::{rate, size},
     text::{aligned, counted, plain},
@@ -36,11 +36,11 @@ pub fn text(found: &Listed) -> String {
     }
     let rows: Vec<_> =
         tree(found).into_iter().map(|(depth, name)| row(found, depth, name)).collect();
-    let head = ["RECEIVER", "STATE", "HELD", "RATE", "MIN-HOP", "LEFT", "MISSED", "FROM"];
+    let head = ["RECEIVER", "STATE", "HELD", "RATE", "MIN-HOP", "LEFT", "MISSED", "RING", "FROM"];
     line + &aligned(head, &rows)
 }
 
-fn row(found: &Listed, depth: usize, name: &Name) -> [String; 8] {
+fn row(found: &Listed, depth: usize, name: &Name) -> [String; 9] {
     let receiver = &found.record.receivers[name];
     let now = progress(found, name);
     let state = match (now["state"].as_str(), receiver.is_complete) {
@@ -62,6 +62,7 @@ fn row(found: &Listed, depth: usize, name: &Name) -> [String; 8] {
         known_rate(&json!(receiver.min_hop_bps)),
         left(&foreseen(found, receiver, now)),
         number(now, "missed_symbols").to_string(),
+        ring(now),
         if parents.is_empty() { "-".to_owned() } else { parents.join(", ") },
     ]
 }
@@ -139,7 +140,7 @@ mod tests {
         };
         let now = |name: &str, parent: &str| {
             json!({"name": name, "state": "receiving", "held_bytes": 1_000_000,
-                   "rate_bps": 8_000_000, "left_seconds": 1.0, "missed_symbols": 2,
+                   "rate_bps": 8_000_000, "left_seconds": 1.0, "missed_symbols": 2, "ring_peak_bytes": 9_000,
                    "parents": [{"name": parent, "rate_bps": 8_000_000, "bytes": 1}]})
         };
         let job = thalweg_node::job::Job::begin(
@@ -170,7 +171,8 @@ mod tests {
         let cells = |n: usize| -> Vec<&str> {
             lines[n].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
         };
-        let b = ["b", "receiving", "1 MB", "8 Mbit/s", "8 Mbit/s", "1.0 s", "2", "a 8 Mbit/s"];
+        let b =
+            ["b", "receiving", "1 MB", "8 Mbit/s", "8 Mbit/s", "1.0 s", "2", "9 kB", "a 8 Mbit/s"];
         assert_eq!(cells(3), b, "{said}");
         assert_eq!(cells(4)[5], "4.0 s", "by the plan: {said}");
     }

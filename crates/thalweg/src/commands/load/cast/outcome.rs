@@ -93,6 +93,7 @@ impl Found<'_> {
         report.add("sent_by_source", "objects", self.story.served / length);
         let missed: f64 = self.story.missed.values().sum();
         report.add("missed", "symbols", missed);
+        report.add("ring_peak", "B", self.story.ring_peak);
         report.add("parents_left", "parents", self.story.left.len() as f64);
         if let Some((_, seconds)) = &self.story.ended {
             report.add("cast", "s", *seconds);

@@ -21,6 +21,8 @@ pub struct Story {
     pub left: Vec<(String, String, String)>,
     /// Symbols that rings could not hand on, by receiver.
     pub missed: BTreeMap<String, f64>,
+    /// The most bytes that any node's ring held at once.
+    pub ring_peak: f64,
     /// Bytes that the source has sent.
     pub served: f64,
     /// How it ended, and after how long.
@@ -72,7 +74,11 @@ enum Line {
     Progress {
         seconds: f64,
         served_bytes: f64,
+        #[serde(default)]
+        ring_peak_bytes: f64,
         receivers: Vec<Progress>,
+        #[serde(default)]
+        relays: Vec<Relay>,
     },
     Received(Came),
     Refused {
@@ -107,7 +113,14 @@ struct Progress {
     rate_bps: f64,
     missed_symbols: f64,
     #[serde(default)]
+    ring_peak_bytes: f64,
+    #[serde(default)]
     parents: Vec<Parent>,
+}
+
+#[derive(Deserialize)]
+struct Relay {
+    ring_peak_bytes: f64,
 }
 
 #[derive(Deserialize)]
@@ -136,8 +149,11 @@ impl Story {
             Ok(Line::ParentLeft { receiver, parent, why }) => {
                 self.left.push((receiver, parent, why));
             }
-            Ok(Line::Progress { seconds, served_bytes, receivers }) => {
+            Ok(Line::Progress { seconds, served_bytes, ring_peak_bytes, receivers, relays }) => {
                 self.served = served_bytes;
+                let below = receivers.iter().map(|one| one.ring_peak_bytes);
+                let all = below.chain(relays.iter().map(|one| one.ring_peak_bytes));
+                self.ring_peak = all.fold(self.ring_peak.max(ring_peak_bytes), f64::max);
                 receivers.into_iter().for_each(|one| self.progress(seconds, one));
             }
             Ok(Line::Received(came)) => self.receive(came, now),
@@ -214,7 +230,7 @@ mod tests {
 {"event":"planned","receivers":[{"name":"a","parents":["s","b"]},{"name":"b","parents":["a"]}]}
 {"event":"progress","seconds":1.0,"served_bytes":5,"receivers":[{"name":"a","held_bytes":200,"rate_bps":9,"missed_symbols":3}]}
 noise
-{"event":"progress","seconds":2.0,"served_bytes":5,"receivers":[{"name":"a","held_bytes":700,"rate_bps":9,"missed_symbols":3,"parents":[{"name":"s","rate_bps":1},{"name":"b","rate_bps":5}]}]}
+{"event":"progress","seconds":2.0,"served_bytes":5,"ring_peak_bytes":70,"relays":[{"name":"r","missed_symbols":0,"ring_peak_bytes":90}],"receivers":[{"name":"a","ring_peak_bytes":80,"held_bytes":700,"rate_bps":9,"missed_symbols":3,"parents":[{"name":"s","rate_bps":1},{"name":"b","rate_bps":5}]}]}
 {"event":"received","receiver":"a","received_bytes":1010,"duplicate_bytes":10,"served_bytes":0,"seconds":2.5,"rate_bps":0,"after_seconds":2.6}
 {"event":"ended","outcome":"complete","seconds":2.7}"#;
         text.lines().for_each(|line| story.hear(line, 3.0));
@@ -225,7 +241,7 @@ noise
         assert!((story.steady("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
         assert_eq!(story.when("a", 0.9), None);
         assert!((story.share("a") - 0.7).abs() < 1e-9);
-        assert_eq!(story.received["a"].came, 1010.0);
+        assert_eq!((story.received["a"].came, story.ring_peak), (1010.0, 90.0));
         assert_eq!(story.ended, Some(("complete".to_owned(), 2.7)));
         assert_eq!((story.missed["a"], story.now["a"].as_str()), (3.0, "b"));
     }
