@@ -7,9 +7,11 @@
 mod members;
 mod over;
 mod parents;
+mod partitions;
 mod refusals;
 mod resumed;
 mod ring_liars;
+mod ring_shares;
 mod rings;
 mod scene;
 mod trees;

@@ -22,7 +22,7 @@ use thalweg_wire::{
     mesh::Name,
 };
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
@@ -45,13 +45,17 @@ enum Lie {
     Bare,
     /// The same symbol, again and again.
     Replay,
+    /// A symbol twice, and then it goes: that is no lie.
+    Twice,
 }
 
-/// A relay that hands on nothing but lies.
+/// A relay that hands on nothing but lies; towards a source it is silent.
 #[derive(Clone, Debug)]
-struct Liar {
+pub struct Liar {
     lie: Lie,
     content: Arc<Vec<u8>>,
+    /// Made before anybody asks: who has to wait for a lie leaves the liar as slow, and never hears it.
+    pages: Arc<Vec<SourcePage>>,
 }
 
 impl MemberService for Liar {
@@ -67,8 +71,9 @@ impl MemberService for Liar {
     }
 }
 
-async fn read<T: serde::de::DeserializeOwned>(
-    channel: &mut Channel<TcpStream>,
+/// A message of at most so many bytes.
+pub async fn read<T: serde::de::DeserializeOwned>(
+    channel: &mut (impl AsyncRead + Unpin),
     most: usize,
 ) -> std::io::Result<T> {
     let mut head = [0; 4];
@@ -88,22 +93,36 @@ async fn drain(channel: &mut Channel<TcpStream>) {
     while channel.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
 }
 
-fn pages(content: &[u8]) -> (Geometry, Vec<SourcePage>) {
+fn pages(content: &[u8]) -> Vec<SourcePage> {
     let geometry = Geometry::for_length(content.len() as u64).unwrap();
     let (mut hasher, mut pages) = (ObjectHasher::new(geometry), Vec::new());
     hasher.update(content, &mut |page| pages.push(page));
     hasher.finish(&mut |page| pages.push(page));
-    (geometry, pages)
+    pages
 }
 
 impl Liar {
+    fn new(lie: Lie, content: &[u8]) -> Self {
+        let pages = Arc::new(pages(content));
+        Self { lie, content: Arc::new(content.to_vec()), pages }
+    }
+
+    /// Whoever asks it gets nothing of use, and the source hears no more than that it is there.
+    pub fn silent() -> Self {
+        Self { lie: Lie::Bare, content: Arc::default(), pages: Arc::default() }
+    }
+
     async fn lie(&self, mut channel: Channel<TcpStream>) -> std::io::Result<()> {
         match read::<Opening>(&mut channel, MAX_OPENING).await? {
-            Opening::Hello { cast, want: Want::Stream, .. } => {
+            Opening::Hello { cast, want: Want::Stream, .. } if !self.content.is_empty() => {
                 accept(&mut channel).await?;
                 while read::<Wish>(&mut channel, MAX_WISH).await? != Wish::Ask(Vec::new()) {}
                 channel.write_all(&self.said(cast)).await?;
                 channel.flush().await?;
+                if matches!(self.lie, Lie::Twice) {
+                    // It reads on, so that what it said is not lost with a reset.
+                    channel.shutdown().await?;
+                }
             }
             _ => {
                 accept(&mut channel).await?;
@@ -117,7 +136,8 @@ impl Liar {
     }
 
     fn said(&self, cast: CastId) -> Vec<u8> {
-        let (geometry, mut pages) = pages(&self.content);
+        let geometry = Geometry::for_length(self.content.len() as u64).unwrap();
+        let mut pages = self.pages[..1].to_vec();
         let size = geometry.symbol_bytes() as usize;
         let symbol = |esi: u32, bytes: &[u8]| {
             let head = SymbolHead { block: 0, esi, length: bytes.len() as u32 };
@@ -139,6 +159,7 @@ impl Liar {
                 said.extend(symbol(1, &wrong));
             }
             Lie::Replay => said.extend(first.repeat(500)),
+            Lie::Twice => said.extend(first.repeat(2)),
             Lie::Sheet => {
                 let esi = geometry.source_symbols_of(0);
                 let symbols = vec![vec![7; size]; geometry.repair_symbols() as usize];
@@ -178,8 +199,7 @@ async fn a_relay_that_lies_is_named_and_left_and_others_are_unharmed() {
     for (lie, why) in lies {
         let mut scene = Scene::new(3).await;
         let content = scene.file("image", LENGTH);
-        let liar = Liar { lie, content: Arc::new(content.clone()) };
-        scene.nodes[0].serve_as(Arc::new(liar)).await;
+        scene.nodes[0].serve_as(Arc::new(Liar::new(lie, &content))).await;
         let mut request = scene.request("image");
         request.to = vec![name(2), name(3)];
         request.estimates = Estimates::parse(RATES).unwrap();
@@ -197,6 +217,33 @@ async fn a_relay_that_lies_is_named_and_left_and_others_are_unharmed() {
         assert_eq!((receiver, parent), (&name(2), &name(1)), "{lie:?}");
         assert!(said.contains(why), "{lie:?}: {said}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_symbol_that_comes_twice_is_counted_and_does_no_harm() {
+    let mut scene = Scene::new(3).await;
+    let content = scene.file("image", LENGTH);
+    scene.nodes[0].serve_as(Arc::new(Liar::new(Lie::Twice, &content))).await;
+    let mut request = scene.request("image");
+    request.to = vec![name(2), name(3)];
+    request.estimates = Estimates::parse(RATES).unwrap();
+    request.forwarding = Forwarding { by_rings: true, via: vec![name(1)], ..Forwarding::default() };
+    let totals = scene.cast(request).await.unwrap();
+    let all = scene.events.all();
+    assert_eq!(totals.outcome, Outcome::Complete, "{all:?}");
+    assert!(corrupt(&all).is_empty(), "{all:?}");
+    for node in &scene.nodes[1..] {
+        assert!(fs::read(node.inbox("image")).unwrap() == content);
+    }
+    let received = scene.events.received();
+    let (_, bytes, beyond) = received.iter().find(|one| one.0 == name(2)).unwrap();
+    // The first of its two came before anything else.
+    assert!(*beyond >= 16 << 10, "{beyond} of no use: {all:?}");
+    let report = scene.nodes[1].report();
+    let parents = report["parents"].as_array().unwrap();
+    let from_n1 = parents.iter().find(|parent| parent["name"] == "n1").unwrap();
+    assert_eq!(from_n1["bytes"], 16 << 10, "one of them was new: {report}");
+    assert_eq!(bytes - beyond, LENGTH as u64);
 }
 
 /// A receiver that calls for a stream and reads none of it.

@@ -1,7 +1,7 @@
 //! Nodes `n1`, `n2`, … with inboxes, and a source without a node, `n0`.
 
 pub use crate::members::name;
-use crate::members::{config, key, member, membership, nothing, reach, served, signed};
+use crate::members::{ANYWHERE, config, key, member, membership, nothing, reach, served, signed};
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -19,13 +19,13 @@ use thalweg_node::{
     },
     config::{CastSection, InboxSection},
     daemon::{Daemon, MemberService, Services},
-    gather::Estimates,
+    gather::{Estimates, Reach},
     mesh::{Membership, WallClock},
     relay::Log,
 };
 use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::mesh::{Member, Name, Role};
-use tokio::task::JoinSet;
+use tokio::{net::TcpSocket, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// Whatever is waited for comes sooner, on the busiest machine.
@@ -37,6 +37,7 @@ pub struct Node {
     pub at: SocketAddr,
     pub dir: TempDir,
     pub casts: Option<Casts>,
+    _port: TcpSocket,
     membership: Membership,
     settings: CastSection,
     tasks: JoinSet<()>,
@@ -44,7 +45,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Not running yet; its port is free.
+    /// Not running yet; its port is kept for it.
     fn new(n: u8, change: impl Fn(&mut CastSection)) -> Self {
         let dir = TempDir::new().unwrap();
         for made in ["inbox", "state"] {
@@ -57,12 +58,17 @@ impl Node {
         let mut settings = CastSection { inbox, keep_free, ..CastSection::default() };
         change(&mut settings);
         let membership = membership();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // Bound and never listening, so that the port stays this node's while it does not run: Linux
+        // lets another socket listen there if both say that they reuse addresses.
+        let port = TcpSocket::new_v4().unwrap();
+        port.set_reuseaddr(true).unwrap();
+        port.bind(ANYWHERE).unwrap();
         Self {
             n,
-            at: free,
+            at: port.local_addr().unwrap(),
             dir,
             casts: None,
+            _port: port,
             membership,
             settings,
             tasks: JoinSet::new(),
@@ -227,6 +233,11 @@ impl Scene {
         for node in &self.nodes {
             node.membership.offer(&roster(node.n)).unwrap();
         }
+    }
+
+    /// Opens nodes' ports in the name of the node `n`.
+    pub fn reach(&self, n: u8) -> Reach {
+        reach(n, &key(n), &self.nodes[usize::from(n) - 1].membership)
     }
 
     /// Gives a cast up.

@@ -15,6 +15,7 @@ use tokio::{
         TcpListener, TcpSocket, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    sync::watch,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -28,6 +29,7 @@ pub struct Way {
     /// Where it listens.
     pub at: SocketAddr,
     pace: Arc<Pace>,
+    cut: watch::Sender<bool>,
     _work: JoinSet<()>,
 }
 
@@ -50,8 +52,19 @@ impl Way {
         let pace = Pace { rate: AtomicU64::new(rate), next: Mutex::new(Instant::now()) };
         let pace = Arc::new(pace);
         let mut work = JoinSet::new();
-        work.spawn(accept(listener, target, Arc::clone(&pace)));
-        Self { at, pace, _work: work }
+        let cut = watch::Sender::new(false);
+        work.spawn(accept(listener, target, Arc::clone(&pace), cut.subscribe()));
+        Self { at, pace, cut, _work: work }
+    }
+
+    /// Breaks all connections, and all that come, until it is healed.
+    pub fn cut(&self) {
+        self.cut.send_replace(true);
+    }
+
+    /// Forwards again.
+    pub fn heal(&self) {
+        self.cut.send_replace(false);
     }
 
     /// From now on.
@@ -60,13 +73,22 @@ impl Way {
     }
 }
 
-async fn accept(listener: TcpListener, target: SocketAddr, pace: Arc<Pace>) {
+async fn accept(
+    listener: TcpListener,
+    target: SocketAddr,
+    pace: Arc<Pace>,
+    cut: watch::Receiver<bool>,
+) {
     let mut connections = JoinSet::new();
     while let Ok((from, _)) = listener.accept().await {
-        let pace = Arc::clone(&pace);
+        let (pace, mut cut) = (Arc::clone(&pace), cut.clone());
         connections.spawn(async move {
             // A connection that breaks ends for both.
-            _ = forward(from, target, &pace).await;
+            tokio::select! {
+                biased;
+                _ = cut.wait_for(|is_cut| *is_cut) => {}
+                _ = forward(from, target, &pace) => {}
+            }
         });
         while connections.try_join_next().is_some() {}
     }

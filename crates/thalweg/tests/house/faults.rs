@@ -1,4 +1,4 @@
-//! Each case of docs/relay-faults.md and docs/get-faults.md has tests, and they exist.
+//! Each case of docs/relay-faults.md, docs/get-faults.md and docs/cast.md has tests, and they exist.
 
 use super::tree;
 use std::{collections::BTreeSet, fs};
@@ -13,7 +13,12 @@ fn every_fault_of_a_download_has_tests_that_exist() {
     check("docs/get-faults.md", (1..=24).chain([41]).collect());
 }
 
-/// The document's table is of these cases, by their numbers in the list that both follow.
+#[test]
+fn every_fault_of_a_cast_has_tests_that_exist() {
+    check("docs/cast.md", (1..=10).collect());
+}
+
+/// The document's table is of these cases, by their numbers: the first two follow one list.
 fn check(document: &str, cases: BTreeSet<u32>) {
     let text = fs::read_to_string(tree::root().join(document)).expect("the list");
     let rows: Vec<_> = text.lines().filter_map(row).collect();

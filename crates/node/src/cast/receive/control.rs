@@ -55,6 +55,10 @@ async fn report(
     loop {
         let ended = matches!(*states.borrow_and_update(), State::Complete(..) | State::Failed(_));
         if let Some(end) = reception.ended().filter(|_| ended) {
+            // What was said before it goes before it: the source hears nothing behind the end.
+            while let Ok(report) = reports.try_recv() {
+                say.message(&report).await?;
+            }
             say.message(&Report::Ended(end, reception.account(true)).cut()).await?;
         }
         tokio::select! {

@@ -1,0 +1,154 @@
+//! Whose repair symbols a receiver gives that holds the object.
+
+use crate::{
+    members::{key, name},
+    parents::ways,
+    ring_liars::{Liar, read},
+    scene::{PATIENCE, Scene},
+};
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use thalweg_fountain::Geometry;
+use thalweg_net::channel::{Channel, Protocol};
+use thalweg_node::{
+    cast::source::{Event, Forwarding},
+    gather::Estimates,
+};
+use thalweg_units::WallTime;
+use thalweg_wire::{
+    Signed,
+    cast::{
+        Answer, CastId, FRAME_HEAD, Frame, MAX_ANSWER, Opening, Pass, Said, SymbolHead, Want, Wish,
+        decode, encode,
+    },
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+const LENGTH: usize = 9 << 20;
+
+/// n1 is to give it to n3 and n2 to n4: they are neighbours, whose repair symbols differ.
+const RATES: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn0,n2,80 Mbit/s\nn1,n3,40 Mbit/s\n\
+    n2,n4,40 Mbit/s\n";
+
+/// Of the first block it will be said that so many symbols are lacking.
+const NEED: u32 = 20;
+
+/// What a child of a node sees: this test, in the name of n3.
+struct Child<S> {
+    channel: Channel<S>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Child<S> {
+    /// Says what it wishes before it is sent anything.
+    async fn begin(mut channel: Channel<S>, cast: CastId) -> Self {
+        let pass = Pass { cast, to: name(3), expiry: WallTime::from_unix_nanos(u64::MAX) };
+        let pass = Signed::sign(pass, &key(100)).encode();
+        channel
+            .write_all(&encode(&Opening::Hello { cast, pass, want: Want::Stream }))
+            .await
+            .unwrap();
+        channel.flush().await.unwrap();
+        let answer = read::<Answer>(&mut channel, MAX_ANSWER).await.unwrap();
+        assert_eq!(answer, Answer::Accepted { open: false });
+        let mut child = Self { channel };
+        child.wish(&[Wish::RepairPage(0), Wish::Ask(Vec::new())]).await;
+        child
+    }
+
+    async fn wish(&mut self, wishes: &[Wish]) {
+        for wish in wishes {
+            self.channel.write_all(&encode(wish)).await.unwrap();
+        }
+        self.channel.flush().await.unwrap();
+    }
+
+    /// What comes next: a symbol, without its bytes, or a message.
+    async fn next(&mut self) -> Result<SymbolHead, Said> {
+        let mut head = [0; FRAME_HEAD];
+        self.channel.read_exact(&mut head).await.unwrap();
+        let (frame, length) = match Frame::decode(head).unwrap() {
+            Frame::Symbol(head) => (Some(head), head.length as usize),
+            Frame::Message(length) => (None, length),
+        };
+        let mut body = vec![0; length];
+        self.channel.read_exact(&mut body).await.unwrap();
+        frame.ok_or_else(|| decode(&body).unwrap())
+    }
+
+    async fn until_sheet(&mut self) {
+        while !matches!(self.next().await, Err(Said::RepairPage { block: 0, .. })) {}
+    }
+
+    /// The repair symbols of the first block that come when it lacks some.
+    async fn repairs(&mut self, geometry: &Geometry) -> BTreeSet<u32> {
+        let runs = vec![(0, u64::from(3 * NEED))];
+        self.wish(&[Wish::Lack { block: 0, need: NEED, runs }]).await;
+        let mut esis = BTreeSet::new();
+        while esis.len() < NEED as usize {
+            if let Ok(head) = self.next().await
+                && (head.block, head.esi) >= (0, geometry.source_symbols_of(0))
+                && head.block == 0
+            {
+                assert!(esis.insert(head.esi), "{} came twice", head.esi);
+            }
+        }
+        esis
+    }
+}
+
+async fn until(scene: &Scene, what: impl Fn(&[Event]) -> bool) {
+    let began = Instant::now();
+    while !what(&scene.events.all()) {
+        assert!(began.elapsed() < PATIENCE, "{:?}", scene.events.all());
+        tokio::task::yield_now().await;
+    }
+}
+
+fn cast_id(all: &[Event]) -> CastId {
+    let id = all.iter().find_map(|event| match event {
+        Event::Started { cast, .. } => cast.parse().ok(),
+        _ => None,
+    });
+    id.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_holds_it_makes_repair_symbols_that_no_neighbour_makes() {
+    let mut scene = Scene::new(4).await;
+    let content = scene.file("image", LENGTH);
+    for n in [2, 3] {
+        scene.nodes[n].serve_as(Arc::new(Liar::silent())).await;
+    }
+    let ways = ways(&scene, &[(0, 1, 1_000_000), (0, 2, 1_000_000)]).await;
+    let mut request = scene.request("image");
+    request.estimates = Estimates::parse(RATES).unwrap();
+    request.forwarding = Forwarding { by_rings: true, ..Forwarding::default() };
+    let stop = CancellationToken::new();
+    let casting = tokio::spawn(scene.cast_until(request, stop.clone()));
+    let mut children = Vec::new();
+    for n in [1, 2] {
+        scene.nodes[usize::from(n) - 1].holds(0).await;
+        let channel = scene.reach(3).channel(&name(n), &[], Protocol::Cast).await.unwrap();
+        let mut child = Child::begin(channel, cast_id(&scene.events.all())).await;
+        // It comes from the source, through n1 or n2, and is kept there.
+        timeout(PATIENCE, child.until_sheet()).await.unwrap();
+        children.push(child);
+    }
+    ways.values().for_each(|way| way.set(100_000_000));
+    let has_come = |event: &&Event| matches!(event, Event::Received { .. });
+    until(&scene, |all| all.iter().filter(has_come).count() == 2).await;
+    let geometry = Geometry::for_length(content.len() as u64).unwrap();
+    let first = geometry.source_symbols_of(0);
+    let mut all: Vec<BTreeSet<u32>> = Vec::new();
+    for child in &mut children {
+        let esis = timeout(PATIENCE, child.repairs(&geometry)).await.unwrap();
+        assert!(esis.iter().all(|esi| *esi < first + geometry.repair_symbols()), "{esis:?}");
+        all.push(esis);
+    }
+    assert!(all[0].is_disjoint(&all[1]), "{all:?}");
+    stop.cancel();
+    casting.await.unwrap().unwrap();
+}
