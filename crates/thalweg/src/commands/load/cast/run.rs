@@ -53,6 +53,9 @@ pub struct Args {
     /// Rates of legs that `solo` has measured: for the plan, and for each receiver's slowest hop. Absent: the links'
     #[arg(long, value_name = "FILE")]
     solo: Option<PathBuf>,
+    /// The rate of each leg of the tree, where TCP gets less than its links carry
+    #[arg(long, value_name = "RATE", requires = "tree", conflicts_with = "solo")]
+    each: Option<Rate>,
     /// Compare with the best simultaneous rates under all links
     #[arg(long)]
     bound: bool,
@@ -171,7 +174,10 @@ fn known(args: &Args, network: &Network) -> anyhow::Result<Known> {
     ensure!(hosts.len() > 1, "nobody to cast to");
     let rates = match (&args.solo, &tree) {
         (Some(file), _) => legs::read(file)?,
-        (None, Some(tree)) => network.rates(tree),
+        (None, Some(tree)) => match args.each {
+            Some(rate) => tree.0.iter().map(|leg| (leg.clone(), rate.as_bps() as f64)).collect(),
+            None => network.rates(tree),
+        },
         (None, None) => network.rates(&Legs::all(&hosts)),
     };
     if tree.is_none() && args.tree.is_some() {
