@@ -9,7 +9,7 @@ use super::{
 };
 use std::{collections::BTreeMap, io, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_bond::LinkId;
-use thalweg_net::{Cause, Dialer, Hop, Interface, Route, channel::Protocol, interfaces};
+use thalweg_net::{Cause, Dialer, Hop, Interface, Medium, Route, channel::Protocol, interfaces};
 use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
 use tokio::{
     sync::watch,
@@ -66,6 +66,8 @@ impl Bond {
     /// # Errors
     /// As [`Self::begin`].
     pub fn by(dialer: Dialer, to: Hop, settings: Settings, by: Interfaces) -> io::Result<Self> {
+        // Links are no bond's streams themselves.
+        let to = Hop { medium: Medium::Underlay, ..to };
         let mut bond = BondId([0; 16]);
         getrandom::fill(&mut bond.0).map_err(io::Error::other)?;
         // The far end says its window in its first greeting; until then nothing is sent.

@@ -103,6 +103,7 @@ impl Shared {
     fn enter(self: &Arc<Self>, of: NodeId, hello: &Hello) -> Result<Arc<Engine>, Refusal> {
         let mut bonds = self.lock();
         let key = (of, hello.bond);
+        make_room(&mut bonds, key, self.limits.bonds);
         let each = bonds.keys().filter(|(owner, _)| *owner == of).count();
         if !bonds.contains_key(&key) && (bonds.len() >= self.limits.bonds || each >= MAX_BONDS_EACH)
         {
@@ -175,6 +176,8 @@ impl Shared {
         let link = greet::welcome(channel, self.settings.first_window()).await?;
         match engine.run_link(LinkId(hello.link), link).await {
             super::Ended::Bye => Ok(()),
+            // Programs end, and their links with them.
+            super::Ended::Lost(why) if why.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             super::Ended::Lost(why) => Err(why),
             super::Ended::Hostile(why) => {
                 let turn = self.lock().get(&(of, hello.bond)).map_or(0, |entry| entry.turn);
@@ -182,6 +185,26 @@ impl Shared {
                 Err(io::Error::new(io::ErrorKind::InvalidData, why))
             }
         }
+    }
+}
+
+/// A bond whose links are all gone is kept only while nobody needs its place.
+fn make_room(bonds: &mut BTreeMap<(NodeId, BondId), Entry>, new: (NodeId, BondId), most: usize) {
+    if bonds.contains_key(&new) {
+        return;
+    }
+    let own = bonds.keys().filter(|(owner, _)| *owner == new.0).count();
+    let lost = |own_alone: bool| {
+        let mut lost = bonds.iter().filter(|(_, entry)| entry.live == 0);
+        lost.find(|((owner, _), _)| !own_alone || *owner == new.0).map(|(key, _)| *key)
+    };
+    let goes = match (own >= MAX_BONDS_EACH, bonds.len() >= most) {
+        (true, _) => lost(true),
+        (false, true) => lost(false),
+        (false, false) => None,
+    };
+    if let Some(entry) = goes.and_then(|key| bonds.remove(&key)) {
+        entry.engine.break_off("all its links were gone, and its place was needed");
     }
 }
 

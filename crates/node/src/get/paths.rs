@@ -115,6 +115,11 @@ impl Paths {
         self.slot(path).is_some_and(|s| s.candidate.route.is_direct())
     }
 
+    /// Whether its first leg is a bond's.
+    pub(super) fn is_bonded(&self, path: PathId) -> bool {
+        self.slot(path).is_some_and(|s| s.candidate.route.is_bonded())
+    }
+
     /// The path whose word about this source's object counts most: its first one without relays.
     pub(super) fn direct(&self, source: Source) -> Option<PathId> {
         self.all().find(|p| self.source(*p) == source && self.is_direct(*p))

@@ -8,6 +8,9 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
+/// At the end of a route's text: its first leg is a bond's.
+pub const BOND: &str = "%bond";
+
 /// What names on routes are looked up in.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
@@ -59,6 +62,9 @@ pub enum RouteNameError {
         /// The tag.
         tag: Tag,
     },
+    /// A bond leads to nodes of the mesh alone.
+    #[error("`{0}{BOND}`: a bond leads to a relay of the mesh, named first")]
+    NoBond(String),
     /// Neither a name nor `HOST:PORT`.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -79,11 +85,17 @@ fn did_you_mean(nearest: &Option<Name>) -> String {
 
 impl Names<'_> {
     /// The route that `text` names: relays' names or `HOST:PORT`s joined by `+`, the first
-    /// the nearest; `direct` is none. The same terms go to each relay of the mesh.
+    /// the nearest; `direct` is none. The same terms go to each relay of the mesh. With
+    /// [`BOND`] at the end all interfaces are used up to the first relay.
     ///
     /// # Errors
     /// [`RouteNameError`].
     pub fn route(&self, text: &str, terms: &Terms) -> Result<Route, RouteNameError> {
+        if let Some(text) = text.strip_suffix(BOND) {
+            let bonded = self.route(text, terms)?.bonded();
+            let is_node = bonded.is_bonded() && bonded.hops()[0].key().is_some();
+            return is_node.then_some(bonded).ok_or(RouteNameError::NoBond(text.to_owned()));
+        }
         if text == "direct" {
             return Ok(Route::direct());
         }

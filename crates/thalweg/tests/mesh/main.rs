@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod alone;
+mod bond_lab;
 mod bonds;
 mod doors;
 mod drain;

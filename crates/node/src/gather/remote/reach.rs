@@ -4,7 +4,7 @@ use super::{ReachError, Remote};
 use crate::mesh::{Membership, Names};
 use std::sync::Arc;
 use thalweg_net::{
-    DialOptions, Dialer, Route, Stream,
+    Carrier, DialOptions, Dialer, Route, Stream,
     channel::{Channel, Connector, Protocol},
 };
 use thalweg_wire::mesh::{LegKind, Name, Role, Roster, Terms};
@@ -32,6 +32,12 @@ impl Reach {
     #[must_use]
     pub fn with_terms(self, terms: Terms) -> Self {
         Self { terms, ..self }
+    }
+
+    /// The same, whose first legs may be this carrier's.
+    #[must_use]
+    pub fn carried_by(self, carrier: Arc<dyn Carrier>) -> Self {
+        Self { dialer: self.dialer.carried_by(carrier), ..self }
     }
 
     /// This host's name.

@@ -269,7 +269,8 @@ impl Discovery {
         Some(self.settle_for_whole(paths))
     }
 
-    /// No ranges anywhere: the direct path's answer, or one that is confirmed.
+    /// No ranges anywhere: one that is confirmed and has all interfaces to bring it, since no other
+    /// path can help it; else the direct path's answer, or one that is confirmed.
     fn settle_for_whole(&mut self, paths: &Paths) -> Result<Found, Halt> {
         let confirmed = |path: PathId, whole: &Whole| {
             let same = |v: &&Verdict| matches!(v, Verdict::Whole(w, _) if w == whole);
@@ -282,7 +283,7 @@ impl Discovery {
             _ => false,
         };
         let mut order = self.order.clone();
-        order.sort_by_key(|p| (paths.source(*p), !paths.is_direct(*p)));
+        order.sort_by_key(|p| (paths.source(*p), !paths.is_bonded(*p), !paths.is_direct(*p)));
         if let Some(path) = order.into_iter().find(usable)
             && let Verdict::Whole(whole, body) = &mut self.verdicts[path.0 as usize]
             && let Some(body) = body.take()

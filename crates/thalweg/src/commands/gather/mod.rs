@@ -15,8 +15,9 @@ use super::{
     text::say,
 };
 use std::{process::ExitCode, sync::Arc};
-use thalweg_net::{DialOptions, channel::Connector};
+use thalweg_net::{DialOptions, Dialer, channel::Connector};
 use thalweg_node::{
+    bond::{Bonding, Settings},
     gather::{
         EventSink, Reach, Totals,
         run::{GatherError, LISTING_PATIENCE, Request, gather},
@@ -123,7 +124,7 @@ async fn collect(
     if ask {
         request.estimates = estimates;
     }
-    let reach = reach(&state)?;
+    let reach = reach_by_bonds(&state)?;
     if let Ok(roster) = reach.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
@@ -140,6 +141,17 @@ pub fn reach(state: &State) -> anyhow::Result<Reach> {
     let identity = Connector::new(&state.client_key()?)?;
     let (me, membership) = (state.mesh()?.name, state.membership()?);
     Ok(Reach::new(me, membership, identity, DialOptions::default()))
+}
+
+/// The same, which goes over all interfaces where members take bonds. Not for casts: who plans
+/// them wants each connection's own counters.
+///
+/// # Errors
+/// As [`reach`].
+pub fn reach_by_bonds(state: &State) -> anyhow::Result<Reach> {
+    let identity = Connector::new(&state.client_key()?)?;
+    let dialer = Dialer::with_identity(DialOptions::default(), identity);
+    Ok(reach(state)?.carried_by(Arc::new(Bonding::new(dialer, Settings::default()))))
 }
 
 /// The first Ctrl-C or SIGTERM ends the transfer in order, the second one at once.

@@ -2,6 +2,7 @@
 
 use super::{
     args::{Args, Interfaces, Output, PathArgs, WebArgs},
+    bonds,
     credentials::credentials,
     exit::Code,
     mesh::Mesh,
@@ -17,7 +18,6 @@ use anyhow::{Context as _, bail};
 use hyper::HeaderMap;
 use std::{
     collections::BTreeSet,
-    num::NonZeroU64,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -77,7 +77,7 @@ impl<'a> Maker<'a> {
         mesh.check_tags(&args.paths.avoid)?;
         let maker = Self {
             interfaces: chosen(&args.paths, note)?,
-            web: web(&args.web, args.effort.limit_rate, &mesh, note)?,
+            web: web(args, &mesh, note)?,
             mesh,
             args,
             history,
@@ -250,6 +250,9 @@ impl<'a> Maker<'a> {
                 rate,
             ),
         };
+        let bond = bonds::path(&self.args.paths, &relays, &self.interfaces);
+        let bond = bond.filter(|_| own.len() < most);
+        let own = own.into_iter().chain(bond).collect();
         Ok(with_mirrors(own, &wanted.mirrors, most))
     }
 
@@ -392,13 +395,16 @@ fn named(name: &str, found: &[Interface]) -> anyhow::Result<Interface> {
 fn bound(interfaces: &[Interface], relays: &[(String, Route)], max: usize) -> Vec<Candidate> {
     let direct = ("direct".to_owned(), Route::direct());
     let ways = std::iter::once(&direct).chain(relays);
+    let (bonded, bare): (Vec<_>, Vec<_>) = ways.partition(|(_, route)| route.is_bonded());
     let by = |(name, route): &(String, Route)| {
         let (name, route) = (name.clone(), route.clone());
         interfaces.iter().map(move |i| {
             candidate(format!("{name}%{}", i.name), route.clone().by_interface(i.index), None)
         })
     };
-    ways.flat_map(by).take(max.max(1)).collect()
+    let bonded =
+        bonded.into_iter().map(|(name, route)| candidate(name.clone(), route.clone(), None));
+    bare.into_iter().flat_map(by).chain(bonded).take(max.max(1)).collect()
 }
 
 /// Each path to each mirror besides, direct ones first, up to `max` in all.
@@ -448,18 +454,14 @@ fn ahead(quarter: usize) -> usize {
 }
 
 /// What connections are made with.
-fn web(
-    args: &WebArgs,
-    limit: Option<NonZeroU64>,
-    mesh: &Mesh,
-    note: &dyn Fn(String),
-) -> anyhow::Result<Web> {
+fn web(args: &Args, mesh: &Mesh, note: &dyn Fn(String)) -> anyhow::Result<Web> {
+    let (limit, paths, args) = (args.effort.limit_rate, &args.paths, &args.web);
     let receive_buffer =
         limit.map(|limit| usize::try_from(limit.get() / 4).map_or(MOST_AHEAD, ahead));
     let socket = SocketOptions { receive_buffer, ..SocketOptions::default() };
     let options = DialOptions { deadline: args.connect_timeout, socket, ..DialOptions::default() };
     let dialer = match mesh.identity() {
-        Some(identity) => Dialer::with_identity(options, identity.clone()),
+        Some(identity) => bonds::lend(Dialer::with_identity(options, identity.clone()), paths)?,
         None => Dialer::new(options),
     };
     let roots = TlsOptions { extra_roots: args.cacert.clone() };

@@ -2,6 +2,7 @@
 
 mod args;
 mod asking;
+mod bonds;
 mod calls;
 mod credentials;
 mod display;

@@ -7,9 +7,9 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
-use thalweg_net::{DialOptions, PrivateKey, channel::Connector};
+use thalweg_net::{DialOptions, Dialer, PrivateKey, channel::Connector};
 use thalweg_node::{
-    bond::{BondLimits, Bonds},
+    bond::{BondLimits, Bonding, Bonds},
     budget::Budget,
     cast::Casts,
     config::{Config, OfferSection, Whom},
@@ -247,7 +247,10 @@ impl Parts {
         let spool = Spool::open(&dir, config.files.spool_bytes, WallClock::default());
         let spool = spool.with_context(|| format!("cannot use the spool {}", dir.display()))?;
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
+        let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
+        let bonds = Bonding::new(dialer, Default::default());
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
+        let reach = reach.carried_by(Arc::new(bonds));
         Ok(Lending::new(spool, reach, membership))
     }
 

@@ -1,10 +1,11 @@
 //! From the settings' file to what the daemon is told.
 
 use super::parts::Parts;
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_console::note;
 use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
+    bond::{Bonding, Settings},
     config::{Config, PORT},
     daemon::{DaemonConfig, Limits, SocksConfig, Ways},
     mesh::State,
@@ -72,6 +73,8 @@ fn socks(config: &Config, parts: &Parts) -> anyhow::Result<Option<SocksConfig>> 
     }
     let options = DialOptions { deadline: ROUTE, socket: leg_options(), ..DialOptions::default() };
     let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
+    let bonds = Bonding::new(dialer.clone(), Settings::default());
+    let dialer = dialer.carried_by(Arc::new(bonds));
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
     let ways = Box::new(Ways { via, terms, dialer, limits });
     Ok(Some(SocksConfig::Mesh { listen, ways }))

@@ -13,6 +13,7 @@ use std::{
 };
 use thalweg_net::{DialOptions, Dialer, Route, SocketOptions};
 use thalweg_node::{
+    bond::{Bonding, Settings},
     detours::{ByDetours, Detours},
     history::History,
     proxy::{Proxy, ProxyConfig, ProxyError},
@@ -75,7 +76,11 @@ fn dialer(mesh: &Mesh) -> Dialer {
     let socket = SocketOptions { user_timeout: None, ..SocketOptions::default() };
     let options = DialOptions { socket, ..DialOptions::default() };
     match mesh.identity() {
-        Some(identity) => Dialer::with_identity(options, identity.clone()),
+        Some(identity) => {
+            let dialer = Dialer::with_identity(options, identity.clone());
+            let bonds = Bonding::new(dialer.clone(), Settings::default());
+            dialer.carried_by(Arc::new(bonds))
+        }
         None => Dialer::new(options),
     }
 }

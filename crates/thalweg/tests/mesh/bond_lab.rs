@@ -1,0 +1,173 @@
+//! A client with two interfaces in an emulated Internet:
+//!
+//! ```text
+//! client ══ wan0, wan1: 8 Mbit/s each ══ fra ── server, which knows no ranges
+//! ```
+
+use crate::host::{Daemon, Host, text, until};
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+use tempfile::TempDir;
+use thalweg_lab::{client::Lab, topology::Topology};
+
+const NETWORK: &str = r#"
+    congestion = "cubic"
+    [host.client]
+    interfaces = 2
+    [host.fra]
+    [host.server]
+    [link.wan0]
+    rate = "8 Mbit/s"
+    delay = "10 ms"
+    [link.wan1]
+    rate = "8 Mbit/s"
+    delay = "10 ms"
+    [link.far]
+    rate = "200 Mbit/s"
+    delay = "2 ms"
+    [[path]]
+    from = "client:0"
+    to = "fra"
+    links = ["wan0"]
+    [[path]]
+    from = "client:1"
+    to = "fra"
+    links = ["wan1"]
+    [[path]]
+    from = "client:0"
+    to = "server"
+    links = ["wan0", "far"]
+    [[path]]
+    from = "client:1"
+    to = "server"
+    links = ["wan1", "far"]
+    [default]
+    links = ["far"]
+"#;
+
+const SETTINGS: &str =
+    "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\nports = [\"1-65535\"]\n";
+
+const LENGTH: usize = 4_000_000;
+
+/// A server of the kind that answers each request with all of it.
+const SERVER: &str = "
+import http.server, socketserver, sys
+class Whole(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_): pass
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer): daemon_threads = True
+Server(('0.0.0.0', 8080), Whole).serve_forever()
+";
+
+/// The lab; where none is possible `None`, with the reason printed. CI must be able to, unless
+/// THALWEG_SKIP is set.
+fn lab() -> Option<Lab> {
+    let open = fs::File::options().read(true).write(true).open("/dev/net/tun");
+    let started = match open {
+        Ok(_) => Lab::start(&Topology::from_toml(NETWORK).unwrap()).map_err(|e| e.to_string()),
+        Err(e) => Err(format!("/dev/net/tun: {e}")),
+    };
+    let told = started.inspect_err(|why| {
+        let set = |name| std::env::var_os(name).is_some();
+        assert!(!set("CI") || set("THALWEG_SKIP"), "no lab here: {why}");
+        eprintln!("skipped: no lab here: {why}");
+    });
+    told.ok()
+}
+
+/// The same command inside a host of the lab.
+fn within(lab: &Lab, place: &str, command: &Command) -> Command {
+    let mut inside = lab.command(place, command.get_program());
+    inside.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => inside.env(name, value),
+            None => inside.env_remove(name),
+        };
+    }
+    inside.current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
+    inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    inside
+}
+
+fn ok(lab: &Lab, place: &str, command: &Command) -> Output {
+    let output = within(lab, place, command).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+    output
+}
+
+/// Ended when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// The file's server, once it listens.
+fn serve(lab: &Lab, dir: &Path) -> Running {
+    let mut python = Command::new("python3");
+    python.args(["-c", SERVER]).current_dir(dir);
+    let mut python = within(lab, "server", &python);
+    let running = Running(python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let listens = || {
+        let mut cat = Command::new("cat");
+        let table = text(&ok(lab, "server", cat.arg("/proc/net/tcp")).stdout);
+        table.lines().any(|line| line.contains(":1F90 ") && line.contains(" 0A "))
+    };
+    until("the server listens", listens);
+    running
+}
+
+/// Bytes that came down the link so far.
+fn came(lab: &Lab, link: &str) -> u64 {
+    let stats = lab.stats(false).unwrap();
+    stats.links.iter().find(|l| l.name == format!("{link}.rev")).unwrap().bytes
+}
+
+#[test]
+fn one_connection_to_an_old_server_uses_both_interfaces() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return eprintln!("skipped: there is no python3");
+    }
+    let Some(lab) = lab() else { return };
+    let [fra, client] = [Host::new(), Host::new()];
+    let args = ["init", "--name", "fra", "--address", "fra:7373"];
+    ok(&lab, "fra", &fra.command(&args));
+    let file = fra.path("node.toml");
+    fs::write(&file, SETTINGS).unwrap();
+    let file = file.display().to_string();
+    let args = ["node", "--json", "--listen", "0.0.0.0:7373", "--config", &file];
+    let _fra_runs = Daemon::spawn(&mut within(&lab, "fra", &fra.command(&args)));
+    let token = text(&ok(&lab, "fra", &fra.command(&["token"])).stdout);
+    let join = ["join", token.trim(), "--name", "client", "--no-daemon"];
+    ok(&lab, "client", &client.command(&join));
+    let knows = || text(&ok(&lab, "fra", &fra.command(&["roster"])).stdout).contains("client");
+    until("the relay knows the client", knows);
+
+    let dir = TempDir::new().unwrap();
+    let bytes: Vec<u8> = (0..LENGTH).map(|i| (i * i / 251) as u8).collect();
+    fs::write(dir.path().join("big.bin"), &bytes).unwrap();
+    let _server = serve(&lab, dir.path());
+    let url = "http://server:8080/big.bin";
+    for path in [["--via", "fra"], ["--path", "fra%bond"]] {
+        let before = ["wan0", "wan1"].map(|link| came(&lab, link));
+        let args = [&["get", url, "-o", "file", "--json"][..], &path].concat();
+        let output = ok(&lab, "client", &client.command(&args));
+        assert!(fs::read(client.path("file")).unwrap() == bytes, "{path:?}: other bytes");
+        fs::remove_file(client.path("file")).unwrap();
+        let said = text(&output.stdout);
+        let chosen = said.lines().find(|line| line.contains("\"chosen\"")).unwrap_or_default();
+        assert!(chosen.contains("fra%bond"), "{path:?}: {said}{}", text(&output.stderr));
+        let after = ["wan0", "wan1"].map(|link| came(&lab, link));
+        let each = [after[0] - before[0], after[1] - before[1]];
+        println!("{path:?}: {each:?} bytes of {LENGTH} by the interfaces");
+        // With equal links half of it goes by each, but for the beginning and the end.
+        assert!(each.iter().all(|bytes| *bytes > LENGTH as u64 / 3), "{path:?}: {each:?}");
+    }
+}
