@@ -11,9 +11,9 @@ use proptest::prelude::*;
 use std::{fs, path::Path, str};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
-    Destination, Manifest, Signable, Signature, Signed, Verifier, cast, content_disposition,
+    Destination, Manifest, Signable, Signature, Signed, Verifier, bond, cast, content_disposition,
     content_range::{ContentRange, RequestRange},
-    file_name, repr_digest, retry_after,
+    file_name, object, repr_digest, retry_after,
     socks5::{self, Decoded, Socks5Error},
 };
 
@@ -72,6 +72,23 @@ fn cast_holds(bytes: &[u8]) {
     _ = cast::decode::<cast::Said>(bytes);
 }
 
+/// Frames have one form; no word is longer, once cut, than the longest that may be said.
+fn bond_holds(bytes: &[u8]) {
+    if let Some(head) = bytes.first_chunk()
+        && let Ok(frame) = bond::Frame::decode(*head)
+    {
+        assert_eq!(frame.encode(), *head);
+    }
+    if let Ok(word) = object::decode::<bond::Word>(bytes) {
+        let word = word.cut();
+        assert!(!word.is_sound() || object::encode(&word).len() <= 4 + bond::MAX_WORD, "{word:?}");
+    }
+    if let Ok(bond::Greeting::Refused(why)) = object::decode::<bond::Greeting>(bytes) {
+        assert!(object::encode(&bond::Greeting::Refused(why.cut())).len() <= 4 + bond::MAX_WORD);
+    }
+    _ = object::decode::<bond::Hello>(bytes);
+}
+
 fn text_holds(text: &str) {
     if let Ok(to) = text.parse::<Destination>() {
         assert_eq!(to.to_string().parse(), Ok(to));
@@ -98,6 +115,7 @@ fn all_hold(bytes: &[u8]) {
     socks5_holds(bytes, socks5::decode_reply);
     manifest_holds(bytes);
     cast_holds(bytes);
+    bond_holds(bytes);
     if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
         assert_eq!(signed.encode(), bytes);
     }

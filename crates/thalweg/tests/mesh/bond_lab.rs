@@ -11,7 +11,10 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 use tempfile::TempDir;
-use thalweg_lab::{client::Lab, topology::Topology};
+use thalweg_lab::{
+    client::Lab,
+    topology::{LinkChange, Topology},
+};
 
 const NETWORK: &str = r#"
     congestion = "cubic"
@@ -130,12 +133,24 @@ fn came(lab: &Lab, link: &str) -> u64 {
     stats.links.iter().find(|l| l.name == format!("{link}.rev")).unwrap().bytes
 }
 
-#[test]
-fn one_connection_to_an_old_server_uses_both_interfaces() {
+/// A mesh, a file, and the client's way to them.
+struct Scene {
+    lab: Lab,
+    client: Host,
+    bytes: Vec<u8>,
+    _server: Running,
+    _dir: TempDir,
+    _fra: (Host, Daemon),
+}
+
+const URL: &str = "http://server:8080/big.bin";
+
+fn scene() -> Option<Scene> {
     if Command::new("python3").arg("--version").output().is_err() {
-        return eprintln!("skipped: there is no python3");
+        eprintln!("skipped: there is no python3");
+        return None;
     }
-    let Some(lab) = lab() else { return };
+    let lab = lab()?;
     let [fra, client] = [Host::new(), Host::new()];
     let args = ["init", "--name", "fra", "--address", "fra:7373"];
     ok(&lab, "fra", &fra.command(&args));
@@ -143,7 +158,7 @@ fn one_connection_to_an_old_server_uses_both_interfaces() {
     fs::write(&file, SETTINGS).unwrap();
     let file = file.display().to_string();
     let args = ["node", "--json", "--listen", "0.0.0.0:7373", "--config", &file];
-    let _fra_runs = Daemon::spawn(&mut within(&lab, "fra", &fra.command(&args)));
+    let fra_runs = Daemon::spawn(&mut within(&lab, "fra", &fra.command(&args)));
     let token = text(&ok(&lab, "fra", &fra.command(&["token"])).stdout);
     let join = ["join", token.trim(), "--name", "client", "--no-daemon"];
     ok(&lab, "client", &client.command(&join));
@@ -154,20 +169,56 @@ fn one_connection_to_an_old_server_uses_both_interfaces() {
     let bytes: Vec<u8> = (0..LENGTH).map(|i| (i * i / 251) as u8).collect();
     fs::write(dir.path().join("big.bin"), &bytes).unwrap();
     let _server = serve(&lab, dir.path());
-    let url = "http://server:8080/big.bin";
+    Some(Scene { lab, client, bytes, _server, _dir: dir, _fra: (fra, fra_runs) })
+}
+
+#[test]
+fn one_connection_to_an_old_server_uses_both_interfaces() {
+    let Some(Scene { lab, client, bytes, .. }) = &scene() else { return };
     for path in [["--via", "fra"], ["--path", "fra%bond"]] {
-        let before = ["wan0", "wan1"].map(|link| came(&lab, link));
-        let args = [&["get", url, "-o", "file", "--json"][..], &path].concat();
-        let output = ok(&lab, "client", &client.command(&args));
-        assert!(fs::read(client.path("file")).unwrap() == bytes, "{path:?}: other bytes");
+        let before = ["wan0", "wan1"].map(|link| came(lab, link));
+        let args = [&["get", URL, "-o", "file", "--json"][..], &path].concat();
+        let output = ok(lab, "client", &client.command(&args));
+        assert!(fs::read(client.path("file")).unwrap() == *bytes, "{path:?}: other bytes");
         fs::remove_file(client.path("file")).unwrap();
         let said = text(&output.stdout);
         let chosen = said.lines().find(|line| line.contains("\"chosen\"")).unwrap_or_default();
         assert!(chosen.contains("fra%bond"), "{path:?}: {said}{}", text(&output.stderr));
-        let after = ["wan0", "wan1"].map(|link| came(&lab, link));
+        let after = ["wan0", "wan1"].map(|link| came(lab, link));
         let each = [after[0] - before[0], after[1] - before[1]];
         println!("{path:?}: {each:?} bytes of {LENGTH} by the interfaces");
         // With equal links half of it goes by each, but for the beginning and the end.
         assert!(each.iter().all(|bytes| *bytes > LENGTH as u64 / 3), "{path:?}: {each:?}");
+    }
+}
+
+/// A link that loses all, or leads nowhere, in the middle of a download from a server where nothing
+/// can be asked for again; and is back before the end.
+#[test]
+fn an_old_servers_stream_outlives_either_interface() {
+    let Some(Scene { lab, client, bytes, .. }) = &scene() else { return };
+    let lost = LinkChange::parse(&["loss=100%"]).unwrap();
+    let down = LinkChange::up(false);
+    let whole = LinkChange::parse(&["loss=0%", "up"]).unwrap();
+    let mut args = vec!["get", URL, "-o", "file", "--json"];
+    args.extend(["--path", "fra%bond"]);
+    for (broken, link) in [(&lost, "wan0"), (&down, "wan1")] {
+        let before = ["wan0", "wan1"].map(|link| came(lab, link));
+        let mut running = within(lab, "client", &client.command(&args)).spawn().unwrap();
+        let each = || {
+            let now = ["wan0", "wan1"].map(|link| came(lab, link));
+            [now[0] - before[0], now[1] - before[1]]
+        };
+        until("both carry it", || each().iter().all(|bytes| *bytes > 400_000));
+        lab.set(link, broken).unwrap();
+        let other = if link == "wan0" { 1 } else { 0 };
+        let then = each()[other];
+        until("the other carries on", || each()[other] > then + 600_000);
+        lab.set(link, &whole).unwrap();
+        let ended = running.wait().unwrap();
+        assert!(ended.success(), "{link}");
+        assert!(fs::read(client.path("file")).unwrap() == *bytes, "{link}: other bytes");
+        fs::remove_file(client.path("file")).unwrap();
+        println!("{link} broken: {:?} bytes by the interfaces", each());
     }
 }
