@@ -223,6 +223,20 @@ mod tests {
     }
 
     #[test]
+    fn every_check_of_a_built_in_plan_is_of_cells_that_there_are() {
+        for (name, text) in BUILT_IN {
+            let plan = Plan::parse(text, name).unwrap();
+            let cells = crate::schedule::all_cells(&plan);
+            for check in &plan.check {
+                for pattern in check.cells.iter().flatten() {
+                    let is_one = cells.iter().any(|c| crate::pattern::matches(pattern, &c.label));
+                    assert!(is_one, "{name}: {}: no cell is {pattern}", check.name);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_run_without_a_judged_check_is_not_said_to_hold() {
         let check = |pass| CheckResult {
             name: "c".into(),

@@ -227,6 +227,9 @@ pub(super) fn expand(checks: Vec<Check>) -> Result<Vec<Check>> {
             for selector in [Some(&mut copy.of), copy.over.as_mut()].into_iter().flatten() {
                 rename(selector, &choice);
             }
+            for cell in copy.cells.iter_mut().flatten() {
+                *cell = values.render(cell, Face::Real)?;
+            }
             out.push(copy);
         }
     }
