@@ -15,6 +15,7 @@ pub mod files;
 pub mod gather;
 pub mod get;
 pub mod history;
+pub mod interfaces;
 pub mod job;
 pub mod mesh;
 pub mod part;

@@ -1,0 +1,92 @@
+//! Which program is at the other end of a local connection (DBAS §II-B: the process's name).
+
+use std::{
+    ffi::OsStr,
+    fs,
+    net::{IpAddr, SocketAddr},
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
+    path::Path,
+};
+
+/// The name of the program whose socket has this local address; of this user's processes alone,
+/// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's
+/// thread.
+pub fn program_at(local: SocketAddr) -> Option<String> {
+    let inode = socket_inode(local)?;
+    let link = format!("socket:[{inode}]");
+    let own = fs::metadata("/proc/self").ok()?.uid();
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut processes = processes.map(|entry| entry.path()).filter(|path| {
+        let is_number = path.file_name().is_some_and(|n| n.as_bytes()[0].is_ascii_digit());
+        is_number && fs::metadata(path).is_ok_and(|found| found.uid() == own)
+    });
+    let holder = processes.find(|process| holds(process, OsStr::new(&link)))?;
+    let name = fs::read_to_string(holder.join("comm")).ok()?;
+    Some(name.trim_end().to_owned())
+}
+
+fn holds(process: &Path, link: &OsStr) -> bool {
+    let Ok(open) = fs::read_dir(process.join("fd")) else { return false };
+    open.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.as_os_str() == link))
+}
+
+fn socket_inode(local: SocketAddr) -> Option<u64> {
+    let of = |table: &str| inode_in(&fs::read_to_string(table).ok()?, local);
+    of("/proc/net/tcp").or_else(|| of("/proc/net/tcp6"))
+}
+
+/// Columns of `/proc/net/tcp`: number, local, remote, state, queues, timer, retransmissions,
+/// user, time-out, inode.
+fn inode_in(table: &str, local: SocketAddr) -> Option<u64> {
+    let mut rows = table.lines().skip(1).map(str::split_ascii_whitespace);
+    rows.find_map(|mut row| {
+        let at = address(row.nth(1)?)?;
+        let inode = row.nth(7)?.parse().ok()?;
+        let same = at.ip().to_canonical() == local.ip().to_canonical() && at.port() == local.port();
+        (same && inode != 0).then_some(inode)
+    })
+}
+
+/// `0100007F:0C38`: each four bytes of the address in this machine's order, the port as a number.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let ip = match ip.len() {
+        8 => IpAddr::from(word(0)?),
+        32 => {
+            let words = [word(0)?, word(8)?, word(16)?, word(24)?];
+            let mut bytes = [0; 16];
+            bytes.iter_mut().zip(words.as_flattened()).for_each(|(to, from)| *to = *from);
+            IpAddr::from(bytes)
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn the_holder_of_a_socket_is_found_in_both_families() {
+        let own = fs::read_to_string("/proc/self/comm").unwrap().trim_end().to_owned();
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(listen) else {
+                eprintln!("skipped in part: no {listen} here");
+                continue;
+            };
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let at = near.local_addr().unwrap();
+            assert_eq!(program_at(at), Some(own.clone()), "{listen}");
+        }
+        assert_eq!(program_at("192.0.2.1:1".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn rows_that_are_none_are_passed_over() {
+        let local = "127.0.0.1:3128".parse().unwrap();
+        assert_eq!(inode_in("head\n\n 0: zz:1 x\n 1: 01:0C38", local), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! What a user wants of the interfaces.
+
+use std::{collections::BTreeMap, time::Duration};
+use thalweg_bond::{ConnectionMethod, Policy, Rules};
+
+/// How whole connections are assigned.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The scheduler.
+    pub schedule: ConnectionMethod,
+    /// How long after its last connection a destination keeps to its interface; zero: not.
+    pub affinity: Duration,
+    /// What is allowed of interfaces, by name; of others all.
+    pub policies: BTreeMap<String, Policy>,
+    /// For single applications and destinations.
+    pub rules: Rules,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let affinity = Duration::from_secs(600);
+        let schedule = ConnectionMethod::default();
+        Self { schedule, affinity, policies: BTreeMap::new(), rules: Rules::default() }
+    }
+}
+
+impl Settings {
+    /// What is allowed of this interface.
+    pub fn policy(&self, name: &str) -> Policy {
+        self.policies.get(name).copied().unwrap_or_default()
+    }
+
+    /// The day on which its counts begin anew.
+    pub fn reset_day(&self, name: &str) -> u8 {
+        self.policy(name).cap.map_or(1, |cap| cap.reset_day)
+    }
+
+    /// Whether nothing is forbidden, so that a host with one interface needs no table.
+    pub fn is_plain(&self) -> bool {
+        self.policies.is_empty() && self.rules.0.is_empty()
+    }
+}

@@ -1,0 +1,155 @@
+//! Connections over two interfaces, second by second.
+
+use super::*;
+use std::time::Duration;
+use thalweg_bond::{Action, Application, Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
+use thalweg_units::{Time, WallTime};
+
+const TODAY: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+
+fn at(s: u64) -> Time {
+    Time::from_nanos(s * 1_000_000_000)
+}
+
+fn app() -> Application {
+    Application { process: Some("firefox".into()), port: 443 }
+}
+
+fn table(settings: Settings) -> Table {
+    let mut table = Table::new(settings, Kept::default(), at(0));
+    let present = |index, name: &str| Present { index, name: name.into() };
+    table.follow(vec![present(2, "eth0"), present(3, "lte0")]);
+    table
+}
+
+fn by(table: &mut Table, to: &str, s: u64) -> (u64, Vec<u32>) {
+    match table.assign(app(), to, at(s), TODAY) {
+        Assigned::By(id, order) => (id, order),
+        other => panic!("{to} goes {other:?}"),
+    }
+}
+
+/// One connection to each of two interfaces that brings so many bytes in a second.
+fn taught(settings: Settings, bytes: [u64; 2]) -> Table {
+    let mut table = table(settings);
+    for (interface, bytes) in [2, 3].into_iter().zip(bytes) {
+        let (id, _) = by(&mut table, &format!("teacher{interface}"), 0);
+        table.stands(id, interface, Some(Duration::from_millis(20)), at(0));
+        table.moved(id, bytes, 0, TODAY);
+        table.ended(id);
+    }
+    table.tick(at(1));
+    table
+}
+
+fn with(name: &str, policy: Policy) -> Settings {
+    Settings { policies: [(name.to_owned(), policy)].into(), ..Settings::default() }
+}
+
+#[test]
+fn load_goes_where_it_ends_first() {
+    let mut table = taught(Settings::default(), [4_000_000, 1_000_000]);
+    let mut got = [0, 0];
+    for n in 0..50 {
+        let (_, order) = by(&mut table, &format!("site{n}"), 1);
+        assert_eq!(order.len(), 2, "the other is tried if the first fails");
+        got[order[0] as usize - 2] += 1;
+    }
+    assert_eq!(got, [40, 10], "by their rates, 4 to 1");
+    let newest = table.decisions().next().unwrap();
+    assert!(newest.why.contains("all is done in"), "{newest:?}");
+}
+
+#[test]
+fn a_destination_keeps_to_its_interface_for_the_stated_time() {
+    let affinity = Duration::from_secs(60);
+    let schedule = ConnectionMethod::RoundRobin;
+    let mut table = table(Settings { affinity, schedule, ..Settings::default() });
+    let (id, order) = by(&mut table, "bank", 0);
+    table.stands(id, order[0], None, at(0));
+    for _ in 0..3 {
+        assert_eq!(by(&mut table, "bank", 59).1[0], order[0]);
+    }
+    assert!(table.decisions().next().unwrap().why.contains("keep to it"));
+    let later: Vec<u32> = (0..2).map(|_| by(&mut table, "bank", 61).1[0]).collect();
+    assert_ne!(later[0], later[1]);
+}
+
+#[test]
+fn who_moved_on_to_another_interface_is_counted_there() {
+    let mut table = table(Settings::default());
+    let (id, order) = by(&mut table, "site", 0);
+    table.stands(id, order[1], None, at(0));
+    table.moved(id, 700, 300, TODAY);
+    let shown = table.show(TODAY);
+    let of = |index: u32| &shown[index as usize - 2];
+    assert_eq!((of(order[0]).used, of(order[0]).connections), (0, 0));
+    assert_eq!((of(order[1]).used, of(order[1]).connections), (1000, 1));
+    assert!(table.decisions().next().unwrap().why.contains("did not answer"));
+    assert_eq!(by(&mut table, "site", 1).1[0], order[1], "the next goes there at once");
+}
+
+#[test]
+fn c_demand_is_of_connections_that_stood() {
+    let mut table = table(Settings::default());
+    let (failed, _) = by(&mut table, "a", 0);
+    table.ended(failed);
+    assert!(table.applications().is_empty());
+    let (id, order) = by(&mut table, "a", 0);
+    table.stands(id, order[0], None, at(0));
+    table.moved(id, 8000, 100, TODAY);
+    table.moved(id, 7000, 100, TODAY);
+    table.ended(id);
+    table.ended(id);
+    let (_, demand) = table.applications()[0];
+    assert_eq!((demand.bytes(), demand.connections()), (Some(8100), 1));
+}
+
+#[test]
+fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
+    let cap = Some(Cap { bytes: 5000, reset_day: 1 });
+    let mut table = table(with("lte0", Policy { cap, ..Policy::default() }));
+    let (id, _) = by(&mut table, "a", 0);
+    table.stands(id, 3, None, at(0));
+    table.moved(id, 4999, 0, TODAY);
+    assert!(!table.is_used_up(id, TODAY));
+    table.moved(id, 5000, 0, TODAY);
+    assert!(table.is_used_up(id, TODAY));
+    assert_eq!(by(&mut table, "b", 1).1, [2]);
+    assert_eq!(by(&mut table, "a", 1).1, [2], "affinity does not overrule it");
+    let next_month = WallTime::from_unix_nanos(TODAY.as_unix_nanos() + 32 * 86_400_000_000_000);
+    assert!(!table.is_used_up(id, next_month));
+}
+
+#[test]
+fn tiers_and_rules_leave_what_they_say() {
+    let mut backup = table(with("lte0", Policy { tier: Tier::Backup, ..Policy::default() }));
+    assert_eq!(by(&mut backup, "a", 0).1, [2]);
+    backup.follow(vec![Present { index: 3, name: "lte0".into() }]);
+    assert_eq!(by(&mut backup, "a", 0).1, [3]);
+    let rule =
+        |action| Rule { process: Some("fire*".into()), port: None, destination: None, action };
+    let only = Rules(vec![rule(Action::Only(vec!["wlan0".into()]))]);
+    let mut none = table(Settings { rules: only, ..Settings::default() });
+    assert_eq!(none.assign(app(), "a", at(0), TODAY), Assigned::Nowhere);
+    let curl = Application { process: Some("curl".into()), port: 443 };
+    assert!(matches!(none.assign(curl, "a", at(0), TODAY), Assigned::By(..)));
+}
+
+#[test]
+fn one_interface_without_settings_is_the_kernels_affair() {
+    let mut table = table(Settings::default());
+    table.follow(vec![Present { index: 2, name: "eth0".into() }]);
+    assert_eq!(table.assign(app(), "a", at(0), TODAY), Assigned::Free);
+}
+
+#[test]
+fn the_method_can_be_changed_while_it_runs() {
+    let mut table = taught(Settings::default(), [4_000_000, 1_000_000]);
+    table.schedule_by(ConnectionMethod::OnlyOne);
+    let all = (0..10).map(|n| by(&mut table, &format!("s{n}"), 1).1[0]);
+    assert!(all.collect::<Vec<_>>().iter().all(|index| *index == 2));
+    table.schedule_by(ConnectionMethod::RoundRobin);
+    let all: Vec<u32> = (0..4).map(|n| by(&mut table, &format!("t{n}"), 1).1[0]).collect();
+    assert_eq!(all, [2, 3, 2, 3]);
+}
