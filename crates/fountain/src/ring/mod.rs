@@ -8,6 +8,7 @@
 
 mod child;
 mod held;
+mod offer;
 
 use crate::{
     geometry::{Geometry, SymbolId},
@@ -123,11 +124,15 @@ impl Ring {
         self.capacity
     }
 
-    /// A child joins, and reads from the oldest frame on. One that is here already begins anew.
+    /// A child joins, and reads from the oldest frame on. One that is here already begins anew, behind what
+    /// its socket has begun.
     pub fn join(&mut self, id: ChildId) {
         let done = HaveSet::over(u64::from(self.geometry.blocks()), 512);
-        let before = self.children.insert(id, Child::new(self.oldest(), done));
-        self.held.ends(before.map_or(0, |child| child.begun_bytes()));
+        let mut child = Child::new(self.oldest(), done);
+        if let Some(before) = self.children.remove(&id) {
+            child.go_on_from(before);
+        }
+        self.children.insert(id, child);
     }
 
     /// A child is gone; what became of it.
@@ -158,10 +163,13 @@ impl Ring {
         if frame.is_empty() || frame.len() > self.frame_bytes {
             return Err(RingError::Frame { got: frame.len(), frame: self.frame_bytes });
         }
-        let is_full = self.entries.len() == self.capacity;
-        let missed = if is_full { self.evict() } else { (0, id.block) };
+        let mut missed = (0, id.block);
+        while !self.entries.is_empty() && self.entries.len() + self.ghosts() >= self.capacity {
+            let (children, block) = self.evict();
+            missed = if children > 0 { (missed.0 + children, block) } else { missed };
+        }
         let is_source = self.geometry.is_source(id);
-        self.held.comes(frame.len());
+        self.held.comes(frame.len(), self.lying_bytes());
         self.entries.push_back(Entry { id, is_source, frame, page: Shared::clone(page) });
         self.head += 1;
         self.settle_all();
@@ -191,15 +199,6 @@ impl Ring {
         let rest = child.rest().map(|(bytes, at)| (Shared::clone(bytes), at));
         self.children.insert(id, child);
         rest
-    }
-
-    /// The child's socket took `n` bytes of what it has begun.
-    pub fn took(&mut self, id: ChildId, n: usize) {
-        if let Some(mut child) = self.children.remove(&id) {
-            self.held.ends(child.take_rest(n));
-            self.settle(&mut child);
-            self.children.insert(id, child);
-        }
     }
 
     /// What a child's socket begins now: a message, a page or a frame.

@@ -1,11 +1,14 @@
 //! Reads and writes an object's bytes, a few files open at a time.
 
 use super::{open::below, spans::Spans};
-use rustix::fs::OFlags;
+use rustix::{
+    fs::OFlags,
+    io::{Errno, preadv},
+};
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::File,
-    io,
+    io::{self, IoSliceMut},
     os::{
         fd::OwnedFd,
         unix::fs::{FileExt as _, MetadataExt as _},
@@ -112,6 +115,30 @@ impl ObjectFiles {
         if filled == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
+    /// Reads bytes of the object that lie one behind the other into these places; by one call of the
+    /// system if they are in one file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_into(&self, from: u64, places: &mut [&mut [u8]]) -> io::Result<()> {
+        let length: usize = places.iter().map(|place| place.len()).sum();
+        let first = self.spans.pieces(from..from + length as u64).next();
+        let only = first.filter(|piece| piece.range.end - piece.range.start == length as u64);
+        let Some(piece) = only else {
+            let mut at = from;
+            return places.iter_mut().try_for_each(|place| {
+                at += place.len() as u64;
+                self.read(at - place.len() as u64, place)
+            });
+        };
+        let (file, in_making) = self.file(piece.entry)?;
+        let read = read_exact_into(&file, piece.range.start, places);
+        if !in_making {
+            self.check(piece.entry, &file)?;
+        }
+        read.map_err(|e| self.named(piece.entry, &e))
+    }
+
     /// Writes these bytes of the object.
     ///
     /// # Errors
@@ -192,4 +219,21 @@ impl ObjectFiles {
         let path = place.path(self.path_of(entry)).escape_ascii().to_string();
         io::Error::new(why.kind(), format!("{path}: {why}"))
     }
+}
+
+fn read_exact_into(file: &File, mut from: u64, places: &mut [&mut [u8]]) -> io::Result<()> {
+    let mut places: Vec<_> = places.iter_mut().map(|place| IoSliceMut::new(place)).collect();
+    let mut rest = places.as_mut_slice();
+    while !rest.is_empty() {
+        match preadv(file, rest, from) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => {
+                from += n as u64;
+                IoSliceMut::advance_slices(&mut rest, n);
+            }
+            Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Ok(())
 }

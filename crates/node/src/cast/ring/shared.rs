@@ -170,21 +170,29 @@ impl SharedRing {
         (missed > 0).then_some(block)
     }
 
-    /// What a child's connection is to take now, and from where on.
-    pub fn begin(&self, id: ChildId) -> Option<(Shared, usize)> {
+    /// What a child's connection may take now, at most so many bytes; see [`Ring::offer`].
+    pub fn offer(&self, id: ChildId, most: usize) -> Vec<(Shared, usize)> {
+        self.counting(id, |ring| ring.offer(id, most))
+    }
+
+    /// It took so much of it, perhaps nothing.
+    pub fn took(&self, id: ChildId, n: usize) {
+        let saved = self.counting(id, |ring| ring.took(id, n));
+        self.missed.fetch_sub(saved as u64, Relaxed);
+        if n > 0 {
+            self.moved.notify_one();
+        }
+    }
+
+    /// Counts what is served to a child by this.
+    fn counting<T>(&self, id: ChildId, work: impl FnOnce(&mut Ring) -> T) -> T {
         let mut inner = self.lock();
         let before = inner.ring.sent_bytes(id);
-        let begun = inner.ring.begin(id);
+        let done = work(&mut inner.ring);
         let now = inner.ring.sent_bytes(id);
         drop(inner);
         self.served.fetch_add(now.saturating_sub(before), Relaxed);
-        begun
-    }
-
-    /// It took so much of it.
-    pub fn took(&self, id: ChildId, n: usize) {
-        self.lock().ring.took(id, n);
-        self.moved.notify_one();
+        done
     }
 
     /// Asks all that are not done with a block what they lack of it.

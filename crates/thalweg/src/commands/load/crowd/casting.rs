@@ -55,8 +55,13 @@ pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cas
     let own = mesh.command(SOURCE, &[&["cast", "--json"], args].concat());
     let mut command = match core {
         Some(core) => {
-            let mut pinned = Command::new("taskset");
-            pinned.args(["-c", &core.to_string()]).arg(own.get_program()).args(own.get_args());
+            // It shares the core with receivers, and goes before none of them: what forwards by rings waits for
+            // nobody, so with a receiver that is starved of its core another thing would be measured.
+            let mut pinned = Command::new("nice");
+            pinned
+                .args(["-n", "19", "taskset", "-c", &core.to_string()])
+                .arg(own.get_program())
+                .args(own.get_args());
             pinned.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
             pinned
         }
