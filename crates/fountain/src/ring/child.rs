@@ -173,19 +173,29 @@ impl Child {
 
     /// The frame at its cursor goes now.
     pub(super) fn send(&mut self, entry: &Entry, header_bytes: usize) {
-        let block = entry.id.block;
-        if !entry.is_source || self.lacks.contains_key(&block) {
-            self.needs.entry(block).and_modify(|need| *need = need.saturating_sub(1));
-        }
-        if let Some(bits) = self.lacks.get_mut(&entry.id.block).filter(|_| entry.is_source)
-            && let Some(word) = bits.get_mut(entry.id.esi as usize / 64)
-        {
-            *word &= !(1 << (entry.id.esi % 64));
+        if !entry.is_source || self.strike(entry.id) {
+            self.needs_one_less(entry.id.block);
         }
         self.begin(Shared::clone(&entry.frame));
         self.next += 1;
         self.counts.sent_symbols += 1;
         self.counts.sent_bytes += entry.frame.len().saturating_sub(header_bytes) as u64;
+    }
+
+    /// Strikes a source symbol from what it said it lacks; whether it was there.
+    fn strike(&mut self, id: SymbolId) -> bool {
+        let bits = self.lacks.get_mut(&id.block);
+        let Some(word) = bits.and_then(|bits| bits.get_mut(id.esi as usize / 64)) else {
+            return false;
+        };
+        let bit = 1 << (id.esi % 64);
+        let was_there = *word & bit != 0;
+        *word &= !bit;
+        was_there
+    }
+
+    fn needs_one_less(&mut self, block: u32) {
+        self.needs.entry(block).and_modify(|need| *need = need.saturating_sub(1));
     }
 
     /// The frame at its cursor is overwritten.
@@ -206,8 +216,7 @@ impl Child {
     pub(super) fn unmiss(&mut self, entry: &Entry) {
         self.counts.missed_symbols = self.counts.missed_symbols.saturating_sub(1);
         if entry.is_source && !self.lacks.contains_key(&entry.id.block) {
-            let need = self.needs.entry(entry.id.block).or_default();
-            *need = need.saturating_sub(1);
+            self.needs_one_less(entry.id.block);
         }
     }
 }

@@ -20,10 +20,10 @@ impl Held {
         self.ring = self.ring.saturating_sub(bytes);
     }
 
-    /// A socket begins something of so many bytes; of none it begins nothing.
-    pub(super) fn begins(&mut self, bytes: usize) {
+    /// A socket begins something of so many bytes; of none it begins nothing. `lying` as for [`Self::comes`].
+    pub(super) fn begins(&mut self, bytes: usize, lying: usize) {
         self.begun += bytes;
-        self.note(0);
+        self.note(lying);
     }
 
     /// A socket has taken the last of it, or is gone.

@@ -149,7 +149,7 @@ impl Ring {
     }
 
     /// A frame came, with the page that proves it (none if that is empty): it overwrites the
-    /// oldest if the ring is full. How many children thereby missed a symbol, and of which block.
+    /// oldest if the ring is full. How many symbols children thereby missed, and of which block the last.
     /// Never waits.
     ///
     /// # Errors
@@ -163,17 +163,28 @@ impl Ring {
         if frame.is_empty() || frame.len() > self.frame_bytes {
             return Err(RingError::Frame { got: frame.len(), frame: self.frame_bytes });
         }
-        let mut missed = (0, id.block);
-        while !self.entries.is_empty() && self.entries.len() + self.ghosts() >= self.capacity {
-            let (children, block) = self.evict();
-            missed = if children > 0 { (missed.0 + children, block) } else { missed };
-        }
+        let missed = self.make_room(id.block);
         let is_source = self.geometry.is_source(id);
         self.held.comes(frame.len(), self.lying_bytes());
         self.entries.push_back(Entry { id, is_source, frame, page: Shared::clone(page) });
         self.head += 1;
         self.settle_all();
         Ok(missed)
+    }
+
+    /// Drops the oldest frames until one more fits: one of a full ring, more if sockets let go of fewer
+    /// than were overwritten. As [`Self::push`] says; block `of` if nothing was missed.
+    fn make_room(&mut self, of: u32) -> (usize, u32) {
+        let mut missed = (0, of);
+        while !self.entries.is_empty() && self.entries.len() + self.ghosts() >= self.capacity {
+            let (children, block) = self.evict();
+            if children > 0 {
+                missed = (missed.0 + children, block);
+            }
+            // The next one may go as well: it is missed by those alone who want it.
+            self.settle_all();
+        }
+        missed
     }
 
     /// Drops the oldest frame. Children that wanted it miss it.
@@ -194,7 +205,7 @@ impl Ring {
         let mut child = self.children.remove(&id)?;
         if child.rest().is_none() {
             self.begin_next(&mut child);
-            self.held.begins(child.begun_bytes());
+            self.held.begins(child.begun_bytes(), self.lying_bytes());
         }
         let rest = child.rest().map(|(bytes, at)| (Shared::clone(bytes), at));
         self.children.insert(id, child);

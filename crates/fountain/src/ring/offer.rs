@@ -22,7 +22,8 @@ impl Ring {
     /// it has begun, or what [`Ring::begin`] begins; behind that the frames that follow, while all
     /// is not longer than `most`. Those are not begun before [`Ring::took`] says that bytes of them
     /// were taken; that has to be said at once, and not after a wait: until then they count as
-    /// symbols of the ring, even those that are overwritten, so that it holds fewer others.
+    /// symbols of the ring, even those that are overwritten, so that it holds fewer others. For one child
+    /// that is a quarter of the ring at most, for all a half.
     pub fn offer(&mut self, id: ChildId, most: usize) -> Vec<(Shared, usize)> {
         let Some(mut child) = self.children.remove(&id) else { return Vec::new() };
         self.settle(&mut child);
@@ -31,7 +32,7 @@ impl Ring {
         let begins = child.rest().is_none() && !next.is_some_and(|next| child.takes(next));
         if begins {
             self.begin_next(&mut child);
-            self.held.begins(child.begun_bytes());
+            self.held.begins(child.begun_bytes(), self.lying_bytes());
         }
         let rest = child.rest().map(|(bytes, at)| (Shared::clone(bytes), at));
         let begun = rest.as_ref().map_or(0, |(bytes, at)| bytes.len() - at);
@@ -44,11 +45,13 @@ impl Ring {
 
     fn offer_frames(&self, child: &mut Child, mut bytes: usize, most: usize) {
         let (mut seq, is_begun) = (child.next, child.rest().is_some());
+        let others: usize = self.children.values().map(|other| other.offered.len()).sum();
+        let room = (self.capacity / 4).min((self.capacity / 2).saturating_sub(others));
         while let Some(entry) = self.entry(seq).filter(|_| !child.has_message(seq)) {
             if wants(child, entry) {
                 bytes += entry.frame.len();
                 let is_first = !is_begun && child.offered.is_empty();
-                let fits = bytes <= most && child.offered.len() < self.capacity / 4;
+                let fits = bytes <= most && child.offered.len() < room;
                 if !child.takes(entry) || !(is_first || fits) {
                     return;
                 }
@@ -72,7 +75,7 @@ impl Ring {
             }
             saved += usize::from(offered.was_missed);
             child.send_offered(&offered, self.header_bytes);
-            self.held.begins(child.begun_bytes());
+            self.held.begins(child.begun_bytes(), self.lying_bytes());
             left -= self.take(&mut child, left);
         }
         self.settle(&mut child);

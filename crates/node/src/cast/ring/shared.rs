@@ -163,10 +163,13 @@ impl SharedRing {
             return None;
         }
         // It fits: the ring was made for this geometry.
-        let pushed = self.lock().ring.push(id, Shared::clone(frame), &proof.message);
-        self.fresh.notify_waiters();
+        let mut inner = self.lock();
+        let pushed = inner.ring.push(id, Shared::clone(frame), &proof.message);
         let (missed, block) = pushed.unwrap_or((0, 0));
+        // Before somebody can say that it was taken all the same.
         self.missed.fetch_add(missed as u64, Relaxed);
+        drop(inner);
+        self.fresh.notify_waiters();
         (missed > 0).then_some(block)
     }
 
