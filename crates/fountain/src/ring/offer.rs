@@ -5,6 +5,7 @@ use super::{
     child::{Child, Entry},
     wants,
 };
+use std::collections::BTreeMap;
 
 /// A frame that lies before a child's socket.
 #[derive(Clone, Debug)]
@@ -92,22 +93,26 @@ impl Ring {
 
     /// Bytes of frames that are overwritten and still lie before sockets.
     pub(super) fn lying_bytes(&self) -> usize {
-        let (oldest, offered) = (self.oldest(), self.children.values().flat_map(|c| &c.offered));
-        let lying = offered.filter(|offered| offered.seq < oldest);
-        lying.map(|offered| offered.entry.frame.len()).sum()
+        let (firsts, ghosts) = self.lying();
+        firsts + ghosts.values().sum::<usize>()
     }
 
     /// Frames that are overwritten and still lie before sockets, beside one a child.
     pub(super) fn ghosts(&self) -> usize {
-        let (oldest, mut gone) = (self.oldest(), Vec::new());
+        self.lying().1.len()
+    }
+
+    /// Of frames that are overwritten and still lie before sockets: the bytes of those that stand for what
+    /// a child's socket may have begun, one a child; and by place the bytes of all others.
+    fn lying(&self) -> (usize, BTreeMap<u64, usize>) {
+        let (oldest, mut firsts, mut ghosts) = (self.oldest(), 0, BTreeMap::new());
         for child in self.children.values() {
-            let own = usize::from(child.rest().is_none());
-            let offered = child.offered.iter().map(|offered| offered.seq).skip(own);
-            gone.extend(offered.take_while(|seq| *seq < oldest));
+            let mut gone = child.offered.iter().take_while(|offered| offered.seq < oldest);
+            let own = if child.rest().is_none() { gone.next() } else { None };
+            firsts += own.map_or(0, |offered| offered.entry.frame.len());
+            ghosts.extend(gone.map(|offered| (offered.seq, offered.entry.frame.len())));
         }
-        gone.sort_unstable();
-        gone.dedup();
-        gone.len()
+        (firsts, ghosts)
     }
 }
 

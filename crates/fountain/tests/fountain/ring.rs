@@ -5,12 +5,12 @@ use std::sync::Arc;
 use thalweg_fountain::{ChildId, Geometry, RING_BYTES, Ring, RingError, Shared, SymbolId};
 
 /// Symbols of 1 KiB, blocks of 1024.
-fn cut() -> Geometry {
+pub fn cut() -> Geometry {
     Geometry::new(8 << 20, 1 << 10, 1024, 8).expect("a cut")
 }
 
 /// A frame that says its length and number; `n` bytes in all, at least 8.
-fn frame(number: u32, n: usize) -> Vec<u8> {
+pub fn frame(number: u32, n: usize) -> Vec<u8> {
     let mut frame = vec![number as u8; n];
     frame[..4].copy_from_slice(&(n as u32).to_be_bytes());
     frame[4..8].copy_from_slice(&number.to_be_bytes());
@@ -18,7 +18,7 @@ fn frame(number: u32, n: usize) -> Vec<u8> {
 }
 
 /// The numbers of the whole frames in what a socket got; what is left over must begin one.
-fn numbers(mut bytes: &[u8]) -> Vec<u32> {
+pub fn numbers(mut bytes: &[u8]) -> Vec<u32> {
     let mut numbers = Vec::new();
     while bytes.len() >= 8 {
         let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four"));
@@ -34,7 +34,7 @@ fn numbers(mut bytes: &[u8]) -> Vec<u32> {
 }
 
 /// Lets a child's socket take up to `n` bytes.
-fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usize {
+pub fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usize {
     let mut taken = 0;
     while taken < n {
         let Some((bytes, at)) = ring.begin(child) else { break };
@@ -47,7 +47,7 @@ fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usize {
 }
 
 /// A page that has nothing to say.
-fn empty() -> Shared {
+pub fn empty() -> Shared {
     Shared::default()
 }
 
@@ -224,58 +224,4 @@ fn pages_go_before_their_first_symbol_and_messages_behind_what_is_there() {
     push(&mut ring, 0, 7);
     take(&mut ring, child, usize::MAX, &mut got);
     assert!(got.is_empty(), "sent already: {got:?}");
-}
-
-proptest! {
-    /// A socket is offered several frames, others come meanwhile, and it takes some bytes of them.
-    #[test]
-    fn what_is_offered_is_whole_and_in_order_whatever_comes_in_between(
-        turns in prop::collection::vec((0..6_u32, 0..5000_usize, 0..6_u32, 0..9000_usize), 1..60),
-        is_anew_after in prop::option::of(0..60_usize),
-    ) {
-        // Room for sixteen frames, of which four at most are offered beside one.
-        let mut ring = Ring::new(&cut(), 16 * 1036, 12).expect("room");
-        let (child, mut got, mut pushed) = (ChildId(1), Vec::new(), 0);
-        ring.join(child);
-        let (mut missed, mut saved) = (0, 0);
-        let mut push = |ring: &mut Ring, count: u32| {
-            for _ in 0..count {
-                let frame = Arc::new(frame(pushed, 1036));
-                missed += ring.push(SymbolId { block: 0, esi: pushed }, frame, &empty()).expect("fits").0;
-                pushed += 1;
-            }
-        };
-        for (turn, (before, most, between, taken)) in turns.into_iter().enumerate() {
-            push(&mut ring, before);
-            let offered = ring.offer(child, most);
-            push(&mut ring, between);
-            let is_anew = is_anew_after == Some(turn);
-            if is_anew {
-                ring.join(child);
-            }
-            let mut left = taken;
-            for (bytes, at) in &offered {
-                let now = left.min(bytes.len() - at);
-                got.extend_from_slice(&bytes[*at..at + now]);
-                left -= now;
-            }
-            saved += ring.took(child, taken - left);
-            prop_assert!(ring.peak_bytes() <= 18 * 1036, "{} bytes", ring.peak_bytes());
-            if is_anew {
-                // From here on what was missed is counted of the child that begins anew.
-                break;
-            }
-        }
-        take(&mut ring, child, usize::MAX, &mut got);
-        let sent = numbers(&got);
-        let whole: usize = sent.len() * 1036;
-        prop_assert_eq!(whole, got.len(), "the last one is torn");
-        if is_anew_after.is_none() {
-            prop_assert!(sent.windows(2).all(|pair| pair[0] < pair[1]), "{:?}", sent);
-            let status = ring.status(child).expect("a child");
-            prop_assert_eq!(status.sent_symbols, sent.len() as u64);
-            prop_assert_eq!(status.missed_symbols, (missed - saved) as u64);
-            prop_assert_eq!(status.sent_symbols + status.missed_symbols, u64::from(pushed));
-        }
-    }
 }

@@ -237,3 +237,57 @@ fn read_exact_into(file: &File, mut from: u64, places: &mut [&mut [u8]]) -> io::
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, path::Path};
+    use thalweg_wire::{cast::LayoutEntry, object::FilePath};
+
+    const LENGTHS: [usize; 4] = [5000, 0, 700, 9000];
+
+    /// Files of these lengths below `o`, and the object's bytes.
+    fn files(dir: &Path) -> (ObjectFiles, Vec<u8>) {
+        let object: Vec<u8> = (0..14_700_u32).map(|n| (n / 7) as u8).collect();
+        let (mut rest, mut entries) = (object.as_slice(), Vec::new());
+        fs::create_dir(dir.join("o")).unwrap();
+        for (n, length) in LENGTHS.into_iter().enumerate() {
+            let (part, later) = rest.split_at(length);
+            fs::write(dir.join(format!("o/f{n}")), part).unwrap();
+            let path = FilePath::new(format!("f{n}").into()).unwrap();
+            let kind = LayoutKind::File { length: length as u64 };
+            entries.push(LayoutEntry { path, kind, mode: 0o644, modified_ns: 0 });
+            rest = later;
+        }
+        let directory = Arc::new(OwnedFd::from(File::open(dir).unwrap()));
+        let place = Place { directory, name: b"o".to_vec() };
+        (ObjectFiles::in_making(Arc::new(Layout { entries }), place), object)
+    }
+
+    /// These bytes, read into places of 1000.
+    fn read(files: &ObjectFiles, from: usize, to: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; to - from];
+        let mut places: Vec<&mut [u8]> = bytes.chunks_mut(1000).collect();
+        files.read_into(from as u64, &mut places).map(|()| bytes)
+    }
+
+    #[test]
+    fn many_places_are_filled_from_one_file_or_several() {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, object) = files(dir.path());
+        for (from, to) in [(0, 5000), (300, 2500), (4000, 5001), (4500, 6900), (5700, 14_700)] {
+            assert!(read(&files, from, to).unwrap() == object[from..to], "{from} to {to}");
+        }
+        assert_eq!(read(&files, 14_000, 14_701).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, _) = files(dir.path());
+        fs::write(dir.path().join("o/f3"), [1; 2500]).unwrap();
+        let why = read(&files, 5700, 9700).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(why.to_string().contains("o/f3"), "{why}");
+    }
+}

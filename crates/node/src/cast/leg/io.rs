@@ -328,3 +328,33 @@ async fn read<T: DeserializeOwned>(
     from.read_exact(&mut body).await?;
     decode(&body).map_err(invalid)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::io::duplex;
+
+    #[tokio::test]
+    async fn what_goes_is_asked_for_anew_once_there_is_room() {
+        let (ours, mut theirs) = duplex(10);
+        let (mut say, mut told) = (Say(Box::new(ours)), Vec::new());
+        let piece = |text: &str| Arc::new(text.as_bytes().to_vec());
+        assert!(say.takes_several());
+        let two = || vec![(piece("--ab"), 2), (piece("cdefghijklm"), 0)];
+        let taken = say.offered(two, |n| told.push(n)).await.unwrap();
+        assert_eq!((taken, &told[..]), (Some(10), &[10][..]));
+        // No room: what is offered then was not taken, and is something else when there is.
+        let mut words = ["old", "new"].into_iter();
+        let next = || words.next().map(|word| (piece(word), 0)).into_iter().collect();
+        let mut got = [0; 10];
+        let (taken, read) =
+            tokio::join!(say.offered(next, |n| told.push(n)), theirs.read_exact(&mut got));
+        assert_eq!((taken.unwrap(), read.unwrap(), &got), (Some(3), 10, b"abcdefghij"));
+        assert_eq!(told, [10, 0, 3]);
+        let mut got = [0; 3];
+        theirs.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"new");
+        assert_eq!(say.offered(Vec::new, |_| unreachable!()).await.unwrap(), None);
+    }
+}

@@ -351,3 +351,31 @@ pub fn esis(lack: &Lack, block: u32, geometry: &Geometry) -> impl Iterator<Item 
     let runs = lack.runs.clone().into_iter();
     runs.flat_map(move |(from, to)| (from - first) as u32..(to - first) as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_fountain::digest::SourcePage;
+
+    #[test]
+    fn who_wants_all_anew_amid_a_symbol_gets_the_rest_of_it_first() {
+        let geometry = Geometry::new(4 << 10, 1 << 10, 4, 1).unwrap();
+        let ring = SharedRing::new(&geometry, 1 << 20, None).unwrap();
+        let joined = ring.join();
+        let proof = Proof::source(&Arc::new(SourcePage { block: 0, digests: vec![[0; 32]; 4] }));
+        let frame: Shared = Arc::new(vec![7; FRAME_HEAD + 1024]);
+        ring.push(SymbolId { block: 0, esi: 0 }, &frame, &proof);
+        let next = || ring.offer(joined.id, 0);
+        assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
+        ring.took(joined.id, proof.message.len());
+        assert_eq!(next(), [(Shared::clone(&frame), 0)]);
+        ring.took(joined.id, 100);
+        assert_eq!(ring.wish(joined.id, Wish::Anew).unwrap(), None);
+        assert_eq!(next(), [(Shared::clone(&frame), 100)]);
+        ring.took(joined.id, frame.len() - 100);
+        // Then all there is, the page first.
+        assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
+        ring.took(joined.id, proof.message.len());
+        assert_eq!(next(), [(frame, 0)]);
+    }
+}
