@@ -359,10 +359,10 @@ mod tests {
 
     #[test]
     fn who_wants_all_anew_amid_a_symbol_gets_the_rest_of_it_first() {
-        let geometry = Geometry::new(4 << 10, 1 << 10, 4, 1).unwrap();
+        let geometry = Geometry::new(1 << 20, 1 << 10, 1024, 8).unwrap();
         let ring = SharedRing::new(&geometry, 1 << 20, None).unwrap();
         let joined = ring.join();
-        let proof = Proof::source(&Arc::new(SourcePage { block: 0, digests: vec![[0; 32]; 4] }));
+        let proof = Proof::source(&Arc::new(SourcePage { block: 0, digests: vec![[0; 32]; 1024] }));
         let frame: Shared = Arc::new(vec![7; FRAME_HEAD + 1024]);
         ring.push(SymbolId { block: 0, esi: 0 }, &frame, &proof);
         let next = || ring.offer(joined.id, 0);
