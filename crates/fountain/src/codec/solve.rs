@@ -53,6 +53,19 @@ pub struct Solve {
     pub(super) held: Vec<u32>,
 }
 
+/// A solved stripe: so many bytes of each source symbol, in the order of their ESIs.
+struct Stripe {
+    width: usize,
+    columns: Vec<u8>,
+}
+
+impl Stripe {
+    fn of(&self, esi: u32) -> &[u8] {
+        let from = esi as usize * self.width;
+        &self.columns[from..from + self.width]
+    }
+}
+
 impl Solve {
     /// The block.
     pub fn block(&self) -> u32 {
@@ -75,7 +88,7 @@ impl Solve {
         page: Option<&SourcePage>,
     ) -> Result<Outcome, SolveError<S::Error>> {
         match self.decode(store).map_err(SolveError::Store)? {
-            Some(recovered) => self.write(store, page, &recovered),
+            Some(solved) => self.write(store, page, &solved),
             None => Ok(Outcome::TooFew),
         }
     }
@@ -84,21 +97,17 @@ impl Solve {
         SymbolId { block: self.block, esi }
     }
 
-    /// The missing source symbols, padded, in the order of their ESIs.
-    fn decode<S: SymbolStore>(&self, store: &mut S) -> Result<Option<Vec<Vec<u8>>>, S::Error> {
+    /// The block in stripes, each with all source symbols one behind the other, padded.
+    fn decode<S: SymbolStore>(&self, store: &mut S) -> Result<Option<Vec<Stripe>>, S::Error> {
         let symbol_bytes = self.geometry.symbol_bytes() as usize;
         let k = self.geometry.source_symbols_of(self.block);
-        let room = |esi| (esi, Vec::with_capacity(symbol_bytes));
-        let mut recovered: Vec<(u32, Vec<u8>)> = self.missing().map(room).collect();
+        let mut solved = Vec::new();
         for part in stripes(symbol_bytes, k, DECODE_BYTES) {
             let columns = self.read(store, &part)?;
-            let Some(solved) = self.decode_stripe(part.len(), columns) else { return Ok(None) };
-            for (esi, symbol) in &mut recovered {
-                let from = *esi as usize * part.len();
-                symbol.extend_from_slice(&solved[from..from + part.len()]);
-            }
+            let Some(columns) = self.decode_stripe(part.len(), columns) else { return Ok(None) };
+            solved.push(Stripe { width: part.len(), columns });
         }
-        Ok(Some(recovered.into_iter().map(|(_, symbol)| symbol).collect()))
+        Ok(Some(solved))
     }
 
     /// One stripe of the symbols held, padded.
@@ -133,17 +142,29 @@ impl Solve {
         &self,
         store: &mut S,
         page: Option<&SourcePage>,
-        recovered: &[Vec<u8>],
+        solved: &[Stripe],
     ) -> Result<Outcome, SolveError<S::Error>> {
-        for (esi, symbol) in self.missing().zip(recovered) {
+        let mut recovered = 0;
+        // One symbol at a time is put together, which stays in the nearest cache.
+        let mut whole = Vec::with_capacity(self.geometry.symbol_bytes() as usize);
+        for esi in self.missing() {
+            let symbol = match solved {
+                [only] => only.of(esi),
+                stripes => {
+                    whole.clear();
+                    stripes.iter().for_each(|stripe| whole.extend_from_slice(stripe.of(esi)));
+                    &whole
+                }
+            };
             let id = self.id(esi);
             let symbol = &symbol[..self.geometry.bytes_in(id).unwrap_or(0)];
             if let Some(page) = page {
                 page.verify(&self.geometry, id, symbol).map_err(SolveError::Forged)?;
             }
             store.write(id, symbol).map_err(SolveError::Store)?;
+            recovered += 1;
         }
-        Ok(Outcome::Recovered(recovered.len() as u32))
+        Ok(Outcome::Recovered(recovered))
     }
 
     /// The source symbols of the block that are not held.

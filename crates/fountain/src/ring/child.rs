@@ -1,6 +1,6 @@
 //! One reader of a ring.
 
-use super::{ChildStatus, Shared};
+use super::{ChildStatus, Shared, offer::Offered};
 use crate::{geometry::SymbolId, have::HaveSet};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -41,6 +41,8 @@ pub(super) struct Child {
     messages: VecDeque<(u64, Shared)>,
     /// What the socket has begun, and how much of it it took.
     overflow: Option<(Shared, usize)>,
+    /// Frames that lie before the socket, behind what it has begun.
+    pub(super) offered: VecDeque<Offered>,
 }
 
 impl Child {
@@ -54,7 +56,15 @@ impl Child {
             known: VecDeque::new(),
             messages: VecDeque::new(),
             overflow: None,
+            offered: VecDeque::new(),
         }
+    }
+
+    /// What this child's socket has begun is finished, and what lies before it may be taken, though the
+    /// child begins anew.
+    pub(super) fn go_on_from(&mut self, before: Self) {
+        (self.overflow, self.offered) = (before.overflow, before.offered);
+        self.offered.iter_mut().for_each(|offered| offered.is_of_before = true);
     }
 
     /// What its socket must take before anything else, from where on.
@@ -79,6 +89,11 @@ impl Child {
         all
     }
 
+    /// Bytes of what the socket has begun that it did not take yet.
+    pub(super) fn rest_bytes(&self) -> usize {
+        self.overflow.as_ref().map_or(0, |(bytes, taken)| bytes.len() - taken)
+    }
+
     pub(super) fn begin(&mut self, bytes: Shared) {
         self.overflow = Some((bytes, 0));
     }
@@ -88,10 +103,18 @@ impl Child {
         self.messages.push_back((after, message));
     }
 
+    /// Whether a message goes before the frame at this place.
+    pub(super) fn has_message(&self, seq: u64) -> bool {
+        self.messages.front().is_some_and(|(after, _)| *after <= seq)
+    }
+
     /// The message that goes now, taken out.
     pub(super) fn next_message(&mut self) -> Option<Shared> {
-        let is_due = self.messages.front().is_some_and(|(after, _)| *after <= self.next);
-        if is_due { self.messages.pop_front().map(|(_, message)| message) } else { None }
+        if self.has_message(self.next) {
+            self.messages.pop_front().map(|(_, message)| message)
+        } else {
+            None
+        }
     }
 
     pub(super) fn knows(&self, page: PageKey) -> bool {
@@ -126,6 +149,11 @@ impl Child {
         self.lacks.insert(block, bits);
     }
 
+    /// Whether it said what it lacks of a block.
+    pub(super) fn has_lacks(&self, block: u32) -> bool {
+        self.lacks.contains_key(&block)
+    }
+
     /// Whether a source symbol is one that it lacks, by what it said.
     pub(super) fn lacks(&self, id: SymbolId) -> bool {
         let Some(bits) = self.lacks.get(&id.block) else { return true };
@@ -145,14 +173,8 @@ impl Child {
 
     /// The frame at its cursor goes now.
     pub(super) fn send(&mut self, entry: &Entry, header_bytes: usize) {
-        let block = entry.id.block;
-        if !entry.is_source || self.lacks.contains_key(&block) {
-            self.needs.entry(block).and_modify(|need| *need = need.saturating_sub(1));
-        }
-        if let Some(bits) = self.lacks.get_mut(&entry.id.block).filter(|_| entry.is_source)
-            && let Some(word) = bits.get_mut(entry.id.esi as usize / 64)
-        {
-            *word &= !(1 << (entry.id.esi % 64));
+        if !entry.is_source || self.strike(entry.id) {
+            self.needs_one_less(entry.id.block);
         }
         self.begin(Shared::clone(&entry.frame));
         self.next += 1;
@@ -160,13 +182,41 @@ impl Child {
         self.counts.sent_bytes += entry.frame.len().saturating_sub(header_bytes) as u64;
     }
 
+    /// Strikes a source symbol from what it said it lacks; whether it was there.
+    fn strike(&mut self, id: SymbolId) -> bool {
+        let bits = self.lacks.get_mut(&id.block);
+        let Some(word) = bits.and_then(|bits| bits.get_mut(id.esi as usize / 64)) else {
+            return false;
+        };
+        let bit = 1 << (id.esi % 64);
+        let was_there = *word & bit != 0;
+        *word &= !bit;
+        was_there
+    }
+
+    fn needs_one_less(&mut self, block: u32) {
+        self.needs.entry(block).and_modify(|need| *need = need.saturating_sub(1));
+    }
+
     /// The frame at its cursor is overwritten.
     pub(super) fn miss(&mut self, id: SymbolId, is_source: bool) {
+        let missed = self.next;
+        if let Some(offered) = self.offered.iter_mut().find(|offered| offered.seq == missed) {
+            offered.was_missed = true;
+        }
         self.next += 1;
         self.counts.missed_symbols += 1;
         // Of what it said it lacks this is counted already.
         if is_source && !self.lacks.contains_key(&id.block) {
             *self.needs.entry(id.block).or_default() += 1;
+        }
+    }
+
+    /// A frame that was counted as missed was taken all the same.
+    pub(super) fn unmiss(&mut self, entry: &Entry) {
+        self.counts.missed_symbols = self.counts.missed_symbols.saturating_sub(1);
+        if entry.is_source && !self.lacks.contains_key(&entry.id.block) {
+            self.needs_one_less(entry.id.block);
         }
     }
 }

@@ -9,10 +9,10 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// A frame comes into the ring.
-    pub(super) fn comes(&mut self, bytes: usize) {
+    /// A frame comes into the ring; so many bytes that went out of it still lie before sockets.
+    pub(super) fn comes(&mut self, bytes: usize, lying: usize) {
         self.ring += bytes;
-        self.note();
+        self.note(lying);
     }
 
     /// One leaves it.
@@ -20,10 +20,10 @@ impl Held {
         self.ring = self.ring.saturating_sub(bytes);
     }
 
-    /// A socket begins something of so many bytes; of none it begins nothing.
-    pub(super) fn begins(&mut self, bytes: usize) {
+    /// A socket begins something of so many bytes; of none it begins nothing. `lying` as for [`Self::comes`].
+    pub(super) fn begins(&mut self, bytes: usize, lying: usize) {
         self.begun += bytes;
-        self.note();
+        self.note(lying);
     }
 
     /// A socket has taken the last of it, or is gone.
@@ -36,7 +36,7 @@ impl Held {
         self.peak
     }
 
-    fn note(&mut self) {
-        self.peak = self.peak.max(self.ring + self.begun);
+    fn note(&mut self, lying: usize) {
+        self.peak = self.peak.max(self.ring + self.begun + lying);
     }
 }

@@ -8,6 +8,7 @@
 
 mod child;
 mod held;
+mod offer;
 
 use crate::{
     geometry::{Geometry, SymbolId},
@@ -123,11 +124,15 @@ impl Ring {
         self.capacity
     }
 
-    /// A child joins, and reads from the oldest frame on. One that is here already begins anew.
+    /// A child joins, and reads from the oldest frame on. One that is here already begins anew, behind what
+    /// its socket has begun.
     pub fn join(&mut self, id: ChildId) {
         let done = HaveSet::over(u64::from(self.geometry.blocks()), 512);
-        let before = self.children.insert(id, Child::new(self.oldest(), done));
-        self.held.ends(before.map_or(0, |child| child.begun_bytes()));
+        let mut child = Child::new(self.oldest(), done);
+        if let Some(before) = self.children.remove(&id) {
+            child.go_on_from(before);
+        }
+        self.children.insert(id, child);
     }
 
     /// A child is gone; what became of it.
@@ -144,7 +149,7 @@ impl Ring {
     }
 
     /// A frame came, with the page that proves it (none if that is empty): it overwrites the
-    /// oldest if the ring is full. How many children thereby missed a symbol, and of which block.
+    /// oldest if the ring is full. How many symbols children thereby missed, and of which block the last.
     /// Never waits.
     ///
     /// # Errors
@@ -158,14 +163,28 @@ impl Ring {
         if frame.is_empty() || frame.len() > self.frame_bytes {
             return Err(RingError::Frame { got: frame.len(), frame: self.frame_bytes });
         }
-        let is_full = self.entries.len() == self.capacity;
-        let missed = if is_full { self.evict() } else { (0, id.block) };
+        let missed = self.make_room(id.block);
         let is_source = self.geometry.is_source(id);
-        self.held.comes(frame.len());
+        self.held.comes(frame.len(), self.lying_bytes());
         self.entries.push_back(Entry { id, is_source, frame, page: Shared::clone(page) });
         self.head += 1;
         self.settle_all();
         Ok(missed)
+    }
+
+    /// Drops the oldest frames until one more fits: one of a full ring, more if sockets let go of fewer
+    /// than were overwritten. As [`Self::push`] says; block `of` if nothing was missed.
+    fn make_room(&mut self, of: u32) -> (usize, u32) {
+        let mut missed = (0, of);
+        while !self.entries.is_empty() && self.entries.len() + self.ghosts() >= self.capacity {
+            let (children, block) = self.evict();
+            if children > 0 {
+                missed = (missed.0 + children, block);
+            }
+            // The next one may go as well: it is missed by those alone who want it.
+            self.settle_all();
+        }
+        missed
     }
 
     /// Drops the oldest frame. Children that wanted it miss it.
@@ -186,20 +205,11 @@ impl Ring {
         let mut child = self.children.remove(&id)?;
         if child.rest().is_none() {
             self.begin_next(&mut child);
-            self.held.begins(child.begun_bytes());
+            self.held.begins(child.begun_bytes(), self.lying_bytes());
         }
         let rest = child.rest().map(|(bytes, at)| (Shared::clone(bytes), at));
         self.children.insert(id, child);
         rest
-    }
-
-    /// The child's socket took `n` bytes of what it has begun.
-    pub fn took(&mut self, id: ChildId, n: usize) {
-        if let Some(mut child) = self.children.remove(&id) {
-            self.held.ends(child.take_rest(n));
-            self.settle(&mut child);
-            self.children.insert(id, child);
-        }
     }
 
     /// What a child's socket begins now: a message, a page or a frame.

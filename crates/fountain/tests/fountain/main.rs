@@ -7,5 +7,6 @@ mod geometry;
 mod have;
 mod pull;
 mod ring;
+mod ring_offers;
 mod stream;
 mod swarm;

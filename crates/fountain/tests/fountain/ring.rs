@@ -5,12 +5,12 @@ use std::sync::Arc;
 use thalweg_fountain::{ChildId, Geometry, RING_BYTES, Ring, RingError, Shared, SymbolId};
 
 /// Symbols of 1 KiB, blocks of 1024.
-fn cut() -> Geometry {
+pub fn cut() -> Geometry {
     Geometry::new(8 << 20, 1 << 10, 1024, 8).expect("a cut")
 }
 
 /// A frame that says its length and number; `n` bytes in all, at least 8.
-fn frame(number: u32, n: usize) -> Vec<u8> {
+pub fn frame(number: u32, n: usize) -> Vec<u8> {
     let mut frame = vec![number as u8; n];
     frame[..4].copy_from_slice(&(n as u32).to_be_bytes());
     frame[4..8].copy_from_slice(&number.to_be_bytes());
@@ -18,7 +18,7 @@ fn frame(number: u32, n: usize) -> Vec<u8> {
 }
 
 /// The numbers of the whole frames in what a socket got; what is left over must begin one.
-fn numbers(mut bytes: &[u8]) -> Vec<u32> {
+pub fn numbers(mut bytes: &[u8]) -> Vec<u32> {
     let mut numbers = Vec::new();
     while bytes.len() >= 8 {
         let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four"));
@@ -34,7 +34,7 @@ fn numbers(mut bytes: &[u8]) -> Vec<u32> {
 }
 
 /// Lets a child's socket take up to `n` bytes.
-fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usize {
+pub fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usize {
     let mut taken = 0;
     while taken < n {
         let Some((bytes, at)) = ring.begin(child) else { break };
@@ -47,7 +47,7 @@ fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usize {
 }
 
 /// A page that has nothing to say.
-fn empty() -> Shared {
+pub fn empty() -> Shared {
     Shared::default()
 }
 

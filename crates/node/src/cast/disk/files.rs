@@ -1,11 +1,14 @@
 //! Reads and writes an object's bytes, a few files open at a time.
 
 use super::{open::below, spans::Spans};
-use rustix::fs::OFlags;
+use rustix::{
+    fs::OFlags,
+    io::{Errno, preadv},
+};
 use std::{
     collections::{BTreeSet, VecDeque},
     fs::File,
-    io,
+    io::{self, IoSliceMut},
     os::{
         fd::OwnedFd,
         unix::fs::{FileExt as _, MetadataExt as _},
@@ -112,6 +115,30 @@ impl ObjectFiles {
         if filled == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
+    /// Reads bytes of the object that lie one behind the other into these places; by one call of the
+    /// system if they are in one file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_into(&self, from: u64, places: &mut [&mut [u8]]) -> io::Result<()> {
+        let length: usize = places.iter().map(|place| place.len()).sum();
+        let first = self.spans.pieces(from..from + length as u64).next();
+        let only = first.filter(|piece| piece.range.end - piece.range.start == length as u64);
+        let Some(piece) = only else {
+            let mut at = from;
+            return places.iter_mut().try_for_each(|place| {
+                at += place.len() as u64;
+                self.read(at - place.len() as u64, place)
+            });
+        };
+        let (file, in_making) = self.file(piece.entry)?;
+        let read = read_exact_into(&file, piece.range.start, places);
+        if !in_making {
+            self.check(piece.entry, &file)?;
+        }
+        read.map_err(|e| self.named(piece.entry, &e))
+    }
+
     /// Writes these bytes of the object.
     ///
     /// # Errors
@@ -191,5 +218,76 @@ impl ObjectFiles {
         let place = self.lock().place.clone();
         let path = place.path(self.path_of(entry)).escape_ascii().to_string();
         io::Error::new(why.kind(), format!("{path}: {why}"))
+    }
+}
+
+fn read_exact_into(file: &File, mut from: u64, places: &mut [&mut [u8]]) -> io::Result<()> {
+    let mut places: Vec<_> = places.iter_mut().map(|place| IoSliceMut::new(place)).collect();
+    let mut rest = places.as_mut_slice();
+    while !rest.is_empty() {
+        match preadv(file, rest, from) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => {
+                from += n as u64;
+                IoSliceMut::advance_slices(&mut rest, n);
+            }
+            Err(Errno::INTR) => {}
+            Err(why) => return Err(why.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, path::Path};
+    use thalweg_wire::{cast::LayoutEntry, object::FilePath};
+
+    const LENGTHS: [usize; 4] = [5000, 0, 700, 9000];
+
+    /// Files of these lengths below `o`, and the object's bytes.
+    fn files(dir: &Path) -> (ObjectFiles, Vec<u8>) {
+        let object: Vec<u8> = (0..14_700_u32).map(|n| (n / 7) as u8).collect();
+        let (mut rest, mut entries) = (object.as_slice(), Vec::new());
+        fs::create_dir(dir.join("o")).unwrap();
+        for (n, length) in LENGTHS.into_iter().enumerate() {
+            let (part, later) = rest.split_at(length);
+            fs::write(dir.join(format!("o/f{n}")), part).unwrap();
+            let path = FilePath::new(format!("f{n}").into()).unwrap();
+            let kind = LayoutKind::File { length: length as u64 };
+            entries.push(LayoutEntry { path, kind, mode: 0o644, modified_ns: 0 });
+            rest = later;
+        }
+        let directory = Arc::new(OwnedFd::from(File::open(dir).unwrap()));
+        let place = Place { directory, name: b"o".to_vec() };
+        (ObjectFiles::in_making(Arc::new(Layout { entries }), place), object)
+    }
+
+    /// These bytes, read into places of 1000.
+    fn read(files: &ObjectFiles, from: usize, to: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; to - from];
+        let mut places: Vec<&mut [u8]> = bytes.chunks_mut(1000).collect();
+        files.read_into(from as u64, &mut places).map(|()| bytes)
+    }
+
+    #[test]
+    fn many_places_are_filled_from_one_file_or_several() {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, object) = files(dir.path());
+        for (from, to) in [(0, 5000), (300, 2500), (4000, 5001), (4500, 6900), (5700, 14_700)] {
+            assert!(read(&files, from, to).unwrap() == object[from..to], "{from} to {to}");
+        }
+        assert_eq!(read(&files, 14_000, 14_701).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let (files, _) = files(dir.path());
+        fs::write(dir.path().join("o/f3"), [1; 2500]).unwrap();
+        let why = read(&files, 5700, 9700).unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(why.to_string().contains("o/f3"), "{why}");
     }
 }

@@ -3,10 +3,14 @@
 use crate::patience::within;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
-    io::{self, Cursor},
+    future::poll_fn,
+    io::{self, Cursor, IoSlice},
     os::fd::{AsFd as _, OwnedFd},
+    pin::Pin,
+    task::Poll,
     time::Duration,
 };
+use thalweg_fountain::Shared;
 use thalweg_net::{Stream, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::{
     cast::{
@@ -157,6 +161,39 @@ impl Hear {
 }
 
 impl Say {
+    /// Whether several pieces go by one call of the system.
+    pub fn takes_several(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    /// Sends what there is when the connection has room, each piece from where on is said, as much as it
+    /// takes at once; how much, or `None` if there is nothing. It is asked for again whenever there is
+    /// room, and each time told how much was taken, without a wait in between.
+    ///
+    /// # Errors
+    /// As [`Say::message`].
+    pub async fn offered(
+        &mut self,
+        mut offer: impl FnMut() -> Vec<(Shared, usize)>,
+        mut took: impl FnMut(usize),
+    ) -> io::Result<Option<usize>> {
+        let writing = poll_fn(|cx| {
+            let pieces = offer();
+            if pieces.is_empty() {
+                return Poll::Ready(Ok(None));
+            }
+            let rests = pieces.iter().map(|(bytes, at)| bytes.get(*at..).unwrap_or_default());
+            let slices: Vec<IoSlice<'_>> = rests.map(IoSlice::new).collect();
+            let written = Pin::new(&mut self.0).poll_write_vectored(cx, &slices);
+            took(if let Poll::Ready(Ok(n)) = &written { *n } else { 0 });
+            written.map_ok(Some)
+        });
+        match within(STUCK, "room for what is to be sent", writing).await? {
+            Some(0) => Err(io::ErrorKind::WriteZero.into()),
+            taken => Ok(taken),
+        }
+    }
+
     /// Sends the beginning of these bytes, as much as the connection takes at once; how much.
     ///
     /// # Errors
@@ -189,10 +226,12 @@ impl Say {
     /// # Errors
     /// As [`Say::message`].
     pub async fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for piece in bytes.chunks(BUFFER) {
-            within(STUCK, "room for what is to be sent", self.0.write_all(piece)).await?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let taken = self.some(rest).await?;
+            rest = rest.get(taken..).unwrap_or_default();
         }
-        within(STUCK, "room for what is to be sent", self.0.flush()).await
+        self.flush().await
     }
 
     /// Nothing more goes.
@@ -288,4 +327,34 @@ async fn read<T: DeserializeOwned>(
     let mut body = vec![0; length];
     from.read_exact(&mut body).await?;
     decode(&body).map_err(invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::io::duplex;
+
+    #[tokio::test]
+    async fn what_goes_is_asked_for_anew_once_there_is_room() {
+        let (ours, mut theirs) = duplex(10);
+        let (mut say, mut told) = (Say(Box::new(ours)), Vec::new());
+        let piece = |text: &str| Arc::new(text.as_bytes().to_vec());
+        assert!(say.takes_several());
+        let two = || vec![(piece("--ab"), 2), (piece("cdefghijklm"), 0)];
+        let taken = say.offered(two, |n| told.push(n)).await.unwrap();
+        assert_eq!((taken, &told[..]), (Some(10), &[10][..]));
+        // No room: what is offered then was not taken, and is something else when there is.
+        let mut words = ["old", "new"].into_iter();
+        let next = || words.next().map(|word| (piece(word), 0)).into_iter().collect();
+        let mut got = [0; 10];
+        let (taken, read) =
+            tokio::join!(say.offered(next, |n| told.push(n)), theirs.read_exact(&mut got));
+        assert_eq!((taken.unwrap(), read.unwrap(), &got), (Some(3), 10, b"abcdefghij"));
+        assert_eq!(told, [10, 0, 3]);
+        let mut got = [0; 3];
+        theirs.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"new");
+        assert_eq!(say.offered(Vec::new, |_| unreachable!()).await.unwrap(), None);
+    }
 }

@@ -136,7 +136,7 @@ impl Serving {
         let mut news = self.store.news();
         let mut said = HaveSet::empty(&self.store.known.geometry);
         let mut next_news = Instant::now();
-        let mut buffer = Vec::with_capacity(PIECE + 64 * FRAME_HEAD);
+        let mut buffer = Vec::new();
         loop {
             if Instant::now() >= next_news
                 && news.has_changed().unwrap_or(false) | (said.count() == 0)
@@ -222,32 +222,43 @@ impl Serving {
             let store = Arc::clone(&self.store);
             let fill = move || fill(&store, run, buffer);
             let filled = spawn_blocking(fill).await.map_err(io::Error::other)?;
-            let (filled, bytes) = filled.map_err(Unserved::Disk)?;
-            buffer = filled;
-            say.bytes(&buffer).await?;
-            self.store.count_served(bytes);
+            let Filled { room, frames, symbols } = filled.map_err(Unserved::Disk)?;
+            buffer = room;
+            say.bytes(buffer.get(..frames).unwrap_or_default()).await?;
+            self.store.count_served(symbols);
         }
         Ok(buffer)
     }
 }
 
-/// The frames of these symbols, and how many bytes the symbols have. The disk is read once.
-fn fill(store: &Store, run: Range<u64>, mut buffer: Vec<u8>) -> io::Result<(Vec<u8>, u64)> {
+/// Frames, and the room that they lie in, which is used again.
+struct Filled {
+    room: Vec<u8>,
+    /// Bytes of the frames, from the beginning.
+    frames: usize,
+    /// Of those: of symbols.
+    symbols: u64,
+}
+
+/// The frames of these symbols. The disk is read once, each symbol to where it is sent from.
+fn fill(store: &Store, run: Range<u64>, mut room: Vec<u8>) -> io::Result<Filled> {
     let geometry = &store.known.geometry;
     let absent = || invalid("a symbol that does not exist");
     let first = geometry.bytes_at(run.start).ok_or_else(absent)?.start;
     let last = geometry.bytes_at(run.end.saturating_sub(1)).ok_or_else(absent)?.end;
-    let mut content = vec![0; (last - first) as usize];
-    store.files.read(first, &mut content)?;
-    buffer.clear();
-    let symbols = content.chunks(geometry.symbol_bytes() as usize);
-    for (index, symbol) in run.zip(symbols) {
+    let size = geometry.symbol_bytes() as usize;
+    let frames = (last - first) as usize + FRAME_HEAD * (run.end - run.start) as usize;
+    room.resize(frames.max(room.len()), 0);
+    let mut places = Vec::with_capacity((run.end - run.start) as usize);
+    for (index, frame) in run.zip(room[..frames].chunks_mut(FRAME_HEAD + size)) {
         let id = geometry.symbol(index).ok_or_else(absent)?;
-        let head = SymbolHead { block: id.block, esi: id.esi, length: symbol.len() as u32 };
-        buffer.extend(Frame::Symbol(head).encode());
-        buffer.extend(symbol);
+        let (head, symbol) = frame.split_at_mut(FRAME_HEAD);
+        let whole = SymbolHead { block: id.block, esi: id.esi, length: symbol.len() as u32 };
+        head.copy_from_slice(&Frame::Symbol(whole).encode());
+        places.push(symbol);
     }
-    Ok((buffer, last - first))
+    store.files.read_into(first, &mut places)?;
+    Ok(Filled { room, frames, symbols: last - first })
 }
 
 fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use super::{
     book::{PageBook, Proof},
-    repairs::{Repairs, frame},
+    repairs::{Repairs, frame_of},
     shared::{SharedRing, esis},
 };
 use crate::cast::store::Store;
@@ -185,9 +185,9 @@ impl Feed {
                 proof
             }
         };
-        let mut symbol = vec![0; (range.end - range.start) as usize];
-        self.store.files.read(range.start, &mut symbol)?;
-        Ok(Some((frame(id, &symbol), proof)))
+        let length = (range.end - range.start) as usize;
+        let frame = frame_of(id, length, |symbol| self.store.files.read(range.start, symbol))?;
+        Ok(Some((frame, proof)))
     }
 
     /// This sender's repair symbols of a block, by ESI.

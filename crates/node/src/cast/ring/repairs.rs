@@ -22,7 +22,7 @@ use thalweg_net::PrivateKey;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed,
-    cast::{Frame, RepairSheet, SymbolHead},
+    cast::{FRAME_HEAD, Frame, RepairSheet, SymbolHead},
 };
 
 /// Blocks whose repair symbols are kept: a quarter of a block each.
@@ -167,13 +167,30 @@ impl Repairs {
 }
 
 /// A symbol behind its head.
-pub fn frame(id: SymbolId, symbol: &[u8]) -> Shared {
+fn frame(id: SymbolId, symbol: &[u8]) -> Shared {
     let head = SymbolHead { block: id.block, esi: id.esi, length: symbol.len() as u32 };
     let head = Frame::Symbol(head).encode();
     let mut frame = Vec::with_capacity(head.len() + symbol.len());
     frame.extend(head);
     frame.extend(symbol);
     Arc::new(frame)
+}
+
+/// As [`frame`], of a symbol of so many bytes that is written to its place by `fill`.
+///
+/// # Errors
+/// Its own.
+pub fn frame_of(
+    id: SymbolId,
+    length: usize,
+    fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
+) -> io::Result<Shared> {
+    let head = SymbolHead { block: id.block, esi: id.esi, length: length as u32 };
+    let mut frame = vec![0; FRAME_HEAD + length];
+    let (its, symbol) = frame.split_at_mut(FRAME_HEAD);
+    its.copy_from_slice(&Frame::Symbol(head).encode());
+    fill(symbol)?;
+    Ok(Arc::new(frame))
 }
 
 /// Where a block's sheet lies.

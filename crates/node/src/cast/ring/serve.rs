@@ -16,6 +16,9 @@ const PREFACE: Duration = Duration::from_secs(20);
 /// In so many messages at most: blocks that it has, and what it lacks of those it had begun.
 const FIRST: usize = 256;
 
+/// What a connection is given by one call of the system: on a fast leg its other end is woken once for so much.
+const AT_ONCE: usize = 256 * 1024;
+
 /// Something is said to a child at least so often, so that it knows of us.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
@@ -84,9 +87,9 @@ async fn pour(ring: &SharedRing, id: ChildId, say: &mut Say) -> io::Result<()> {
     let mut is_flushed = true;
     loop {
         let fresh = ring.fresh.notified();
-        if let Some((bytes, at)) = ring.begin(id) {
-            let taken = say.some(bytes.get(at..).unwrap_or_default()).await?;
-            ring.took(id, taken);
+        let most = if say.takes_several() { AT_ONCE } else { 0 };
+        let taken = say.offered(|| ring.offer(id, most), |n| ring.took(id, n)).await?;
+        if taken.is_some() {
             is_flushed = false;
             continue;
         }

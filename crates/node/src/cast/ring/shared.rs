@@ -163,28 +163,39 @@ impl SharedRing {
             return None;
         }
         // It fits: the ring was made for this geometry.
-        let pushed = self.lock().ring.push(id, Shared::clone(frame), &proof.message);
-        self.fresh.notify_waiters();
+        let mut inner = self.lock();
+        let pushed = inner.ring.push(id, Shared::clone(frame), &proof.message);
         let (missed, block) = pushed.unwrap_or((0, 0));
+        // Before somebody can say that it was taken all the same.
         self.missed.fetch_add(missed as u64, Relaxed);
+        drop(inner);
+        self.fresh.notify_waiters();
         (missed > 0).then_some(block)
     }
 
-    /// What a child's connection is to take now, and from where on.
-    pub fn begin(&self, id: ChildId) -> Option<(Shared, usize)> {
+    /// What a child's connection may take now, at most so many bytes; see [`Ring::offer`].
+    pub fn offer(&self, id: ChildId, most: usize) -> Vec<(Shared, usize)> {
+        self.counting(id, |ring| ring.offer(id, most))
+    }
+
+    /// It took so much of it, perhaps nothing.
+    pub fn took(&self, id: ChildId, n: usize) {
+        let saved = self.counting(id, |ring| ring.took(id, n));
+        self.missed.fetch_sub(saved as u64, Relaxed);
+        if n > 0 {
+            self.moved.notify_one();
+        }
+    }
+
+    /// Counts what is served to a child by this.
+    fn counting<T>(&self, id: ChildId, work: impl FnOnce(&mut Ring) -> T) -> T {
         let mut inner = self.lock();
         let before = inner.ring.sent_bytes(id);
-        let begun = inner.ring.begin(id);
+        let done = work(&mut inner.ring);
         let now = inner.ring.sent_bytes(id);
         drop(inner);
         self.served.fetch_add(now.saturating_sub(before), Relaxed);
-        begun
-    }
-
-    /// It took so much of it.
-    pub fn took(&self, id: ChildId, n: usize) {
-        self.lock().ring.took(id, n);
-        self.moved.notify_one();
+        done
     }
 
     /// Asks all that are not done with a block what they lack of it.
@@ -339,4 +350,32 @@ pub fn esis(lack: &Lack, block: u32, geometry: &Geometry) -> impl Iterator<Item 
     // Fits: they are in the block.
     let runs = lack.runs.clone().into_iter();
     runs.flat_map(move |(from, to)| (from - first) as u32..(to - first) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_fountain::digest::SourcePage;
+
+    #[test]
+    fn who_wants_all_anew_amid_a_symbol_gets_the_rest_of_it_first() {
+        let geometry = Geometry::new(1 << 20, 1 << 10, 1024, 8).unwrap();
+        let ring = SharedRing::new(&geometry, 1 << 20, None).unwrap();
+        let joined = ring.join();
+        let proof = Proof::source(&Arc::new(SourcePage { block: 0, digests: vec![[0; 32]; 1024] }));
+        let frame: Shared = Arc::new(vec![7; FRAME_HEAD + 1024]);
+        ring.push(SymbolId { block: 0, esi: 0 }, &frame, &proof);
+        let next = || ring.offer(joined.id, 0);
+        assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
+        ring.took(joined.id, proof.message.len());
+        assert_eq!(next(), [(Shared::clone(&frame), 0)]);
+        ring.took(joined.id, 100);
+        assert_eq!(ring.wish(joined.id, Wish::Anew).unwrap(), None);
+        assert_eq!(next(), [(Shared::clone(&frame), 100)]);
+        ring.took(joined.id, frame.len() - 100);
+        // Then all there is, the page first.
+        assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
+        ring.took(joined.id, proof.message.len());
+        assert_eq!(next(), [(frame, 0)]);
+    }
 }

@@ -91,6 +91,15 @@ pub struct ParentRate {
     pub bytes: u64,
 }
 
+/// What came from a parent in the whole session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ParentBytes {
+    /// Who; the source by its own name.
+    pub name: Name,
+    /// New bytes of symbols from it.
+    pub bytes: u64,
+}
+
 /// How a cast ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -223,6 +232,8 @@ pub enum Event {
         duplicate_bytes: u64,
         /// What it gave to others.
         served_bytes: u64,
+        /// From whom it got what was new.
+        parents: Vec<ParentBytes>,
         /// Its own span, from its first look for parents to the last symbol; 0: nothing came.
         seconds: f64,
         /// New bytes over that span.

@@ -2,7 +2,7 @@
 
 use super::{
     doubt::Doubt,
-    event::{Event, EventSink, Standing},
+    event::{Event, EventSink, ParentBytes, Standing},
     plan::Part,
     rings::Rings,
 };
@@ -25,7 +25,7 @@ use std::{
 use thalweg_net::channel::Protocol;
 use thalweg_wire::{
     Signable as _,
-    cast::{Account, Ended, Fault, MAX_REPORT, Opening, Refusal, Report, Want, Word},
+    cast::{Account, Ended, Fault, FromParent, MAX_REPORT, Opening, Refusal, Report, Want, Word},
     mesh::Name,
 };
 use tokio::{
@@ -260,6 +260,7 @@ impl Member {
             received_bytes: account.received,
             duplicate_bytes: account.beyond,
             served_bytes: account.served,
+            parents: account.parents.iter().map(|from| came(casting, from)).collect(),
             seconds,
             rate_bps,
             after_seconds: casting.began.elapsed().as_secs_f64(),
@@ -296,6 +297,11 @@ impl Member {
             }
         }
     }
+}
+
+fn came(casting: &Casting, from: &FromParent) -> ParentBytes {
+    let name = from.name.clone().unwrap_or_else(|| casting.reach.me().clone());
+    ParentBytes { name, bytes: from.bytes }
 }
 
 /// A data leg, as the receiver has called for one; it calls again if that does not come about.

@@ -15,7 +15,8 @@ mod survey;
 
 pub use describe::DescribeError;
 pub use event::{
-    Event, EventSink, Outcome, Planned, ReceiverProgress, RelayProgress, Standing, Totals,
+    Event, EventSink, Outcome, ParentBytes, Planned, ReceiverProgress, RelayProgress, Standing,
+    Totals,
 };
 pub use forget::{ForgetError, Forgotten, Told, forget};
 pub use job::{End, JobError, Listed, Receiver, Record, list};

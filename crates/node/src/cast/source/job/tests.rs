@@ -38,6 +38,7 @@ fn received(receiver: &str) -> Event {
         received_bytes: 100,
         duplicate_bytes: 0,
         served_bytes: 0,
+        parents: Vec::new(),
         seconds: 1.0,
         rate_bps: 800,
         after_seconds: 1.0,

@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut mesh = Mesh::found(&Files::Disk, &names)?;
     for name in &names {
         let limit = Limit::new(name, args.memory)?;
-        let start = Start { core: None, group: Some(&limit.processes()) };
+        let start = Start { group: Some(&limit.processes()), ..Start::default() };
         let id = mesh.start(name, start)?;
         limited.push((id, limit));
     }

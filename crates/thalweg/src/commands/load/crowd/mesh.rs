@@ -5,7 +5,7 @@ use std::{
     collections::BTreeSet,
     env,
     fs::{self, File},
-    net::TcpListener,
+    net::{Ipv4Addr, TcpListener},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -46,11 +46,12 @@ pub struct Mesh {
     dir: TempDir,
     program: PathBuf,
     nodes: Vec<Node>,
+    address_of: fn(&str) -> Ipv4Addr,
 }
 
 struct Node {
     name: String,
-    port: u16,
+    address: (Ipv4Addr, u16),
     child: Option<Child>,
 }
 
@@ -61,6 +62,8 @@ pub struct Start<'a> {
     pub core: Option<u32>,
     /// In this control group (its `cgroup.procs`).
     pub group: Option<&'a Path>,
+    /// In the network namespace of this process.
+    pub beside: Option<u32>,
 }
 
 /// The name of the source.
@@ -72,6 +75,14 @@ pub const TAG: &str = "crowd";
 const FOUNDER: &str = "hub";
 
 impl Mesh {
+    /// As [`Mesh::found_at`], all on loopback.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn found(files: &Files, receivers: &[String]) -> anyhow::Result<Self> {
+        Self::found_at(files, receivers, |_| Ipv4Addr::LOCALHOST)
+    }
+
     /// Founds it with the source and receivers of these names, which do not run yet; the founder's node does.
     ///
     /// The roster is signed here: an oracle lets twenty hosts a minute join from one address, and all of
@@ -79,16 +90,21 @@ impl Mesh {
     ///
     /// # Errors
     /// The system's; when the founder's node does not start.
-    pub fn found(files: &Files, receivers: &[String]) -> anyhow::Result<Self> {
+    pub fn found_at(
+        files: &Files,
+        receivers: &[String],
+        address_of: fn(&str) -> Ipv4Addr,
+    ) -> anyhow::Result<Self> {
         let dir = match files {
             Files::Memory if Path::new("/dev/shm").is_dir() => TempDir::new_in("/dev/shm")?,
             _ => TempDir::new()?,
         };
-        let mut mesh = Self { dir, program: env::current_exe()?, nodes: Vec::new() };
+        let (program, nodes) = (env::current_exe()?, Vec::new());
+        let mut mesh = Self { dir, program, nodes, address_of };
         let mut members = vec![mesh.member(SOURCE, None)?];
         for name in [FOUNDER.to_owned()].iter().chain(receivers) {
-            let port = mesh.settle(name)?;
-            members.push(mesh.member(name, Some(port))?);
+            let address = mesh.settle(name)?;
+            members.push(mesh.member(name, Some(address))?);
         }
         members.sort_by(|one, other| one.name.cmp(&other.name));
         mesh.sign(members)?;
@@ -100,22 +116,22 @@ impl Mesh {
         Ok(State::create(&self.dir.path().join("state").join(name))?)
     }
 
-    /// Keys, and an entry of the roster; without a port it runs no node.
-    fn member(&self, name: &str, port: Option<u16>) -> anyhow::Result<Member> {
+    /// Keys, and an entry of the roster; without an address it runs no node.
+    fn member(&self, name: &str, at: Option<(Ipv4Addr, u16)>) -> anyhow::Result<Member> {
         let state = self.state(name)?;
         let mut roles = BTreeSet::from([Role::Client]);
         let mut tags = BTreeSet::new();
         let mut node = None;
-        if port.is_some() {
+        if at.is_some() {
             roles.insert(Role::Relay);
             node = Some(state.make_node_key()?.id());
         }
         if name == FOUNDER {
             roles.extend([Role::Oracle, Role::Admin]);
-        } else if port.is_some() {
+        } else if at.is_some() {
             tags.insert(TAG.parse()?);
         }
-        let address = port.map(|port| format!("127.0.0.1:{port}").parse::<Destination>());
+        let address = at.map(|(address, port)| format!("{address}:{port}").parse::<Destination>());
         let addresses = address.into_iter().collect::<Result<Vec<_>, _>>()?;
         let client = state.make_client_key()?.id();
         Ok(Member { name: name.parse()?, node, client, addresses, roles, tags })
@@ -142,22 +158,19 @@ impl Mesh {
         Ok(())
     }
 
-    /// A host's directories and settings; its port.
-    fn settle(&mut self, name: &str) -> anyhow::Result<u16> {
+    /// A host's directories and settings; its address and port.
+    fn settle(&mut self, name: &str) -> anyhow::Result<(Ipv4Addr, u16)> {
         let inbox = self.inbox(name);
         fs::create_dir_all(&inbox)?;
         let settings = format!(
             "[measure]\nenabled = false\n[oracle.measure]\nenabled = false\n\
-             [cast]\nkeep_free = \"0 B\"\ninbox = [{{ path = {inbox:?}, from = [\"*\"] }}]\n",
+             [cast]\nrelay = true\nkeep_free = \"0 B\"\ninbox = [{{ path = {inbox:?}, from = [\"*\"] }}]\n",
         );
         fs::write(self.file(name, "toml"), settings)?;
-        let port = free_port(self.nodes.last().map(|node| node.port))?;
-        self.nodes.push(Node { name: name.to_owned(), port, child: None });
-        Ok(port)
-    }
-
-    fn address(&self, node: usize) -> String {
-        format!("127.0.0.1:{}", self.nodes[node].port)
+        let port = free_port(self.nodes.last().map(|node| node.address.1))?;
+        let address = ((self.address_of)(name), port);
+        self.nodes.push(Node { name: name.to_owned(), address, child: None });
+        Ok(address)
     }
 
     /// A file of a host.
@@ -211,7 +224,8 @@ impl Mesh {
 
     fn spawn(&self, node: usize, start: Start<'_>) -> anyhow::Result<Child> {
         let name = &self.nodes[node].name;
-        let (address, settings) = (self.address(node), self.file(name, "toml"));
+        let (ip, port) = self.nodes[node].address;
+        let (address, settings) = (format!("{ip}:{port}"), self.file(name, "toml"));
         let (group, core) = (start.group, start.core);
         let node = ["node", "--listen", &address, "--config"];
         let own = self.command(name, &node);
@@ -219,6 +233,9 @@ impl Mesh {
         let mut command = Command::new("sh");
         command.args(["-c", "[ -z \"$0\" ] || echo $$ > \"$0\"; exec \"$@\""]);
         command.arg(group.unwrap_or(Path::new("")));
+        if let Some(process) = start.beside {
+            command.args(["nsenter", "--target", &process.to_string(), "--net"]);
+        }
         if let Some(core) = core {
             command.args(["taskset", "-c", &core.to_string()]);
         }
