@@ -4,17 +4,17 @@
 //! client ══ wan0, wan1: 8 Mbit/s each ══ fra ── server, which knows no ranges
 //! ```
 
-use crate::host::{Daemon, Host, text, until};
+use crate::{
+    host::{Daemon, Host, text, until},
+    in_lab::{lab, within},
+};
 use std::{
     fs,
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
 use tempfile::TempDir;
-use thalweg_lab::{
-    client::Lab,
-    topology::{LinkChange, Topology},
-};
+use thalweg_lab::{client::Lab, topology::LinkChange};
 
 const NETWORK: &str = r#"
     congestion = "cubic"
@@ -64,37 +64,6 @@ class Whole(http.server.SimpleHTTPRequestHandler):
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer): daemon_threads = True
 Server(('0.0.0.0', 8080), Whole).serve_forever()
 ";
-
-/// The lab; where none is possible `None`, with the reason printed. CI must be able to, unless
-/// THALWEG_SKIP is set.
-fn lab() -> Option<Lab> {
-    let open = fs::File::options().read(true).write(true).open("/dev/net/tun");
-    let started = match open {
-        Ok(_) => Lab::start(&Topology::from_toml(NETWORK).unwrap()).map_err(|e| e.to_string()),
-        Err(e) => Err(format!("/dev/net/tun: {e}")),
-    };
-    let told = started.inspect_err(|why| {
-        let set = |name| std::env::var_os(name).is_some();
-        assert!(!set("CI") || set("THALWEG_SKIP"), "no lab here: {why}");
-        eprintln!("skipped: no lab here: {why}");
-    });
-    told.ok()
-}
-
-/// The same command inside a host of the lab.
-fn within(lab: &Lab, place: &str, command: &Command) -> Command {
-    let mut inside = lab.command(place, command.get_program());
-    inside.args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => inside.env(name, value),
-            None => inside.env_remove(name),
-        };
-    }
-    inside.current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
-    inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    inside
-}
 
 fn ok(lab: &Lab, place: &str, command: &Command) -> Output {
     let output = within(lab, place, command).output().unwrap();
@@ -150,7 +119,7 @@ fn scene() -> Option<Scene> {
         eprintln!("skipped: there is no python3");
         return None;
     }
-    let lab = lab()?;
+    let lab = lab(NETWORK)?;
     let [fra, client] = [Host::new(), Host::new()];
     let args = ["init", "--name", "fra", "--address", "fra:7373"];
     ok(&lab, "fra", &fra.command(&args));

@@ -10,6 +10,7 @@ mod drain;
 mod drop_box;
 mod faults;
 mod host;
+mod in_lab;
 mod local_socks;
 mod no_daemon;
 mod oracle_down;

@@ -12,6 +12,8 @@ mod files;
 #[allow(dead_code, reason = "shared with the tests of the mesh")]
 #[path = "../mesh/host.rs"]
 mod host;
+#[path = "../mesh/in_lab.rs"]
+mod in_lab;
 mod lab;
 mod run;
 mod started;

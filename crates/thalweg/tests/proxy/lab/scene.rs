@@ -12,19 +12,17 @@
 use crate::{
     files::bytes,
     host::{Daemon, Host, text, until},
+    in_lab::{lab, within},
     started::{Started, program, without_proxies},
 };
 use serde_json::Value;
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Output, Stdio},
 };
 use tempfile::TempDir;
-use thalweg_lab::{
-    client::Lab,
-    topology::{LinkChange, Topology},
-};
+use thalweg_lab::{client::Lab, topology::LinkChange};
 
 const NETWORK: &str = r#"
     congestion = "cubic"
@@ -100,37 +98,6 @@ impl Drop for Scene {
     }
 }
 
-/// The lab; where none is possible `None`, with the reason printed. CI must be able to, unless
-/// THALWEG_SKIP is set.
-fn lab() -> Option<Lab> {
-    let open = fs::File::options().read(true).write(true).open("/dev/net/tun");
-    let started = match open {
-        Ok(_) => Lab::start(&Topology::from_toml(NETWORK).unwrap()).map_err(|e| e.to_string()),
-        Err(e) => Err(format!("/dev/net/tun: {e}")),
-    };
-    let told = started.inspect_err(|why| {
-        let set = |name| std::env::var_os(name).is_some();
-        assert!(!set("CI") || set("THALWEG_SKIP"), "no lab here: {why}");
-        eprintln!("skipped: no lab here: {why}");
-    });
-    told.ok()
-}
-
-/// The same command inside a host of the lab.
-fn within(lab: &Lab, place: &str, command: &Command) -> Command {
-    let mut inside = lab.command(place, command.get_program());
-    inside.args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => inside.env(name, value),
-            None => inside.env_remove(name),
-        };
-    }
-    inside.current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
-    inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    inside
-}
-
 /// What a command that must succeed printed.
 pub fn succeeds(mut command: Command) -> Output {
     let output = command.output().unwrap();
@@ -151,7 +118,7 @@ impl Scene {
     }
 
     fn joined_with(options: &[&str]) -> Option<Self> {
-        let lab = lab()?;
+        let lab = lab(NETWORK)?;
         let [fra, nyc, client] = [Host::new(), Host::new(), Host::new()];
         let ok = |place: &str, host: &Host, args: &[&str]| {
             text(&succeeds(within(&lab, place, &host.command(args))).stdout).trim().to_owned()
