@@ -6,7 +6,8 @@
 //! [`HaveSet`]; what proves it are the [`digest`]s; [`codec`] makes repair symbols and
 //! solves blocks out of core. A relay without a store forwards through a [`Ring`]
 //! (ROMA §IV-C), which the source fills in the order of its [`Emission`]; a receiver with
-//! several parents that keep what they receive asks by its [`Pull`].
+//! several parents that keep what they receive asks by its [`Pull`], and the source tells such receivers
+//! of different symbols first ([`Reveal`]).
 
 pub mod codec;
 pub mod digest;
@@ -14,6 +15,7 @@ mod emission;
 mod geometry;
 mod have;
 mod pull;
+mod reveal;
 mod ring;
 
 pub use emission::{Emission, EmissionSettings, Share};
@@ -23,4 +25,5 @@ pub use geometry::{
 };
 pub use have::{HaveSet, RangeError};
 pub use pull::{Arrived, ParentId, ParentStatus, Pull, PullProgress, PullSettings};
+pub use reveal::{Reveal, SeatId};
 pub use ring::{ChildId, ChildStatus, RING_BYTES, Ring, RingError, Shared, pages_known};

@@ -64,6 +64,9 @@ pub enum Wish {
     },
     /// What was said to be done is not any more: somebody came who has nothing.
     Anew,
+    /// These are here from before: said once at the beginning, of use to a parent that tells of its
+    /// symbols a part at a time.
+    Hold(Runs),
 }
 
 /// Parent to child, besides symbols.

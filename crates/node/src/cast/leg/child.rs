@@ -242,6 +242,9 @@ impl Pulling {
     }
 
     async fn ask(&self, say: &mut Say) -> Left {
+        if let Err(lost) = self.hold(say).await {
+            return lost.into();
+        }
         let mut said = Instant::now();
         loop {
             let changed = self.child.desk.changed.notified();
@@ -260,6 +263,18 @@ impl Pulling {
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
+    }
+
+    /// Says what is here from before.
+    async fn hold(&self, say: &mut Say) -> io::Result<()> {
+        let held: Vec<(u64, u64)> = {
+            let have = self.child.store.have();
+            have.runs().take(MAX_RANGES).map(|run| (run.start, run.end)).collect()
+        };
+        if !held.is_empty() {
+            say.message(&Wish::Hold(held)).await?;
+        }
+        Ok(())
     }
 
     /// Asks for what may be asked now; `must`: says something in any case. Whether it did.

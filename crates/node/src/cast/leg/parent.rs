@@ -1,7 +1,7 @@
 //! The parent's end of a leg: gives what is asked for, says what is here.
 
 use super::{
-    Leg,
+    Leg, News, Seat,
     io::{Hear, Say, invalid},
 };
 use crate::cast::store::Store;
@@ -12,22 +12,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use thalweg_fountain::HaveSet;
 use thalweg_wire::cast::{
     FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_within,
 };
 use thiserror::Error;
-use tokio::{
-    sync::Notify,
-    task::spawn_blocking,
-    time::{Instant, sleep_until, timeout},
-};
+use tokio::{sync::Notify, task::spawn_blocking, time::timeout};
 
 /// What is read from the disk and sent at once: what news wait for on a slow leg.
 const PIECE: usize = 256 * 1024;
-
-/// News are said at most so often; each hop of a chain adds it to the way of the first byte.
-const NEWS: Duration = Duration::from_millis(10);
 
 /// The most that a child may ask ahead: 256 MiB, 2 s at 1 Gbit/s; what waits is some bytes a range.
 const AHEAD: u64 = 256 << 20;
@@ -52,6 +44,8 @@ struct Serving {
     store: Arc<Store>,
     queue: Mutex<Queue>,
     wished: Notify,
+    /// Where the child is told of a part at a time.
+    seat: Option<Arc<Seat>>,
 }
 
 /// Why a child is served no more.
@@ -65,12 +59,14 @@ pub enum Unserved {
     Disk(io::Error),
 }
 
-/// Serves one child until it says goodbye, or is gone.
+/// Serves one child until it says goodbye, or is gone. With a seat it is told of a part at a
+/// time, as [`thalweg_fountain::Reveal`] has it; else of all that is here.
 ///
 /// # Errors
 /// [`Unserved`].
-pub async fn serve(store: Arc<Store>, leg: Leg) -> Result<(), Unserved> {
-    let serving = Serving { store, queue: Mutex::default(), wished: Notify::new() };
+pub async fn serve(store: Arc<Store>, leg: Leg, seat: Option<Seat>) -> Result<(), Unserved> {
+    let seat = seat.map(Arc::new);
+    let serving = Serving { store, queue: Mutex::default(), wished: Notify::new(), seat };
     let Leg { hear, mut say, .. } = leg;
     let ended = tokio::select! {
         heard = serving.hear(hear) => heard.map_err(Unserved::Leg),
@@ -109,6 +105,9 @@ impl Serving {
         match wish {
             Wish::Ask(runs) => {
                 check(&runs, geometry.symbols())?;
+                if let Some(seat) = &self.seat {
+                    seat.asked(&runs);
+                }
                 for (from, to) in runs {
                     queue.symbols += to - from;
                     queue.wishes.push_back(Wanted::Symbols(from..to));
@@ -117,6 +116,12 @@ impl Serving {
             Wish::Unask(runs) => {
                 check(&runs, geometry.symbols())?;
                 runs.iter().for_each(|(from, to)| queue.unask(*from..*to));
+            }
+            Wish::Hold(runs) => {
+                check(&runs, geometry.symbols())?;
+                if let Some(seat) = &self.seat {
+                    seat.holds(&runs);
+                }
             }
             Wish::Page(block) if block < geometry.blocks() => {
                 queue.wishes.push_back(Wanted::Page(block));
@@ -133,32 +138,17 @@ impl Serving {
     }
 
     async fn pour(&self, say: &mut Say) -> Result<(), Unserved> {
-        let mut news = self.store.news();
-        let mut said = HaveSet::empty(&self.store.known.geometry);
-        let mut next_news = Instant::now();
+        let mut news = News::new(&self.store, self.seat.clone());
         let mut buffer = Vec::new();
         loop {
-            if Instant::now() >= next_news
-                && news.has_changed().unwrap_or(false) | (said.count() == 0)
-            {
-                news.mark_unchanged();
-                next_news = Instant::now() + NEWS;
-                self.tell_news(say, &mut said).await?;
-            }
+            news.tell(say).await?;
             let wanted = self.queue().next(self.most());
             match wanted {
                 Some(Wanted::Page(block)) => self.give_page(say, block).await?,
                 Some(Wanted::Symbols(range)) => {
                     buffer = self.give(say, range, buffer).await?;
                 }
-                None => tokio::select! {
-                    () = self.wished.notified() => {}
-                    changed = news.changed() => {
-                        changed.map_err(|e| Unserved::Leg(io::Error::other(e)))?;
-                        news.mark_changed();
-                        sleep_until(next_news).await;
-                    }
-                },
+                None => news.wait(&self.wished).await?,
             }
         }
     }
@@ -166,22 +156,6 @@ impl Serving {
     /// Symbols that are read at once.
     fn most(&self) -> u64 {
         (PIECE as u64 / u64::from(self.store.known.geometry.symbol_bytes())).max(1)
-    }
-
-    /// Says what is here now and was not said yet.
-    async fn tell_news(&self, say: &mut Say, said: &mut HaveSet) -> io::Result<()> {
-        loop {
-            let runs: Vec<(u64, u64)> = {
-                let have = self.store.have();
-                let beyond = have.beyond(said, 0).take(MAX_RANGES);
-                beyond.map(|run| (run.start, run.end)).collect()
-            };
-            if runs.is_empty() {
-                return Ok(());
-            }
-            runs.iter().for_each(|(from, to)| drop(said.insert_range(*from..*to)));
-            say.bytes(&Frame::message(&Said::Have(runs))).await?;
-        }
     }
 
     async fn give_page(&self, say: &mut Say, block: u32) -> Result<(), Unserved> {

@@ -255,7 +255,7 @@ impl Shared {
                     let _child = reception.serving(peer.member().name.clone());
                     let serving = async {
                         match want {
-                            Want::Pull => parent::serve(Arc::clone(&store), leg).await,
+                            Want::Pull => parent::serve(Arc::clone(&store), leg, None).await,
                             Want::Stream => reception.ring(&store)?.serve(leg).await,
                         }
                     };

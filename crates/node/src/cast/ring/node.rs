@@ -51,11 +51,13 @@ pub struct NodeRing {
     broken: watch::Sender<Option<String>>,
 }
 
-/// The parent that streams to this node, and the blocks whose sheets it was asked for.
+/// The parent that streams to this node, and the blocks whose sheets it was asked for; those that
+/// did not come yet.
 #[derive(Debug, Default)]
 struct Above {
     up: Weak<Up>,
     asked: BTreeSet<u32>,
+    owed: BTreeSet<u32>,
 }
 
 impl Drop for NodeRing {
@@ -146,7 +148,7 @@ impl NodeRing {
 
     /// A parent streams to this node from now on: it is asked for sheets.
     pub fn attach(&self, up: &Arc<Up>) {
-        *self.above() = Above { up: Arc::downgrade(up), asked: BTreeSet::new() };
+        *self.above() = Above { up: Arc::downgrade(up), ..Above::default() };
     }
 
     fn above(&self) -> MutexGuard<'_, Above> {
@@ -158,8 +160,14 @@ impl NodeRing {
         if let Some(up) = above.up.upgrade()
             && above.asked.insert(block)
         {
+            above.owed.insert(block);
             up.page(block);
         }
+    }
+
+    /// Whether sheets that the parent was asked for are on their way, and children wait below.
+    pub fn awaits_sheets(&self) -> bool {
+        self.ring.has_children() && !self.above().owed.is_empty()
     }
 
     /// A sheet came from above.
@@ -168,6 +176,7 @@ impl NodeRing {
     /// What is wrong with it.
     pub fn sheet_came(&self, sheet: Vec<u8>) -> Result<(), String> {
         let proof = self.repairs.learn(&self.store.known, sheet)?;
+        self.above().owed.remove(&proof.block());
         self.ring.page_came(&proof);
         Ok(())
     }

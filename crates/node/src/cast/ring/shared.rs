@@ -236,7 +236,7 @@ impl SharedRing {
             }
             Wish::RepairPage(block) if block < blocks => return Ok(Some(block)),
             Wish::Ask(runs) if runs.is_empty() => {}
-            Wish::Bye | Wish::Unask(_) => {}
+            Wish::Bye | Wish::Unask(_) | Wish::Hold(_) => {}
             _ => return Err(wrong()),
         }
         self.moved.notify_one();

@@ -38,6 +38,10 @@ const WHOLE: Duration = Duration::from_secs(20);
 /// Something is said to the parent at least so often, so that it knows of us.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
+/// Who has all waits so long at most for the sheets that it asked for: less than its conductor
+/// waits for it.
+const SHEETS: Duration = Duration::from_millis(800);
+
 /// How often it is looked whether all is here.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -112,6 +116,13 @@ impl Sink {
         }
     }
 
+    fn awaits_sheets(&self) -> bool {
+        match self {
+            Self::Store { node, .. } => node.awaits_sheets(),
+            Self::Relay { .. } => false,
+        }
+    }
+
     /// Whether nothing more at all is of use.
     fn is_over(&self) -> bool {
         match self {
@@ -166,7 +177,19 @@ pub async fn stream(sink: Sink, got: Arc<Got>, leg: Leg) -> Left {
 }
 
 async fn until_over(sink: &Sink) {
-    while !sink.is_over() {
+    match sink.store() {
+        // The store has the sender: this ends with the last symbol, or not at all.
+        Some(store) => _ = store.news().wait_for(|_| store.have().is_complete()).await,
+        None => {
+            while !sink.is_over() {
+                sleep(LOOK).await;
+            }
+        }
+    }
+    // Without the sheets that it asked for a node that has all gives its children what each lacks, and
+    // nothing that serves several at once.
+    let until = Instant::now() + SHEETS;
+    while sink.awaits_sheets() && Instant::now() < until {
         sleep(LOOK).await;
     }
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     cast::{
         leg::{
-            self, Hear, Leg, Say,
+            self, Audience, Hear, Leg, Say,
             parent::{self, Unserved},
         },
         ring::NodeRing,
@@ -71,6 +71,8 @@ pub struct Casting {
     pub receivers: usize,
     /// Rings, the source's own and what others are told of theirs.
     pub rings: Rings,
+    /// Receivers with several parents, who are told of different symbols first.
+    pub audience: Arc<Audience>,
     /// Whether what is given is still what was described.
     pub doubt: Doubt,
 }
@@ -219,7 +221,9 @@ impl Member {
                 Report::Call(how) if legs.len() < LEGS => {
                     let node = Arc::clone(&casting.rings.node);
                     let (reach, name) = (casting.reach.clone(), self.name.clone());
-                    legs.spawn(serve_leg(reach, node, how, name, casting.broken.clone()));
+                    let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
+                    let giving = Giving { node, audience, broken: casting.broken.clone() };
+                    legs.spawn(giving.serve(reach, how, name));
                 }
                 Report::Call(_) => {}
                 Report::Account(account) => {
@@ -304,24 +308,33 @@ fn came(casting: &Casting, from: &FromParent) -> ParentBytes {
     ParentBytes { name, bytes: from.bytes }
 }
 
-/// A data leg, as the receiver has called for one; it calls again if that does not come about.
-async fn serve_leg(
-    reach: Reach,
+/// What a data leg gives from.
+struct Giving {
     node: Arc<NodeRing>,
-    how: Want,
-    name: Name,
+    /// Of whom the receiver is one, if it has other parents, too.
+    audience: Option<Arc<Audience>>,
     broken: watch::Sender<Option<String>>,
-) {
-    let Ok(channel) = reach.channel(&name, &[], Protocol::Cast).await else { return };
-    let opening = Opening::Serve { cast: node.store.known.id, how };
-    if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
-        // What went wrong with the leg the receiver tells on its control channel.
-        let served = match how {
-            Want::Pull => parent::serve(Arc::clone(&node.store), leg).await,
-            Want::Stream => node.serve(leg).await,
-        };
-        if let Err(Unserved::Disk(why)) = served {
-            broken.send_replace(Some(why.to_string()));
+}
+
+impl Giving {
+    /// A data leg, as the receiver has called for one; it calls again if that does not come about.
+    async fn serve(self, reach: Reach, how: Want, name: Name) {
+        let Ok(channel) = reach.channel(&name, &[], Protocol::Cast).await else { return };
+        let opening = Opening::Serve { cast: self.node.store.known.id, how };
+        if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
+            // What went wrong with the leg the receiver tells on its control channel.
+            if let Err(Unserved::Disk(why)) = self.give(leg, how).await {
+                self.broken.send_replace(Some(why.to_string()));
+            }
         }
+    }
+
+    async fn give(&self, leg: Leg, how: Want) -> Result<(), Unserved> {
+        if how == Want::Stream {
+            return self.node.serve(leg).await;
+        }
+        let round_trip = leg.round_trip().unwrap_or_default();
+        let seat = self.audience.as_ref().map(|audience| audience.seat(round_trip));
+        parent::serve(Arc::clone(&self.node.store), leg, seat).await
     }
 }

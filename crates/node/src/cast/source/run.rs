@@ -12,7 +12,7 @@ use super::{
     survey::{self, Survey, SurveyError},
 };
 use crate::{
-    cast::store::Store,
+    cast::{leg::Audience, store::Store},
     gather::{Estimates, Reach},
 };
 use std::{
@@ -147,6 +147,7 @@ pub async fn cast(
     let (began, patience) = (Instant::now(), request.patience);
     let broken = watch::Sender::new(None);
     let doubt = Doubt::default();
+    let audience = Audience::new(&store.known.geometry);
     let casting = Casting {
         store,
         offer,
@@ -158,6 +159,7 @@ pub async fn cast(
         patience,
         receivers,
         rings,
+        audience,
         doubt,
     };
     let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
