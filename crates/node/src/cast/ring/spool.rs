@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
     io,
+    ops::Range,
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -53,12 +54,13 @@ impl Spool {
         self.file.write_all_at(bytes, place * self.symbol_bytes)
     }
 
-    fn read(&self, id: SymbolId, bytes: &mut [u8]) -> io::Result<()> {
+    /// A part of a symbol, from its byte `from` on.
+    fn read(&self, id: SymbolId, from: u64, bytes: &mut [u8]) -> io::Result<()> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let place = places.taken.get(&id).copied();
         drop(places);
         let place = place.ok_or(io::ErrorKind::NotFound)?;
-        self.file.read_exact_at(bytes, place * self.symbol_bytes)
+        self.file.read_exact_at(bytes, place * self.symbol_bytes + from)
     }
 
     fn discard(&self, block: u32) {
@@ -82,6 +84,16 @@ pub struct OnDisk {
     pub spool: Arc<Spool>,
 }
 
+impl OnDisk {
+    fn read_from(&self, id: SymbolId, from: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let geometry = &self.store.known.geometry;
+        match geometry.index(id).and_then(|index| geometry.bytes_at(index)) {
+            Some(range) => self.store.files.read(range.start + from, bytes),
+            None => self.spool.read(id, from, bytes),
+        }
+    }
+}
+
 impl SymbolStore for OnDisk {
     type Error = io::Error;
 
@@ -93,11 +105,19 @@ impl SymbolStore for OnDisk {
     }
 
     fn read(&mut self, id: SymbolId, bytes: &mut [u8]) -> io::Result<()> {
-        let geometry = &self.store.known.geometry;
-        match geometry.index(id).and_then(|index| geometry.bytes_at(index)) {
-            Some(range) => self.store.files.read(range.start, bytes),
-            None => self.spool.read(id, bytes),
-        }
+        self.read_from(id, 0, bytes)
+    }
+
+    fn read_part(
+        &mut self,
+        id: SymbolId,
+        _length: usize,
+        part: Range<usize>,
+        bytes: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let before = bytes.len();
+        bytes.resize(before + part.len(), 0);
+        self.read_from(id, part.start as u64, &mut bytes[before..])
     }
 
     fn discard(&mut self, block: u32) -> io::Result<()> {
@@ -120,13 +140,16 @@ mod tests {
             spool.write(at, &[n as u8; 4]).unwrap();
         }
         spool.discard(1);
-        assert!(spool.read(id(1, 70), &mut [0; 4]).is_err());
+        assert!(spool.read(id(1, 70), 0, &mut [0; 4]).is_err());
         spool.write(id(3, 90), &[9; 4]).unwrap();
         spool.write(id(3, 91), &[8; 4]).unwrap();
         let mut found = [0; 4];
-        spool.read(id(2, 70), &mut found).unwrap();
+        spool.read(id(2, 70), 0, &mut found).unwrap();
         assert_eq!(found, [1; 4]);
-        spool.read(id(3, 91), &mut found).unwrap();
+        spool.read(id(3, 91), 0, &mut found).unwrap();
+        spool.read(id(3, 90), 2, &mut found[..2]).unwrap();
+        assert_eq!(found, [9, 9, 8, 8]);
+        spool.read(id(3, 91), 0, &mut found).unwrap();
         assert_eq!((found, spool.file.metadata().unwrap().len()), ([8; 4], 12));
     }
 }
