@@ -23,7 +23,9 @@ impl Pull {
             self.ask(id, run.clone(), now);
             push(&mut asks, run);
         }
-        if room > 0 {
+        // Not before: who follows its parents closely has nothing to ask for now and then, and would have
+        // used up what may come twice when the end comes.
+        if room > 0 && self.taken.is_complete() {
             for index in self.tail(id, room, now) {
                 push(&mut asks, index..index + 1);
             }

@@ -10,6 +10,10 @@ const LEGS: usize = 120;
 /// The fewest legs to a receiver that are worth it.
 const FEWEST: usize = 2;
 
+/// Where several add up, so many at a time at least: the program's own choice is a corner, with the fewest
+/// legs that do in theory, and there what TCP makes of a shared access decides who waits.
+const AT_LEAST: usize = 4;
+
 /// The most parents at a time that a plan gives a receiver: beyond, shares are small, and each leg has
 /// its cost.
 const AT_ONCE: usize = 8;
@@ -50,11 +54,12 @@ pub fn shares(overlay: &Overlay<'_>, planned: &Planned, at_once: usize) -> Vec<S
         let mut parents: Vec<Share> =
             best.parents[node].iter().filter(|share| share.rate > Rate::ZERO).copied().collect();
         parents.truncate(AT_ONCE);
-        let at_once = at_once.max(parents.len());
+        let at_once = at_once.max(parents.len()).max(AT_LEAST);
         let other = |share: &Share| parents.iter().all(|known| known.parent != share.parent);
         let others: Vec<Share> = tree.parents.into_iter().filter(other).collect();
         parents.extend(others);
         parents.truncate(MAX_CANDIDATES);
+        let at_once = at_once.min(parents.len());
         Shares { parents, at_once, rate: best.rates[node] }
     };
     tree.into_iter().enumerate().map(several).collect()
