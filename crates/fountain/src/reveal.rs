@@ -100,7 +100,8 @@ impl Reveal {
         }
     }
 
-    /// A child asks for nothing though it was told of something: it has come by that otherwise.
+    /// A child asks for nothing though it was told of something: it has come by that otherwise, and is
+    /// told of twice as much next, without a bound: it may hold nearly all.
     pub fn idle(&mut self, id: SeatId) {
         if let Some(seat) = self.seats.get_mut(&id) {
             seat.waiting.clear();

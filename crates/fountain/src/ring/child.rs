@@ -103,6 +103,11 @@ impl Child {
         self.messages.push_back((after, message));
     }
 
+    /// Messages that wait.
+    pub(super) fn messages(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Whether a message goes before the frame at this place.
     pub(super) fn has_message(&self, seq: u64) -> bool {
         self.messages.front().is_some_and(|(after, _)| *after <= seq)

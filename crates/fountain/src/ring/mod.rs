@@ -112,7 +112,7 @@ impl Ring {
             frame_bytes: frame,
             capacity,
             pages_known: pages_known(geometry),
-            entries: VecDeque::with_capacity(capacity),
+            entries: VecDeque::new(),
             head: 0,
             children: BTreeMap::new(),
             held: Held::default(),
@@ -234,6 +234,11 @@ impl Ring {
         if let Some(child) = self.children.get_mut(&id) {
             child.say(head, message);
         }
+    }
+
+    /// Messages that wait for a child's socket.
+    pub fn messages(&self, id: ChildId) -> usize {
+        self.children.get(&id).map_or(0, Child::messages)
     }
 
     /// A child is done with a block: it gets no more of it, but for the rest of a symbol begun.

@@ -40,6 +40,9 @@ pub struct Expected {
     pub receivers: u32,
 }
 
+/// The largest ring: a second of 512 Mbit/s. A node keeps one a cast, and a source says how large.
+pub const MAX_RING: u64 = 64 << 20;
+
 /// How a node hands on what comes to it, as it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RingTerms {
@@ -49,6 +52,13 @@ pub struct RingTerms {
     pub part: u32,
     /// Of so many parts.
     pub parts: u32,
+}
+
+impl RingTerms {
+    /// Whether a node can take them: no ring beyond [`MAX_RING`].
+    pub fn are_sound(&self) -> bool {
+        self.bytes <= MAX_RING
+    }
 }
 
 /// Source to receiver.

@@ -42,8 +42,6 @@ pub enum Want {
 pub enum Wish {
     /// These symbols, in this order of ranges; they need not ascend.
     Ask(Runs),
-    /// These are not needed any more, if they have not been sent.
-    Unask(Runs),
     /// The digests of a block's source symbols.
     Page(u32),
     /// The signed digests of a block's repair symbols.

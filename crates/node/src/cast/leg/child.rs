@@ -66,6 +66,15 @@ pub struct Child {
     pub expected: Rate,
 }
 
+impl Child {
+    /// This node's own disk fails: the reception ends with that, and no parent is to blame.
+    async fn broken(&self, why: io::Error) -> Left {
+        // Without the disk's thread it has ended already.
+        _ = self.disk.send(ToDisk::Broken(why)).await;
+        Left::Done
+    }
+}
+
 /// Why a leg ended.
 #[derive(Debug, Error)]
 pub enum Left {
@@ -156,7 +165,7 @@ impl Pulling {
             }
             Frame::Message(length) if length <= MAX_SAID => {
                 let said = within(hear.body(length)).await?;
-                self.said(said)
+                self.said(said).await
             }
             Frame::Message(_) => Err(invalid("a message that is too long").into()),
         }
@@ -196,11 +205,14 @@ impl Pulling {
     async fn page(&self, block: u32) -> Result<Arc<SourcePage>, Left> {
         let store = Arc::clone(&self.child.store);
         let read = tokio::task::spawn_blocking(move || store.page(block));
-        let page = read.await.map_err(io::Error::other)??;
-        page.ok_or_else(|| invalid("a symbol came before its page").into())
+        let page = match read.await.map_err(io::Error::other)? {
+            Ok(page) => page,
+            Err(why) => return Err(self.child.broken(why).await),
+        };
+        page.ok_or_else(|| Left::Corrupt(format!("a symbol of block {block} before its page")))
     }
 
-    fn said(&self, said: Said) -> Result<(), Left> {
+    async fn said(&self, said: Said) -> Result<(), Left> {
         let store = &self.child.store;
         match said {
             Said::Have(runs) => {
@@ -218,8 +230,10 @@ impl Pulling {
                     return Err(Left::Corrupt("a page of broken digests".into()));
                 }
                 let page = SourcePage { block, digests: digests.to_vec() };
-                let learnt = store.pages.learn(&store.known, page)?;
-                learnt.map_err(|wrong| Left::Corrupt(wrong.to_string()))?;
+                match store.pages.learn(&store.known, page) {
+                    Ok(learnt) => learnt.map_err(|wrong| Left::Corrupt(wrong.to_string()))?,
+                    Err(why) => return Err(self.child.broken(why).await),
+                }
             }
             Said::Bye(why) => {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();

@@ -2,6 +2,7 @@
 
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
+    ops::Range,
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -79,9 +80,9 @@ impl Desk {
         inner.pull.arrived(id, index, now) == Arrived::Fresh
     }
 
-    /// A proven symbol came otherwise: it is not asked for any more.
-    pub fn obtained(&self, index: u64) {
-        self.lock().pull.obtained(index..index + 1);
+    /// Proven symbols came otherwise: they are not asked for any more.
+    pub fn obtained(&self, symbols: Range<u64>) {
+        self.lock().pull.obtained(symbols);
     }
 
     /// How a parent does.

@@ -7,7 +7,7 @@ use thalweg_fountain::HaveSet;
 use thalweg_wire::cast::{Frame, MAX_RANGES, Said};
 use tokio::{
     sync::{Notify, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 /// News are said at most so often; each hop of a chain adds it to the way of the first byte.
@@ -81,21 +81,25 @@ impl News {
     /// # Errors
     /// The store is gone.
     pub async fn wait(&mut self, wished: &Notify) -> io::Result<()> {
-        if let Some((seat, over)) = &mut self.seat {
+        let Self { came, seat, next, .. } = self;
+        if let Some((seat, over)) = seat {
             tokio::select! {
                 () = wished.notified() => {}
-                () = seat.quiet(over) => {}
+                // The sender is in the audience, which the seat holds.
+                _ = over.changed() => {}
+                () = sleep(seat.patience()) => seat.idle(),
             }
             return Ok(());
         }
+        let due = async {
+            let changed = came.changed().await;
+            came.mark_changed();
+            sleep_until(*next).await;
+            changed.map_err(io::Error::other)
+        };
         tokio::select! {
-            () = wished.notified() => {}
-            changed = self.came.changed() => {
-                changed.map_err(io::Error::other)?;
-                self.came.mark_changed();
-                sleep_until(self.next).await;
-            }
+            () = wished.notified() => Ok(()),
+            changed = due => changed,
         }
-        Ok(())
     }
 }

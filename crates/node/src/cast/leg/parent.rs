@@ -113,10 +113,6 @@ impl Serving {
                     queue.wishes.push_back(Wanted::Symbols(from..to));
                 }
             }
-            Wish::Unask(runs) => {
-                check(&runs, geometry.symbols())?;
-                runs.iter().for_each(|(from, to)| queue.unask(*from..*to));
-            }
             Wish::Hold(runs) => {
                 check(&runs, geometry.symbols())?;
                 if let Some(seat) = &self.seat {
@@ -256,51 +252,5 @@ impl Queue {
             }
             page => Some(page),
         }
-    }
-
-    fn unask(&mut self, gone: Range<u64>) {
-        let mut kept = VecDeque::with_capacity(self.wishes.len());
-        for wanted in self.wishes.drain(..) {
-            let Wanted::Symbols(range) = wanted else {
-                kept.push_back(wanted);
-                continue;
-            };
-            for part in
-                [range.start..range.end.min(gone.start), range.start.max(gone.end)..range.end]
-            {
-                if part.start < part.end {
-                    kept.push_back(Wanted::Symbols(part));
-                }
-            }
-        }
-        self.wishes = kept;
-        let count = |wanted: &Wanted| match wanted {
-            Wanted::Symbols(range) => range.end - range.start,
-            Wanted::Page(_) => 0,
-        };
-        self.symbols = self.wishes.iter().map(count).sum();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ranges(queue: &mut Queue) -> Vec<Range<u64>> {
-        std::iter::from_fn(|| queue.next(100))
-            .filter_map(|wanted| match wanted {
-                Wanted::Symbols(range) => Some(range),
-                Wanted::Page(_) => None,
-            })
-            .collect()
-    }
-
-    #[test]
-    fn what_is_unasked_is_not_given() {
-        let wishes = [Wanted::Symbols(0..10), Wanted::Page(3), Wanted::Symbols(20..30)].into();
-        let mut queue = Queue { wishes, symbols: 20 };
-        queue.unask(5..25);
-        assert_eq!((queue.symbols, ranges(&mut queue)), (10, vec![0..5, 25..30]));
-        assert_eq!(queue.symbols, 0);
     }
 }

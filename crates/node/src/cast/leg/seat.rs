@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 use thalweg_fountain::{Geometry, Reveal, SeatId};
-use tokio::{sync::watch, time::timeout};
+use tokio::sync::watch;
 
 /// A child that asks for nothing for so long, and four round trips, has what it was told of.
 const IDLE: Duration = Duration::from_secs(2);
@@ -31,6 +31,13 @@ impl Audience {
         Seat { audience: Arc::clone(self), id, patience: IDLE + 4 * round_trip }
     }
 
+    /// Those who wait hear of it once all may be told to all.
+    fn note(&self, reveal: &Reveal) {
+        if reveal.is_over() {
+            self.is_over.send_if_modified(|over| !std::mem::replace(over, true));
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Reveal> {
         // A panic in between would be the rule's; it has none.
         self.reveal.lock().unwrap_or_else(PoisonError::into_inner)
@@ -53,9 +60,7 @@ impl Seat {
             return None;
         }
         let told = reveal.tell(self.id);
-        if reveal.is_over() {
-            self.audience.is_over.send_replace(true);
-        }
+        self.audience.note(&reveal);
         Some(told)
     }
 
@@ -69,15 +74,17 @@ impl Seat {
     pub fn holds(&self, runs: &[(u64, u64)]) {
         let mut reveal = self.audience.lock();
         runs.iter().for_each(|(from, to)| reveal.holds(self.id, *from..*to));
+        self.audience.note(&reveal);
     }
 
-    /// To be waited for while the child asks for nothing: until all may be told to all, or what it was
-    /// told of is taken to be there.
-    pub async fn quiet(&self, over: &mut watch::Receiver<bool>) {
-        // The sender is in the audience, which is held here.
-        if timeout(self.patience, over.changed()).await.is_err() {
-            self.audience.lock().idle(self.id);
-        }
+    /// So long the child may ask for nothing before it is [`Self::idle`].
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The child asks for nothing: what it was told of is taken to be there.
+    pub fn idle(&self) {
+        self.audience.lock().idle(self.id);
     }
 
     /// Changes when all may be told to all.

@@ -1,6 +1,7 @@
 //! A receiver's parents: who is one now, who is left, who comes next.
 
 use super::{
+    incoming::Incoming,
     reception::{Reception, Who},
     score::Score,
 };
@@ -182,8 +183,8 @@ pub trait Line {
     /// Tells the source, if it is there and listens.
     fn tell(&self, report: Report) -> bool;
 
-    /// The next leg from the source.
-    fn next_leg(&self) -> impl Future<Output = Option<Leg>> + Send;
+    /// Legs that the source opens when it is called.
+    fn incoming(&self) -> &Incoming;
 }
 
 impl Line for Reception {
@@ -195,8 +196,8 @@ impl Line for Reception {
         Self::tell(self, report)
     }
 
-    fn next_leg(&self) -> impl Future<Output = Option<Leg>> + Send {
-        Self::next_leg(self)
+    fn incoming(&self) -> &Incoming {
+        &self.incoming
     }
 }
 
@@ -223,10 +224,11 @@ async fn until_complete(store: &Store, news: &mut tokio::sync::watch::Receiver<u
 
 async fn from_source(line: &(impl Line + Sync), want: Want) -> Result<Leg, End> {
     let nobody = || End::Unreached("the source is not there".to_owned());
+    line.incoming().forget().await;
     if !line.tell(Report::Call(want)) {
         return Err(nobody());
     }
-    match timeout(CALLED, line.next_leg()).await {
+    match timeout(CALLED, line.incoming().next(want)).await {
         Ok(Some(leg)) => Ok(leg),
         _ => Err(nobody()),
     }

@@ -113,7 +113,8 @@ async fn listen(
                 spawn_blocking(keep).await.map_err(io::Error::other)??;
             }
             Word::Expected(_) => return Err(invalid("too long a way")),
-            Word::Ring(terms) => reception.set_ring(terms),
+            Word::Ring(terms) if terms.are_sound() => reception.set_ring(terms),
+            Word::Ring(_) => return Err(invalid("too large a ring")),
             Word::Forget => return Ok(Parting::Forget),
             Word::Here => {}
         }
@@ -148,7 +149,11 @@ async fn keep_described(
 }
 
 /// What is as long as a manifest may take its time, on a path of 128 kB/s.
-async fn slowly<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+/// What belongs to an object's description, which may be long.
+///
+/// # Errors
+/// Its own; or it does not end.
+pub async fn slowly<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     crate::patience::within(Duration::from_secs(1200), "end of the object's description", step)
         .await
 }

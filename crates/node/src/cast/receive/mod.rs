@@ -4,6 +4,7 @@ mod conduct;
 mod control;
 mod finish;
 mod home;
+mod incoming;
 mod job;
 mod policy;
 mod reception;
@@ -12,6 +13,7 @@ mod report;
 mod run;
 mod score;
 mod serve;
+mod served;
 
 pub use policy::InboxError;
 pub use serve::Casts;

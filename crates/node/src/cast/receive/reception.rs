@@ -2,10 +2,11 @@
 
 use super::{
     home::{Home, Kept},
+    incoming::Incoming,
     job::Record,
 };
 use crate::cast::{
-    leg::{Leg, child::Got},
+    leg::child::Got,
     ring::{NodeRing, PageBook, Repairs, Start},
     store::Store,
 };
@@ -27,9 +28,6 @@ use thalweg_wire::{
     mesh::Name,
 };
 use tokio::sync::{mpsc, watch};
-
-/// Legs from the source that wait for who asked for one: it asks for one at a time.
-const LEGS: usize = 2;
 
 /// How it is handed on until the source says otherwise: of each block's repair symbols the second
 /// half, as a source gives the first.
@@ -103,7 +101,8 @@ pub struct Reception {
     parents: watch::Sender<Arc<Parents>>,
     described: Mutex<Option<(Manifest, Layout)>>,
     control: Mutex<Option<mpsc::Sender<Report>>>,
-    legs: (mpsc::Sender<Leg>, tokio::sync::Mutex<mpsc::Receiver<Leg>>),
+    /// Legs that the source opens.
+    pub incoming: Incoming,
     counted: Mutex<Counted>,
     ring: Mutex<(RingTerms, Option<Arc<NodeRing>>)>,
     /// Where it is counted which blocks were solved.
@@ -138,7 +137,6 @@ impl Reception {
         let word = kept.parents.and_then(|word| decoded(&word));
         let begin = || Record::begin(home.id, &source, kept.offer.value(), &home.inbox);
         let record = Mutex::new(kept.record.unwrap_or_else(begin));
-        let (legs, incoming) = mpsc::channel(LEGS);
         Arc::new(Self {
             home,
             source,
@@ -147,7 +145,7 @@ impl Reception {
             parents: watch::Sender::new(Arc::new(word.unwrap_or_else(Parents::source))),
             described: Mutex::new(kept.described),
             control: Mutex::default(),
-            legs: (legs, tokio::sync::Mutex::new(incoming)),
+            incoming: Incoming::default(),
             counted: Mutex::default(),
             ring: Mutex::new((RING_TERMS, None)),
             solved: Arc::default(),
@@ -294,16 +292,6 @@ impl Reception {
     /// Tells the source, if it is there and listens.
     pub fn tell(&self, report: Report) -> bool {
         lock(&self.control).as_ref().is_some_and(|to| to.try_send(report).is_ok())
-    }
-
-    /// A leg on which the source serves.
-    pub fn take(&self, leg: Leg) -> bool {
-        self.legs.0.try_send(leg).is_ok()
-    }
-
-    /// The next leg from the source.
-    pub async fn next_leg(&self) -> Option<Leg> {
-        self.legs.1.lock().await.recv().await
     }
 
     /// Where what comes from a parent is counted, with one leg more.

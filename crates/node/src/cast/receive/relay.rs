@@ -2,6 +2,8 @@
 
 use super::{
     conduct::{End, Line, left, leg_to, note_end},
+    control::slowly,
+    incoming::Incoming,
     reception::{Parents, RING_TERMS, Who, geometry},
     score::Score,
 };
@@ -74,7 +76,8 @@ pub struct Relay {
     parents: watch::Sender<Arc<Parents>>,
     body: OnceLock<Body>,
     control: Mutex<Option<mpsc::Sender<Report>>>,
-    legs: (mpsc::Sender<Leg>, tokio::sync::Mutex<mpsc::Receiver<Leg>>),
+    /// Legs that the source opens.
+    pub incoming: Incoming,
     got: Mutex<BTreeMap<Who, Arc<Got>>>,
     now: Mutex<Option<Who>>,
 }
@@ -155,13 +158,14 @@ impl Relays {
             match word {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(e) => return Err(e),
-                Ok(Word::Ring(terms)) => *lock(&relay.terms) = terms,
+                Ok(Word::Ring(terms)) if terms.are_sound() => *lock(&relay.terms) = terms,
+                Ok(Word::Ring(_)) => return Err(invalid("too large a ring")),
                 Ok(Word::Parents { candidates, .. }) if candidates.len() <= MAX_CANDIDATES => {
                     relay.parents.send_replace(Arc::new(Parents { candidates, at_once: 1 }));
                 }
                 Ok(Word::Manifest) => {
                     let offer = relay.offer.value();
-                    let bytes = hear.bytes(offer.manifest_bytes() as usize).await?;
+                    let bytes = slowly(hear.bytes(offer.manifest_bytes() as usize)).await?;
                     let read = Manifest::decode(&bytes).map_err(invalid)?;
                     if read.object() != offer.object || read.length() != offer.length {
                         return Err(invalid("the manifest is another object's"));
@@ -236,7 +240,6 @@ async fn report(
 
 impl Relay {
     fn new(id: CastId, offer: Signed<Offer>, pass: Vec<u8>) -> Self {
-        let (legs, incoming) = mpsc::channel(2);
         Self {
             id,
             offer,
@@ -245,7 +248,7 @@ impl Relay {
             parents: watch::Sender::new(Arc::default()),
             body: OnceLock::new(),
             control: Mutex::default(),
-            legs: (legs, tokio::sync::Mutex::new(incoming)),
+            incoming: Incoming::default(),
             got: Mutex::default(),
             now: Mutex::default(),
         }
@@ -254,11 +257,6 @@ impl Relay {
     /// What is offered.
     pub fn offer(&self) -> &Signed<Offer> {
         &self.offer
-    }
-
-    /// A leg on which the source serves.
-    pub fn take(&self, leg: Leg) -> bool {
-        self.legs.0.try_send(leg).is_ok()
     }
 
     /// Serves one child.
@@ -365,8 +363,8 @@ impl Line for Relay {
         lock(&self.control).as_ref().is_some_and(|to| to.try_send(report).is_ok())
     }
 
-    async fn next_leg(&self) -> Option<Leg> {
-        self.legs.1.lock().await.recv().await
+    fn incoming(&self) -> &Incoming {
+        &self.incoming
     }
 }
 

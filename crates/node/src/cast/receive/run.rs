@@ -125,7 +125,8 @@ async fn fetch(
     let desk = Arc::new(Desk::new(store.known.geometry, store.have().clone(), seed));
     let (disk, arrivals) = mpsc::channel(WAITING);
     let node = reception.ring(store).map_err(refusal)?;
-    let intake = Intake::new(store, &reception.home.path(), Arc::clone(&reception.solved));
+    let (path, solved) = (reception.home.path(), Arc::clone(&reception.solved));
+    let intake = Intake::new(store, Arc::clone(&desk), &path, solved);
     let intake = intake.map_err(refusal)?;
     let mut writing = tokio::spawn(Arc::clone(&intake).run(arrivals));
     let told = Told { reception, store, desk, disk, node, intake };

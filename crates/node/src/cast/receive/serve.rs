@@ -1,18 +1,18 @@
 //! The node's service: who comes on a channel `cast`, and to which reception.
 
+mod admit;
+mod answer;
 mod clear;
 
 use super::{
     conduct::Conductor,
-    control::{Parting, talk},
-    home::{Home, Kept},
     policy::{InboxError, Inboxes},
-    reception::{Reception, State, geometry},
+    reception::{Reception, State},
     relay::Relays,
     run,
+    served::Served,
 };
 use crate::{
-    cast::leg::{self, parent},
     config::CastSection,
     daemon::{BoxFuture, MemberService},
     gather::Reach,
@@ -21,17 +21,16 @@ use crate::{
 };
 use std::{
     collections::BTreeMap,
-    io,
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use thalweg_net::{Ed25519, channel::Channel};
+use thalweg_net::channel::Channel;
 use thalweg_wire::{
     Signed,
-    cast::{CastId, Offer, Opening, Pass, Refusal, Want},
-    mesh::{Member, Name},
+    cast::{CastId, Offer},
+    mesh::Name,
 };
 use tokio::{net::TcpStream, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
@@ -55,6 +54,9 @@ struct Shared {
     conductor: Conductor,
     relays: Relays,
     receptions: Mutex<BTreeMap<CastId, Entry>>,
+    /// Held while a cast is admitted.
+    admission: Mutex<()>,
+    served: Arc<Served>,
     end: CancellationToken,
     log: Log,
 }
@@ -99,6 +101,8 @@ impl Casts {
             relays: Relays::new(settings, reach.clone()),
             conductor: Conductor { reach },
             receptions: Mutex::default(),
+            admission: Mutex::default(),
+            served: Arc::default(),
             end: CancellationToken::new(),
             log,
         })))
@@ -216,225 +220,6 @@ impl Shared {
             _ => event,
         });
     }
-
-    async fn serve(
-        self: Arc<Self>,
-        mut channel: Channel<TcpStream>,
-        peer: &MeshPeer,
-    ) -> io::Result<()> {
-        match leg::opening(&mut channel).await? {
-            Opening::Offer { offer, pass } => match self.offered(offer, pass, peer).await {
-                Ok(reception) => self.control(channel, reception).await,
-                Err(why) => leg::refuse(channel, why).await,
-            },
-            Opening::Relay { offer, pass } => match self.asked_to_relay(offer, pass, peer) {
-                Ok((offer, pass)) => {
-                    let leg = leg::accept(channel, false).await?;
-                    self.relays.talk(offer, pass, leg).await
-                }
-                Err(why) => leg::refuse(channel, why).await,
-            },
-            Opening::Hello { cast, pass, want: Want::Stream }
-                if self.relays.get(cast).is_some() =>
-            {
-                let Some(relay) = self.relays.get(cast) else { return Ok(()) };
-                match self.check_pass(&pass, cast, relay.offer(), &peer.member().name) {
-                    Ok(()) => {
-                        let leg = leg::accept(channel, relay.offer().value().open).await?;
-                        relay.serve(leg).await
-                    }
-                    Err(why) => leg::refuse(channel, why).await,
-                }
-            }
-            Opening::Hello { cast, pass, want } => match self.greeted(cast, &pass, peer.member()) {
-                Ok((reception, is_open)) => {
-                    let Some(store) = reception.store() else {
-                        return leg::refuse(channel, Refusal::Unknown).await;
-                    };
-                    let leg = leg::accept(channel, is_open).await?;
-                    let _child = reception.serving(peer.member().name.clone());
-                    let serving = async {
-                        match want {
-                            Want::Pull => parent::serve(Arc::clone(&store), leg, None).await,
-                            Want::Stream => reception.ring(&store)?.serve(leg).await,
-                        }
-                    };
-                    tokio::select! {
-                        served = serving => served.map_err(io::Error::other),
-                        () = reception.left(&store) => Ok(()),
-                    }
-                }
-                Err(why) => leg::refuse(channel, why).await,
-            },
-            Opening::Serve { cast, .. }
-                if self.relays.get(cast).is_some_and(|r| r.offer().signer() == peer.key()) =>
-            {
-                let Some(relay) = self.relays.get(cast) else { return Ok(()) };
-                let leg = leg::accept(channel, relay.offer().value().open).await?;
-                // One that nobody asked for is closed.
-                _ = relay.take(leg);
-                Ok(())
-            }
-            Opening::Serve { cast, .. } => {
-                let its = self.get(cast).filter(|r| r.offer().signer() == peer.key());
-                let Some(reception) = its else {
-                    return leg::refuse(channel, Refusal::Unknown).await;
-                };
-                let is_open = reception.offer().value().open;
-                let leg = leg::accept(channel, is_open).await?;
-                // One that nobody asked for is closed.
-                _ = reception.take(leg);
-                Ok(())
-            }
-        }
-    }
-
-    /// Whether this node hands a cast on that is not for it.
-    fn asked_to_relay(
-        &self,
-        offer: Vec<u8>,
-        pass: Vec<u8>,
-        peer: &MeshPeer,
-    ) -> Result<(Signed<Offer>, Vec<u8>), Refusal> {
-        let offer = self.check_offer(&offer, &pass, peer)?;
-        let id = offer.value().id(&offer.signer());
-        self.relays.admit(id).map(|()| (offer, pass))
-    }
-
-    /// Whether an offer is its sender's, for this node, and can be.
-    fn check_offer(
-        &self,
-        offer: &[u8],
-        pass: &[u8],
-        peer: &MeshPeer,
-    ) -> Result<Signed<Offer>, Refusal> {
-        let invalid = |why: String| Refusal::Invalid(why);
-        let offer = Signed::<Offer>::open(offer, &Ed25519).map_err(|e| invalid(e.to_string()))?;
-        let id = offer.value().id(&offer.signer());
-        if offer.signer() != peer.key() {
-            return Err(invalid("the offer is signed by another than its sender".to_owned()));
-        }
-        self.check_pass(pass, id, &offer, &self.me)?;
-        geometry(offer.value())?;
-        let now = self.membership.now().as_unix_nanos();
-        if offer.value().expiry.as_unix_nanos() > now.saturating_add(LONGEST.as_nanos() as u64) {
-            return Err(invalid(format!("it is offered for more than {LONGEST:?}")));
-        }
-        Ok(offer)
-    }
-
-    /// Whether this node takes a cast; what is kept of it.
-    async fn offered(
-        self: &Arc<Self>,
-        offer: Vec<u8>,
-        pass: Vec<u8>,
-        peer: &MeshPeer,
-    ) -> Result<Arc<Reception>, Refusal> {
-        let offer = self.check_offer(&offer, &pass, peer)?;
-        let id = offer.value().id(&offer.signer());
-        let shared = Arc::clone(self);
-        let member = peer.member().clone();
-        let admit = move || shared.admit(id, offer, pass, &member);
-        let admitted = spawn_blocking(admit).await;
-        let reception = admitted.map_err(|e| Refusal::System(e.to_string()))??;
-        self.work(id);
-        Ok(reception)
-    }
-
-    fn admit(
-        &self,
-        id: CastId,
-        offer: Signed<Offer>,
-        pass: Vec<u8>,
-        from: &Member,
-    ) -> Result<Arc<Reception>, Refusal> {
-        let known = self.get(id);
-        if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
-            return Err(Refusal::Busy);
-        }
-        if let Some(reception) = known.filter(|r| still_holds(r)) {
-            reception.home.begin(&offer, &pass).map_err(run::refusal)?;
-            reception.renew(offer, pass);
-            if !self.is_running(id) && matches!(reception.state(), State::Failed(_)) {
-                // It is gone on with: why it ended before is told no more.
-                reception.set(State::New);
-            }
-            return Ok(reception);
-        }
-        let unfinished = |entry: &&Entry| !matches!(entry.reception.state(), State::Complete(..));
-        if self.lock().values().filter(unfinished).count() >= self.max_casts {
-            return Err(Refusal::Busy);
-        }
-        let others = |inbox: &Path| {
-            let receptions = self.lock();
-            let here = receptions.values().filter(|e| e.reception.home.inbox == inbox);
-            here.map(|e| e.reception.lacks()).sum()
-        };
-        let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
-        home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(run::refusal)?;
-        let kept =
-            Kept { offer, pass, parents: None, described: None, is_done: false, record: None };
-        let reception = Reception::new(home, from.name.clone(), kept);
-        reception.home.keep_record(&reception.record()).map_err(run::refusal)?;
-        self.lock().insert(id, Entry::new(Arc::clone(&reception)));
-        Ok(reception)
-    }
-
-    async fn control(
-        self: &Arc<Self>,
-        channel: Channel<TcpStream>,
-        reception: Arc<Reception>,
-    ) -> io::Result<()> {
-        let id = reception.home.id;
-        let leg = leg::accept(channel, false).await?;
-        match talk(&reception, leg, || self.work(id)).await? {
-            // What came is kept until the offer is over.
-            Parting::Gone => Ok(()),
-            Parting::Forget => {
-                self.forget(id).await;
-                Ok(())
-            }
-        }
-    }
-
-    /// Whether another receiver may have it from here.
-    fn greeted(
-        &self,
-        id: CastId,
-        pass: &[u8],
-        member: &Member,
-    ) -> Result<(Arc<Reception>, bool), Refusal> {
-        let reception = self.get(id).ok_or(Refusal::Unknown)?;
-        let offer = reception.offer();
-        self.check_pass(pass, id, &offer, &member.name)?;
-        Ok((reception, offer.value().open))
-    }
-
-    fn check_pass(
-        &self,
-        pass: &[u8],
-        id: CastId,
-        offer: &Signed<Offer>,
-        to: &Name,
-    ) -> Result<(), Refusal> {
-        let pass = Signed::<Pass>::open(pass, &Ed25519).map_err(|_| Refusal::Pass)?;
-        let now = self.membership.now();
-        let value = pass.value();
-        let is_right = pass.signer() == offer.signer()
-            && value.cast == id
-            && value.to == *to
-            && value.expiry > now
-            && offer.value().expiry > now;
-        if is_right { Ok(()) } else { Err(Refusal::Pass) }
-    }
-}
-
-/// What has its name may have been taken out of the inbox since: then it may be cast anew.
-fn still_holds(reception: &Reception) -> bool {
-    let State::Complete(..) = reception.state() else { return true };
-    let name = reception.offer().into_value().name;
-    let name = std::os::unix::ffi::OsStrExt::from_bytes(name.as_bytes());
-    reception.home.inbox.join::<&std::ffi::OsStr>(name).symlink_metadata().is_ok()
 }
 
 impl MemberService for Casts {

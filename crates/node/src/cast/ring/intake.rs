@@ -4,7 +4,10 @@ use super::{
     spool::{OnDisk, Spool},
     up::{Lack, Up},
 };
-use crate::cast::{leg::child::Got, store::Store};
+use crate::cast::{
+    leg::{Desk, child::Got},
+    store::Store,
+};
 use std::{
     collections::BTreeMap,
     io,
@@ -61,12 +64,15 @@ pub enum ToDisk {
     Symbol(Piece),
     /// A parent asks what is lacking of a block, all that came before counted.
     Spent(u32, Arc<Up>),
+    /// What is here cannot be read or written, which is no parent's fault.
+    Broken(io::Error),
 }
 
 /// What is held of an object, repair symbols included.
 #[derive(Debug)]
 pub struct Intake {
     disk: OnDisk,
+    desk: Arc<Desk>,
     assembly: Mutex<Assembly>,
     /// Parents that stream: they hear of each block that is complete.
     ups: Mutex<Vec<Weak<Up>>>,
@@ -81,13 +87,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Intake {
-    /// Of an object that is in the making; repair symbols wait in `directory`; blocks
-    /// that are solved are counted.
+    /// Of an object that is in the making; repair symbols wait in `directory`; of blocks that are solved
+    /// nothing is asked at `desk` any more, and they are counted.
     ///
     /// # Errors
     /// The system's.
     pub fn new(
         store: &Arc<Store>,
+        desk: Arc<Desk>,
         directory: &Path,
         solved: Arc<AtomicU64>,
     ) -> io::Result<Arc<Self>> {
@@ -96,6 +103,7 @@ impl Intake {
         let assembly = Assembly::resume(geometry, store.have().clone(), []);
         Ok(Arc::new(Self {
             disk: OnDisk { store: Arc::clone(store), spool },
+            desk,
             assembly: Mutex::new(assembly),
             ups: Mutex::default(),
             waiting: Mutex::default(),
@@ -155,6 +163,7 @@ impl Intake {
                 match told {
                     ToDisk::Symbol(piece) => self.take(&piece, solves)?,
                     ToDisk::Spent(block, up) => self.answer(block, &up),
+                    ToDisk::Broken(why) => return Err(why),
                 }
             }
             if came < BATCH {
@@ -234,8 +243,10 @@ impl Intake {
         match found {
             Ok(outcome) => {
                 let is_complete = assembly.solved(solve, outcome, &mut self.disk.clone())?;
+                let symbols = assembly.geometry().symbols_of(block);
                 drop(assembly);
                 if is_complete {
+                    self.desk.obtained(symbols);
                     self.solved.fetch_add(1, Relaxed);
                     self.complete(block);
                 }

@@ -114,9 +114,11 @@ impl NodeRing {
     /// Sees to it that somebody fills the ring.
     fn feed(self: &Arc<Self>) {
         let mut feeding = self.feeding.lock().unwrap_or_else(PoisonError::into_inner);
-        if feeding.is_some() {
+        if feeding.as_ref().is_some_and(|feeding| !feeding.is_finished()) {
             return;
         }
+        // What could not be read before may be readable now.
+        self.broken.send_replace(None);
         let (store, ring) = (Arc::clone(&self.store), Arc::clone(&self.ring));
         let (repairs, book) = (Arc::clone(&self.repairs), Arc::clone(&self.book));
         let is_source = self.start == Start::Source;

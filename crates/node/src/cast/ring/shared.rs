@@ -22,6 +22,13 @@ const ASKS: usize = 16;
 /// Blocks of which it may say unasked what it lacks: those it has a part of when it comes.
 const UNASKED: usize = 256;
 
+/// A child gets the digests of a block's repair symbols so often, on the average: once when somebody below it
+/// misses something, and again if a relay has forgotten them. Making them is work.
+const SHEETS: u32 = 4;
+
+/// A child to whom so many messages wait is asked nothing more for now.
+const MESSAGES: usize = 1024;
+
 /// One ring, and all that read it.
 #[derive(Debug)]
 pub struct SharedRing {
@@ -50,6 +57,8 @@ pub struct Inner {
     asked: BTreeMap<ChildId, BTreeSet<u32>>,
     /// Who waits for the digests of a block's repair symbols.
     waiting: BTreeMap<u32, BTreeSet<ChildId>>,
+    /// How often a child asked for them.
+    sheets: BTreeMap<ChildId, u32>,
     next: u64,
     /// Of a relay, which says what its children say.
     up: Option<Arc<Up>>,
@@ -85,6 +94,7 @@ impl SharedRing {
             lacks: BTreeMap::new(),
             asked: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            sheets: BTreeMap::new(),
             next: 0,
             up,
         };
@@ -141,6 +151,7 @@ impl SharedRing {
         let mut inner = self.lock();
         inner.ring.leave(id);
         inner.asked.remove(&id);
+        inner.sheets.remove(&id);
         inner.lacks.retain(|(child, _), _| *child != id);
         inner.waiting.values_mut().for_each(|children| _ = children.remove(&id));
         inner.waiting.retain(|_, children| !children.is_empty());
@@ -203,6 +214,9 @@ impl SharedRing {
         let mut inner = self.lock();
         let children: Vec<ChildId> = inner.ring.children().collect();
         for id in children {
+            if inner.ring.messages(id) >= MESSAGES {
+                continue;
+            }
             inner.asked.entry(id).or_default().remove(&block);
             inner.ask(id, block);
         }
@@ -234,9 +248,14 @@ impl SharedRing {
                 inner.asked.remove(&id);
                 inner.join(id);
             }
-            Wish::RepairPage(block) if block < blocks => return Ok(Some(block)),
+            Wish::RepairPage(block) if block < blocks => {
+                let mut inner = self.lock();
+                let asked = inner.sheets.entry(id).or_default();
+                *asked = asked.saturating_add(1);
+                return Ok((*asked <= SHEETS.saturating_mul(blocks)).then_some(block));
+            }
             Wish::Ask(runs) if runs.is_empty() => {}
-            Wish::Bye | Wish::Unask(_) | Wish::Hold(_) => {}
+            Wish::Bye | Wish::Hold(_) => {}
             _ => return Err(wrong()),
         }
         self.moved.notify_one();
@@ -290,7 +309,8 @@ impl Inner {
             asked.remove(&block);
         }
         self.lacks.remove(&(id, block));
-        if self.ring.done(id, block) {
+        let is_new = !self.ring.is_done(id, block);
+        if self.ring.done(id, block) && is_new {
             self.all_done(block);
         }
     }

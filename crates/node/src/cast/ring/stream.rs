@@ -273,7 +273,7 @@ impl Streaming {
             Sink::Store { node, desk, disk, .. } => {
                 node.hand_on(id, &frame, proof);
                 if let Some(index) = node.store.known.geometry.index(id) {
-                    desk.obtained(index);
+                    desk.obtained(index..index + 1);
                 }
                 let piece = Piece { id, frame, got: Arc::clone(&self.got) };
                 disk.send(ToDisk::Symbol(piece)).await.map_err(|_| Left::Done)
@@ -296,7 +296,10 @@ impl Streaming {
             Some(store) => {
                 let store = Arc::clone(store);
                 let read = tokio::task::spawn_blocking(move || store.page(id.block));
-                read.await.map_err(io::Error::other)??
+                match read.await.map_err(io::Error::other)? {
+                    Ok(page) => page,
+                    Err(why) => return Err(self.broken(why).await),
+                }
             }
         };
         let page = found.ok_or_else(|| Left::Corrupt(format!("{id:?} came before its page")))?;
@@ -307,7 +310,7 @@ impl Streaming {
 
     async fn said(&mut self, said: Said) -> Result<(), Left> {
         match said {
-            Said::Page { block, digests } => self.page(block, &digests),
+            Said::Page { block, digests } => self.page(block, &digests).await,
             Said::RepairPage { page, .. } => match &self.sink {
                 Sink::Store { node, .. } => node.sheet_came(page).map_err(Left::Corrupt),
                 Sink::Relay { known, repairs, ring, .. } => {
@@ -338,7 +341,16 @@ impl Streaming {
         }
     }
 
-    fn page(&self, block: u32, digests: &[u8]) -> Result<(), Left> {
+    /// This node's own disk fails: the reception ends with that, and no parent is to blame.
+    async fn broken(&self, why: io::Error) -> Left {
+        if let Sink::Store { disk, .. } = &self.sink {
+            // Without the disk's thread it has ended already.
+            _ = disk.send(ToDisk::Broken(why)).await;
+        }
+        Left::Done
+    }
+
+    async fn page(&self, block: u32, digests: &[u8]) -> Result<(), Left> {
         let (digests, rest) = digests.as_chunks::<32>();
         if !rest.is_empty() {
             return Err(Left::Corrupt("a page of broken digests".into()));
@@ -347,7 +359,10 @@ impl Streaming {
         let known = self.sink.known();
         let proof = Proof::source(&Arc::new(page.clone()));
         let wrong = match self.sink.store() {
-            Some(store) => store.pages.learn(known, page)?.err(),
+            Some(store) => match store.pages.learn(known, page) {
+                Ok(learnt) => learnt.err(),
+                Err(why) => return Err(self.broken(why).await),
+            },
             None => known.check(&page).err(),
         };
         if let Some(wrong) = wrong {

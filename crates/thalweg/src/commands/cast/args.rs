@@ -9,7 +9,10 @@ use std::{
 };
 use thalweg_node::{cast::source::Forwarding, gather::Reach};
 use thalweg_units::ByteSize;
-use thalweg_wire::mesh::{LegKind, Name, Tag};
+use thalweg_wire::{
+    cast::MAX_RING,
+    mesh::{LegKind, Name, Tag},
+};
 
 const HELP: &str = "\
 Delivers one file, or a directory with all below it, to many members at once. Receivers hand on to
@@ -77,8 +80,8 @@ pub struct Args {
     #[arg(long, value_name = "KIND", default_value = "store", value_parser = forward)]
     forward: Forward,
 
-    /// Bytes that wait in a ring, at each node
-    #[arg(long, value_name = "SIZE", default_value = "1 MB")]
+    /// Bytes that wait in a ring, at each node: 64 MiB at most
+    #[arg(long, value_name = "SIZE", default_value = "1 MB", value_parser = ring_bytes)]
     ring_bytes: ByteSize,
 
     /// Nodes that hand on by a ring and keep nothing: `[cast] relay = true` there
@@ -167,6 +170,14 @@ fn forward(text: &str) -> Result<Forward, String> {
         "store" => Ok(Forward::Store),
         "ring" => Ok(Forward::Ring),
         _ => Err("it is store or ring".to_owned()),
+    }
+}
+
+fn ring_bytes(text: &str) -> Result<ByteSize, String> {
+    let size: ByteSize = text.parse().map_err(|e| format!("{e}"))?;
+    match size.as_bytes() {
+        ..=MAX_RING => Ok(size),
+        _ => Err(format!("a ring has at most {}", ByteSize::from_bytes(MAX_RING))),
     }
 }
 

@@ -1,0 +1,156 @@
+//! Which casts are taken, and who may have them from here.
+
+use super::{Entry, LONGEST, Shared};
+use crate::{
+    cast::receive::{
+        home::{Home, Kept},
+        reception::{Reception, State, geometry},
+        run,
+    },
+    mesh::MeshPeer,
+};
+use std::{
+    path::Path,
+    sync::{Arc, PoisonError},
+};
+use thalweg_net::Ed25519;
+use thalweg_wire::{
+    Signed,
+    cast::{CastId, Offer, Pass, Refusal},
+    mesh::{Member, Name},
+};
+use tokio::task::spawn_blocking;
+
+impl Shared {
+    /// Whether this node hands a cast on that is not for it.
+    pub(super) fn asked_to_relay(
+        &self,
+        offer: Vec<u8>,
+        pass: Vec<u8>,
+        peer: &MeshPeer,
+    ) -> Result<(Signed<Offer>, Vec<u8>), Refusal> {
+        let offer = self.check_offer(&offer, &pass, peer)?;
+        let id = offer.value().id(&offer.signer());
+        self.relays.admit(id).map(|()| (offer, pass))
+    }
+
+    /// Whether an offer is its sender's, for this node, and can be.
+    fn check_offer(
+        &self,
+        offer: &[u8],
+        pass: &[u8],
+        peer: &MeshPeer,
+    ) -> Result<Signed<Offer>, Refusal> {
+        let invalid = |why: String| Refusal::Invalid(why);
+        let offer = Signed::<Offer>::open(offer, &Ed25519).map_err(|e| invalid(e.to_string()))?;
+        let id = offer.value().id(&offer.signer());
+        if offer.signer() != peer.key() {
+            return Err(invalid("the offer is signed by another than its sender".to_owned()));
+        }
+        self.check_pass(pass, id, &offer, &self.me)?;
+        geometry(offer.value())?;
+        let now = self.membership.now().as_unix_nanos();
+        if offer.value().expiry.as_unix_nanos() > now.saturating_add(LONGEST.as_nanos() as u64) {
+            return Err(invalid(format!("it is offered for more than {LONGEST:?}")));
+        }
+        Ok(offer)
+    }
+
+    /// Whether this node takes a cast; what is kept of it.
+    pub(super) async fn offered(
+        self: &Arc<Self>,
+        offer: Vec<u8>,
+        pass: Vec<u8>,
+        peer: &MeshPeer,
+    ) -> Result<Arc<Reception>, Refusal> {
+        let offer = self.check_offer(&offer, &pass, peer)?;
+        let id = offer.value().id(&offer.signer());
+        let shared = Arc::clone(self);
+        let member = peer.member().clone();
+        let admit = move || shared.admit(id, offer, pass, &member);
+        let admitted = spawn_blocking(admit).await;
+        let reception = admitted.map_err(|e| Refusal::System(e.to_string()))??;
+        self.work(id);
+        Ok(reception)
+    }
+
+    fn admit(
+        &self,
+        id: CastId,
+        offer: Signed<Offer>,
+        pass: Vec<u8>,
+        from: &Member,
+    ) -> Result<Arc<Reception>, Refusal> {
+        // One at a time: what there is room for is looked at, and then taken.
+        let _alone = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.get(id);
+        if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
+            return Err(Refusal::Busy);
+        }
+        if let Some(reception) = known.filter(|r| still_holds(r)) {
+            reception.home.begin(&offer, &pass).map_err(run::refusal)?;
+            reception.renew(offer, pass);
+            if !self.is_running(id) && matches!(reception.state(), State::Failed(_)) {
+                // It is gone on with: why it ended before is told no more.
+                reception.set(State::New);
+            }
+            return Ok(reception);
+        }
+        let unfinished = |entry: &&Entry| !matches!(entry.reception.state(), State::Complete(..));
+        if self.lock().values().filter(unfinished).count() >= self.max_casts {
+            return Err(Refusal::Busy);
+        }
+        let others = |inbox: &Path| {
+            let receptions = self.lock();
+            let here = receptions.values().filter(|e| e.reception.home.inbox == inbox);
+            here.map(|e| e.reception.lacks()).sum()
+        };
+        let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
+        home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(run::refusal)?;
+        let kept =
+            Kept { offer, pass, parents: None, described: None, is_done: false, record: None };
+        let reception = Reception::new(home, from.name.clone(), kept);
+        reception.home.keep_record(&reception.record()).map_err(run::refusal)?;
+        self.lock().insert(id, Entry::new(Arc::clone(&reception)));
+        Ok(reception)
+    }
+
+    /// Whether another receiver may have it from here.
+    pub(super) fn greeted(
+        &self,
+        id: CastId,
+        pass: &[u8],
+        member: &Member,
+    ) -> Result<(Arc<Reception>, bool), Refusal> {
+        let reception = self.get(id).ok_or(Refusal::Unknown)?;
+        let offer = reception.offer();
+        self.check_pass(pass, id, &offer, &member.name)?;
+        Ok((reception, offer.value().open))
+    }
+
+    pub(super) fn check_pass(
+        &self,
+        pass: &[u8],
+        id: CastId,
+        offer: &Signed<Offer>,
+        to: &Name,
+    ) -> Result<(), Refusal> {
+        let pass = Signed::<Pass>::open(pass, &Ed25519).map_err(|_| Refusal::Pass)?;
+        let now = self.membership.now();
+        let value = pass.value();
+        let is_right = pass.signer() == offer.signer()
+            && value.cast == id
+            && value.to == *to
+            && value.expiry > now
+            && offer.value().expiry > now;
+        if is_right { Ok(()) } else { Err(Refusal::Pass) }
+    }
+}
+
+/// What has its name may have been taken out of the inbox since: then it may be cast anew.
+fn still_holds(reception: &Reception) -> bool {
+    let State::Complete(..) = reception.state() else { return true };
+    let name = reception.offer().into_value().name;
+    let name = std::os::unix::ffi::OsStrExt::from_bytes(name.as_bytes());
+    reception.home.inbox.join::<&std::ffi::OsStr>(name).symlink_metadata().is_ok()
+}
