@@ -15,6 +15,15 @@ pub struct Hop {
     pub loss: f64,
 }
 
+impl Hop {
+    /// A hop of which only the throughput was measured: at the loss rate that this means by Eq. (1), as §VI-B has it.
+    ///
+    /// `None` as [`Formula::loss`].
+    pub fn inferred(packet: ByteSize, rtt: Duration, rate: Rate) -> Option<Self> {
+        Some(Self { rtt, loss: Formula::Full.loss(packet, rtt, rate)? })
+    }
+}
+
 /// Which formula gives a connection's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formula {

@@ -1,6 +1,7 @@
 //! The widest-path tree (ROMA §VI-C).
 
 use super::{Overlay, Tree};
+use rand_core::Rng;
 use std::{cmp::Reverse, collections::BinaryHeap};
 use thalweg_units::Rate;
 
@@ -14,10 +15,12 @@ pub struct Widest {
     pub width: Vec<Rate>,
 }
 
-/// How good a way is: wide, then short, then its last leg wide, then from a low index, itself a low index.
+/// How good a way is: wide, then by lot, then short, then its last leg wide, then from a low index, itself a low index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     width: u64,
+    /// The same for all where ties are not broken by lot.
+    lot: u64,
     hops: Reverse<usize>,
     leg: u64,
     from: Reverse<usize>,
@@ -28,9 +31,22 @@ impl Overlay<'_> {
     /// The tree in which each node's slowest hop is as fast as possible, by §VI-C's variant of Dijkstra's
     /// algorithm, if no hop slows another.
     ///
-    /// A leg is never faster than its ends' access. Ties, which §VI-C breaks arbitrarily: fewest hops among the
-    /// widest ways, then the wider last leg, then the lower parent's index. O(legs · log legs).
+    /// A leg is never faster than its ends' access. Not the paper's: of several widest ways it takes the one of
+    /// fewest hops, then the wider last leg, then the lower parent's index, where §VI-C "broke most ties
+    /// arbitrarily". That matters: where accesses of one rate are what bounds most legs, nearly all tie, and this
+    /// hangs nearly all on the source. [`widest_by_lot`](Self::widest_by_lot) is the paper's way.
+    /// O(legs · log legs).
     pub fn widest(&self) -> Widest {
+        self.widest_with(|| 0)
+    }
+
+    /// The same widths by a tree whose ties are broken by lot: whichever of the widest ways that are known when a
+    /// node is next. "The widest path tree is not typically unique" (§VI-C).
+    pub fn widest_by_lot(&self, random: &mut (impl Rng + ?Sized)) -> Widest {
+        self.widest_with(|| random.next_u64())
+    }
+
+    fn widest_with(&self, mut lot: impl FnMut() -> u64) -> Widest {
         let mut tree = Tree::new(self.nodes(), self.source);
         let mut width = vec![0; self.nodes()];
         let mut ways = BinaryHeap::new();
@@ -42,7 +58,7 @@ impl Overlay<'_> {
                 let leg = leg as u64;
                 let hops = Reverse(hops + 1);
                 let (from, to) = (Reverse(node), Reverse(to));
-                ways.push(Way { width: wide.min(leg), hops, leg, from, to });
+                ways.push(Way { width: wide.min(leg), lot: lot(), hops, leg, from, to });
             }
             reached = None;
             while let Some(way) = ways.pop() {
@@ -64,6 +80,8 @@ mod tests {
     use super::*;
     use crate::Graph;
     use proptest::prelude::*;
+    use rand_core::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     /// The best of all ways without circle from the source: its width and, at that, its fewest hops.
     fn best(
@@ -105,9 +123,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_receiver_has_the_widest_way(graph in graph(6, 20), hosts in hosts(6), source in 0_usize..6) {
+        fn every_receiver_has_the_widest_way(
+            graph in graph(6, 20), hosts in hosts(6), source in 0_usize..6, lot in prop::option::of(any::<u64>()),
+        ) {
             let overlay = Overlay { graph: &graph, source, hosts: &hosts };
-            let Widest { tree, width } = overlay.widest();
+            let Widest { tree, width } = match lot {
+                Some(seed) => overlay.widest_by_lot(&mut Xoshiro256PlusPlus::seed_from_u64(seed)),
+                None => overlay.widest(),
+            };
             for node in (0..6).filter(|node| *node != source) {
                 let (wide, _) = best(&overlay, source, 1 << source, u64::MAX, 0, node);
                 prop_assert_eq!(width[node].as_bps(), wide);
@@ -130,6 +153,24 @@ mod tests {
                     prop_assert!(!as_wide || tree.depth(from).unwrap() + 1 >= depth);
                 }
             }
+        }
+    }
+
+    /// All legs tie: by fewest hops a star, by lot one of many trees, the same for the same seed.
+    #[test]
+    fn ties_by_lot_do_not_hang_all_on_the_source() {
+        let graph = Graph::from_matrix(&vec![vec![Some(Rate::from_mbps(100.0)); 40]; 40]);
+        let hosts = [Host::RECEIVER; 40];
+        let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
+        let star = overlay.widest();
+        assert!((1..40).all(|node| star.tree.parent(node) == Some(0)));
+        let by_lot = |seed| overlay.widest_by_lot(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
+        let (one, other) = (by_lot(1), by_lot(2));
+        assert_eq!((&one, &one.width), (&by_lot(1), &star.width));
+        assert_ne!(one.tree, other.tree);
+        for found in [one, other] {
+            let below = (1..40).filter(|node| found.tree.parent(*node) == Some(0)).count();
+            assert!(below < 20, "{below} hang on the source");
         }
     }
 

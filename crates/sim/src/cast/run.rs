@@ -1,7 +1,7 @@
 //! A cast from begin to end.
 
 use super::{Control, Population};
-use crate::stats;
+use crate::{random, stats};
 use serde::Serialize;
 use std::time::Duration;
 use thalweg_plan::tree::{
@@ -17,7 +17,7 @@ use thalweg_units::{ByteSize, Rate};
 pub enum Arm {
     /// Down the tree that knows of hosts' egress.
     Bounded,
-    /// Down the widest-path tree (ROMA §VI-C).
+    /// Down the widest-path tree, ties broken by lot (ROMA §VI-C: "arbitrarily").
     Widest,
     /// From the source to each (ROMA §VI-C, "N ∗ unicast").
     Unicast,
@@ -134,7 +134,9 @@ pub fn run(settings: &Settings) -> Report {
 fn planned(overlay: &Overlay<'_>, settings: &Settings) -> Tree {
     match settings.arm {
         Arm::Bounded => overlay.bounded(&settings.loss, settings.effort).tree,
-        Arm::Widest => overlay.widest().tree,
+        Arm::Widest => {
+            overlay.widest_by_lot(&mut random::stream(settings.seed, "cast ties", 0)).tree
+        }
         Arm::Unicast => {
             let parents = (0..overlay.nodes()).map(|node| (node > 0).then_some(0));
             Tree::from_parents(0, parents.collect())

@@ -56,7 +56,7 @@ pub struct Args {
 enum Way {
     /// Down a tree that knows what hosts can send
     Bounded,
-    /// Down the widest-path tree (ROMA §VI-C)
+    /// Down the widest-path tree, ties broken by lot (ROMA §VI-C)
     Widest,
     /// From the source to each
     Unicast,
