@@ -198,20 +198,6 @@ impl Ring {
         (late.map(|child| child.miss(id, is_source)).count(), id.block)
     }
 
-    /// What this child's socket is to take now, and from where on: the rest of what it has begun,
-    /// or the next message, page or frame, which is begun thereby and is finished whatever happens to
-    /// the ring. [`Self::took`] says how much of it was taken.
-    pub fn begin(&mut self, id: ChildId) -> Option<(Shared, usize)> {
-        let mut child = self.children.remove(&id)?;
-        if child.rest().is_none() {
-            self.begin_next(&mut child);
-            self.held.begins(child.begun_bytes(), self.lying_bytes());
-        }
-        let rest = child.rest().map(|(bytes, at)| (Shared::clone(bytes), at));
-        self.children.insert(id, child);
-        rest
-    }
-
     /// What a child's socket begins now: a message, a page or a frame.
     fn begin_next(&self, child: &mut Child) {
         self.settle(child);

@@ -20,7 +20,8 @@ pub(super) struct Offered {
 
 impl Ring {
     /// What this child's socket may take now, one behind the other, each from where on: the rest of what
-    /// it has begun, or what [`Ring::begin`] begins; behind that the frames that follow, while all
+    /// it has begun, or a message or page, which are begun by being offered and are
+    /// finished whatever happens to the ring; behind that the frames that follow, while all
     /// is not longer than `most`. Those are not begun before [`Ring::took`] says that bytes of them
     /// were taken; that has to be said at once, and not after a wait: until then they count as
     /// symbols of the ring, even those that are overwritten, so that it holds fewer others. For one child

@@ -37,7 +37,7 @@ pub fn numbers(mut bytes: &[u8]) -> Vec<u32> {
 pub fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usize {
     let mut taken = 0;
     while taken < n {
-        let Some((bytes, at)) = ring.begin(child) else { break };
+        let Some((bytes, at)) = ring.offer(child, 0).into_iter().next() else { break };
         let now = (bytes.len() - at).min(n - taken);
         got.extend_from_slice(&bytes[at..at + now]);
         ring.took(child, now);
@@ -143,7 +143,7 @@ fn a_symbol_begun_is_finished_though_the_ring_went_on() {
     assert!(ring.feasible(1, 0) && !ring.feasible(0, 0));
     let status = ring.leave(child).expect("a child");
     assert_eq!((status.sent_symbols, status.missed_symbols, status.done_blocks), (1, 3, 1));
-    assert!(ring.status(child).is_none() && ring.begin(child).is_none());
+    assert!(ring.status(child).is_none() && ring.offer(child, 0).is_empty());
     ring.took(child, 10);
     assert!(ring.done_by_all(7), "nobody is left");
 }

@@ -175,7 +175,10 @@ impl Cast {
         for (at, (_, child)) in self.children.iter_mut().enumerate() {
             let mut bytes = Vec::new();
             while budgets[at] > 0 {
-                let Some((piece, from)) = self.ring.begin(ChildId(at as u64)) else { break };
+                let Some((piece, from)) = self.ring.offer(ChildId(at as u64), 0).into_iter().next()
+                else {
+                    break;
+                };
                 let now = (piece.len() - from).min(budgets[at] as usize);
                 self.ring.took(ChildId(at as u64), now);
                 bytes.extend_from_slice(&piece[from..from + now]);

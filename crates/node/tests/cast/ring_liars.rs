@@ -308,6 +308,10 @@ async fn a_child_that_takes_nothing_holds_nobody_up() {
     let totals = casting.await.unwrap();
     let all = scene.events.all();
     assert_eq!((totals.complete, *received.lock().unwrap()), (2, 2), "{all:?}");
+    // They had it while the deaf one was waited for, and not because it was given up.
+    let gone = |event: &Event| matches!(event, Event::Unreached { receiver, .. } if receiver.as_str() == "n1");
+    let last = all.iter().rposition(|event| matches!(event, Event::Received { .. })).unwrap_or(0);
+    assert!(!all[..=last].iter().any(gone), "{all:?}");
     for node in &scene.nodes[1..] {
         assert!(fs::read(node.inbox("image")).unwrap() == content);
     }

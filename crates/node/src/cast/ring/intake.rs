@@ -276,3 +276,56 @@ fn lack(assembly: &Assembly, block: u32) -> Lack {
     let runs = missing.map(|run| (run.start, run.end.min(symbols.end))).collect();
     Lack { need: assembly.lacks(block), runs }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cast::store::testing::empty;
+    use thalweg_fountain::codec::{BlockEncoder, Plans};
+    use thalweg_units::Rate;
+
+    #[tokio::test]
+    async fn what_was_solved_is_not_asked_of_the_next_parent() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut content = vec![0; 9 << 20];
+        blake3::Hasher::new().update(b"solved").finalize_xof().fill(&mut content);
+        let store = empty(dir.path(), &content);
+        let geometry = store.known.geometry;
+        let desk = Arc::new(Desk::new(geometry, store.have().clone(), 1));
+        let intake = Intake::new(&store, Arc::clone(&desk), dir.path(), Arc::default()).unwrap();
+        let (disk, arrivals) = mpsc::channel(64);
+        let working = tokio::spawn(Arc::clone(&intake).run(arrivals));
+
+        // All of the first block but two, and three repair symbols.
+        let first = geometry.bytes_of(0);
+        let first = &content[first.start as usize..first.end as usize];
+        let k = geometry.source_symbols_of(0);
+        let plan = Plans::new().of(k).unwrap();
+        let repair = BlockEncoder::new(&geometry, 0, first, &plan).unwrap().repair(k..k + 3);
+        let source = first.chunks(geometry.symbol_bytes() as usize).map(<[u8]>::to_vec);
+        let all = (2..k).zip(source.skip(2)).chain((k..).zip(repair));
+        for (esi, bytes) in all {
+            let id = SymbolId { block: 0, esi };
+            if let Some(index) = geometry.index(id) {
+                desk.obtained(index..index + 1);
+            }
+            let frame = Arc::new([vec![0; FRAME_HEAD], bytes].concat());
+            disk.send(ToDisk::Symbol(Piece { id, frame, got: Arc::default() })).await.unwrap();
+        }
+        drop(disk);
+        working.await.unwrap().unwrap();
+        assert!(store.have().holds_block(0));
+
+        let parent = desk.join(Rate::from_mbps(1000.0), Duration::from_millis(1));
+        desk.holds(parent, &[(0, geometry.symbols())]);
+        let mut asked = Vec::new();
+        while let asks @ [_, ..] = &desk.asks(parent)[..] {
+            for &(from, to) in asks {
+                asked.push(from..to);
+                (from..to).for_each(|index| assert!(desk.arrived(parent, index)));
+            }
+        }
+        let first_of_all = asked.iter().map(|range| range.start).min();
+        assert_eq!(first_of_all, Some(u64::from(k)), "{asked:?}");
+    }
+}

@@ -16,6 +16,7 @@ mod feed;
 mod intake;
 mod node;
 mod repairs;
+mod seen;
 pub mod serve;
 mod shared;
 mod spool;

@@ -5,6 +5,7 @@ use super::{
     intake::{Intake, Piece, ToDisk},
     node::NodeRing,
     repairs::Repairs,
+    seen::Seen,
     shared::SharedRing,
     up::Up,
 };
@@ -17,7 +18,6 @@ use crate::cast::{
     store::{Known, Store},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
@@ -47,15 +47,6 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// A parent that has given nothing of use for so long, and is there, is left for another.
 const FED: Duration = Duration::from_secs(30);
-
-/// Symbols that may come twice before the parent is taken for one that sends the same on purpose.
-const SPARE: u64 = 64;
-
-/// The same of symbols of blocks that are done: what was under way when that was said.
-const LATE: u64 = 4096;
-
-/// Blocks of which it is known what came on this leg.
-const BLOCKS: usize = 4096;
 
 /// Where symbols go.
 #[derive(Clone, Debug)]
@@ -378,96 +369,7 @@ fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What came on this leg, of the blocks that are not done.
-#[derive(Debug, Default)]
-struct Seen {
-    blocks: BTreeMap<u32, Vec<u64>>,
-    order: VecDeque<u32>,
-    /// Source symbols of a block.
-    per_block: u64,
-    total: u64,
-    again: u64,
-    late: u64,
-}
-
-impl Seen {
-    fn new(per_block: u32) -> Self {
-        Self { per_block: per_block.into(), ..Self::default() }
-    }
-
-    /// What is said to be lacking may come again: it was handed on and lost below.
-    fn note(&mut self, wish: &Wish) {
-        match wish {
-            Wish::Anew => self.blocks.clear(),
-            Wish::Lack { block, runs, .. } => {
-                let first = u64::from(*block) * self.per_block;
-                let Some(bits) = self.blocks.get_mut(block) else { return };
-                // In the block: this node says it.
-                let esis = runs.iter().flat_map(|(from, to)| from - first..to - first);
-                for esi in esis {
-                    if let Some(word) = bits.get_mut(esi as usize / 64) {
-                        *word &= !(1 << (esi % 64));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Whether a symbol came on this leg already; also if its block is done: nothing is kept of those.
-    fn is_replay(&mut self, id: SymbolId, is_done: bool) -> bool {
-        self.total += 1;
-        if is_done {
-            self.blocks.remove(&id.block);
-            self.late += 1;
-            return true;
-        }
-        let bits = self.blocks.entry(id.block).or_insert_with(|| {
-            self.order.push_back(id.block);
-            Vec::new()
-        });
-        let (word, bit) = (id.esi as usize / 64, 1 << (id.esi % 64));
-        if bits.len() <= word {
-            bits.resize(word + 1, 0);
-        }
-        let is_again = bits[word] & bit != 0;
-        bits[word] |= bit;
-        self.again += u64::from(is_again);
-        if self.order.len() > BLOCKS
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.blocks.remove(&oldest);
-        }
-        is_again
-    }
-
-    /// Whether that happened more often than it does by chance.
-    fn is_on_purpose(&self) -> bool {
-        self.again > SPARE + self.total / 8 || self.late > LATE + self.total / 2
-    }
-}
-
 /// The rest of a frame whose head is here.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     crate::patience::within(WHOLE, "rest of a message", step).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_comes_again_by_chance_is_borne_and_more_is_not() {
-        let mut seen = Seen::default();
-        let id = |esi| SymbolId { block: 3, esi };
-        assert!((0..1000).all(|esi| !seen.is_replay(id(esi), false)));
-        assert!((0..100).all(|esi| seen.is_replay(id(esi), false)) && !seen.is_on_purpose());
-        (0..200).for_each(|esi| _ = seen.is_replay(id(esi), false));
-        assert!(seen.is_on_purpose());
-        // What was said to be lacking may come again.
-        let mut seen = Seen::new(1024);
-        assert!(!seen.is_replay(id(5), false) && !seen.is_replay(id(7), false));
-        seen.note(&Wish::Lack { block: 3, need: 1, runs: vec![(3 * 1024 + 5, 3 * 1024 + 6)] });
-        assert!(!seen.is_replay(id(5), false) && seen.is_replay(id(7), false));
-    }
 }

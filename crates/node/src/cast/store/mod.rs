@@ -3,6 +3,8 @@
 pub mod journal;
 mod pages;
 mod recover;
+#[cfg(test)]
+pub mod testing;
 
 pub use pages::Pages;
 pub use recover::recover;
