@@ -1,6 +1,9 @@
 //! Receivers that serve each other, and what happens to bad ones.
 
-use crate::scene::{Scene, name};
+use crate::{
+    parents::ways,
+    scene::{Scene, name},
+};
 use std::{fs, os::unix::fs::FileExt as _};
 use thalweg_node::{
     cast::source::{Event, Outcome},
@@ -61,8 +64,9 @@ async fn a_parent_that_lies_is_named_and_dropped_and_does_no_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_casts_at_once_do_not_mix() {
+async fn two_casts_at_once_share_the_ways_and_do_not_mix() {
     let scene = Scene::new(2).await;
+    let _ways = ways(&scene, &[(0, 1, 2_000_000), (0, 2, 2_000_000)]).await;
     let contents = ["one", "two"].map(|path| (path, scene.file(path, 4_000_000)));
     let stop = tokio_util::sync::CancellationToken::new;
     let first = scene.cast_until(scene.request("one"), stop());
@@ -70,6 +74,11 @@ async fn two_casts_at_once_do_not_mix() {
     let (first, second) = tokio::join!(first, second);
     assert_eq!(first.unwrap().outcome, Outcome::Complete, "{:?}", scene.events.all());
     assert_eq!(second.unwrap().outcome, Outcome::Complete, "{:?}", scene.events.all());
+    // Neither waited for the other one's end.
+    let all = scene.events.all();
+    let before = all.iter().take_while(|event| !matches!(event, Event::Received { .. }));
+    let accepted = before.filter(|event| matches!(event, Event::Accepted { .. })).count();
+    assert_eq!(accepted, 4, "{all:?}");
     for (node, (path, content)) in
         scene.nodes.iter().flat_map(|n| contents.iter().map(move |c| (n, c)))
     {
