@@ -157,9 +157,11 @@ fn every_packet_comes_twice_where_all_are_duplicated() {
     let Some(lab) = lab(&line("duplicate = \"100 %\"")) else { return };
     let echo = Server::start(&lab, "b", "udp-echo");
     let pings = ping(&lab, &echo);
-    assert_eq!(truth(&lab, "there").duplicated, COUNT);
+    // The ping ends at its last answer, when the copy of that is still to come, and be answered by
+    // ICMP: its port is closed.
+    let duplicated = truth(&lab, "there").duplicated;
+    assert!((COUNT..=COUNT + 1).contains(&duplicated), "{duplicated}");
     assert_eq!(truth(&lab, "back").packets, 2 * COUNT);
-    // The ping ends at its last answer, when the copy of that is still to come.
     assert!(count(&pings, "duplicated") >= COUNT - 1, "{pings}");
 }
 

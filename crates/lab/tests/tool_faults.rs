@@ -192,6 +192,8 @@ fn a_relay_stalls_and_the_connection_stays() {
     let error = loop {
         match stream.read(&mut some) {
             Ok(n) => assert!(n > 0, "it ended"),
+            // With a time limit the kernel does not go on by itself after a process was stopped.
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
             Err(e) => break e.kind(),
         }
     };

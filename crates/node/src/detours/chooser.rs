@@ -164,7 +164,8 @@ mod tests {
         let relays: Vec<_> = names().map(relay).collect();
         let candidate = |(i, name): (usize, String)| Candidate {
             relay: name.parse().unwrap(),
-            score: i as f64 / 10.0,
+            // None so low that it would not be sampled where others gain more (`LEAST_SCORE`).
+            score: (i as f64 / 10.0).max(0.05),
             evidence: 9,
             age: Duration::ZERO,
             load: None,

@@ -197,6 +197,20 @@ async fn a_relay_that_lies_is_named_and_left_and_others_are_unharmed() {
         (Lie::Replay, "again and again"),
     ];
     for (lie, why) in lies {
+        let named = named(lie).await;
+        assert_eq!(named.len(), 1, "{lie:?}: {named:?}");
+        let (receiver, parent, said) = &named[0];
+        assert_eq!((receiver, parent), (&name(2), &name(1)), "{lie:?}");
+        assert!(said.contains(why), "{lie:?}: {said}");
+    }
+}
+
+/// Who was named in a cast with this liar; the others have what was cast.
+///
+/// On a machine without time to spare n2 may have all of it from the source before the liar says a
+/// word, or leave it as slow: then it is begun anew.
+async fn named(lie: Lie) -> Vec<(Name, Name, String)> {
+    for _ in 0..4 {
         let mut scene = Scene::new(3).await;
         let content = scene.file("image", LENGTH);
         scene.nodes[0].serve_as(Arc::new(Liar::new(lie, &content))).await;
@@ -212,11 +226,12 @@ async fn a_relay_that_lies_is_named_and_left_and_others_are_unharmed() {
             assert!(fs::read(node.inbox("image")).unwrap() == content, "{lie:?}");
         }
         let named = corrupt(&all);
-        assert_eq!(named.len(), 1, "{lie:?}: {named:?} {all:?}");
-        let (receiver, parent, said) = &named[0];
-        assert_eq!((receiver, parent), (&name(2), &name(1)), "{lie:?}");
-        assert!(said.contains(why), "{lie:?}: {said}");
+        if !named.is_empty() {
+            return named;
+        }
+        println!("{lie:?} was not heard: {all:?}");
     }
+    Vec::new()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,12 +252,12 @@ async fn a_symbol_that_comes_twice_is_counted_and_does_no_harm() {
     }
     let received = scene.events.received();
     let (_, bytes, beyond) = received.iter().find(|one| one.0 == name(2)).unwrap();
-    // The first of its two came before anything else.
+    // No more than the first of its two was new; not even that if the source was quicker.
     assert!(*beyond >= 16 << 10, "{beyond} of no use: {all:?}");
     let report = scene.nodes[1].report();
     let parents = report["parents"].as_array().unwrap();
     let from_n1 = parents.iter().find(|parent| parent["name"] == "n1").unwrap();
-    assert_eq!(from_n1["bytes"], 16 << 10, "one of them was new: {report}");
+    assert!(from_n1["bytes"].as_u64().unwrap() <= 16 << 10, "{report}");
     assert_eq!(bytes - beyond, LENGTH as u64);
 }
 
