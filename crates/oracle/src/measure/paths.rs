@@ -12,7 +12,7 @@ use thalweg_wire::mesh::{
     measure::{self as wire, Disagreement, Down, FailedOrder, LegEntry, PathsReply, Spent},
 };
 
-/// The most legs of one page: 120 bytes of JSON each, below the 32 MB that clients read.
+/// The most legs of one page: 140 bytes of JSON each, below the 32 MB that clients read.
 pub(super) const LEGS: usize = 200_000;
 
 /// A leg as a number that grows in the order of pages.
@@ -43,14 +43,22 @@ impl State {
             Some(Down { node: name(slot)?, why: down.why.clone(), since: now.since(down.since) })
         });
         let disputes = self.known.disputes().rev();
+        let legs = page.legs.into_iter();
+        let legs = legs.map(|(leg, entry)| LegEntry { rtt_s: self.rtt_s(leg), ..entry });
         PathsReply {
             nodes: self.names(),
-            legs: page.legs.into_iter().map(|(_, entry)| entry).collect(),
+            legs: legs.collect(),
             down: down.collect(),
             disagreements: disputes.filter_map(|d| disagreement(d, name, now)).collect(),
             measuring: None,
             next,
         }
+    }
+
+    /// What the leg's sender saw last, in whole microseconds lest pages grow by digits that mean nothing.
+    fn rtt_s(&self, (from, to): Leg) -> Option<f64> {
+        let seen = self.known.live().shown().rtt_s.get(from as usize, to as usize)?;
+        Some((f64::from(seen) * 1e6).round() / 1e6)
     }
 
     /// What holds measuring up. Whoever does not schedule knows no more than that it is off.
@@ -148,6 +156,7 @@ fn entry(leg: Leg, estimate: &Estimate) -> LegEntry {
         spread_bps: estimate.spread,
         method: method.into(),
         at_least: estimate.bound == Bound::AtLeast,
+        rtt_s: None,
         age: estimate.age,
     }
 }

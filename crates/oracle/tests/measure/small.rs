@@ -25,6 +25,8 @@ async fn the_two_that_are_there_measure_each_other_while_the_third_is_silent() {
         let mesh = Fake::start(3, MeasureConfig { schedule, p: 0.1, ..settings() }).await;
         mesh.work([0, 2].into_iter(), u64::MAX, rate);
         let paths = mesh.until("both ways", |p| p.legs.len() == 2).await;
+        // As the senders of these reports have it.
+        assert!(paths.legs.iter().all(|leg| leg.rtt_s == Some(0.05)), "{:?}", paths.legs);
         let ends: Vec<_> = paths.legs.iter().map(|leg| (leg.from, leg.to)).collect();
         assert!(ends == [(0, 2), (2, 0)], "{schedule:?}: {ends:?}");
         mesh.stop().await;

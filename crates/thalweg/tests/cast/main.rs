@@ -115,6 +115,82 @@ fn it_comes_by_rings_as_well_also_through_a_node_that_keeps_nothing() {
     assert!(said.contains("'rings'") && said.contains("store or ring"), "{said}");
 }
 
+/// nyc has it from lap, ber from nyc; what ber sends is said to be little.
+const PLAN: &str = r#"
+[[leg]]
+from = "lap"
+to = "nyc"
+rate = "90 Mbit/s"
+rtt = "20 ms"
+loss = "0.05 %"
+[[leg]]
+from = "nyc"
+to = "ber"
+rate = "80 Mbit/s"
+rtt = "20 ms"
+loss = "0.1 %"
+[[leg]]
+from = "ber"
+to = "nyc"
+rate = "95 Mbit/s"
+[[leg]]
+from = "lap"
+to = "ber"
+rate = "5 Mbit/s"
+[[host]]
+name = "ber"
+egress = "10 Mbit/s"
+"#;
+
+#[test]
+fn the_plan_says_what_the_formulas_say_and_keeps_to_what_hosts_send() {
+    let (hosts, _daemons) = mesh(&["nyc", "ber"]);
+    let lap = Host::joined(&hosts[0], "lap", &[], &["--no-daemon"]);
+    std::fs::write(lap.path("one"), bytes(100_000, 1)).unwrap();
+    std::fs::write(lap.path("plan.toml"), PLAN).unwrap();
+    let cast = ["cast", "one", "--to", "nyc,ber", "--rates", "plan.toml", "--parents", "1"];
+    let planned = |more: &[&str]| {
+        let output = lap.run(&[&cast[..], &["--json"], more].concat());
+        assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
+        let all = events(&output);
+        let receivers = named(&all, "planned")[0]["receivers"].clone();
+        receivers.as_array().unwrap().clone()
+    };
+    // In the order of their names: ber, nyc.
+    let all = planned(&["--leaf-below", "25 Mbit/s"]);
+    assert_eq!(all[0]["parents"], json!(["nyc", "lap"]));
+    assert_eq!(all[1]["parents"], json!(["lap"]), "ber is a leaf: {all:?}");
+    // Fig. 6's example (§V-B) with full segments.
+    let mbps = |of: &serde_json::Value| (of.as_f64().unwrap() / 1e5).round() / 10.0;
+    let predicted = &all[0]["predicted"];
+    assert_eq!((mbps(&predicted["eq2_bps"]), mbps(&predicted["eq3_bps"])), (22.2, 9.0));
+    assert_eq!(all[0]["expected_bps"], 80_000_000, "by measured rates");
+    let status = lap.json(&["cast", "status", "--json"]);
+    assert_eq!(status["sources"][0]["receivers"]["ber"]["predicted"], *predicted, "{status}");
+
+    let all = planned(&["--egress", "nyc=6Mbit/s,lap=200 Mbit/s"]);
+    assert_eq!(all[0]["expected_bps"], 6_000_000, "as much as nyc sends");
+    std::fs::write(lap.path("plan.toml"), PLAN.replace("rtt = \"20 ms\"\n", "")).unwrap();
+    let all = planned(&[]);
+    assert!(all.iter().all(|one| one.get("predicted").is_none()), "{all:?}");
+    assert_eq!(all[1]["parents"], json!(["lap", "ber"]));
+
+    for (more, says) in [
+        (&["--egress", "nyc"][..], "NODE=RATE"),
+        (&["--egress", "nyc=0 bit/s"], "above 0"),
+        (&["--egress", "nyc=fast"], "fast"),
+        (&["--egress", "fra=1 Mbit/s"], "`fra` has no part in this cast"),
+        (&["--leaf-below", "0 bit/s"], "above 0"),
+        (&["--leaf-below", "25"], "25"),
+    ] {
+        let said = lap.fails(2, &[&cast[..], more].concat());
+        assert!(said.contains(says), "{more:?}: {said}");
+    }
+    std::fs::write(lap.path("plan.toml"), PLAN.replace("10 Mbit/s", "0 bit/s")).unwrap();
+    let said = lap.fails(1, &cast);
+    assert!(said.contains("[[host]] `ber`: a rate of 0"), "{said}");
+}
+
 #[test]
 fn who_is_away_or_takes_nothing_is_named_and_the_rest_have_it() {
     let (hosts, _daemons) = mesh(&["nyc"]);

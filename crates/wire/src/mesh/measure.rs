@@ -308,6 +308,9 @@ pub struct LegEntry {
     pub method: String,
     /// Whether it may be faster.
     pub at_least: bool,
+    /// The round trip that a flow over it saw last, s; absent: none did, or the oracle is older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_s: Option<f64>,
     /// How old.
     #[serde(with = "serde_duration")]
     pub age: Duration,

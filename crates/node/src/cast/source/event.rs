@@ -2,6 +2,7 @@
 //!
 //! As JSON one object a line; `event` names it. Rates are in bits a second, sizes in bytes.
 
+use super::predict::Predicted;
 use serde::Serialize;
 use thalweg_wire::{cast::Fault, mesh::Name};
 
@@ -39,9 +40,15 @@ pub struct Planned {
     pub name: Name,
     /// Its parents, the best first; the source by its own name.
     pub parents: Vec<Name>,
-    /// The slowest hop on its way by the plan; absent: not known.
+    /// The slowest hop on the widest way to it, Eq. (2) by measured rates; absent: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_hop_bps: Option<u64>,
+    /// What the plan expects it to get while all get something; absent: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_bps: Option<u64>,
+    /// What the formulas say of the way of first parents to it; absent: too little is known of its legs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Predicted>,
 }
 
 /// How far a receiver is.
@@ -55,7 +62,7 @@ pub struct ReceiverProgress {
     pub held_bytes: u64,
     /// Over the last second or so.
     pub rate_bps: u64,
-    /// The slowest hop on its way by the plan.
+    /// The slowest hop on the widest way to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_hop_bps: Option<u64>,
     /// When it will have it, at this rate.

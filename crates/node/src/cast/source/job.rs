@@ -16,7 +16,7 @@ mod lock;
 pub use clear::clear;
 pub use keeper::Keeper;
 
-use super::plan::Part;
+use super::{plan::Part, predict::Predicted};
 use crate::{
     job::{Job, Kind},
     mesh::durable,
@@ -88,6 +88,9 @@ pub struct Receiver {
     pub min_hop_bps: Option<u64>,
     /// What the plan expects it to get.
     pub expected_bps: Option<u64>,
+    /// What the formulas say of the way of first parents to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<Predicted>,
 }
 
 /// A cast at its source.
@@ -148,8 +151,13 @@ impl Record {
         let receiver = |(name, part): (&Name, &Part)| {
             let parent = |of: &Option<Name>| of.clone().unwrap_or_else(|| source.clone());
             let parents = part.candidates.iter().map(|c| parent(&c.name)).collect();
-            let (min_hop_bps, expected_bps) = (part.min_hop_bps, part.expected_bps);
-            let receiver = Receiver { parents, min_hop_bps, expected_bps, ..Receiver::default() };
+            let receiver = Receiver {
+                parents,
+                min_hop_bps: part.min_hop_bps,
+                expected_bps: part.expected_bps,
+                predicted: part.predicted,
+                ..Receiver::default()
+            };
             (name.clone(), receiver)
         };
         let to: Vec<&str> = parts.keys().map(Name::as_str).collect();

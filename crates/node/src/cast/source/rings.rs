@@ -12,6 +12,8 @@ use std::{
 };
 use thalweg_fountain::RING_BYTES;
 use thalweg_net::PrivateKey;
+use thalweg_plan::tree::depth::ChainLoss;
+use thalweg_units::Rate;
 use thalweg_wire::{
     Signer as _,
     cast::{RingTerms, Want},
@@ -30,12 +32,15 @@ pub struct Forwarding {
     pub ring_bytes: u64,
     /// Nodes that hand on by a ring and keep nothing.
     pub via: Vec<Name>,
+    /// Whoever sends less, of all legs together, hands nothing on (ROMA §VI: hosts limited to 10 Mbit/s were leaves
+    /// only).
+    pub leaf_below: Option<Rate>,
 }
 
 impl Default for Forwarding {
     /// From disks, without relays; rings of 1 MB.
     fn default() -> Self {
-        Self { by_rings: false, ring_bytes: RING_BYTES as u64, via: Vec::new() }
+        Self { by_rings: false, ring_bytes: RING_BYTES as u64, via: Vec::new(), leaf_below: None }
     }
 }
 
@@ -50,6 +55,17 @@ pub struct Rings {
 }
 
 impl Forwarding {
+    /// Whether anybody hands on by a ring: from one that does a node takes all, so that it has one parent.
+    pub const fn streams(&self) -> bool {
+        self.by_rings || !self.via.is_empty()
+    }
+
+    /// What the plan counts with behind rings: what Fig. 15's lost, as nothing better was measured of ours. Stores
+    /// lose nothing.
+    pub const fn loss(&self) -> ChainLoss {
+        if self.streams() { ChainLoss::FIGURE_15 } else { ChainLoss::NONE }
+    }
+
     /// Says of each parent whether it streams or is asked: relays stream, and if rings are wanted all
     /// do. From one that streams a node takes all, so it has no second parent beside it.
     pub fn decide(&self, parts: &mut BTreeMap<Name, Part>) {

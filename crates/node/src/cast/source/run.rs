@@ -96,6 +96,9 @@ pub enum CastError {
     /// A relay is a receiver, or this host.
     #[error("`{0}` cannot keep nothing of it: it is one of those it is cast to, or this host")]
     Via(Name),
+    /// Something was said of what a host sends that is neither source nor receiver nor relay.
+    #[error("`{0}` has no part in this cast: what it sends does not matter")]
+    NoPart(Name),
     /// The source's own ring.
     #[error("no ring for it: {0}")]
     Ring(std::io::Error),
@@ -296,6 +299,8 @@ fn planned(parts: &BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
         name: of.clone(),
         parents: part.candidates.iter().map(name).collect(),
         min_hop_bps: part.min_hop_bps,
+        expected_bps: part.expected_bps,
+        predicted: part.predicted,
     };
     events.event(&Event::Planned { receivers: parts.iter().map(receiver).collect() });
 }

@@ -5,7 +5,7 @@ mod read;
 use super::Overlay;
 use crate::detours::KnownPaths;
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
-use thalweg_plan::{Graph, graph::MAX_AGE};
+use thalweg_plan::{Graph, graph::MAX_AGE, tree::Access};
 use thalweg_units::{Rate, WallTime};
 use thalweg_wire::mesh::Name;
 
@@ -13,6 +13,8 @@ use thalweg_wire::mesh::Name;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
     legs: BTreeMap<(Name, Name), Leg>,
+    /// What somebody who knows has said of hosts' accesses.
+    access: BTreeMap<Name, Access>,
 }
 
 /// What is known of a leg.
@@ -24,6 +26,8 @@ pub struct Leg {
     pub at_least: bool,
     /// Its round trip.
     pub rtt: Option<Duration>,
+    /// p of ROMA's Eq. (1): the share of packets with which a loss event begins, 0 to 1.
+    pub loss: Option<f64>,
 }
 
 impl Estimates {
@@ -38,7 +42,8 @@ impl Estimates {
             let (Some(from), Some(to)) = (name(leg.from), name(leg.to)) else { continue };
             // Of positive numbers the cast takes the whole part.
             let rate = Some(Rate::from_bps(leg.bps as u64));
-            let known = Leg { rate, at_least: leg.at_least, rtt: None };
+            let rtt = leg.rtt_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
+            let known = Leg { rate, at_least: leg.at_least, rtt, loss: None };
             estimates.legs.insert((from, to), known);
         }
         estimates
@@ -47,6 +52,21 @@ impl Estimates {
     /// What is known of a leg.
     pub fn leg(&self, from: &Name, to: &Name) -> Leg {
         self.legs.get(&(from.clone(), to.clone())).copied().unwrap_or_default()
+    }
+
+    /// The leg's round trip, or else the one of the way back: they are the same two ways.
+    pub fn rtt(&self, from: &Name, to: &Name) -> Option<Duration> {
+        self.leg(from, to).rtt.or_else(|| self.leg(to, from).rtt)
+    }
+
+    /// What was said of a host's access, over all its legs at once; nothing else is known of that.
+    pub fn access(&self, host: &Name) -> Access {
+        self.access.get(host).copied().unwrap_or_default()
+    }
+
+    /// Says how much a host sends at most, over all its legs at once.
+    pub fn state_egress(&mut self, host: Name, egress: Rate) {
+        self.access.entry(host).or_default().egress = Some(egress);
     }
 
     /// How many legs are known.
@@ -140,7 +160,8 @@ mod tests {
     fn entry(from: u32, to: u32, mbps: f64, at_least: bool, days: u64) -> LegEntry {
         let age = Duration::from_secs(days * 86_400);
         let (bps, method) = (mbps * 1e6, "transfer".into());
-        LegEntry { from, to, bps, spread_bps: None, method, at_least, age }
+        let rtt_s = (from == 1).then_some(0.08);
+        LegEntry { from, to, bps, spread_bps: None, method, at_least, rtt_s, age }
     }
 
     #[test]
@@ -158,10 +179,12 @@ mod tests {
         let estimates = Estimates::of_paths(&known, asked);
         assert_eq!(estimates.len(), 2);
         let rate = Some(Rate::from_mbps(40.0));
-        let (exact, bound) =
-            (Leg { rate, ..Leg::default() }, Leg { rate, at_least: true, rtt: None });
+        let rtt = Some(Duration::from_millis(80));
+        let exact = Leg { rate, ..Leg::default() };
+        let bound = Leg { rate, at_least: true, rtt, loss: None };
         assert_eq!(estimates.leg(&name("a"), &name("b")), exact);
         assert_eq!(estimates.leg(&name("b"), &name("a")), bound);
+        assert_eq!(estimates.rtt(&name("a"), &name("b")), rtt, "the way back's");
         assert!(
             estimates.has_bounds(&names(&["a", "b"])) && !estimates.has_bounds(&names(&["a", "c"]))
         );

@@ -7,8 +7,11 @@ use std::{
     ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
     time::Duration,
 };
-use thalweg_node::{cast::source::Forwarding, gather::Reach};
-use thalweg_units::ByteSize;
+use thalweg_node::{
+    cast::source::{CastError, Forwarding},
+    gather::{Estimates, Reach},
+};
+use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     cast::MAX_RING,
     mesh::{LegKind, Name, Tag},
@@ -68,7 +71,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<OsString>,
 
-    /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
+    /// Rates between members, as TOML or CSV, and in TOML what their accesses take, instead of the oracle's:
+    /// docs/gather.md
     #[arg(long, value_name = "FILE")]
     pub rates: Option<PathBuf>,
 
@@ -87,6 +91,14 @@ pub struct Args {
     /// Nodes that hand on by a ring and keep nothing: `[cast] relay = true` there
     #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',')]
     via: Vec<Name>,
+
+    /// What nodes send at most, over all their legs at once: bounds their children in the plan
+    #[arg(long, value_name = "NODE=RATE[,…]", value_delimiter = ',', value_parser = egress)]
+    egress: Vec<(Name, Rate)>,
+
+    /// Nodes that send less, as said or measured, hand nothing on
+    #[arg(long, value_name = "RATE", value_parser = positive)]
+    leaf_below: Option<Rate>,
 
     /// "sealed", or "open": authenticated, then in the clear (what passes is proven by hashes)
     #[arg(long, value_name = "KIND", default_value = "sealed", value_parser = leg)]
@@ -181,6 +193,19 @@ fn ring_bytes(text: &str) -> Result<ByteSize, String> {
     }
 }
 
+fn positive(text: &str) -> Result<Rate, String> {
+    match text.parse::<Rate>() {
+        Ok(Rate::ZERO) => Err("a rate above 0 is needed".to_owned()),
+        Ok(rate) => Ok(rate),
+        Err(why) => Err(why.to_string()),
+    }
+}
+
+fn egress(text: &str) -> Result<(Name, Rate), String> {
+    let (name, rate) = text.split_once('=').ok_or("write it as NODE=RATE: fra=100Mbit/s")?;
+    Ok((name.trim().parse::<Name>().map_err(|why| why.to_string())?, positive(rate)?))
+}
+
 fn leg(text: &str) -> Result<LegKind, String> {
     match text {
         "sealed" => Ok(LegKind::Sealed),
@@ -212,7 +237,26 @@ impl Args {
     pub fn forwarding(&self) -> Forwarding {
         let by_rings = self.forward == Forward::Ring;
         let ring_bytes = self.ring_bytes.as_bytes();
-        Forwarding { by_rings, ring_bytes, via: self.via.clone() }
+        Forwarding { by_rings, ring_bytes, via: self.via.clone(), leaf_below: self.leaf_below }
+    }
+
+    /// What is known of legs, with what was said of hosts beside it.
+    ///
+    /// # Errors
+    /// If something was said of a host that has no part: `here` is the source.
+    pub fn stated(
+        &self,
+        mut estimates: Estimates,
+        here: &Name,
+        to: &[Name],
+    ) -> Result<Estimates, CastError> {
+        for (name, rate) in &self.egress {
+            if name != here && !to.contains(name) && !self.via.contains(name) {
+                return Err(CastError::NoPart(name.clone()));
+            }
+            estimates.state_egress(name.clone(), *rate);
+        }
+        Ok(estimates)
     }
 
     /// Bytes of a symbol.

@@ -26,6 +26,7 @@ impl From<&CastError> for Code {
             | CastError::Name(_)
             | CastError::Member(_)
             | CastError::Via(_)
+            | CastError::NoPart(_)
             | CastError::Nobody => Self::Usage,
             CastError::Job(JobError::Running) => Self::Busy,
             CastError::Job(JobError::Io { .. }) => Self::Disk,

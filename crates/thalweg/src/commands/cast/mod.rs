@@ -71,6 +71,10 @@ async fn deliver(
     let estimates = if args.rates.is_some() { from_file } else { asked };
     let reach = gather::reach(&state)?;
     let to = args.receivers(&reach)?;
+    let estimates = match args.stated(estimates, reach.me(), &to) {
+        Ok(estimates) => estimates,
+        Err(why) => return Ok(Err(why)),
+    };
     let request = Request {
         path: args.path()?,
         name: args.name(),

@@ -4,7 +4,7 @@ use crate::commands::{
     gather::words::{rate, size, time},
     text::counted,
 };
-use thalweg_node::cast::source::{Event, Outcome, ReceiverProgress, Standing, Totals};
+use thalweg_node::cast::source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals};
 
 /// Receivers with a line on a terminal, which has not many more.
 const ROWS: usize = 16;
@@ -22,10 +22,9 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
             vec![format!("{name}: {} to {to}{id}", size(*bytes))]
         }
         Event::Planned { receivers } if verbose => {
-            let line = |planned: &thalweg_node::cast::source::Planned| {
+            let line = |planned: &Planned| {
                 let parents: Vec<&str> = planned.parents.iter().map(|name| name.as_str()).collect();
-                let width = planned.min_hop_bps.map(|bps| format!("; at most {}", rate(bps)));
-                format!("{} from {}{}", planned.name, parents.join(", "), width.unwrap_or_default())
+                format!("{} from {}{}", planned.name, parents.join(", "), foreseen(planned))
             };
             receivers.iter().map(line).collect()
         }
@@ -54,6 +53,21 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::Ended(totals) => vec![ended(totals)],
         _ => Vec::new(),
     }
+}
+
+/// What a receiver is expected to get, as far as that is known.
+fn foreseen(planned: &Planned) -> String {
+    let some = |words: &str, bps: Option<u64>| {
+        bps.map(|bps| format!("; {words} {}", rate(bps))).unwrap_or_default()
+    };
+    let by = planned.predicted;
+    [
+        some("expected", planned.expected_bps),
+        some("at most", planned.min_hop_bps),
+        some("by Eq. (2)", by.map(|by| by.eq2_bps)),
+        some("by Eq. (3)", by.map(|by| by.eq3_bps)),
+    ]
+    .concat()
 }
 
 /// How far all are, as it is redrawn in place: if it was asked for, those that lack most as well.
@@ -127,6 +141,7 @@ fn ended(totals: &Totals) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_node::cast::source::Predicted;
 
     #[test]
     fn the_end_says_who_has_it() {
@@ -149,6 +164,29 @@ mod tests {
         );
         let all = Totals { outcome: Outcome::Complete, complete: 3, ..totals };
         assert!(ended(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
+    }
+
+    #[test]
+    fn the_plan_says_what_the_formulas_say_where_they_say_anything() {
+        let planned = Planned {
+            name: "b".parse().unwrap(),
+            parents: vec!["a".parse().unwrap(), "lab".parse().unwrap()],
+            min_hop_bps: Some(40_000_000),
+            expected_bps: Some(37_000_000),
+            predicted: Some(Predicted { eq2_bps: 36_000_000, eq3_bps: 12_000_000 }),
+        };
+        let blind =
+            Planned { min_hop_bps: None, expected_bps: None, predicted: None, ..planned.clone() };
+        let event = Event::Planned { receivers: vec![planned, blind] };
+        assert_eq!(
+            told(&event, true),
+            [
+                "b from a, lab; expected 37 Mbit/s; at most 40 Mbit/s; by Eq. (2) 36 Mbit/s; by Eq. (3) \
+                 12 Mbit/s",
+                "b from a, lab",
+            ]
+        );
+        assert!(told(&event, false).is_empty());
     }
 
     #[test]

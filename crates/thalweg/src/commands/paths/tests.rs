@@ -38,6 +38,7 @@ fn leg(from: u32, to: u32, mbps: f64) -> LegEntry {
         spread_bps: Some(mbps * 5e4),
         method: "transfer".into(),
         at_least: false,
+        rtt_s: None,
         age: minutes(90 + u64::from(from)),
     }
 }

@@ -36,11 +36,14 @@ pub fn text(found: &Listed) -> String {
     }
     let rows: Vec<_> =
         tree(found).into_iter().map(|(depth, name)| row(found, depth, name)).collect();
-    let head = ["RECEIVER", "STATE", "HELD", "RATE", "MIN-HOP", "LEFT", "MISSED", "RING", "FROM"];
+    let head = [
+        "RECEIVER", "STATE", "HELD", "RATE", "PLANNED", "MIN-HOP", "EQ2", "EQ3", "LEFT", "MISSED",
+        "RING", "FROM",
+    ];
     line + &aligned(head, &rows)
 }
 
-fn row(found: &Listed, depth: usize, name: &Name) -> [String; 9] {
+fn row(found: &Listed, depth: usize, name: &Name) -> [String; 12] {
     let receiver = &found.record.receivers[name];
     let now = progress(found, name);
     let state = match (now["state"].as_str(), receiver.is_complete) {
@@ -59,7 +62,10 @@ fn row(found: &Listed, depth: usize, name: &Name) -> [String; 9] {
         state,
         size(held),
         known_rate(&now["rate_bps"]),
+        known_rate(&json!(receiver.expected_bps)),
         known_rate(&json!(receiver.min_hop_bps)),
+        known_rate(&json!(receiver.predicted.map(|by| by.eq2_bps))),
+        known_rate(&json!(receiver.predicted.map(|by| by.eq3_bps))),
         left(&foreseen(found, receiver, now)),
         number(now, "missed_symbols").to_string(),
         ring(now),
@@ -138,6 +144,8 @@ mod tests {
             json!({"is_complete": false, "held_bytes": 0, "why": null, "parents": [parent],
                    "min_hop_bps": hop, "expected_bps": 4_000_000})
         };
+        let mut b = receiver("lab", 8_000_000);
+        b["predicted"] = json!({"eq2_bps": 7_000_000, "eq3_bps": 3_000_000});
         let now = |name: &str, parent: &str| {
             json!({"name": name, "state": "receiving", "held_bytes": 1_000_000,
                    "rate_bps": 8_000_000, "left_seconds": 1.0, "missed_symbols": 2, "ring_peak_bytes": 9_000,
@@ -151,7 +159,7 @@ mod tests {
         let record = json!({
             "job": job, "cast": "00112233445566778899aabbccddeeff", "name": "image",
             "object": "", "total_bytes": 2_000_000, "source": "lab", "offer": "",
-            "receivers": {"a": receiver("lab", 9_000_000), "b": receiver("lab", 8_000_000),
+            "receivers": {"a": receiver("lab", 9_000_000), "b": b,
                           "c": receiver("d", 1), "d": receiver("c", 1)},
             "end": null, "why": null,
         });
@@ -171,9 +179,22 @@ mod tests {
         let cells = |n: usize| -> Vec<&str> {
             lines[n].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
         };
-        let b =
-            ["b", "receiving", "1 MB", "8 Mbit/s", "8 Mbit/s", "1.0 s", "2", "9 kB", "a 8 Mbit/s"];
+        let b = [
+            "b",
+            "receiving",
+            "1 MB",
+            "8 Mbit/s",
+            "4 Mbit/s",
+            "8 Mbit/s",
+            "7 Mbit/s",
+            "3 Mbit/s",
+            "1.0 s",
+            "2",
+            "9 kB",
+            "a 8 Mbit/s",
+        ];
         assert_eq!(cells(3), b, "{said}");
-        assert_eq!(cells(4)[5], "4.0 s", "by the plan: {said}");
+        assert_eq!(cells(2)[6..8], ["-", "-"], "no formula says anything: {said}");
+        assert_eq!(cells(4)[8], "4.0 s", "by the plan: {said}");
     }
 }
