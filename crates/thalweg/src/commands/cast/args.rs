@@ -71,8 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<OsString>,
 
-    /// Rates between members, as TOML or CSV, and in TOML what their accesses take, instead of the oracle's:
-    /// docs/gather.md
+    /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
     #[arg(long, value_name = "FILE")]
     pub rates: Option<PathBuf>,
 
@@ -92,8 +91,8 @@ pub struct Args {
     #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',')]
     via: Vec<Name>,
 
-    /// What nodes send at most, over all their legs at once: bounds their children in the plan
-    #[arg(long, value_name = "NODE=RATE[,…]", value_delimiter = ',', value_parser = egress)]
+    /// What nodes send at most, over all legs at once; several with commas
+    #[arg(long, value_name = "NODE=RATE", value_delimiter = ',', value_parser = egress)]
     egress: Vec<(Name, Rate)>,
 
     /// Nodes that send less, as said or measured, hand nothing on
