@@ -6,6 +6,7 @@ use crate::{
 };
 use std::time::Duration;
 use thalweg_oracle::{MeasureConfig, Order};
+use thalweg_wire::mesh::measure::{LegEntry, PathsReply};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -24,9 +25,10 @@ async fn the_two_that_are_there_measure_each_other_while_the_third_is_silent() {
     for schedule in [Order::Algorithm1, Order::Thrifty, Order::Random] {
         let mesh = Fake::start(3, MeasureConfig { schedule, p: 0.1, ..settings() }).await;
         mesh.work([0, 2].into_iter(), u64::MAX, rate);
-        let paths = mesh.until("both ways", |p| p.legs.len() == 2).await;
-        // As the senders of these reports have it.
-        assert!(paths.legs.iter().all(|leg| leg.rtt_s == Some(0.05)), "{:?}", paths.legs);
+        // With the round trips that the senders of these reports have seen.
+        let is_far = |leg: &LegEntry| leg.rtt_s == Some(0.05);
+        let both = |p: &PathsReply| p.legs.len() == 2 && p.legs.iter().all(is_far);
+        let paths = mesh.until("both ways", both).await;
         let ends: Vec<_> = paths.legs.iter().map(|leg| (leg.from, leg.to)).collect();
         assert!(ends == [(0, 2), (2, 0)], "{schedule:?}: {ends:?}");
         mesh.stop().await;
