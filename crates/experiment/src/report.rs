@@ -50,6 +50,9 @@ pub struct ArmReport {
     pub buffers: Buffers,
     /// Its metrics, and the headline metric's ratios (`… / best peer`, `… / limit`) per round.
     pub metrics: BTreeMap<String, MetricReport>,
+    /// Its labels: by name and text, in how many rounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, BTreeMap<String, usize>>,
     /// Why it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
@@ -149,8 +152,17 @@ fn arm_report(plan: &Plan, arm: &Arm, rounds: &[RoundRecord]) -> ArmReport {
         congestion_control: (!algorithms.is_empty()).then(|| algorithms.join(", ")),
         buffers: Buffers { receive_bytes: sockets.receive_bytes, send_bytes: sockets.send_bytes },
         metrics: metrics(plan, arm, rounds),
+        labels: labels(&records),
         skipped,
     }
+}
+
+fn labels(records: &[&ArmRecord]) -> BTreeMap<String, BTreeMap<String, usize>> {
+    let mut labels: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+    for (name, text) in records.iter().flat_map(|record| &record.labels) {
+        *labels.entry(name.clone()).or_default().entry(text.clone()).or_default() += 1;
+    }
+    labels
 }
 
 fn metrics(plan: &Plan, arm: &Arm, rounds: &[RoundRecord]) -> BTreeMap<String, MetricReport> {
@@ -242,6 +254,7 @@ mod tests {
         let plan = Plan::parse(text, "x").unwrap();
         let mut arm = ArmRecord::new("a", vec![], Outcome::Done);
         arm.metrics.insert("v".into(), Sample { unit: "Mbit/s".into(), value });
+        arm.labels.insert("tree".into(), "s>a".into());
         arm.outcome = outcome;
         let (cell, cases) = (String::new(), BTreeMap::new());
         let round =
@@ -254,6 +267,7 @@ mod tests {
         let holds = report(Outcome::Done, 2.0);
         assert_eq!(holds.verdict(false), Verdict::Holds);
         assert_eq!(holds.arms[0].metrics["v / limit"].median, 0.5);
+        assert_eq!(holds.arms[0].labels["tree"], [("s>a".to_owned(), 1)].into());
         assert_eq!(report(Outcome::Done, 0.9).verdict(true), Verdict::Short);
         assert_eq!(report(Outcome::Failed("x".into()), 2.0).verdict(true), Verdict::Invalid);
     }

@@ -10,6 +10,6 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use control::{Control, Messages};
+pub use control::{Control, Messages, Traffic};
 pub use population::Population;
 pub use run::{Arm, Report, Settings, Source, Spread, run};

@@ -90,6 +90,8 @@ pub struct Source {
     pub messages: u64,
     /// The same for each receiver.
     pub messages_per_receiver: f64,
+    /// Their bytes for each receiver.
+    pub control_per_receiver: f64,
 }
 
 /// What came out.
@@ -117,6 +119,10 @@ pub struct Report {
     pub messages: Spread,
     /// The same with its children as well.
     pub messages_all: Spread,
+    /// Bytes of a receiver's messages with the source and its parent, % of the object.
+    pub control: Spread,
+    /// The same with its children as well.
+    pub control_all: Spread,
 }
 
 /// Runs one cast. The same settings give the same report.
@@ -188,8 +194,10 @@ fn report(
     let bits = settings.length.as_bits() as f64;
     let (min_hop, widest) = (overlay.min_hop(tree), overlay.widest().width);
     let share = |node: usize, rate: Rate| bits / took[node] / rate.as_bps() as f64;
-    let at_source = messages[0].with_children
-        + overlay.receivers().map(|node| messages[node].with_source).sum::<u64>();
+    let each = overlay.receivers().map(|node| messages[node].with_source);
+    let at_source = each.fold(messages[0].with_children, |sum, one| sum + one);
+    let receivers = settings.receivers.max(1) as f64;
+    let percent = |bytes: u64| bytes as f64 * 800.0 / bits;
     Report {
         arm: settings.arm,
         receivers: settings.receivers,
@@ -197,8 +205,9 @@ fn report(
         source: Source {
             children: layout.children(0).len(),
             objects_sent: delivery.moved(0).1.as_bits() as f64 / bits,
-            messages: at_source,
-            messages_per_receiver: at_source as f64 / settings.receivers.max(1) as f64,
+            messages: at_source.messages,
+            messages_per_receiver: at_source.messages as f64 / receivers,
+            control_per_receiver: at_source.bytes as f64 / receivers,
         },
         depth: spread(&|node| tree.depth(node).unwrap_or(0) as f64),
         children: Spread::of(
@@ -207,8 +216,10 @@ fn report(
         took_s: spread(&|node| took[node]),
         of_min_hop: spread(&|node| share(node, min_hop[node])),
         of_widest: spread(&|node| share(node, widest[node])),
-        messages: spread(&|node| messages[node].upward() as f64),
-        messages_all: spread(&|node| messages[node].all() as f64),
+        messages: spread(&|node| messages[node].upward().messages as f64),
+        messages_all: spread(&|node| messages[node].all().messages as f64),
+        control: spread(&|node| percent(messages[node].upward().bytes)),
+        control_all: spread(&|node| percent(messages[node].all().bytes)),
     }
 }
 

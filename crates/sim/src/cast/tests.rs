@@ -20,6 +20,7 @@ fn the_source_s_cost_is_flat_and_control_is_bounded() {
     let [few, many] = &reports;
     assert!(many.source.objects_sent <= 2.0 * few.source.objects_sent, "{reports:?}");
     assert!(many.messages.median <= 2.0 * few.messages.median, "{reports:?}");
+    assert!(many.control.max <= 1.0, "more than a hundredth of the object: {many:?}");
     let unicast = run(&of(Arm::Unicast, 400));
     assert!((unicast.source.objects_sent - 400.0).abs() < 1e-3, "{unicast:?}");
     assert!(unicast.took_s.max > 5.0 * many.took_s.max, "{unicast:?} {many:?}");
@@ -48,16 +49,28 @@ fn rings_lose_what_the_model_says_and_late_joiners_finish() {
 
 #[test]
 fn messages_are_counted_at_both_ends() {
-    // Each receiver below the source: one hello, one page for each of 2 blocks, 16 asks, what it has for 3 s; and
-    // with the source the offer, the manifest, and 2 times how it stands in 3 s.
+    // 16 MiB are 1024 symbols and 2 blocks. From the source: its leg's four, what it has once, a wish for each symbol, and
+    // for each block's page, which it gives. Below node 1, which receives for 3 s: what it has at most 100 times a second.
     let control = Control::default();
-    let tree = thalweg_plan::tree::Tree::from_parents(0, vec![None, Some(0), Some(0)]);
-    let keeps = |_| thalweg_plan::tree::Keeps::Store;
-    let length = ByteSize::from_bytes(16 << 20);
-    let messages = control.messages(&tree.layout(), keeps, &[0.0, 3.0, 3.0], length);
-    assert_eq!((messages[1].with_parent, messages[1].with_source), (1 + 2 + 16 + 3, 2 + 2));
-    assert_eq!(messages[0].with_children, 2 * 22);
-    assert_eq!(messages[1].all(), 26);
+    let tree = thalweg_plan::tree::Tree::from_parents(0, vec![None, Some(0), Some(1)]);
+    let of = |keeps: thalweg_plan::tree::Keeps| {
+        let length = ByteSize::from_bytes(16 << 20);
+        control.messages(&tree.layout(), |_| keeps, &[0.0, 3.0, 6.0], length)
+    };
+    let messages = of(thalweg_plan::tree::Keeps::Store);
+    let legs = [&messages[1], &messages[2]].map(|one| one.with_parent.messages);
+    assert_eq!(legs, [4 + 1024 + 1 + 2 * 2, 4 + 1024 + 300 + 2 * 2]);
+    // Once nine; how it stands each second, and that the source is there each five.
+    let source = [&messages[1], &messages[2]].map(|one| one.with_source.messages);
+    assert_eq!(source, [9 + 3 + 1, 9 + 6 + 2]);
+    assert_eq!(messages[0].with_children, messages[1].with_parent);
+    assert_eq!(messages[1].all().messages, legs[0] + legs[1] + source[0]);
+    // By rings nothing is asked for: six messages for each block, the source's leg as all others.
+    let messages = of(thalweg_plan::tree::Keeps::Ring(ByteSize::from_bytes(1 << 20)));
+    let legs = [&messages[1], &messages[2]].map(|one| one.with_parent.messages);
+    assert_eq!(legs, [4 + 1 + 6 * 2; 2]);
+    // Two pages for each block, 512 digests of 32 bytes each, are most of it.
+    assert!((4 * 16384..6 * 16384).contains(&messages[1].with_parent.bytes));
 }
 
 #[test]

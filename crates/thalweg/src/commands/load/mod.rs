@@ -16,6 +16,7 @@
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
+//! - [`told`]: what `thalweg cast --json` tells;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
@@ -40,6 +41,7 @@ mod soak;
 mod strangers;
 mod takeover;
 mod tls;
+mod told;
 mod watched;
 mod way;
 

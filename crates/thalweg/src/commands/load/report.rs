@@ -6,22 +6,30 @@ use std::{
     time::Duration,
 };
 
-/// Metrics by name, as `output = "metrics"` of docs/experiments.md reads them.
+/// Metrics by name, as `output = "metrics"` of docs/experiments.md reads them, and texts for an arm's labels.
 #[derive(Default)]
-pub struct Report(Map<String, Value>);
+pub struct Report {
+    metrics: Map<String, Value>,
+    texts: Map<String, Value>,
+}
 
 impl Report {
     /// Adds one; a value that is no number (nothing was counted) is left out.
     pub fn add(&mut self, name: impl Into<String>, unit: &str, value: f64) {
         if value.is_finite() {
-            self.0.insert(name.into(), json!({ "unit": unit, "value": value }));
+            self.metrics.insert(name.into(), json!({ "unit": unit, "value": value }));
         }
+    }
+
+    /// Says something in words: `/texts/NAME` of what is printed.
+    pub fn say(&mut self, name: impl Into<String>, text: impl Into<String>) {
+        self.texts.insert(name.into(), Value::String(text.into()));
     }
 
     /// The value of one, for tests.
     #[cfg(test)]
     pub fn value(&self, name: &str) -> Option<&Value> {
-        self.0.get(name)?.get("value")
+        self.metrics.get(name)?.get("value")
     }
 
     /// Adds the 50th and 99th percentile of times, nearest rank, in µs.
@@ -51,7 +59,11 @@ impl Report {
     /// When stdout is closed.
     pub fn print(self) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        writeln!(out, "{}", json!({ "metrics": self.0 })).and_then(|()| out.flush())
+        let mut all = json!({ "metrics": self.metrics });
+        if !self.texts.is_empty() {
+            all["texts"] = Value::Object(self.texts);
+        }
+        writeln!(out, "{all}").and_then(|()| out.flush())
     }
 }
 
@@ -84,6 +96,6 @@ mod tests {
             "t_p50": { "unit": "us", "value": 100_000.0 }, "t_p99": { "unit": "us", "value": 198_000.0 },
             "x_p50": { "unit": "us", "value": 10_000.0 }, "x_p99": { "unit": "us", "value": 10_000.0 },
         });
-        assert_eq!(Value::Object(report.0), wanted);
+        assert_eq!(Value::Object(report.metrics), wanted);
     }
 }

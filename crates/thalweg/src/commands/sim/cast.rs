@@ -129,6 +129,8 @@ fn report(settings: &Settings) -> Report {
     report.add("source_messages", "messages", found.source.messages as f64);
     let each = found.source.messages_per_receiver;
     report.add("source_messages_each", "messages/receiver", each);
+    let kilobytes = found.source.control_per_receiver / 1e3;
+    report.add("source_control_each", "kB/receiver", kilobytes);
     let mut spread = |name: &str, unit, of: Spread| {
         report.add(format!("{name}_min"), unit, of.min);
         report.add(format!("{name}_median"), unit, of.median);
@@ -141,6 +143,8 @@ fn report(settings: &Settings) -> Report {
     spread("of_widest", "×", found.of_widest);
     spread("messages", "messages", found.messages);
     spread("messages_all", "messages", found.messages_all);
+    spread("control", "% of the object", found.control);
+    spread("control_all", "% of the object", found.control_all);
     report
 }
 

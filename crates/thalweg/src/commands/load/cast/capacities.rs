@@ -18,6 +18,9 @@ pub struct Args {
     /// Where roma-table1.csv is (default: $THALWEG_DATA); without it links stay as they are
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Hosts whose accesses stay as the topology has them, whatever the table says of two hosts there
+    #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
+    keep: Vec<String>,
     /// Factor of all rates
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
@@ -44,7 +47,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(file) = file {
         let text = fs::read_to_string(&file)?;
         let table = parse(&text).with_context(|| format!("{} is no such table", file.display()))?;
-        for Entry { from, to, mbps } in table {
+        let is_kept = |entry: &Entry| entry.from == entry.to && args.keep.contains(&entry.from);
+        for Entry { from, to, mbps } in table.into_iter().filter(|entry| !is_kept(entry)) {
             let rate = LinkChange::rate(Rate::from_mbps(mbps * args.scale));
             for half in halves(&lab, &from, &to) {
                 lab.set(&half, &rate)?;

@@ -3,7 +3,7 @@
 use super::{super::report::Report, story::Story};
 
 /// Between these shares of the object it has long begun, and does not end yet.
-const STEADY: (f64, f64) = (0.15, 0.85);
+pub const STEADY: (f64, f64) = (0.15, 0.85);
 
 /// A straight line through points.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -71,19 +71,19 @@ mod tests {
     #[test]
     fn what_is_lost_at_each_hop_is_told() {
         let mut story = Story::default();
-        story.hear(r#"{"event":"started","bytes":1000}"#, 0.0);
+        story.hear(r#"{"event":"started","bytes":1000}"#, 0.0).unwrap();
         for at in 0..=20 {
             let held = |share: f64| (f64::from(at) * 100.0 * share).min(1000.0);
             let one = |name: &str, held: f64| {
                 format!(
-                    r#"{{"name":"{name}","held_bytes":{held},"rate_bps":0,"missed_symbols":0}}"#
+                    r#"{{"name":"{name}","held_bytes":{held},"rate_bps":0,"missed_symbols":0,"ring_peak_bytes":0,"parents":[]}}"#
                 )
             };
             let both = format!("{},{}", one("a", held(1.0)), one("b", held(0.9)));
             let line = format!(
-                r#"{{"event":"progress","seconds":{at},"served_bytes":0,"receivers":[{both}]}}"#
+                r#"{{"event":"progress","seconds":{at},"served_bytes":0,"ring_peak_bytes":0,"receivers":[{both}]}}"#
             );
-            story.hear(&line, f64::from(at));
+            story.hear(&line, f64::from(at)).unwrap();
         }
         let mut report = Report::default();
         add(&["a".to_owned(), "b".to_owned()], &story, &mut report);

@@ -1,7 +1,7 @@
 //! Trees and rates of legs, as arguments and files have them.
 
 use anyhow::{Context as _, bail, ensure};
-use std::{collections::BTreeMap, fs, path::Path, str::FromStr};
+use std::{collections::BTreeMap, fmt, fs, path::Path, str::FromStr};
 
 /// From whom to whom.
 pub type Leg = (String, String);
@@ -30,6 +30,14 @@ impl FromStr for Legs {
             }
         }
         Ok(Self(legs))
+    }
+}
+
+impl fmt::Display for Legs {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let leg = |(from, to): &Leg| format!("{from}>{to}");
+        f.write_str(&self.0.iter().map(leg).collect::<Vec<_>>().join(","))
     }
 }
 
@@ -74,6 +82,12 @@ impl Legs {
             way.push(leg.clone());
         }
         way
+    }
+
+    /// The rate of the leg to this host from its parent; none where that is not known.
+    pub fn from_parent(&self, host: &str, rates: &Rates) -> Option<f64> {
+        let leg = self.0.iter().find(|(_, child)| child == host)?;
+        rates.get(leg).copied()
     }
 
     /// The slowest hop to this host; none where a hop's rate is not known.
@@ -139,6 +153,8 @@ mod tests {
         let rate = |at: usize, bps: f64| (tree.0[at].clone(), bps);
         let rates: Rates = [rate(0, 5e6), rate(1, 7e6)].into();
         assert_eq!(tree.min_hop("b", &rates), Some(5e6));
+        assert_eq!(tree.from_parent("b", &rates), Some(7e6));
+        assert_eq!(tree.to_string().parse::<Legs>().unwrap(), tree);
         assert_eq!(legs("s>a>b>c").min_hop("c", &rates), None);
         let file = tempfile::NamedTempFile::new().unwrap();
         write(file.path(), &rates).unwrap();

@@ -206,6 +206,12 @@ impl<'a> Mesh<'a> {
         ended
     }
 
+    /// The counters of TCP in a host, as /proc/net/netstat has them.
+    pub fn netstat(&self, host: &str) -> Option<String> {
+        let pid = fs::read_to_string(self.file(host, "pid")).ok()?;
+        fs::read_to_string(format!("/proc/{}/net/netstat", pid.trim())).ok()
+    }
+
     /// A line of /proc/PID/status of a host's node, kB: `VmHWM` is the most memory that it had.
     pub fn memory_kb(&self, host: &str, line: &str) -> Option<f64> {
         let pid = fs::read_to_string(self.file(host, "pid")).ok()?;

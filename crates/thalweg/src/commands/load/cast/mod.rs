@@ -2,7 +2,7 @@
 //!
 //! - [`mod@run`]: founds a mesh in the hosts and casts once: rates, completion, bytes beyond the object;
 //!   [`mesh`] its nodes, [`story`] what the cast told, [`fault`] what is done to it meanwhile,
-//!   [`outcome`] what it came to, [`depth`] rates along a chain;
+//!   [`outcome`] what it came to, [`depth`] rates along a chain, [`cause`] why they fall;
 //! - [`solo`]: TCP alone on each leg, or on several at once;
 //! - [`each`]: another program in each host, until all have the file;
 //! - [`tee`]: a tree of plain TCP in which each node waits for its slowest child; [`copy`] one of its nodes;
@@ -10,6 +10,7 @@
 //! - [`network`]: what the lab's links carry; [`legs`]: trees and rates as texts; [`content`]: same bytes?
 
 mod capacities;
+mod cause;
 mod content;
 mod copy;
 mod depth;

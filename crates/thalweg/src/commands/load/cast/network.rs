@@ -6,7 +6,7 @@ use std::path::Path;
 use thalweg_lab::{client::Lab, stats::Stats};
 use thalweg_plan::{
     Graph,
-    tree::{Host, Overlay, Several},
+    tree::{Host, Overlay, Several, model::Hop},
 };
 use thalweg_units::Rate;
 
@@ -41,6 +41,19 @@ impl Network {
         let links = all.paths.get(path)?.iter().filter_map(|at| all.links.get(*at));
         let rates = links.filter_map(|link| self.rate(&link.name));
         rates.reduce(f64::min)
+    }
+
+    /// What TCP meets on a way: the delays there and back, and the losses of packets there. None without loss, as
+    /// nothing bounds the model then.
+    pub fn hop(&self, from: &str, to: &str) -> Option<Hop> {
+        let all = self.lab.resolved();
+        let first = |name: &str| {
+            all.hosts.iter().find(|host| host.name == name)?.interfaces.first().copied()
+        };
+        let (from, to) = (first(from)?, first(to)?);
+        let losses = all.path_links(from, to)?.iter().filter_map(|at| all.links.get(*at));
+        let kept: f64 = losses.map(|link| 1.0 - link.config.loss.mean()).product();
+        (kept < 1.0).then_some(Hop { rtt: all.rtt(from, to)?, loss: 1.0 - kept })
     }
 
     /// Data bit/s of half a link.

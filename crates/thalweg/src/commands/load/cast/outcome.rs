@@ -5,12 +5,19 @@ use super::{
     fault::{Fault, What},
     legs::Legs,
     mesh::Mesh,
+    network::Network,
     run::Known,
     story::{Held, Story},
 };
 use std::collections::BTreeMap;
-use thalweg_plan::tree::Several;
-use thalweg_units::Rate;
+use thalweg_plan::tree::{
+    Several,
+    model::{Formula, Hop},
+};
+use thalweg_units::{ByteSize, Rate};
+
+/// Data of a packet of 1,500 bytes with TCP's timestamps, which is what the model's packets carry here.
+const SEGMENT: ByteSize = ByteSize::from_bytes(1448);
 
 /// A receiver has recovered at so much of the rate that it can have.
 const RECOVERED: f64 = 0.9;
@@ -62,7 +69,8 @@ impl Found<'_> {
         let (mut report, length) = (Report::default(), self.story.bytes as f64);
         let tree = self.tree();
         let (mut rates, mut finishes) = (vec![], vec![]);
-        let (mut hops, mut directs) = (vec![], vec![]);
+        let (mut hops, mut directs, mut parents) = (vec![], vec![], vec![]);
+        report.say("tree", tree.to_string());
         let mut beyond_most = 0.0_f64;
         for host in self.wanted {
             let Some(received) = self.story.received.get(host) else { continue };
@@ -79,6 +87,10 @@ impl Found<'_> {
                 report.add(format!("hop/{host}"), "ratio", rate * 1e6 / bps);
                 report.add(format!("min_hop/{host}"), "Mbit/s", bps / 1e6);
             }
+            if let Some(bps) = tree.from_parent(host, &self.known.rates) {
+                parents.push(rate * 1e6 / bps);
+                report.add(format!("parent/{host}"), "ratio", rate * 1e6 / bps);
+            }
             let leg = (self.known.hosts[0].clone(), host.clone());
             if let Some(bps) = self.known.rates.get(&leg) {
                 directs.push(rate * 1e6 / bps);
@@ -88,6 +100,7 @@ impl Found<'_> {
         spread(&mut report, "rate", "Mbit/s", rates);
         spread(&mut report, "finish", "s", finishes);
         spread(&mut report, "hop", "ratio", hops);
+        spread(&mut report, "parent", "ratio", parents);
         spread(&mut report, "direct", "ratio", directs);
         report.add("beyond_most", "%", beyond_most);
         report.add("sent_by_source", "objects", self.story.served / length);
@@ -102,6 +115,22 @@ impl Found<'_> {
             self.add_struck(struck, left, &mut report);
         }
         report
+    }
+
+    /// What the model says of each receiver's way, from the lab's round trips and losses, and the rate over that.
+    pub fn add_model(&self, network: &Network, report: &mut Report) {
+        let tree = self.tree();
+        for host in self.wanted {
+            let Some(received) = self.story.received.get(host) else { continue };
+            let way: Option<Vec<Hop>> =
+                tree.way_up(host).iter().map(|(from, to)| network.hop(from, to)).collect();
+            let Some(way) = way else { continue };
+            let rate = self.story.bytes as f64 * 8e-6 / received.seconds;
+            for (name, mbps) in [("eq2", chain(&way)), ("eq3", aggregate(&way))] {
+                report.add(format!("{name}/{host}"), "Mbit/s", mbps);
+                report.add(format!("over_{name}/{host}"), "ratio", rate / mbps);
+            }
+        }
     }
 
     /// The given tree, or each receiver's first parent.
@@ -148,6 +177,16 @@ impl Found<'_> {
     }
 }
 
+/// Eq. (2) by the simple formula, with which the paper draws Fig. 6, Mbit/s.
+fn chain(way: &[Hop]) -> f64 {
+    Formula::Simple.chain(SEGMENT, way).as_mbps()
+}
+
+/// Eq. (3).
+fn aggregate(way: &[Hop]) -> f64 {
+    Formula::Simple.aggregate(SEGMENT, way).as_mbps()
+}
+
 /// The least, the median and the most.
 pub fn spread(report: &mut Report, name: &str, unit: &str, mut values: Vec<f64>) {
     values.sort_by(f64::total_cmp);
@@ -188,18 +227,22 @@ mod tests {
 
     fn story() -> Story {
         let mut story = Story::default();
-        story.hear(r#"{"event":"started","bytes":10000000}"#, 0.0);
-        story.hear(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#, 0.0);
+        story.hear(r#"{"event":"started","bytes":10000000}"#, 0.0).unwrap();
+        story
+            .hear(r#"{"event":"planned","receivers":[{"name":"a","parents":["s"]}]}"#, 0.0)
+            .unwrap();
         for (at, held, bps) in [(1, 1e6, 8e6), (2, 2e6, 8e6), (3, 2e6, 0.0), (4, 3e6, 8e6)] {
             let line = format!(
-                r#"{{"event":"progress","seconds":{at},"served_bytes":5,"receivers":[{{"name":"a","held_bytes":{held},"rate_bps":{bps},"missed_symbols":0}}]}}"#
+                r#"{{"event":"progress","seconds":{at},"served_bytes":5,"ring_peak_bytes":0,"receivers":[{{"name":"a","held_bytes":{held},"rate_bps":{bps},"missed_symbols":0,"ring_peak_bytes":0,"parents":[]}}]}}"#
             );
-            story.hear(&line, f64::from(at));
+            story.hear(&line, f64::from(at)).unwrap();
         }
-        story.hear(
-            r#"{"event":"received","receiver":"a","received_bytes":10100000,"duplicate_bytes":1000,"seconds":10.0,"after_seconds":11.0}"#,
-            11.2,
-        );
+        story
+            .hear(
+                r#"{"event":"received","receiver":"a","received_bytes":10100000,"duplicate_bytes":1000,"parents":[],"rate_bps":0,"seconds":10.0,"after_seconds":11.0}"#,
+                11.2,
+            )
+            .unwrap();
         story
     }
 
@@ -214,7 +257,17 @@ mod tests {
         let (story, known, wanted) = (story(), known(), ["a".to_owned()]);
         let found = Found { known: &known, wanted: &wanted, story: &story, struck: &[] };
         assert!((value(found.report(None), "hop/a") - 0.8).abs() < 1e-9);
+        assert!((value(found.report(None), "parent/a") - 0.8).abs() < 1e-9);
         assert!((value(found.report(None), "beyond_most") - 1.0).abs() < 1e-9);
+    }
+
+    /// The plan's Fig. 6: 20 ms and 0.0533 %, 20 ms and 0.102 %.
+    #[test]
+    fn figure_6_is_predicted_as_the_paper_has_it() {
+        let hop = |loss| Hop { rtt: std::time::Duration::from_millis(20), loss };
+        let way = [hop(0.000_533), hop(0.001_02)];
+        assert!((chain(&way) - 22.2).abs() < 0.05, "{}", chain(&way));
+        assert!((aggregate(&way) - 9.0).abs() < 0.05, "{}", aggregate(&way));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One cast through a mesh of its own.
 
 use super::{
+    cause::Watch,
     content,
     fault::{Fault, What},
     legs::{self, Legs, Rates},
@@ -15,7 +16,7 @@ use std::{
     io::{BufRead as _, BufReader},
     path::PathBuf,
     process::{Child, Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use thalweg_units::Rate;
 
@@ -59,6 +60,9 @@ pub struct Args {
     /// Compare with the best simultaneous rates under all links
     #[arg(long)]
     bound: bool,
+    /// Compare with Eq. (2) and (3) for the round trips and losses of the tree's hops
+    #[arg(long, requires = "tree")]
+    model: bool,
     /// `kill=NODE@SHARE:RECEIVER`, `start=…` or `rate=LINK/RATE@…`
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
@@ -74,6 +78,9 @@ pub struct Args {
     /// Compare rates by depth; the tree is a chain
     #[arg(long, requires = "tree")]
     depth: bool,
+    /// Look at the chain's connections so often: which had nothing to send, and how many time-outs there were
+    #[arg(long, value_name = "TIME", requires = "depth", value_parser = thalweg_units::parse_duration)]
+    watch: Option<Duration>,
     /// Further settings of all nodes, as TOML
     #[arg(long, value_name = "TOML", default_value = "")]
     settings: String,
@@ -105,13 +112,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let early: Vec<String> = others.iter().filter(|h| !args.late.contains(h)).cloned().collect();
     mesh.start(&early)?;
     let before = outcome::memory(&mesh, &early, "VmRSS");
+    let senders = &known.hosts[..known.hosts.len() - 1];
+    let watch = |period| Watch::begin(&network.lab, &mesh, senders, (&args.dir, period));
+    let watch = args.watch.map(watch).transpose()?;
     let (mut story, mut struck) = (Story::default(), Vec::new());
     let began = Instant::now();
     let mut child = cast(args, &known, &mesh)?;
     let stdout = child.stdout.take().context("its output")?;
     let mut faults: Vec<&Fault> = args.fault.iter().collect();
     for line in BufReader::new(stdout).lines() {
-        story.hear(&line?, began.elapsed().as_secs_f64());
+        story.hear(&line?, began.elapsed().as_secs_f64())?;
         faults.retain(|fault| {
             story.share(&fault.of) < fault.share || {
                 struck.push(Struck::now(fault, &story));
@@ -125,6 +135,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let has = |host: &String| story.received.contains_key(host);
         if !args.until.is_empty() && args.until.iter().all(has) {
             child.kill()?;
+            // What it was about to say may be cut.
+            break;
         }
     }
     let status = child.wait()?;
@@ -145,11 +157,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let found = outcome::Found { known: &known, wanted: &wanted, story: &story, struck: &struck };
     let mut report = found.report(args.left);
     outcome::add_memory(&mut report, &before, &after);
+    if args.model {
+        found.add_model(&network, &mut report);
+    }
     if args.bound {
         found.add_bound(&network.several(&known.hosts)?, &mut report);
     }
     if args.depth {
         super::depth::add(&wanted, &story, &mut report);
+    }
+    if let Some(watch) = watch {
+        watch.report(&mesh, story.bytes, &mut report)?;
     }
     Ok(report.print()?)
 }

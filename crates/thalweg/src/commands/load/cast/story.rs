@@ -1,7 +1,9 @@
 //! What a cast told of itself.
 
-use super::legs::Legs;
-use serde::Deserialize;
+use super::{
+    super::told::{self, Told},
+    legs::Legs,
+};
 use std::collections::BTreeMap;
 
 /// Its events, as far as they count.
@@ -57,116 +59,38 @@ pub struct Received {
     pub heard: f64,
 }
 
-#[derive(Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Line {
-    Started {
-        bytes: u64,
-    },
-    Planned {
-        receivers: Vec<Planned>,
-    },
-    ParentLeft {
-        receiver: String,
-        parent: String,
-        why: String,
-    },
-    Progress {
-        seconds: f64,
-        served_bytes: f64,
-        #[serde(default)]
-        ring_peak_bytes: f64,
-        receivers: Vec<Progress>,
-        #[serde(default)]
-        relays: Vec<Relay>,
-    },
-    Received(Came),
-    Refused {
-        receiver: String,
-        why: String,
-        again: bool,
-    },
-    Broken {
-        why: String,
-    },
-    Failed {
-        why: String,
-    },
-    Ended {
-        outcome: String,
-        seconds: f64,
-    },
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Deserialize)]
-struct Planned {
-    name: String,
-    parents: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Progress {
-    name: String,
-    held_bytes: f64,
-    rate_bps: f64,
-    missed_symbols: f64,
-    #[serde(default)]
-    ring_peak_bytes: f64,
-    #[serde(default)]
-    parents: Vec<Parent>,
-}
-
-#[derive(Deserialize)]
-struct Relay {
-    ring_peak_bytes: f64,
-}
-
-#[derive(Deserialize)]
-struct Parent {
-    name: String,
-    rate_bps: u64,
-}
-
-#[derive(Deserialize)]
-struct Came {
-    receiver: String,
-    received_bytes: f64,
-    duplicate_bytes: f64,
-    seconds: f64,
-    after_seconds: f64,
-}
-
 impl Story {
-    /// One line of its output, so many seconds after the command's start; others than events are passed over.
-    pub fn hear(&mut self, line: &str, now: f64) {
-        match serde_json::from_str(line) {
-            Ok(Line::Started { bytes }) => self.bytes = bytes,
-            Ok(Line::Planned { receivers }) => {
+    /// One line of its output, so many seconds after the command's start.
+    ///
+    /// # Errors
+    /// When it is not what the product tells.
+    pub fn hear(&mut self, line: &str, now: f64) -> anyhow::Result<()> {
+        match told::read(line)? {
+            Told::Started { bytes } => self.bytes = bytes,
+            Told::Planned { receivers } => {
                 self.parents = receivers.into_iter().map(|one| (one.name, one.parents)).collect();
             }
-            Ok(Line::ParentLeft { receiver, parent, why }) => {
-                self.left.push((receiver, parent, why));
-            }
-            Ok(Line::Progress { seconds, served_bytes, ring_peak_bytes, receivers, relays }) => {
+            Told::ParentLeft { receiver, parent, why } => self.left.push((receiver, parent, why)),
+            Told::Progress { seconds, served_bytes, ring_peak_bytes, receivers, relays } => {
                 self.served = served_bytes;
                 let below = receivers.iter().map(|one| one.ring_peak_bytes);
                 let all = below.chain(relays.iter().map(|one| one.ring_peak_bytes));
                 self.ring_peak = all.fold(self.ring_peak.max(ring_peak_bytes), f64::max);
                 receivers.into_iter().for_each(|one| self.progress(seconds, one));
             }
-            Ok(Line::Received(came)) => self.receive(came, now),
-            Ok(Line::Refused { receiver, why, again: false }) => {
+            Told::Received(came) => self.receive(came, now),
+            Told::Refused { receiver, why, again: false } => {
                 self.failed = Some(format!("{receiver}: {why}"));
             }
-            Ok(Line::Broken { why } | Line::Failed { why }) => self.failed = Some(why),
-            Ok(Line::Ended { outcome, seconds }) => self.ended = Some((outcome, seconds)),
-            Ok(Line::Refused { .. } | Line::Other) | Err(_) => {}
+            Told::Broken { why } | Told::Failed { why } => self.failed = Some(why),
+            Told::Ended(end) => self.ended = Some((end.outcome, end.seconds)),
+            Told::Refused { .. } | Told::PassedOver {} | Told::Hashing {} => {}
+            Told::Accepted {} | Told::Unreached {} | Told::Note {} => {}
         }
+        Ok(())
     }
 
-    fn progress(&mut self, at: f64, one: Progress) {
+    fn progress(&mut self, at: f64, one: told::Progress) {
         let held = Held { at, bytes: one.held_bytes, bps: one.rate_bps };
         self.missed.insert(one.name.clone(), one.missed_symbols);
         if let Some(parent) = one.parents.into_iter().max_by_key(|parent| parent.rate_bps) {
@@ -175,7 +99,7 @@ impl Story {
         self.held.entry(one.name).or_default().push(held);
     }
 
-    fn receive(&mut self, came: Came, heard: f64) {
+    fn receive(&mut self, came: told::Came, heard: f64) {
         let received = Received {
             came: came.received_bytes,
             useless: came.duplicate_bytes,
@@ -228,12 +152,12 @@ mod tests {
         let mut story = Story::default();
         let text = r#"{"event":"started","bytes":1000,"name":"x"}
 {"event":"planned","receivers":[{"name":"a","parents":["s","b"]},{"name":"b","parents":["a"]}]}
-{"event":"progress","seconds":1.0,"served_bytes":5,"receivers":[{"name":"a","held_bytes":200,"rate_bps":9,"missed_symbols":3}]}
-noise
+{"event":"progress","seconds":1.0,"served_bytes":5,"ring_peak_bytes":0,"receivers":[{"name":"a","ring_peak_bytes":0,"held_bytes":200,"rate_bps":9,"missed_symbols":3,"parents":[]}]}
 {"event":"progress","seconds":2.0,"served_bytes":5,"ring_peak_bytes":70,"relays":[{"name":"r","missed_symbols":0,"ring_peak_bytes":90}],"receivers":[{"name":"a","ring_peak_bytes":80,"held_bytes":700,"rate_bps":9,"missed_symbols":3,"parents":[{"name":"s","rate_bps":1},{"name":"b","rate_bps":5}]}]}
-{"event":"received","receiver":"a","received_bytes":1010,"duplicate_bytes":10,"served_bytes":0,"seconds":2.5,"rate_bps":0,"after_seconds":2.6}
-{"event":"ended","outcome":"complete","seconds":2.7}"#;
-        text.lines().for_each(|line| story.hear(line, 3.0));
+{"event":"received","receiver":"a","received_bytes":1010,"duplicate_bytes":10,"served_bytes":0,"parents":[],"seconds":2.5,"rate_bps":0,"after_seconds":2.6}
+{"event":"ended","outcome":"complete","bytes":1000,"complete":2,"served_bytes":5,"seconds":2.7}"#;
+        text.lines().for_each(|line| story.hear(line, 3.0).unwrap());
+        assert!(story.hear("noise", 3.0).is_err());
         assert_eq!(story.tree().0.len(), 2);
         assert_eq!(story.tree().way_up("b").len(), 2);
         assert!((story.when("a", 0.3).unwrap() - 1.2).abs() < 1e-9);

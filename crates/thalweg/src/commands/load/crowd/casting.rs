@@ -1,15 +1,15 @@
 //! One `thalweg cast`, and what it told.
 
 use super::{
+    super::told::{self, Told},
     mesh::{Mesh, SOURCE},
     process::{cpu_seconds, memory_mib},
     sockets::Seen,
 };
 use anyhow::{Context as _, ensure};
-use serde_json::Value;
 use std::{
     collections::BTreeMap,
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     process::{Child, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
@@ -71,43 +71,48 @@ pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cas
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start the cast")?;
-    let told = lines(&mut child)?;
-    let mut cast = Cast::default();
-    let (mut seen, id) = (Seen::default(), child.id());
-    let mut looked = Instant::now();
-    loop {
-        match told.recv_timeout(LOOK) {
-            Ok(event) => cast.hear(&event),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-        if looked.elapsed() >= LOOK {
-            looked = Instant::now();
-            cast.look(id, &mut seen)?;
-        }
+    let (mut cast, mut seen) = (Cast::default(), Seen::default());
+    if let Err(why) = cast.follow(&mut child, &mut seen) {
+        // It would go on unheard.
+        _ = child.kill();
+        _ = child.wait();
+        return Err(why);
     }
     let ended = child.wait()?;
     ensure!(ended.success(), "the cast ended with {ended}");
+    ensure!(cast.bytes > 0.0 && cast.seconds > 0.0, "the cast did not tell its end");
     cast.wire = (seen.ours().0 as f64, seen.ours().1 as f64);
     Ok(cast)
 }
 
-/// Its events, read by a thread: it does not wait while connections are looked at.
-fn lines(child: &mut Child) -> anyhow::Result<Receiver<Value>> {
+/// Its lines, read by a thread: it does not wait while connections are looked at.
+fn lines(child: &mut Child) -> anyhow::Result<Receiver<io::Result<String>>> {
     let out = BufReader::new(child.stdout.take().context("it has an output")?);
     let (tell, told) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
-        for line in out.lines().map_while(Result::ok) {
-            if let Ok(event) = serde_json::from_str(&line) {
-                // Nobody listens any more: the caller has failed.
-                let _ = tell.send(event);
-            }
-        }
+        // Nobody may listen any more: the caller has failed then.
+        out.lines().try_for_each(|line| tell.send(line))
     });
     Ok(told)
 }
 
 impl Cast {
+    /// Until it has told all.
+    fn follow(&mut self, child: &mut Child, seen: &mut Seen) -> anyhow::Result<()> {
+        let (told, id, mut looked) = (lines(child)?, child.id(), Instant::now());
+        loop {
+            match told.recv_timeout(LOOK) {
+                Ok(line) => self.hear(told::read(&line?)?),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                self.look(id, seen)?;
+            }
+        }
+    }
+
     fn look(&mut self, id: u32, seen: &mut Seen) -> anyhow::Result<()> {
         seen.look(id)?;
         // Between its end and ours it has no times.
@@ -117,29 +122,23 @@ impl Cast {
         Ok(())
     }
 
-    fn hear(&mut self, event: &Value) {
-        let number = |name: &str| event[name].as_f64().unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        match event["event"].as_str().unwrap_or_default() {
-            "planned" => {
-                let all = event["receivers"].as_array().into_iter().flatten();
-                let first = |one: &Value| (text(&one["name"]), text(&one["parents"][0]));
-                self.parents = all.map(first).collect();
+    fn hear(&mut self, told: Told) {
+        match told {
+            Told::Planned { receivers } => {
+                let first = |one: told::Planned| Some((one.name, one.parents.into_iter().next()?));
+                self.parents = receivers.into_iter().filter_map(first).collect();
             }
-            "received" => {
-                self.received.0 += number("received_bytes");
-                self.received.1 += number("duplicate_bytes");
-                let receiver = text(&event["receiver"]);
-                for parent in event["parents"].as_array().into_iter().flatten() {
-                    let pair = (receiver.clone(), text(&parent["name"]));
-                    self.came.insert(pair, parent["bytes"].as_f64().unwrap_or_default());
+            Told::Received(came) => {
+                self.received.0 += came.received_bytes;
+                self.received.1 += came.duplicate_bytes;
+                for parent in came.parents {
+                    self.came.insert((came.receiver.clone(), parent.name), parent.bytes);
                 }
-                self.rates.insert(receiver, number("rate_bps"));
+                self.rates.insert(came.receiver, came.rate_bps);
             }
-            "ended" => {
-                self.bytes = number("bytes");
-                self.served = number("served_bytes");
-                (self.complete, self.seconds) = (number("complete"), number("seconds"));
+            Told::Ended(end) => {
+                (self.bytes, self.served) = (end.bytes, end.served_bytes);
+                (self.complete, self.seconds) = (end.complete, end.seconds);
             }
             _ => {}
         }
@@ -172,23 +171,31 @@ impl Cast {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    fn hear(cast: &mut Cast, line: &str) {
+        cast.hear(told::read(line).unwrap());
+    }
 
     #[test]
     fn a_tree_has_a_depth() {
         let mut cast = Cast::default();
-        let one = |name: &str, parent: &str| json!({"name": name, "parents": [parent, "b"]});
-        let all = json!([one("a", SOURCE), one("b", "a"), one("c", "b"), one("d", SOURCE)]);
-        cast.hear(&json!({"event": "planned", "receivers": all}));
+        let one =
+            |name: &str, parent: &str| format!(r#"{{"name":"{name}","parents":["{parent}","b"]}}"#);
+        let all = [one("a", SOURCE), one("b", "a"), one("c", "b"), one("d", SOURCE)].join(",");
+        hear(&mut cast, &format!(r#"{{"event":"planned","receivers":[{all}]}}"#));
         assert_eq!((cast.depth(), cast.children()), (3.0, 2.0));
     }
 
     #[test]
     fn what_came_is_told_by_parent() {
         let mut cast = Cast::default();
-        let parents = json!([{"name": "a", "bytes": 70}, {"name": SOURCE, "bytes": 30}]);
-        cast.hear(&json!({"event": "received", "receiver": "b", "parents": parents}));
+        let parents = format!(r#"{{"name":"a","bytes":70}},{{"name":"{SOURCE}","bytes":30}}"#);
+        let rest = r#""received_bytes":100,"duplicate_bytes":0,"seconds":1,"rate_bps":800,"after_seconds":1"#;
+        hear(
+            &mut cast,
+            &format!(r#"{{"event":"received","receiver":"b","parents":[{parents}],{rest}}}"#),
+        );
         assert_eq!((cast.came_from("b", "a"), cast.came_from("b", SOURCE)), (70.0, 30.0));
-        assert_eq!(cast.came_from("a", "b"), 0.0);
+        assert_eq!((cast.came_from("a", "b"), cast.rates["b"]), (0.0, 800.0));
     }
 }

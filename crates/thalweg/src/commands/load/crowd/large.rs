@@ -33,6 +33,9 @@ pub struct Args {
     /// Receivers, in a chain
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     receivers: u8,
+    /// Further arguments of `thalweg cast`
+    #[arg(last = true)]
+    further: Vec<String>,
 }
 
 /// Measures, and prints the report.
@@ -59,7 +62,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let text = |path: &'_ std::path::Path| path.to_str().map(str::to_owned).context("no text");
     let (path, rates, to) = (text(&object)?, text(&rates)?, names.join(","));
     let wide = ["--rates", &rates, "--parents", "1", "--legs", "open"];
-    let done = cast(&mesh, &[&[&*path, "--to", &to], &wide[..]].concat(), None)?;
+    let further: Vec<&str> = args.further.iter().map(String::as_str).collect();
+    let all = [&[&*path, "--to", &to], &wide[..], &further].concat();
+    let done = cast(&mesh, &all, None)?;
     let mut report = Report::default();
     report.add("size", "GB", done.bytes / 1e9);
     report.add("took", "s", done.seconds);
