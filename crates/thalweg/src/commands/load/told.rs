@@ -231,7 +231,13 @@ mod tests {
             block_symbols: 1,
             receivers: vec![],
         };
-        let place = Place { name: name("a"), parents: vec![name("s")], min_hop_bps: None };
+        let place = Place {
+            name: name("a"),
+            parents: vec![name("s")],
+            min_hop_bps: None,
+            expected_bps: None,
+            predicted: None,
+        };
         let (parent, fault) = (name("s"), Fault::Slow);
         let all = vec![
             Event::PassedOver { path: String::new() },
