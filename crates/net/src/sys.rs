@@ -1,11 +1,13 @@
-//! The two socket options that no library wraps; the crate's only unsafe code.
+//! The two socket options that no library wraps, and a promise to the runtime; the crate's only
+//! unsafe code.
 #![expect(unsafe_code, reason = "getsockopt and setsockopt take raw pointers")]
 
 use std::{
     io,
     num::NonZeroU32,
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
 };
+use tokio::io::unix::AsyncFd;
 
 /// Bytes of the kernel's `struct tcp_info` that are asked for (linux/tcp.h; 6.x has 248).
 pub const TCP_INFO_BYTES: usize = 256;
@@ -49,4 +51,14 @@ pub fn bind_to_interface(socket: BorrowedFd<'_>, index: NonZeroU32) -> io::Resul
         )
     };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The descriptor, whose readiness the runtime tells; within one.
+///
+/// # Errors
+/// The system's.
+pub fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is open, is always the same descriptor, and is closed only when it is
+    // dropped, with the `AsyncFd` that owns it.
+    Ok(unsafe { AsyncFd::register(descriptor) }?)
 }

@@ -32,6 +32,8 @@ enum Command {
     Proxy(commands::proxy::Args),
     /// Run a command whose traffic goes by a proxy of its own over the best paths known
     Run(commands::run_with::Args),
+    /// Show this host's interfaces, why connections went where they went, and change that
+    Bond(commands::bond::Args),
     /// Commit to files before a drop box's deadline, and bring their data
     Submit(commands::submit::Args),
     /// Check the receipts of submissions, without asking anybody
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::Cast(args) => commands::cast::run(*args),
         Command::Proxy(args) => commands::proxy::run(args),
         Command::Run(args) => commands::run_with::run(args),
+        Command::Bond(args) => commands::bond::run(args),
         Command::Receipt(args) => commands::receipt::run(args),
         Command::DropBox(args) => commands::drop_box::run(args),
         Command::Submit(args) => commands::submit::run(args),

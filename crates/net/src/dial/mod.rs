@@ -66,6 +66,14 @@ impl Dialer {
         self
     }
 
+    /// The same dialler, whose peers may send so many bytes ahead of who reads
+    /// ([`SocketOptions::receive_buffer`]).
+    #[must_use]
+    pub fn receiving(mut self, ahead: usize) -> Self {
+        self.options.socket.receive_buffer = Some(ahead);
+        self
+    }
+
     /// The options.
     pub fn options(&self) -> &DialOptions {
         &self.options

@@ -1,6 +1,9 @@
 //! The interfaces of this host by which others can be reached.
 
+mod changes;
 mod usable;
+
+pub use changes::Changes;
 
 use crate::netlink::{ask, dump};
 use netlink_packet_route::{
@@ -26,6 +29,9 @@ pub struct Interface {
     /// The smallest metric of its default routes, else of its other routes: the kernel's own
     /// choice has the smallest of all where one table decides. [`interface_for`] knows better.
     pub metric: u32,
+    /// Whether what leaves by it goes through another interface in the end: WireGuard, OpenVPN,
+    /// IP in IP. Where that is the way into the world, the user wants nothing beside it.
+    pub is_tunnel: bool,
 }
 
 /// The interfaces of this network namespace that may carry a transfer: those with a

@@ -4,7 +4,7 @@ use super::{Interface, own_address};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::AddressMessage,
-    link::{LinkAttribute, LinkFlags, LinkMessage},
+    link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage},
     route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType},
 };
 use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr, num::NonZeroU32};
@@ -21,6 +21,7 @@ struct Seen {
     /// The smallest metrics.
     default_route: Option<u32>,
     other_route: Option<u32>,
+    is_tunnel: bool,
 }
 
 impl Known {
@@ -57,6 +58,7 @@ impl Known {
             && !flags.contains(LinkFlags::Loopback)
         {
             seen.name = name;
+            seen.is_tunnel = is_tunnel(link);
         }
     }
 
@@ -93,8 +95,37 @@ impl Seen {
         let has_default_route = self.default_route.is_some();
         let usable = !self.addresses.is_empty();
         let addresses = self.addresses;
-        usable.then_some(Interface { index, name, addresses, has_default_route, metric })
+        let is_tunnel = self.is_tunnel;
+        let found = Interface { index, name, addresses, has_default_route, metric, is_tunnel };
+        usable.then_some(found)
     }
+}
+
+/// By the kind that its driver has; LTE modems (`wwan`) and cards say another one or none.
+fn is_tunnel(link: &LinkMessage) -> bool {
+    use InfoKind as K;
+    let infos = link.attributes.iter().filter_map(|a| match a {
+        LinkAttribute::LinkInfo(infos) => Some(infos),
+        _ => None,
+    });
+    infos.flatten().any(|info| match info {
+        LinkInfo::Kind(kind) => matches!(
+            kind,
+            K::Tun
+                | K::Wireguard
+                | K::IpIp
+                | K::Ip6Tnl
+                | K::SitTun
+                | K::GreTun
+                | K::GreTun6
+                | K::GreTap
+                | K::GreTap6
+                | K::Vti
+                | K::Vti6
+                | K::Xfrm
+        ),
+        _ => false,
+    })
 }
 
 /// The devices of a route: one, or those of its next hops.
@@ -217,6 +248,15 @@ mod tests {
         assert!(names(&v6("2001:db8::1", "fe80::")).is_empty());
         assert_eq!(names(&v6("2001:db8::1", "2001:db8::")), ["card"]);
         assert!(names(&v6("169.254.7.7", "2001:db8::")).is_empty());
+    }
+
+    #[test]
+    fn a_tunnel_is_told_from_a_card() {
+        let mut all = [whole(2, "card", 100), whole(3, "wg0", 50)].concat();
+        let RouteNetlinkMessage::NewLink(link) = &mut all[3] else { panic!() };
+        link.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Wireguard)]));
+        let found: Vec<_> = usable(&all).into_iter().map(|i| (i.name, i.is_tunnel)).collect();
+        assert_eq!(found, [("wg0".to_owned(), true), ("card".to_owned(), false)]);
     }
 
     #[test]

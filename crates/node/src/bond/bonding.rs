@@ -9,6 +9,7 @@ use super::{
     standing::{Standing, stands},
     state::Settings,
 };
+use crate::interfaces::Uplinks;
 use std::{
     collections::BTreeMap,
     fmt, io,
@@ -52,6 +53,7 @@ struct Shared {
     dialer: Dialer,
     settings: Settings,
     by: Interfaces,
+    uplinks: Option<Uplinks>,
     /// Whether streams that nobody wants a bond for use one where it is there.
     unasked: bool,
     known: Mutex<Known>,
@@ -86,16 +88,34 @@ impl Bonding {
 
     /// By these interfaces alone.
     pub fn by(dialer: Dialer, settings: Settings, by: Interfaces) -> Self {
-        let known = Mutex::default();
-        Self(Arc::new(Shared { dialer, settings, by, unasked: true, known }))
+        let (known, uplinks) = (Mutex::default(), None);
+        Self(Arc::new(Shared { dialer, settings, by, uplinks, unasked: true, known }))
+    }
+
+    /// By those that the user allows, within their caps and limits.
+    pub fn over(dialer: Dialer, settings: Settings, uplinks: Uplinks) -> Self {
+        let (known, allowed) = (Mutex::default(), uplinks.clone());
+        let by: Interfaces = Arc::new(move || Ok(allowed.for_bonds()));
+        let uplinks = Some(uplinks);
+        Self(Arc::new(Shared { dialer, settings, by, uplinks, unasked: true, known }))
     }
 
     /// The same, which makes bonds only for who asks for one.
     #[must_use]
     pub fn on_demand(self) -> Self {
-        let Shared { dialer, settings, by, .. } = &*self.0;
+        let Shared { dialer, settings, by, uplinks, .. } = &*self.0;
         let (dialer, by, known) = (dialer.clone(), Arc::clone(by), Mutex::default());
-        Self(Arc::new(Shared { dialer, settings: *settings, by, unasked: false, known }))
+        let (settings, uplinks) = (*settings, uplinks.clone());
+        Self(Arc::new(Shared { dialer, settings, by, uplinks, unasked: false, known }))
+    }
+
+    /// The bonds there are, for who shows them: each member's key, its streams, its links.
+    pub fn report(&self) -> serde_json::Value {
+        let bonds = self.bonds().into_iter().map(|(key, bond)| {
+            let (streams, links) = (bond.streams(), bond.links());
+            serde_json::json!({ "member": key.to_string(), "streams": streams, "links": links })
+        });
+        bonds.collect()
     }
 
     /// The bonds there are, with their members' keys.
@@ -145,7 +165,8 @@ impl Shared {
             return None;
         }
         let by = Arc::clone(&self.by);
-        let bond = Bond::by(self.dialer.clone(), to.clone(), self.settings, by).ok()?;
+        let over = (by, self.uplinks.clone());
+        let bond = Bond::over(self.dialer.clone(), to.clone(), self.settings, over).ok()?;
         let bond = Arc::new(bond);
         known.make_room();
         known.bonds.insert(key, Entry { bond: Arc::clone(&bond), used: now });

@@ -4,10 +4,12 @@ use super::{
     BondStream, Broken, Ended, LinkStatus,
     engine::Engine,
     greet::{self, Greeted},
+    link::{LinkIo, Meter},
     standing::Standing,
     state::Settings,
 };
-use std::{collections::BTreeMap, io, num::NonZeroU32, sync::Arc, time::Duration};
+use crate::interfaces::Uplinks;
+use std::{collections::BTreeMap, future::pending, io, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_bond::LinkId;
 use thalweg_net::{Cause, Dialer, Hop, Interface, Medium, Route, channel::Protocol, interfaces};
 use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
@@ -50,6 +52,8 @@ struct Making {
     bond: BondId,
     engine: Arc<Engine>,
     standing: watch::Sender<Standing>,
+    /// What may be used of the interfaces, where that is looked after.
+    uplinks: Option<Uplinks>,
 }
 
 impl Bond {
@@ -66,6 +70,16 @@ impl Bond {
     /// # Errors
     /// As [`Self::begin`].
     pub fn by(dialer: Dialer, to: Hop, settings: Settings, by: Interfaces) -> io::Result<Self> {
+        Self::over(dialer, to, settings, (by, None))
+    }
+
+    /// The same; links pay for their interfaces, and end when those may not be used any more.
+    pub(super) fn over(
+        dialer: Dialer,
+        to: Hop,
+        settings: Settings,
+        (by, uplinks): (Interfaces, Option<Uplinks>),
+    ) -> io::Result<Self> {
         // Links are no bond's streams themselves.
         let to = Hop { medium: Medium::Underlay, ..to };
         let mut bond = BondId([0; 16]);
@@ -74,7 +88,8 @@ impl Bond {
         let engine = Engine::new(settings, 0, true);
         let end = CancellationToken::new();
         let (told, standing) = watch::channel(Standing::default());
-        let making = Making { dialer, to, bond, engine: Arc::clone(&engine), standing: told };
+        let making =
+            Making { dialer, to, bond, engine: Arc::clone(&engine), standing: told, uplinks };
         let making = Arc::new(making);
         let (watching, ended) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move {
@@ -127,17 +142,23 @@ struct Turn {
 /// Keeps a link by each interface, for ever.
 async fn keep(making: Arc<Making>, by: Interfaces) {
     let mut links: JoinSet<(NonZeroU32, bool)> = JoinSet::new();
-    let mut busy: BTreeMap<NonZeroU32, ()> = BTreeMap::new();
+    let mut busy: BTreeMap<NonZeroU32, CancellationToken> = BTreeMap::new();
     let mut turns: BTreeMap<NonZeroU32, Turn> = BTreeMap::new();
     let mut number = 0;
     loop {
+        let found = by();
+        if let (Ok(found), Some(_)) = (&found, &making.uplinks) {
+            let gone = |index: &NonZeroU32| found.iter().all(|i| i.index != *index);
+            busy.iter().filter(|(index, _)| gone(index)).for_each(|(_, stop)| stop.cancel());
+        }
         // What cannot be listed now can be in a second.
-        for interface in by().unwrap_or_default() {
+        for interface in found.unwrap_or_default() {
             let index = interface.index;
             let is_due = turns.get(&index).is_none_or(|turn| Instant::now() >= turn.at);
-            if is_due && busy.insert(index, ()).is_none() {
-                let making = Arc::clone(&making);
-                links.spawn(async move { (index, making.link(&interface, number).await) });
+            if is_due && !busy.contains_key(&index) {
+                let (making, stop) = (Arc::clone(&making), CancellationToken::new());
+                busy.insert(index, stop.clone());
+                links.spawn(async move { (index, making.link(&interface, number, stop).await) });
                 number += 1;
             }
         }
@@ -150,8 +171,16 @@ async fn keep(making: Arc<Making>, by: Interfaces) {
                 let wait = if was_there { FIRST_WAIT } else { before.min(LONGEST_WAIT) };
                 turns.insert(index, Turn { wait, at: Instant::now() + wait });
             }
+            () = changed(making.uplinks.as_ref()) => {}
             () = sleep(LOOK) => {}
         }
+    }
+}
+
+async fn changed(uplinks: Option<&Uplinks>) {
+    match uplinks {
+        Some(uplinks) => uplinks.changed().await,
+        None => pending().await,
     }
 }
 
@@ -163,13 +192,18 @@ struct Failed {
 
 impl Making {
     /// One link by this interface, to its end; whether there was one.
-    async fn link(&self, interface: &Interface, number: u32) -> bool {
-        let failed = match self.dial(interface.index, number).await {
+    async fn link(&self, interface: &Interface, number: u32, stop: CancellationToken) -> bool {
+        let dialled = tokio::select! {
+            dialled = self.dial(interface.index, number) => dialled,
+            () = stop.cancelled() => return false,
+        };
+        let failed = match dialled {
             Ok(Ok((link, window))) => {
                 self.engine.far_window(window);
                 self.standing.send_modify(Standing::came);
-                let link = link.by(&interface.name);
-                let ended = self.engine.run_link(LinkId(number), link).await;
+                let link = self.paying(link.by(&interface.name), &interface.name);
+                let until = stop.cancelled();
+                let ended = self.engine.run_link_until(LinkId(number), link, until).await;
                 self.standing.send_modify(Standing::went);
                 return matches!(ended, Ended::Lost(_) | Ended::Bye);
             }
@@ -187,9 +221,22 @@ impl Making {
         false
     }
 
+    /// The link with what its interface's policy asks of it.
+    fn paying(&self, link: LinkIo, name: &str) -> LinkIo {
+        let Some(uplinks) = &self.uplinks else { return link };
+        let policy = uplinks.table().settings().policy(name);
+        let link = if policy.may_spend() { link } else { link.metered() };
+        link.paying(Meter::new(uplinks.clone(), name))
+    }
+
     async fn dial(&self, interface: NonZeroU32, link: u32) -> Result<Greeted, Failed> {
         let route = Route::direct().by_interface(interface);
-        let dialled = self.dialer.channel(&route, &self.to, Protocol::Bond).await;
+        let ahead = self.uplinks.as_ref().and_then(|u| u.table().ahead(interface.get()));
+        let dialer = match ahead {
+            Some(ahead) => self.dialer.clone().receiving(ahead as usize),
+            None => self.dialer.clone(),
+        };
+        let dialled = dialer.channel(&route, &self.to, Protocol::Bond).await;
         let channel = dialled.map_err(|why| Failed {
             is_refusal: matches!(why.cause, Cause::Channel(_)),
             why: why.to_string(),

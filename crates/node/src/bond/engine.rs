@@ -3,7 +3,7 @@
 use super::{
     flow::{Broken, Flow},
     gauge::Gauge,
-    link::LinkIo,
+    link::{LinkIo, Meter},
     memory::Memory,
     state::{Settings, State},
     status::LinkStatus,
@@ -12,7 +12,7 @@ use super::{
 use bytes::{Bytes, BytesMut};
 use std::{
     collections::BTreeMap,
-    future::poll_fn,
+    future::{pending, poll_fn},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -195,15 +195,27 @@ impl Engine {
 
     /// Carries over one link until it ends. The bond goes on without it.
     pub async fn run_link(&self, id: LinkId, link: LinkIo) -> Ended {
-        let LinkIo { mut read, mut write, socket, may_duplicate, interface } = link;
+        self.run_link_until(id, link, pending()).await
+    }
+
+    /// The same until `stop` ends: the link may not be used any more.
+    pub async fn run_link_until(
+        &self,
+        id: LinkId,
+        link: LinkIo,
+        stop: impl Future<Output = ()>,
+    ) -> Ended {
+        let LinkIo { mut read, mut write, socket, may_duplicate, interface, meter } = link;
+        let meter = meter.as_ref();
         let gauge = match Gauge::new(socket) {
             Ok(gauge) => Arc::new(gauge),
             Err(why) => return Ended::Lost(why),
         };
         let wake = self.lock().join(id, Arc::clone(&gauge), may_duplicate, interface);
         let ended = tokio::select! {
-            ended = self.hear(id, &mut read) => ended,
-            ended = self.say(id, &mut write, &gauge, &wake) => Ended::Lost(ended),
+            ended = self.hear(id, &mut read, meter) => ended,
+            ended = self.say(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),
+            () = stop => Ended::Bye,
         };
         self.lock().leave(id, self.now());
         if let Ended::Hostile(why) = &ended {
@@ -215,11 +227,14 @@ impl Engine {
     async fn say(
         &self,
         id: LinkId,
-        write: &mut OwnedWriteHalf,
+        (write, meter): (&mut OwnedWriteHalf, Option<&Meter>),
         gauge: &Gauge,
         wake: &Notify,
     ) -> io::Error {
         loop {
+            if let Some(Err(why)) = may(meter).await {
+                return why;
+            }
             if let Err(why) = gauge.room().await {
                 return why;
             }
@@ -228,6 +243,9 @@ impl Engine {
             };
             if let Err(why) = write.write_all(&work).await {
                 return why;
+            }
+            if let Some(meter) = meter {
+                meter.moved(work.len());
             }
         }
     }
@@ -254,24 +272,30 @@ impl Engine {
         }
     }
 
-    async fn hear(&self, id: LinkId, read: &mut super::link::Read) -> Ended {
+    async fn hear(&self, id: LinkId, read: &mut super::link::Read, meter: Option<&Meter>) -> Ended {
         loop {
-            match self.frame(id, read).await {
-                Ok(()) => {}
-                Err(ended) => return ended,
+            if let Some(Err(why)) = may(meter).await {
+                return Ended::Lost(why);
+            }
+            match (self.frame(id, read).await, meter) {
+                (Ok(length), Some(meter)) => meter.moved(length),
+                (Ok(_), None) => {}
+                (Err(ended), _) => return ended,
             }
         }
     }
 
-    async fn frame(&self, id: LinkId, read: &mut super::link::Read) -> Result<(), Ended> {
+    /// Takes one frame; how long it was.
+    async fn frame(&self, id: LinkId, read: &mut super::link::Read) -> Result<usize, Ended> {
         let mut head = [0; FRAME_HEAD];
         read.read_exact(&mut head).await.map_err(Ended::Lost)?;
         let hostile = |why: &dyn std::fmt::Display| Ended::Hostile(why.to_string());
         match Frame::decode(head).map_err(|why| hostile(&why))? {
             Frame::Chunk(head) => {
-                let bytes = body(read, head.length as usize).await?;
+                let length = head.length as usize;
+                let bytes = body(read, length).await?;
                 let done = self.lock().chunk(id, head, bytes, self.now());
-                done.map_err(Ended::Hostile)
+                done.map(|()| FRAME_HEAD + length).map_err(Ended::Hostile)
             }
             Frame::Word(length) => {
                 let bytes = body(read, length).await?;
@@ -287,7 +311,7 @@ impl Engine {
                 if is_open {
                     self.offered.notify_one();
                 }
-                Ok(())
+                Ok(FRAME_HEAD + length)
             }
         }
     }
@@ -310,6 +334,13 @@ impl Engine {
                 self.busy.notified().await;
             }
         }
+    }
+}
+
+async fn may(meter: Option<&Meter>) -> Option<io::Result<()>> {
+    match meter {
+        Some(meter) => Some(meter.may().await),
+        None => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! One connection that a bond uses.
 
+use crate::interfaces::Uplinks;
 use std::{
     fmt,
     io::{self, Cursor},
@@ -28,6 +29,35 @@ pub struct LinkIo {
     pub may_duplicate: bool,
     /// The interface that it leaves by, where this end dialled.
     pub interface: Option<String>,
+    /// Who is told what it moves, and says when it may move more.
+    pub meter: Option<Meter>,
+}
+
+/// An interface's cap and rate limit, for a link that leaves by it.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    uplinks: Uplinks,
+    interface: String,
+}
+
+impl Meter {
+    /// For the interface of this name.
+    pub fn new(uplinks: Uplinks, interface: &str) -> Self {
+        Self { uplinks, interface: interface.to_owned() }
+    }
+
+    /// The link moved so many bytes.
+    pub fn moved(&self, bytes: usize) {
+        self.uplinks.link_moved(&self.interface, bytes as u64);
+    }
+
+    /// Waits until it may move more.
+    ///
+    /// # Errors
+    /// The cap is used up.
+    pub async fn may(&self) -> io::Result<()> {
+        self.uplinks.may(&self.interface).await.map_err(io::Error::other)
+    }
 }
 
 impl fmt::Debug for LinkIo {
@@ -57,13 +87,19 @@ impl LinkIo {
             false => Box::new(Cursor::new(early).chain(read)),
         };
         let read = BufReader::with_capacity(BUFFER, read);
-        Ok(Self { read, write, socket, may_duplicate: true, interface: None })
+        Ok(Self { read, write, socket, may_duplicate: true, interface: None, meter: None })
     }
 
     /// The same, which carries nothing that another carries already: its bytes cost.
     #[must_use]
     pub fn metered(self) -> Self {
         Self { may_duplicate: false, ..self }
+    }
+
+    /// The same, whose bytes are counted, and waited for, there.
+    #[must_use]
+    pub fn paying(self, meter: Meter) -> Self {
+        Self { meter: Some(meter), ..self }
     }
 
     /// The same, which leaves by the interface of this name.

@@ -21,6 +21,7 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     super::files::check(&config.files, &mut problems);
     super::cast::check(&config.cast, &mut problems);
     super::bond::check(&config.bond, &mut problems);
+    super::interfaces::check(&config.interfaces, &mut problems);
     socks(config, &mut problems);
     oracle(&config.oracle, &mut problems);
     problems

@@ -9,6 +9,7 @@ mod cast;
 mod check;
 mod drop_box;
 mod files;
+mod interfaces;
 mod measure;
 mod oracle_measure;
 mod place;
@@ -22,6 +23,7 @@ pub use bond::BondSection;
 pub use cast::{CastSection, InboxSection};
 pub use drop_box::DropBoxSection;
 pub use files::{AcceptSection, FilesSection, OfferSection, Whom};
+pub use interfaces::{InterfacesSection, PolicySection, Price, WaySection};
 pub use measure::MeasureSection;
 pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use place::{NoPlace, config_file, state_directory};
@@ -60,6 +62,8 @@ pub struct Config {
     pub cast: CastSection,
     /// Bonds of other members.
     pub bond: BondSection,
+    /// This host's interfaces.
+    pub interfaces: InterfacesSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
     /// Prometheus metrics.
@@ -81,6 +85,7 @@ impl Default for Config {
             files: FilesSection::default(),
             cast: CastSection::default(),
             bond: BondSection::default(),
+            interfaces: InterfacesSection::default(),
             drop_box: Vec::new(),
             socks: SocksSection::default(),
             metrics: MetricsSection::default(),

@@ -82,7 +82,7 @@ impl ByDetours {
         let (name, route) = relays.into_iter().find(|(relay, _)| *relay == name)?;
         lock(&self.trials).begin(to, &name);
         let direct = Way { after: HEAD_START, ..Way::direct() };
-        Some(Choice::of(vec![Way { name, route, after: Duration::ZERO }, direct]))
+        Some(Choice::of(vec![Way { name, route, after: Duration::ZERO, ahead: None }, direct]))
     }
 
     /// What a relay's rate says of its gain (UKAIRO Eq. 1), if it says anything: a lower bound

@@ -106,6 +106,7 @@ mod tests {
             addresses: vec!["192.0.2.1".parse().unwrap()],
             has_default_route,
             metric: index,
+            is_tunnel: false,
         }
     }
 

@@ -6,6 +6,9 @@ use thalweg_units::{ByteSize, Rate, Time};
 /// Fewer bytes in a second are a program's chatting and say nothing of the interface.
 const TELLING: u64 = 16 << 10;
 
+/// Of what was sent and sent again this counts of the newest look: 1/8, as of round trips.
+const GAIN: f64 = 0.125;
+
 /// The best of so long counts: in single seconds the program or the server is the slower side.
 const WINDOW: Duration = Duration::from_secs(30);
 
@@ -16,12 +19,22 @@ pub struct Estimate {
     down: Peak,
     up: Peak,
     rtt: Option<Duration>,
+    loss: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Peak(VecDeque<(Time, Rate)>);
 
 impl Estimate {
+    /// As it was when this was last kept; what comes counts more from the first sample on.
+    pub(super) fn kept(down: Rate, up: Rate, rtt: Duration) -> Self {
+        let peak = |rate: Rate| {
+            Peak((rate > Rate::ZERO).then_some((Time::ZERO, rate)).into_iter().collect())
+        };
+        let rtt = (!rtt.is_zero()).then_some(rtt);
+        Self { down: peak(down), up: peak(up), rtt, loss: None }
+    }
+
     /// So many bytes came and went by it, over all connections, in the time `took` that ends
     /// at `now`.
     pub fn carried(&mut self, down: u64, up: u64, took: Duration, now: Time) {
@@ -32,6 +45,20 @@ impl Estimate {
     /// A connection's round trip; smoothed by an eighth (RFC 6298 §2).
     pub fn round_trip(&mut self, rtt: Duration) {
         self.rtt = Some(self.rtt.map_or(rtt, |old| (old * 7 + rtt) / 8));
+    }
+
+    /// Of so many bytes that TCP sent it sent so many again.
+    pub fn sent_again(&mut self, again: u64, all: u64) {
+        if all >= TELLING {
+            let share = (again as f64 / all as f64).min(1.0);
+            self.loss = Some(self.loss.map_or(share, |old| old + (share - old) * GAIN));
+        }
+    }
+
+    /// The share of sent bytes that were sent again, from 0 to 1; `None`: not known. Of what comes
+    /// TCP does not tell the receiver.
+    pub fn loss(&self) -> Option<f64> {
+        self.loss
     }
 
     /// The rate to this host; zero: not known.

@@ -1,10 +1,11 @@
 //! What outlives the process: C_demand of applications, bytes of this period.
 
+use super::Estimate;
 use crate::mesh::durable;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, io, path::Path};
-use thalweg_bond::Applications;
-use thalweg_units::WallTime;
+use std::{collections::BTreeMap, io, path::Path, time::Duration};
+use thalweg_bond::{Application, Applications};
+use thalweg_units::{Rate, WallTime};
 
 /// The longest file that is read: 4096 applications of a few hundred bytes.
 const MAX_BYTES: usize = 4 << 20;
@@ -19,6 +20,107 @@ pub struct Kept {
     /// What their connections move.
     pub applications: Applications,
     used: BTreeMap<String, Used>,
+    estimates: BTreeMap<String, KeptEstimate>,
+}
+
+/// What an interface brought when it was last seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct KeptEstimate {
+    down: Rate,
+    up: Rate,
+    #[serde(with = "thalweg_units::serde_duration")]
+    rtt: Duration,
+}
+
+/// What came on top of what is kept, and is to be added to it: other processes of this user add to
+/// the same file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addition {
+    ended: Vec<(Application, u64)>,
+    spent: BTreeMap<String, (WallTime, u64)>,
+    estimates: BTreeMap<String, KeptEstimate>,
+    back: BTreeMap<String, (WallTime, u64)>,
+}
+
+/// What an allotment is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allotting {
+    /// The cap, bytes.
+    pub cap: u64,
+    /// When its period began.
+    pub start: WallTime,
+    /// What is wanted, bytes.
+    pub size: u64,
+    /// What is not given away: it may be under way, bytes.
+    pub reserve: u64,
+}
+
+/// Connections whose ends wait to be kept; each second they are.
+const MOST_ENDED: usize = 65_536;
+
+impl Addition {
+    /// A connection has ended.
+    pub(super) fn ended(&mut self, application: &Application, bytes: u64) {
+        if self.ended.len() < MOST_ENDED {
+            self.ended.push((application.clone(), bytes));
+        }
+    }
+
+    /// So many bytes more went by this interface in the period that began then.
+    pub(super) fn spent(&mut self, name: &str, bytes: u64, start: WallTime) {
+        let spent = self.spent.entry(name.to_owned()).or_insert((start, 0));
+        if spent.0 < start {
+            *spent = (start, 0);
+        }
+        spent.1 = spent.1.saturating_add(bytes);
+    }
+
+    /// So many bytes that were allotted in that period were not moved.
+    pub(super) fn gives_back(&mut self, name: &str, bytes: u64, start: WallTime) {
+        self.back.insert(name.to_owned(), (start, bytes));
+    }
+
+    /// What an interface brings now.
+    pub(super) fn seen(&mut self, name: &str, estimate: &Estimate) {
+        let (down, up, rtt) = (estimate.down(), estimate.up(), estimate.rtt());
+        self.estimates.insert(name.to_owned(), KeptEstimate { down, up, rtt });
+    }
+
+    /// What came after it, on top of it.
+    pub(super) fn follow(&mut self, later: Self) {
+        later.ended.iter().for_each(|(application, bytes)| self.ended(application, *bytes));
+        for (name, (start, bytes)) in later.spent {
+            self.spent(&name, bytes, start);
+        }
+        self.estimates.extend(later.estimates);
+        self.back.extend(later.back);
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        let of_bytes = self.spent.is_empty() && self.back.is_empty();
+        of_bytes && self.ended.is_empty() && self.estimates.is_empty()
+    }
+
+    /// Adds it.
+    pub fn to(&self, kept: &mut Kept) {
+        for (application, bytes) in &self.ended {
+            kept.applications.ended(application, *bytes);
+        }
+        for (name, (start, bytes)) in &self.spent {
+            kept.spend(name, *bytes, *start);
+        }
+        for (name, (start, bytes)) in &self.back {
+            if let Some(used) = kept.used.get_mut(name).filter(|used| used.since == *start) {
+                used.bytes = used.bytes.saturating_sub(*bytes);
+            }
+        }
+        for (name, estimate) in &self.estimates {
+            if kept.estimates.len() < MOST_NAMES || kept.estimates.contains_key(name) {
+                kept.estimates.insert(name.clone(), *estimate);
+            }
+        }
+    }
 }
 
 /// Bytes both ways since a period's start.
@@ -45,6 +147,50 @@ impl Kept {
     /// The system's; the file is then as it was.
     pub fn save(&self, file: &Path) -> io::Result<()> {
         durable::replace(file, &serde_json::to_vec(self)?)
+    }
+
+    /// Adds to the file, under a lock that the user's processes share; what is there then. Blocks
+    /// until it is synced.
+    ///
+    /// # Errors
+    /// As [`Self::open`] and [`Self::save`]; nothing is added then.
+    pub fn exchange(file: &Path, addition: &Addition) -> io::Result<Self> {
+        let _turn = durable::turn(file)?;
+        let mut kept = Self::open(file)?;
+        addition.to(&mut kept);
+        kept.save(file)?;
+        Ok(kept)
+    }
+
+    /// Takes an allotment of at most `size` bytes from what is left of a cap, but for `reserve`; what
+    /// is kept then, and how many bytes they are. They count as moved from here on. Blocks until
+    /// that is synced.
+    ///
+    /// # Errors
+    /// As [`Self::exchange`]; nothing is allotted then.
+    pub fn allot(file: &Path, name: &str, of: &Allotting) -> io::Result<(Self, u64)> {
+        let _turn = durable::turn(file)?;
+        let mut kept = Self::open(file)?;
+        let bytes = kept.take_allotment(name, of);
+        if bytes > 0 {
+            kept.save(file)?;
+        }
+        Ok((kept, bytes))
+    }
+
+    /// The same where there is no file.
+    pub(super) fn take_allotment(&mut self, name: &str, of: &Allotting) -> u64 {
+        let left = of.cap.saturating_sub(self.used(name, of.start)).saturating_sub(of.reserve);
+        let bytes = left.min(of.size);
+        if bytes > 0 {
+            self.spend(name, bytes, of.start);
+        }
+        bytes
+    }
+
+    /// What was known of an interface.
+    pub(super) fn estimate(&self, name: &str) -> Option<Estimate> {
+        self.estimates.get(name).map(|kept| Estimate::kept(kept.down, kept.up, kept.rtt))
     }
 
     /// So many bytes more went by this interface in the period that began then.
@@ -93,6 +239,21 @@ mod tests {
         assert_eq!(read.used("lte0", next), 0);
         read.spend("lte0", 1, next);
         assert_eq!((read.used("lte0", next), read.used("lte0", period)), (1, 1));
+        let mut addition = Addition::default();
+        addition.spent("lte0", 5, next);
+        addition.ended(&curl, 16_000);
+        for sum in [5, 10] {
+            let both = Kept::exchange(&file, &addition).unwrap();
+            assert_eq!(both.used("lte0", next), sum);
+        }
+        let of = Allotting { cap: 100, start: next, size: 60, reserve: 5 };
+        let allot = || Kept::allot(&file, "lte0", &of).unwrap().1;
+        // 10 are used, 5 are not given away.
+        assert_eq!([allot(), allot(), allot()], [60, 25, 0]);
+        let mut back = Addition::default();
+        back.gives_back("lte0", 20, next);
+        assert_eq!(Kept::exchange(&file, &back).unwrap().used("lte0", next), 75);
+        assert_eq!(allot(), 20);
         std::fs::write(&file, "{\"used\": 1").unwrap();
         assert!(Kept::open(&file).is_err());
     }

@@ -4,19 +4,36 @@
 //!
 //! A [`Table`] is pure: the usable interfaces, what they bring, what is under way by them, what
 //! each application's connections move, and what the user allows. [`Kept`] is what outlives the
-//! process. Estimates are of traffic that goes anyway: nothing is sent to make them.
+//! process. [`Uplinks`] are the table of a process at work, a [`Passage`] is one connection in it.
+//! Estimates are of traffic that goes anyway: nothing is sent to make them.
 
+mod caps;
+mod control;
+mod doubt;
 mod estimate;
 mod kept;
+mod passage;
+mod present;
 mod program;
+mod report;
 mod settings;
 mod table;
+mod toll;
+mod uplinks;
 
+pub use caps::May;
+pub use control::{Change, ask, serve};
 pub use estimate::Estimate;
-pub use kept::Kept;
+pub use kept::{Addition, Allotting, Kept};
+pub use passage::Passage;
 pub use program::program_at;
+pub use report::report;
 pub use settings::Settings;
 pub use table::{Assigned, Decision, Present, Shown, Table};
+/// What is allowed of an interface, and how connections are assigned.
+pub use thalweg_bond::{Cap, ConnectionMethod, Policy, Rules, Tier};
+pub use toll::{Toll, UsedUp};
+pub use uplinks::{Lane, Lanes, Uplinks};
 
 #[cfg(test)]
 mod tests;

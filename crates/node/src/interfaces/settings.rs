@@ -14,13 +14,15 @@ pub struct Settings {
     pub policies: BTreeMap<String, Policy>,
     /// For single applications and destinations.
     pub rules: Rules,
+    /// Whether hosts of this host's own networks are assigned as well; loopback never is.
+    pub near: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let affinity = Duration::from_secs(600);
         let schedule = ConnectionMethod::default();
-        Self { schedule, affinity, policies: BTreeMap::new(), rules: Rules::default() }
+        Self { schedule, affinity, policies: BTreeMap::new(), rules: Rules::default(), near: false }
     }
 }
 

@@ -24,7 +24,8 @@ fn table(settings: Settings) -> Table {
 
 fn by(table: &mut Table, to: &str, s: u64) -> (u64, Vec<u32>) {
     match table.assign(app(), to, at(s), TODAY) {
-        Assigned::By(id, order) => (id, order),
+        // Without those that are left for the worst.
+        Assigned::By(id, order) => (id, order.iter().filter(|o| !o.1).map(|o| o.0).collect()),
         other => panic!("{to} goes {other:?}"),
     }
 }
@@ -35,7 +36,10 @@ fn taught(settings: Settings, bytes: [u64; 2]) -> Table {
     for (interface, bytes) in [2, 3].into_iter().zip(bytes) {
         let (id, _) = by(&mut table, &format!("teacher{interface}"), 0);
         table.stands(id, interface, Some(Duration::from_millis(20)), at(0));
-        table.moved(id, bytes, 0, TODAY);
+        for part in 1..=4 {
+            let now = Time::from_nanos(part * 249_000_000);
+            table.moved(id, bytes * part / 4, 0, now, TODAY);
+        }
         table.ended(id);
     }
     table.tick(at(1));
@@ -80,13 +84,59 @@ fn who_moved_on_to_another_interface_is_counted_there() {
     let mut table = table(Settings::default());
     let (id, order) = by(&mut table, "site", 0);
     table.stands(id, order[1], None, at(0));
-    table.moved(id, 700, 300, TODAY);
+    table.moved(id, 700, 300, at(0), TODAY);
     let shown = table.show(TODAY);
     let of = |index: u32| &shown[index as usize - 2];
     assert_eq!((of(order[0]).used, of(order[0]).connections), (0, 0));
-    assert_eq!((of(order[1]).used, of(order[1]).connections), (1000, 1));
+    assert_eq!((of(order[1]).used, of(order[1]).connections), (1062, 1), "with headers");
     assert!(table.decisions().next().unwrap().why.contains("did not answer"));
     assert_eq!(by(&mut table, "site", 1).1[0], order[1], "the next goes there at once");
+}
+
+#[test]
+fn what_rests_is_no_load_and_what_pauses_tells_no_rate() {
+    let mut table = taught(Settings::default(), [1_000_000, 1_000_000]);
+    let (id, order) = by(&mut table, "site", 1);
+    table.stands(id, order[0], None, at(1));
+    table.moved(id, 50_000_000, 0, at(1), TODAY);
+    table.tick(at(2));
+    let of = |table: &Table| table.show(TODAY)[order[0] as usize - 2].clone();
+    assert_eq!(of(&table).load, 50_000_000, "it may go on as long again");
+    assert_eq!(of(&table).estimate.down(), thalweg_units::Rate::from_mbps(8.0), "one burst");
+    table.tick(at(9));
+    assert_eq!((of(&table).load, of(&table).connections), (0, 1));
+}
+
+#[test]
+fn an_interface_that_reaches_nobody_comes_last_for_a_while() {
+    let schedule = ConnectionMethod::OnlyOne;
+    let mut table = table(Settings { affinity: Duration::ZERO, schedule, ..Settings::default() });
+    for n in 0..2 {
+        let (id, order) = by(&mut table, &format!("site{n}"), 0);
+        assert_eq!(order, [2, 3]);
+        table.stands(id, 3, None, at(0));
+    }
+    assert_eq!(by(&mut table, "next", 1).1, [3]);
+    let Assigned::By(_, order) = table.assign(app(), "x", at(1), TODAY) else { panic!() };
+    assert_eq!(order, [(3, false), (2, true)], "it is there for the worst");
+    assert!(table.show(TODAY)[0].doubted);
+    assert_eq!(by(&mut table, "later", 11).1, [2, 3]);
+}
+
+#[test]
+fn what_is_taken_to_be_kept_is_what_came_since() {
+    let mut one = table(Settings::default());
+    let (id, order) = by(&mut one, "a", 0);
+    one.stands(id, order[0], None, at(0));
+    one.moved(id, 700, 300, at(0), TODAY);
+    let addition = one.take_addition();
+    let mut file = Kept::default();
+    (0..2).for_each(|_| addition.to(&mut file));
+    one.moved(id, 800, 300, at(0), TODAY);
+    one.renew(file);
+    let used: u64 = one.show(TODAY).iter().map(|shown| shown.used).sum();
+    assert_eq!(used, 1062 * 2 + 106, "another process's, and its own since");
+    assert!(!one.take_addition().is_empty() && one.take_addition().is_empty());
 }
 
 #[test]
@@ -97,8 +147,8 @@ fn c_demand_is_of_connections_that_stood() {
     assert!(table.applications().is_empty());
     let (id, order) = by(&mut table, "a", 0);
     table.stands(id, order[0], None, at(0));
-    table.moved(id, 8000, 100, TODAY);
-    table.moved(id, 7000, 100, TODAY);
+    table.moved(id, 8000, 100, at(0), TODAY);
+    table.moved(id, 7000, 100, at(0), TODAY);
     table.ended(id);
     table.ended(id);
     let (_, demand) = table.applications()[0];
@@ -107,18 +157,33 @@ fn c_demand_is_of_connections_that_stood() {
 
 #[test]
 fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
-    let cap = Some(Cap { bytes: 5000, reset_day: 1 });
+    let cap = Some(Cap { bytes: 500_000, reset_day: 1 });
     let mut table = table(with("lte0", Policy { cap, ..Policy::default() }));
+    assert_eq!(table.wants_allotment(TODAY), None, "nobody uses it");
     let (id, _) = by(&mut table, "a", 0);
     table.stands(id, 3, None, at(0));
-    table.moved(id, 4999, 0, TODAY);
-    assert!(!table.is_used_up(id, TODAY));
-    table.moved(id, 5000, 0, TODAY);
-    assert!(table.is_used_up(id, TODAY));
+    assert_eq!(table.may("lte0"), May::Wait);
+    let mut allotted = 0;
+    while table.may("lte0") != May::Over {
+        if let Some((name, of)) = table.wants_allotment(TODAY) {
+            assert_eq!(name, "lte0");
+            table.allot_here(&name, &of);
+            continue;
+        }
+        allotted += 16 << 10;
+        table.moved(id, allotted, 0, at(0), TODAY);
+    }
+    let used = table.show(TODAY)[1].used;
+    // Of the cap one connection's window is left, for what is under way.
+    assert!((434_464..=434_464 + (17 << 10)).contains(&used), "{used}");
     assert_eq!(by(&mut table, "b", 1).1, [2]);
     assert_eq!(by(&mut table, "a", 1).1, [2], "affinity does not overrule it");
     let next_month = WallTime::from_unix_nanos(TODAY.as_unix_nanos() + 32 * 86_400_000_000_000);
-    assert!(!table.is_used_up(id, next_month));
+    table.ask_again();
+    assert!(table.wants_allotment(next_month).is_some());
+    assert!(
+        matches!(table.assign(app(), "a", at(2), next_month), Assigned::By(_, all) if all.len() == 2)
+    );
 }
 
 #[test]
@@ -134,6 +199,22 @@ fn tiers_and_rules_leave_what_they_say() {
     assert_eq!(none.assign(app(), "a", at(0), TODAY), Assigned::Nowhere);
     let curl = Application { process: Some("curl".into()), port: 443 };
     assert!(matches!(none.assign(curl, "a", at(0), TODAY), Assigned::By(..)));
+}
+
+#[test]
+fn legs_to_relays_are_bound_only_where_the_kernels_choice_will_not_do() {
+    let of = |name: &str, policy: Policy| {
+        let mut table = table(with(name, policy));
+        let Assigned::By(_, order) = table.assign(app(), "a", at(0), TODAY) else { panic!() };
+        table.relays_leave_by(&order)
+    };
+    let tier = |tier| Policy { tier, ..Policy::default() };
+    let cap = Some(Cap { bytes: 10_000_000, reset_day: 1 });
+    assert_eq!(of("lte0", tier(Tier::Never)), None);
+    assert_eq!(of("eth0", tier(Tier::Never)), Some(3));
+    assert_eq!(of("eth0", tier(Tier::Backup)), Some(3));
+    assert_eq!(of("lte0", Policy { cap, ..Policy::default() }), None);
+    assert!(of("eth0", Policy { cap, ..Policy::default() }).is_some());
 }
 
 #[test]

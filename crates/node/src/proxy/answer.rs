@@ -86,6 +86,7 @@ fn no_way(no: &NoWay) -> (StatusCode, &'static str) {
     let cause = match no {
         NoWay::Own => return (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
         NoWay::Rebound => return (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
+        NoWay::Interfaces => return (StatusCode::BAD_GATEWAY, "destination_unavailable"),
         NoWay::Dial(DialError { cause, .. }) => cause,
     };
     match cause {

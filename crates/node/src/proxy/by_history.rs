@@ -139,8 +139,8 @@ impl PathChooser for ByHistory {
             (true, Some(prior)) => (Duration::ZERO, LATER.max(prior.setup * 2)),
             _ => (LATER, Duration::ZERO),
         };
-        let direct = Way { name: DIRECT.to_owned(), route: Route::direct(), after: later };
-        Choice::of(vec![direct, Way { name, route, after: first }])
+        let direct = Way { after: later, ..Way::direct() };
+        Choice::of(vec![direct, Way { name, route, after: first, ahead: None }])
     }
 
     fn candidates(&self, url: &HttpUrl) -> Candidates {
@@ -182,7 +182,7 @@ fn origin(to: &Destination, content: Content) -> String {
 }
 
 /// Whether no relay could mean the same host: this host, its networks, bare names.
-pub(super) fn is_near(host: &Host) -> bool {
+pub(crate) fn is_near(host: &Host) -> bool {
     match host {
         Host::Ip(ip) => classify(unmapped(*ip)).is_some(),
         Host::Name(name) => {

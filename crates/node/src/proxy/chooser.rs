@@ -3,8 +3,9 @@
 use crate::{
     get::{Candidate, HttpUrl},
     history::Observed,
+    interfaces::Lane,
 };
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 use thalweg_net::Route;
 use thalweg_plan::selection::Prior;
 use thalweg_wire::Destination;
@@ -12,6 +13,14 @@ use thalweg_wire::Destination;
 /// How much later than the first way another one begins if nothing better is known: twice
 /// the head start of one address over the next (RFC 8305 §5), which the first way needs itself.
 pub const LATER: Duration = Duration::from_millis(500);
+
+/// How much later than one interface the next one begins, if the destination has not answered by
+/// then: as long as TCP waits before it sends its first packet again (RFC 6298 §2), so that a
+/// longer round trip is no reason to leave an interface.
+pub const NEXT_INTERFACE: Duration = Duration::from_secs(1);
+
+/// The same for one that is not meant to be used now: three of TCP's packets were not answered.
+pub const LAST_INTERFACE: Duration = Duration::from_secs(3);
 
 /// What the path called `direct` is called.
 pub const DIRECT: &str = "direct";
@@ -34,12 +43,14 @@ pub struct Way {
     pub route: Route,
     /// When its attempt begins, after the first one's; at once if an earlier one failed.
     pub after: Duration,
+    /// What the far end may send ahead of who reads, bytes; `None`: as the dialler has it.
+    pub ahead: Option<usize>,
 }
 
 impl Way {
     /// The direct one, at once.
     pub fn direct() -> Self {
-        Self { name: DIRECT.to_owned(), route: Route::direct(), after: Duration::ZERO }
+        Self { name: DIRECT.to_owned(), route: Route::direct(), after: Duration::ZERO, ahead: None }
     }
 }
 
@@ -74,6 +85,46 @@ impl Choice {
     pub(super) fn without(self, name: Option<&str>) -> Self {
         let kept = |way: &Way| way.route.is_direct() || Some(&*way.name) != name;
         Self(self.0.into_iter().filter(kept).collect())
+    }
+
+    /// The direct way becomes one by each of these interfaces, in this order, and by none in the end
+    /// if `or_free`.
+    #[must_use]
+    pub(super) fn over(self, interfaces: &[Lane], or_free: bool) -> Self {
+        let bound = |lane: &Lane| (Route::direct().by_interface(lane.interface), *lane);
+        let mut lanes: Vec<(Route, Option<usize>, Duration)> = Vec::new();
+        let mut after = Duration::ZERO;
+        for (route, lane) in interfaces.iter().map(bound) {
+            if !lanes.is_empty() {
+                after += if lane.is_last { LAST_INTERFACE } else { NEXT_INTERFACE };
+            }
+            lanes.push((route, lane.ahead, after));
+        }
+        lanes.extend(or_free.then(|| (Route::direct(), None, after + NEXT_INTERFACE)));
+        let mut ways = Vec::new();
+        for way in self.0 {
+            if !way.route.is_direct() {
+                ways.push(way);
+                continue;
+            }
+            ways.extend(lanes.iter().cloned().map(|(route, ahead, after)| {
+                let (name, after) = (way.name.clone(), way.after + after);
+                Way { name, route, after, ahead }
+            }));
+        }
+        ways.sort_by_key(|way| way.after);
+        Self(ways)
+    }
+
+    /// The ways by relays leave by this interface, but for bonds, which go by what they may.
+    #[must_use]
+    pub(super) fn relayed_by(mut self, interface: Option<NonZeroU32>) -> Self {
+        let Some(interface) = interface else { return self };
+        let relayed = |way: &&mut Way| !way.route.is_direct() && !way.route.is_bonded();
+        for way in self.0.iter_mut().filter(relayed) {
+            way.route = way.route.clone().by_interface(interface);
+        }
+        self
     }
 
     pub(super) fn into_ways(self) -> Vec<Way> {
@@ -129,7 +180,8 @@ mod tests {
 
     fn way(name: &str, after: u64) -> Way {
         let route = Route::through([format!("{name}.example:1080").parse().unwrap()]).unwrap();
-        Way { name: name.to_owned(), route, after: Duration::from_millis(after) }
+        let after = Duration::from_millis(after);
+        Way { name: name.to_owned(), route, after, ahead: None }
     }
 
     #[test]
@@ -139,5 +191,21 @@ mod tests {
         assert_eq!(names, ["a", "b", "direct"]);
         assert_eq!(choice.ways()[2].after, Duration::from_millis(100) + LATER);
         assert_eq!(Choice::of(Vec::new()), Choice::direct());
+    }
+    #[test]
+    fn the_direct_way_is_tried_by_each_interface_in_turn() {
+        let [one, two] = [2, 3].map(|i| NonZeroU32::new(i).unwrap());
+        let lanes = [two, one].map(|interface| Lane { interface, ahead: None, is_last: false });
+        let choice = Choice::of(vec![way("a", 1200), Way::direct()]).over(&lanes, true);
+        let ways = choice.ways().iter().map(|w| (w.name.as_str(), w.route.interface(), w.after));
+        let ms = Duration::from_millis;
+        let direct = |by, after| ("direct", by, ms(after));
+        let expected = [
+            direct(Some(two), 0),
+            direct(Some(one), 1000),
+            ("a", None, ms(1200)),
+            direct(None, 2000),
+        ];
+        assert_eq!(ways.collect::<Vec<_>>(), expected);
     }
 }

@@ -1,10 +1,12 @@
 //! One connection by several ways at once: the first that stands is taken.
 
 use super::chooser::{Choice, Way};
+use crate::interfaces::Passage;
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use std::{
     collections::VecDeque,
     io,
+    sync::Arc,
     time::{Duration, Instant as Clock},
 };
 use thalweg_net::{Cause, DialError, Dialer, Stream};
@@ -20,6 +22,8 @@ pub struct Dialled {
     pub path: String,
     /// From the first attempt of this way until it stood.
     pub setup: Duration,
+    /// To be told what it moves, if it was assigned to an interface.
+    pub passage: Option<Arc<Passage>>,
 }
 
 /// How a race ended, and which detours failed in it.
@@ -49,9 +53,11 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
                 Ok(won) => return Raced { won: Ok(won), failed },
                 Err(error) if way.route.is_direct() => {
                     if is_final(&error) {
-                        waiting.clear();
+                        // Another network of this host's may have another answer.
+                        waiting.retain(|way| way.route.is_direct());
                     }
-                    (direct, due) = (Some(error), Instant::now());
+                    // The first interface's word: it is the one that was meant.
+                    (direct, due) = (direct.or(Some(error)), Instant::now());
                 }
                 Err(error) => {
                     failed.push(way.name);
@@ -75,9 +81,13 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
 
 async fn attempt(dialer: &Dialer, to: &Destination, way: Way) -> (Way, Result<Dialled, DialError>) {
     let began = Clock::now();
-    let dialled = dialer.dial(&way.route, to).await;
+    let dialled = match way.ahead {
+        Some(ahead) => dialer.clone().receiving(ahead).dial(&way.route, to).await,
+        None => dialer.dial(&way.route, to).await,
+    };
     let path = way.name.clone();
-    (way, dialled.map(|stream| Dialled { stream, path, setup: began.elapsed() }))
+    let setup = began.elapsed();
+    (way, dialled.map(|stream| Dialled { stream, path, setup, passage: None }))
 }
 
 /// Whether no other way would do better.

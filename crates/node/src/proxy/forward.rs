@@ -5,6 +5,7 @@ use super::{
     body::{OriginBody, Outgoing, Reply, Way},
     chooser::Content,
     connect::program,
+    counted::Counted,
     dial::Dialled,
     event::Kind,
     fields,
@@ -28,7 +29,6 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
-use thalweg_net::Stream;
 use tokio::{
     sync::{Notify, watch},
     task::yield_now,
@@ -212,7 +212,7 @@ impl Trip<'_> {
             }
         });
         self.place.interim.open();
-        let asking = exchange(&self.place.shared, &self.to.to, request, again);
+        let asking = exchange(&self.place.shared, self.place.client, &self.to.to, request, again);
         let mut asking = std::pin::pin!(asking);
         let answered = loop {
             tokio::select! {
@@ -285,7 +285,7 @@ impl Trip<'_> {
     fn switch(&self, answered: Answered, program_side: OnUpgrade) -> Response<Reply> {
         let Answered { mut response, lease, path, setup } = answered;
         let origin_side = hyper::upgrade::on(&mut response);
-        lease.forget();
+        let passage = lease.forget();
         let mut parts = response.into_parts().0;
         let protocol = parts.headers.get(header::UPGRADE).cloned();
         self.ready(&mut parts);
@@ -298,9 +298,9 @@ impl Trip<'_> {
             // Either fails if its side leaves.
             let (Ok(ours), Ok(theirs)) = tokio::join!(program_side, origin_side) else { return };
             let Some((tcp, early)) = program(ours).await else { return };
-            let Ok(theirs) = theirs.downcast::<TokioIo<Stream>>() else { return };
-            let (stream, late) = (theirs.io.into_inner(), theirs.read_buf);
-            let dialled = Dialled { stream, path, setup };
+            let Ok(theirs) = theirs.downcast::<TokioIo<Counted>>() else { return };
+            let (stream, late) = (theirs.io.into_inner().stream, theirs.read_buf);
+            let dialled = Dialled { stream, path, setup, passage };
             let (kind, content) = (Kind::Upgrade, Content::Clear);
             let tunnel = Tunnel { client, kind, tcp, early, dialled, late, to, content };
             tunnel::run(&shared, tunnel).await;

@@ -17,11 +17,13 @@
 //! - Bounded: connections, idle links, streams that are split; a slow reader slows its sender.
 
 mod answer;
+mod assigning;
 mod body;
 mod by_history;
 mod chooser;
 mod client_io;
 mod connect;
+mod counted;
 mod dial;
 mod event;
 mod fields;
@@ -42,6 +44,7 @@ mod target;
 mod tunnel;
 mod upstream;
 
+pub(crate) use by_history::is_near;
 pub use by_history::{ByHistory, Relays, Standing};
 pub use chooser::{Candidates, Choice, Content, PathChooser, Seen, Way};
 pub use event::{Kind, ProxyEvent, ProxySink};

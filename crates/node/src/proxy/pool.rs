@@ -1,6 +1,7 @@
 //! Links: connections to origins on which HTTP is spoken, and those that lie idle.
 
 use super::body::Outgoing;
+use crate::interfaces::Passage;
 use hyper::client::conn::http1::SendRequest;
 use std::{
     collections::VecDeque,
@@ -32,6 +33,8 @@ pub struct Link {
     pub path: String,
     /// From dialling until it stood.
     pub setup: Duration,
+    /// To be told what it moves, if it was assigned to an interface.
+    pub passage: Option<Arc<Passage>>,
     /// How long its last answer took to begin.
     pub usual: Duration,
     /// Whether it has carried a request before: the origin may close it at any time then.
@@ -112,9 +115,10 @@ impl Lease {
         self.link.take().inspect(|link| link.task.abort());
     }
 
-    /// The link's end is another's affair: the connection is no longer HTTP.
-    pub fn forget(mut self) {
-        self.link = None;
+    /// The link's end is another's affair: the connection is no longer HTTP. Who is to be told what
+    /// it moves.
+    pub fn forget(mut self) -> Option<Arc<Passage>> {
+        self.link.take().and_then(|link| link.passage)
     }
 }
 

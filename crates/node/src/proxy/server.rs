@@ -10,7 +10,7 @@ use super::{
     shared::Shared,
     socks,
 };
-use crate::accept;
+use crate::{accept, interfaces::Uplinks};
 use std::{
     io,
     net::SocketAddr,
@@ -129,6 +129,20 @@ impl Proxy {
         chooser: Arc<dyn PathChooser>,
         sink: Arc<dyn ProxySink>,
     ) -> Result<Self, ProxyError> {
+        Self::bind_over(config, dialer, None, chooser, sink).await
+    }
+
+    /// The same, whose direct connections are assigned to this host's interfaces.
+    ///
+    /// # Errors
+    /// [`ProxyError`].
+    pub async fn bind_over(
+        config: ProxyConfig,
+        dialer: Dialer,
+        uplinks: Option<Uplinks>,
+        chooser: Arc<dyn PathChooser>,
+        sink: Arc<dyn ProxySink>,
+    ) -> Result<Self, ProxyError> {
         let address = config.listen;
         if !address.ip().to_canonical().is_loopback() {
             return Err(ProxyError::Open(address));
@@ -142,6 +156,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             config,
             dialer,
+            uplinks,
             chooser,
             books: Books { tally: Arc::new(Tally::default()), sink },
             pool: Arc::new(Pool::default()),

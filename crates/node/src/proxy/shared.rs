@@ -1,6 +1,7 @@
 //! What all connections share, and how they reach destinations.
 
 use super::{
+    assigning::accompany,
     chooser::{Content, PathChooser, Seen},
     dial::{Dialled, race},
     pool::Pool,
@@ -9,7 +10,7 @@ use super::{
     review::Reviewer,
     server::ProxyConfig,
 };
-use crate::history::Observed;
+use crate::{history::Observed, interfaces::Uplinks};
 use rustix::io::Errno;
 use std::{
     io,
@@ -41,6 +42,12 @@ pub enum NoWay {
          here; if it is meant, name it in /etc/hosts, or go there without the proxy (no_proxy)"
     )]
     Rebound,
+    /// See [`crate::interfaces`].
+    #[error(
+        "the settings leave no interface for it that is up and may be used; `thalweg bond status` \
+         says what each one is"
+    )]
+    Interfaces,
     /// No way led there; the direct one's failure.
     #[error(transparent)]
     Dial(#[from] DialError),
@@ -51,6 +58,8 @@ pub struct Shared {
     pub(super) config: ProxyConfig,
     pub(super) dialer: Dialer,
     pub(super) chooser: Arc<dyn PathChooser>,
+    /// This host's interfaces, if connections are assigned to them.
+    pub(super) uplinks: Option<Uplinks>,
     pub(super) books: Books,
     pub(super) pool: Arc<Pool>,
     /// What we are called in `Via`: no other proxy has the same name.
@@ -69,13 +78,14 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A connection to `to` by the way that wins, but not by the one of the name `avoided`. Where
-    /// this process has no descriptor left it waits for one.
+    /// A connection to `to` for the program at `client`, by the way that wins, but not by the one of
+    /// the name `avoided`. Where this process has no descriptor left it waits for one.
     ///
     /// # Errors
     /// [`NoWay`].
     pub(super) async fn reach(
         &self,
+        client: SocketAddr,
         to: &Destination,
         content: Content,
         avoided: Option<&str>,
@@ -83,7 +93,10 @@ impl Shared {
         let began = Instant::now();
         let raced = loop {
             let choice = self.chooser.choose(to, content).without(avoided);
-            let raced = race(&self.dialer, to, choice).await;
+            let assigned = self.assigned(client, to, choice).await;
+            let (choice, passage) = assigned.map_err(|_| NoWay::Interfaces)?;
+            let mut raced = race(&self.dialer, to, choice).await;
+            accompany(&mut raced, passage);
             let short = raced.won.as_ref().is_err_and(wants_descriptors);
             if !short || began.elapsed() > DESCRIPTOR {
                 break raced;

@@ -55,7 +55,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
         }
     };
     let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
-    let dialled = match shared.reach(&to, content, None).await {
+    let dialled = match shared.reach(client, &to, content, None).await {
         Ok(dialled) => dialled,
         Err(no) => {
             tell(shared, tcp, client, to, no).await;
@@ -97,7 +97,7 @@ fn decode_connect(bytes: &[u8]) -> Result<Decoded<Request>, Socks5Error> {
 async fn tell(shared: &Shared, mut tcp: TcpStream, client: SocketAddr, to: Destination, no: NoWay) {
     let why = no.to_string();
     let reply = match no {
-        NoWay::Own | NoWay::Rebound => Reply::NotAllowed,
+        NoWay::Own | NoWay::Rebound | NoWay::Interfaces => Reply::NotAllowed,
         NoWay::Dial(DialError { cause: Cause::Refused(reply), .. }) => reply,
         NoWay::Dial(DialError { cause, .. }) => {
             return refuse(shared, tcp, client, to.to_string(), &Refusal::NoLeg(cause)).await;

@@ -11,9 +11,11 @@ use super::{
 };
 use crate::{
     history::{Bound, Observed},
+    interfaces::{Passage, Toll},
     relay::{
         Limits,
-        pump::{self, Moved, Resetting, Stopped},
+        legs::LegWatcher,
+        pump::{self, Moved, Resetting, Stopped, Throttle},
     },
 };
 use bytes::Bytes;
@@ -70,19 +72,26 @@ pub struct Tunnel {
 pub async fn run(shared: &Shared, tunnel: Tunnel) {
     let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
     let (began, moved, pace) = (Instant::now(), Moved::default(), Mutex::new(Pace::default()));
-    let Dialled { stream, path, setup } = dialled;
+    let Dialled { stream, path, setup, passage } = dialled;
     let route = stream.route().clone();
-    let terms = pump::Terms::new(limits(route.is_direct()), &moved);
+    let mut terms = pump::Terms::new(limits(route.is_direct()), &moved);
+    terms.watcher = passage.as_deref().map(|passage| passage as &dyn LegWatcher);
+    let tolled = passage.as_deref().filter(|passage| passage.is_tolled());
+    let toll = tolled.map(|passage| Toll::new(passage, &moved, route.interface()));
+    terms.throttle = toll.as_ref().map(|toll| toll as &dyn Throttle);
     let revoked = AtomicBool::new(false);
     let cut = Box::pin(async {
         tokio::select! {
             () = shared.cut.cancelled() => {}
             () = shared.let_go(&route) => revoked.store(true, Relaxed),
-            () = watch(&moved, &pace) => {}
+            () = watch(&moved, &pace, passage.as_deref()) => {}
         }
     });
     let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
     let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
+    if let Some(passage) = passage {
+        passage.counts(&moved);
+    }
     let pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
     let rate = pace.rate(began.elapsed(), counts.1);
     drop(pace);
@@ -126,13 +135,16 @@ fn limits(is_direct: bool) -> Limits {
 }
 
 /// Notes how fast bytes come; never ends.
-async fn watch(moved: &Moved, pace: &Mutex<Pace>) {
+async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) {
     let (mut ticks, began) = (interval(LOOK), Instant::now());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let (at, bytes) = (began.elapsed(), moved.down.load(Relaxed));
         pace.lock().unwrap_or_else(PoisonError::into_inner).look(at, bytes);
+        if let Some(passage) = passage {
+            passage.counts(moved);
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! A request to an origin and its answer, on an idle link or a new one.
 
 use super::{
+    assigning,
     body::Outgoing,
     chooser::{Content, DIRECT, Seen},
+    counted::Counted,
     pool::{Lease, Link},
     record::Record,
     shared::{NoWay, Shared},
@@ -12,6 +14,7 @@ use hyper::{Request, Response, body::Incoming, client::conn::http1, http::reques
 use hyper_util::rt::TokioIo;
 use std::{
     future::pending,
+    net::SocketAddr,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -84,6 +87,7 @@ const LATE_TIMES: u32 = 2;
 /// [`NoAnswer`].
 pub async fn exchange(
     shared: &Arc<Shared>,
+    client: SocketAddr,
     to: &Destination,
     mut request: Request<Outgoing>,
     again: Option<&Again>,
@@ -91,7 +95,7 @@ pub async fn exchange(
     loop {
         let mut link = match shared.pool.take(to) {
             Some(link) => link,
-            None => open(shared, to, None).await?,
+            None => open(shared, client, to, None).await?,
         };
         let asked = Instant::now();
         let mut sent = pin!(link.send.try_send_request(request));
@@ -99,7 +103,7 @@ pub async fn exchange(
         let done = match doubted {
             Some(again) => tokio::select! {
                 done = &mut sent => done,
-                answered = elsewhere(shared, to, again, &link) => {
+                answered = elsewhere(shared, client, to, again, &link) => {
                     link.task.abort();
                     shared.chooser.learn(to, Content::Clear, Seen::Failed(&link.path));
                     return Ok(answered);
@@ -138,12 +142,14 @@ fn answered(
 /// An answer by another way, once `doubted` is late; never ends if there is none.
 async fn elsewhere(
     shared: &Arc<Shared>,
+    client: SocketAddr,
     to: &Destination,
     again: &Again,
     doubted: &Link,
 ) -> Answered {
     sleep(LATE.max(LATE_TIMES * doubted.usual)).await;
-    let Ok(mut link) = open(shared, to, Some(&doubted.path)).await else { return pending().await };
+    let opened = open(shared, client, to, Some(&doubted.path)).await;
+    let Ok(mut link) = opened else { return pending().await };
     let asked = Instant::now();
     match link.send.try_send_request(again.request()).await {
         Ok(response) => answered(shared, to, link, response, asked),
@@ -168,34 +174,40 @@ fn told(error: &hyper::Error) -> String {
 /// A new link, but not by the way of the name `avoided`.
 async fn open(
     shared: &Arc<Shared>,
+    client: SocketAddr,
     to: &Destination,
     avoided: Option<&str>,
 ) -> Result<Link, NoAnswer> {
-    let dialled = shared.reach(to, Content::Clear, avoided).await?;
-    let (path, setup) = (dialled.path, dialled.setup);
-    let route = dialled.stream.route().clone();
-    let relayed = (!route.is_direct()).then(|| dialled.stream.monitor());
+    let dialled = shared.reach(client, to, Content::Clear, avoided).await?;
+    let (path, setup, passage) = (dialled.path, dialled.setup, dialled.passage);
+    let monitor = dialled.stream.monitor();
+    let stream = Counted::new(dialled.stream, passage.as_ref());
+    let moved = stream.moved();
+    let route = stream.stream.route().clone();
+    let relayed = (!route.is_direct()).then(|| monitor.clone());
     let handshake = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_FIELDS)
         .allow_spaces_after_header_name_in_responses(true)
         .allow_obsolete_multiline_headers_in_responses(true)
-        .handshake(TokioIo::new(dialled.stream));
+        .handshake(TokioIo::new(stream));
     let (send, connection) = handshake.await.map_err(|error| NoAnswer::Http {
         to: to.clone(),
         path: path.clone(),
         why: told(&error),
     })?;
-    let lives = Arc::clone(shared);
+    let (lives, counted) = (Arc::clone(shared), passage.clone());
     let work = tokio::spawn(async move {
         // Its failures come out of the answers that they spoil.
         tokio::select! {
+            () = assigning::watch(counted.as_deref(), &moved, monitor) => {}
             () = lives.cut.cancelled() => {}
             () = lives.let_go(&route) => {}
             () = fell_silent(relayed) => {}
             _ = connection.with_upgrades() => {}
         }
+        counted.inspect(|passage| passage.counts(&moved));
     });
     let (usual, task) = (Duration::ZERO, work.abort_handle());
-    Ok(Link { send, path, setup, usual, used: false, task })
+    Ok(Link { send, path, setup, passage, usual, used: false, task })
 }

@@ -28,7 +28,7 @@ mod descriptors;
 mod egress;
 pub mod fuzz;
 mod handshake;
-mod legs;
+pub(crate) mod legs;
 mod liveness;
 mod log;
 mod mesh;
@@ -43,6 +43,7 @@ mod session;
 mod tests;
 
 pub use address_class::Class;
+pub(crate) use bucket::Bucket;
 pub use config::{CidrError, ConfigError, RelayConfig, parse_cidr};
 pub use denial::Denial;
 pub use descriptors::raise_descriptor_limit;

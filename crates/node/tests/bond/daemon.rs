@@ -100,6 +100,7 @@ impl Scene {
             addresses: vec![self.at.ip()],
             has_default_route: true,
             metric: 0,
+            is_tunnel: false,
         };
         let all: Vec<Interface> = (0..links).map(interface).collect();
         Bond::by(dialer, to, Settings::default(), Arc::new(move || Ok(all.clone()))).unwrap()

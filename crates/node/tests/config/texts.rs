@@ -46,3 +46,15 @@ fn one_address_for_two_purposes() {
          [metrics]\nlisten = \"127.0.0.1:1080\""
     ));
 }
+
+#[test]
+fn interfaces_that_cannot_be_meant() {
+    insta::assert_snapshot!(told(
+        "[interfaces]\nschedule = \"round-robbin\"\naffinity = 10\n\
+         [[interfaces.policy]]\nname = \"lte0\"\ntier = \"bakup\"\n\
+         [[interfaces.policy]]\nname = \"lte0\"\ncap = \"0 B\"\nreset_day = 32\nprice = \"5\"\n\
+         [[interfaces.policy]]\nname = \"\"\nrate_limit = \"0 bit/s\"\nreset_day = 1\n\
+         [[interfaces.rule]]\nprocess = \"zoom\"\n\
+         [[interfaces.rule]]\nonly = [\"a\"]\navoid = [\"b\"]"
+    ));
+}

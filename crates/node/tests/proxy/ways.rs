@@ -62,7 +62,7 @@ impl PathChooser for Fixed {
 
 pub fn way(name: &str, relay: SocketAddr, after: u64) -> Way {
     let route = Route::through([relay.into()]).unwrap();
-    Way { name: name.to_owned(), route, after: Duration::from_millis(after) }
+    Way { name: name.to_owned(), route, after: Duration::from_millis(after), ahead: None }
 }
 
 pub fn direct(after: u64) -> Way {

@@ -1,5 +1,6 @@
 //! The commands, one file each, and what they share.
 
+pub mod bond;
 pub mod cast;
 pub mod config;
 pub mod demo;
@@ -35,3 +36,4 @@ pub mod status;
 pub mod submit;
 pub mod text;
 pub mod token;
+pub mod uplinks;

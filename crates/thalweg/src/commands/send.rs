@@ -9,6 +9,7 @@ use super::{
     here::Place,
     screen::Style,
     signals::Signals,
+    uplinks,
 };
 use anyhow::Context as _;
 use std::{
@@ -185,6 +186,7 @@ async fn deliver(
         _ => Arc::new(told::Told(display.clone())),
     };
     let ended = send(request, reach, events, stop).await;
+    uplinks::end();
     signals.abort();
     Ok(ended)
 }

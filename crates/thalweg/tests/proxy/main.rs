@@ -17,3 +17,4 @@ mod in_lab;
 mod lab;
 mod run;
 mod started;
+mod uplinks;

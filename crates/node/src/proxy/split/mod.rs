@@ -75,6 +75,10 @@ impl Place {
         if object.length < shared.config.split_from.as_bytes() {
             return None;
         }
+        // Its paths know nothing of tiers and caps.
+        if shared.uplinks.as_ref().is_some_and(|uplinks| !uplinks.table().settings().is_plain()) {
+            return None;
+        }
         let url = HttpUrl::parse(&object.url).ok()?;
         let candidates = shared.chooser.candidates(&url);
         if candidates.paths.len() < 2 {

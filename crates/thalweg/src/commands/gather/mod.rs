@@ -11,13 +11,14 @@ pub use display::Display;
 
 use super::{
     exit::Code,
+    here,
     signals::{INTERRUPTED, Signals},
     text::say,
+    uplinks,
 };
 use std::{process::ExitCode, sync::Arc};
 use thalweg_net::{DialOptions, Dialer, channel::Connector};
 use thalweg_node::{
-    bond::{Bonding, Settings},
     gather::{
         EventSink, Reach, Totals,
         run::{GatherError, LISTING_PATIENCE, Request, gather},
@@ -129,6 +130,7 @@ async fn collect(
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
     let ended = gather(request, reach, display.clone() as Arc<dyn EventSink>, stop).await;
+    uplinks::end();
     signals.abort();
     Ok(ended)
 }
@@ -151,7 +153,8 @@ pub fn reach(state: &State) -> anyhow::Result<Reach> {
 pub fn reach_by_bonds(state: &State) -> anyhow::Result<Reach> {
     let identity = Connector::new(&state.client_key()?)?;
     let dialer = Dialer::with_identity(DialOptions::default(), identity);
-    Ok(reach(state)?.carried_by(Arc::new(Bonding::new(dialer, Settings::default()))))
+    let settings = here::settings(None)?.interfaces.settings();
+    Ok(reach(state)?.carried_by(Arc::new(uplinks::bonding(dialer, settings, state)?)))
 }
 
 /// The first Ctrl-C or SIGTERM ends the transfer in order, the second one at once.

@@ -1,6 +1,7 @@
 //! Makes requests: what all downloads of a call share, and what each has of its own.
 
 use super::{
+    allowed,
     args::{Args, Interfaces, Output, PathArgs, WebArgs},
     bonds,
     credentials::credentials,
@@ -46,6 +47,8 @@ pub struct Maker<'a> {
     args: &'a Args,
     mesh: Mesh,
     interfaces: Vec<Interface>,
+    /// Nothing leaves by another interface.
+    is_bound: bool,
     web: Web,
     history: Option<&'a Mutex<History>>,
     detours: Option<&'a Mutex<Detours>>,
@@ -75,8 +78,10 @@ impl<'a> Maker<'a> {
             note(format!("no relays are tried: {fault}"));
         }
         mesh.check_tags(&args.paths.avoid)?;
+        let ways = allowed::of(&args.paths, chosen(&args.paths, note)?, note)?;
         let maker = Self {
-            interfaces: chosen(&args.paths, note)?,
+            interfaces: ways.interfaces,
+            is_bound: ways.is_bound,
             web: web(args, &mesh, note)?,
             mesh,
             args,
@@ -126,7 +131,7 @@ impl<'a> Maker<'a> {
             paths: vec![candidate("direct".to_owned(), Route::direct(), None)],
             fields: Default::default(),
             digests: wanted.digests.clone(),
-            selection: self.args.paths.selection(),
+            selection: self.args.paths.selection(self.ways()),
             priors: Vec::new(),
             web: self.web.clone(),
             limit: self.limit.clone(),
@@ -138,6 +143,15 @@ impl<'a> Maker<'a> {
             kept: Arc::clone(&self.kept),
             budget: Arc::clone(&self.budget),
             patience: PATIENCE,
+        }
+    }
+
+    /// Interfaces that lead into the world, of those that may be used.
+    fn ways(&self) -> usize {
+        match self.interfaces.iter().filter(|i| i.has_default_route).count() {
+            // A closed network.
+            0 => self.interfaces.len(),
+            ways => ways,
         }
     }
 
@@ -239,9 +253,9 @@ impl<'a> Maker<'a> {
         let rate = |name: &str| self.rate(&origin, name);
         let mirrors = wanted.mirrors.len().min(MAX_CANDIDATES / 2);
         let most = MAX_CANDIDATES.max(1 + self.args.paths.via.len());
-        let own = match self.args.paths.interfaces()? {
-            Interfaces::Named(_) => bound(&self.interfaces, &relays, most - mirrors),
-            _ => candidates(
+        let own = match self.is_bound {
+            true => bound(&self.interfaces, &relays, most - mirrors),
+            false => candidates(
                 &self.interfaces,
                 // Where there are none to compare it with the kernel need not be asked.
                 (!self.interfaces.is_empty()).then(|| own_interface(&wanted.url)).flatten(),

@@ -1,5 +1,6 @@
 //! `thalweg get`: from arguments to exit code.
 
+mod allowed;
 mod args;
 mod asking;
 mod bonds;

@@ -8,6 +8,7 @@ use super::{
     here::{self, Place},
     signals::Signals,
     text::say,
+    uplinks,
 };
 use anyhow::{Context as _, anyhow};
 use parts::Parts;
@@ -110,6 +111,7 @@ async fn serve(
         }
     }
     tasks.ended().await;
+    uplinks::end();
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! What a node is made of: its keys, its membership, its relay, its oracle.
 
 use super::seat::Seat;
+use crate::commands::uplinks;
 use anyhow::Context as _;
 use std::{
     future::Future,
@@ -9,7 +10,7 @@ use std::{
 };
 use thalweg_net::{DialOptions, Dialer, PrivateKey, channel::Connector};
 use thalweg_node::{
-    bond::{BondLimits, Bonding, Bonds},
+    bond::{BondLimits, Bonds},
     budget::Budget,
     cast::Casts,
     config::{Config, OfferSection, Whom},
@@ -248,7 +249,7 @@ impl Parts {
         let spool = spool.with_context(|| format!("cannot use the spool {}", dir.display()))?;
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
-        let bonds = Bonding::new(dialer, Default::default());
+        let bonds = uplinks::bonding(dialer, config.interfaces.settings(), state)?;
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
         let reach = reach.carried_by(Arc::new(bonds));
         Ok(Lending::new(spool, reach, membership))

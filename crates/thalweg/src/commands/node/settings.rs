@@ -1,11 +1,11 @@
 //! From the settings' file to what the daemon is told.
 
 use super::parts::Parts;
+use crate::commands::uplinks;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_console::note;
 use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
-    bond::{Bonding, Settings},
     config::{Config, PORT},
     daemon::{DaemonConfig, Limits, SocksConfig, Ways},
     mesh::State,
@@ -43,7 +43,7 @@ pub fn daemon(
         drain: config.relay.drain,
         metrics: config.metrics.listen,
         socket: state.socket(),
-        socks: socks(config, parts)?,
+        socks: socks(config, parts, state)?,
     })
 }
 
@@ -65,7 +65,7 @@ fn listens(config: &Config, given: &[SocketAddr], member: Option<&Member>) -> Ve
     }
 }
 
-fn socks(config: &Config, parts: &Parts) -> anyhow::Result<Option<SocksConfig>> {
+fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option<SocksConfig>> {
     let Some(listen) = config.socks.listen else { return Ok(None) };
     let direct = RelayConfig { idle: config.socks.idle, ..config.relay.to_relay(listen) };
     if config.socks.via.is_empty() {
@@ -73,7 +73,8 @@ fn socks(config: &Config, parts: &Parts) -> anyhow::Result<Option<SocksConfig>> 
     }
     let options = DialOptions { deadline: ROUTE, socket: leg_options(), ..DialOptions::default() };
     let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
-    let bonds = Bonding::new(dialer.clone(), Settings::default());
+    let settings = config.interfaces.settings();
+    let bonds = uplinks::bonding(dialer.clone(), settings, state)?;
     let dialer = dialer.carried_by(Arc::new(bonds));
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
     let ways = Box::new(Ways { via, terms, dialer, limits });

@@ -1,6 +1,6 @@
 //! What keeps a proxy new while it runs: its roster, the oracle's list, what it learnt.
 
-use super::{PathArgs, memory::Memory};
+use super::{PathArgs, answering::Answering, memory::Memory};
 use crate::commands::{get::mesh::Mesh, remembered, renewal};
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
@@ -27,6 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Keeper {
     view: View,
     memory: Memory,
+    answering: Answering,
 }
 
 /// What the proxy sees of the mesh.
@@ -48,10 +49,11 @@ impl Keeper {
         paths: PathArgs,
         mesh: Arc<RwLock<Mesh>>,
         memory: Memory,
+        answering: Answering,
         reviewer: Reviewer,
     ) -> Self {
         let detours = memory.shared_detours();
-        Self { view: View { paths, mesh, detours, reviewer }, memory }
+        Self { view: View { paths, mesh, detours, reviewer }, memory, answering }
     }
 
     /// Works on; never ends. An oracle that is away holds up no saving.
@@ -59,12 +61,14 @@ impl Keeper {
         tokio::select! {
             () = self.view.keep(note) => {}
             () = self.memory.keep(note) => {}
+            () = self.answering.keep(note) => {}
         }
     }
 
     /// Keeps what was learnt.
     pub async fn save(&mut self, note: &dyn Fn(String)) {
         self.memory.exchange(note).await;
+        self.answering.save(note).await;
     }
 }
 

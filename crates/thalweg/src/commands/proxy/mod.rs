@@ -1,5 +1,6 @@
 //! `thalweg proxy`: HTTP and SOCKS5 for this host's programs, over the best paths known.
 
+mod answering;
 mod keeper;
 mod log;
 mod memory;

@@ -2,10 +2,11 @@
 
 use super::{
     Log, PathArgs,
+    answering::Answering,
     keeper::{Keeper, open},
     memory::Memory,
 };
-use crate::commands::{get::mesh::Mesh, remembered};
+use crate::commands::{get::mesh::Mesh, here, remembered, uplinks};
 use anyhow::anyhow;
 use std::{
     io,
@@ -16,6 +17,7 @@ use thalweg_node::{
     bond::{Bonding, Settings},
     detours::{ByDetours, Detours},
     history::History,
+    interfaces::Uplinks,
     proxy::{Proxy, ProxyConfig, ProxyError},
 };
 
@@ -42,8 +44,11 @@ pub async fn start(
         note(format!("no relays are tried: {fault}"));
     }
     paths.check(&mesh)?;
-    let dialer = dialer(&mesh);
     let file = remembered::file(paths.history.as_deref(), &paths.place);
+    let settings = here::settings(paths.config.as_deref())?.interfaces.settings();
+    let kept = file.as_deref().map(uplinks::beside);
+    let uplinks = uplinks::open(settings, kept.clone(), note)?;
+    let (dialer, bonds) = dialer(&mesh, &uplinks);
     let detours = match &file {
         Some(file) => Detours::open(&Detours::beside(file)),
         None => Detours::unkept(),
@@ -65,23 +70,27 @@ pub async fn start(
     let known = history.as_ref().map(|(history, _)| Arc::clone(history));
     let chooser = ByDetours::new(relays, known, Arc::clone(&detours), paths.draw.into());
     let chooser = Arc::new(chooser.while_standing(standing));
-    let proxy = Proxy::bind(config, dialer, chooser, log).await.map_err(with_hint)?;
+
+    let bound = Proxy::bind_over(config, dialer, Some(uplinks.clone()), chooser, log).await;
+    let proxy = bound.map_err(with_hint)?;
     let memory = Memory::new(history, detours);
-    let keeper = Keeper::new(paths.clone(), mesh, memory, proxy.reviewer());
+    let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());
+    let answering = Answering { uplinks, bonds, sockets, listen };
+    let keeper = Keeper::new(paths.clone(), mesh, memory, answering, proxy.reviewer());
     Ok(Running { proxy, keeper })
 }
 
 /// A program may read as slowly as it likes: no time-out of the kernel's for shut windows.
-fn dialer(mesh: &Mesh) -> Dialer {
+fn dialer(mesh: &Mesh, uplinks: &Uplinks) -> (Dialer, Option<Bonding>) {
     let socket = SocketOptions { user_timeout: None, ..SocketOptions::default() };
     let options = DialOptions { socket, ..DialOptions::default() };
     match mesh.identity() {
         Some(identity) => {
             let dialer = Dialer::with_identity(options, identity.clone());
-            let bonds = Bonding::new(dialer.clone(), Settings::default());
-            dialer.carried_by(Arc::new(bonds))
+            let bonds = Bonding::over(dialer.clone(), Settings::default(), uplinks.clone());
+            (dialer.carried_by(Arc::new(bonds.clone())), Some(bonds))
         }
-        None => Dialer::new(options),
+        None => (Dialer::new(options), None),
     }
 }
 

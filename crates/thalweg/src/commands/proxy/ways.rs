@@ -37,6 +37,11 @@ pub struct PathArgs {
     #[arg(long, value_name = "FILE|none")]
     pub history: Option<PathBuf>,
 
+    /// Settings' file, whose [interfaces] say what may be used of them
+    /// [default: thalweg/config.toml in $XDG_CONFIG_HOME or ~/.config]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     #[command(flatten)]
     pub place: Place,
 }

@@ -37,10 +37,10 @@ pub struct PathArgs {
     interface: Vec<String>,
 
     /// Let up to K paths carry the rest together, where their sum is better; other traffic of
-    /// this host gets less then
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    /// this host gets less then [default: as many as it has interfaces to use, else 1]
+    #[arg(long, value_name = "K", hide_default_value = true)]
     #[arg(value_parser = RangedU64ValueParser::<u32>::new().range(1..=MAX_LANES))]
-    paths: u32,
+    paths: Option<u32>,
 
     /// How legs to relays of the mesh are carried: `sealed` is TLS throughout; `open`, faster,
     /// is clear after the handshake; `auto` is open for https, which is encrypted already
@@ -153,9 +153,10 @@ impl PathArgs {
         Terms { leg, avoid: self.avoid.iter().cloned().collect() }
     }
 
-    /// How a path is selected.
-    pub fn selection(&self) -> Config {
-        let ours = Config { lanes: self.paths, ..Config::default() };
+    /// How a path is selected, on a host with so many interfaces to use.
+    pub fn selection(&self, interfaces: usize) -> Config {
+        let usual = u32::try_from(interfaces).unwrap_or(u32::MAX).clamp(1, MAX_LANES as u32);
+        let ours = Config { lanes: self.paths.unwrap_or(usual), ..Config::default() };
         match self.sampling {
             Sampling::Paper => Config { ending: Ending::Paper, ..ours },
             Sampling::Clear => ours,

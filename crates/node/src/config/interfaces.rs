@@ -1,0 +1,209 @@
+//! `[interfaces]`: what a user allows of this host's interfaces, and how connections are assigned.
+
+use super::{
+    Problem,
+    text::{self, Text},
+};
+use crate::interfaces::Settings;
+use serde::Deserialize;
+use std::time::Duration;
+use thalweg_bond::{Action, Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
+use thalweg_units::{ByteSize, Rate};
+
+/// The longest name of an interface (`IFNAMSIZ` less the zero).
+const LONGEST_NAME: usize = 15;
+
+/// The settings of [`crate::interfaces`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InterfacesSection {
+    /// Who gets the next connection.
+    pub schedule: ConnectionMethod,
+    /// How long after its last connection a destination keeps to its interface; zero: not.
+    #[serde(deserialize_with = "text::one")]
+    pub affinity: Duration,
+    /// Whether hosts of this host's own networks are assigned as well.
+    pub near: bool,
+    /// Interfaces, by name.
+    pub policy: Vec<PolicySection>,
+    /// For single programs and destinations; the first that fits counts.
+    pub rule: Vec<WaySection>,
+}
+
+impl Default for InterfacesSection {
+    fn default() -> Self {
+        let Settings { schedule, affinity, near, .. } = Settings::default();
+        Self { schedule, affinity, near, policy: Vec::new(), rule: Vec::new() }
+    }
+}
+
+/// `[[interfaces.policy]]`: see [`Policy`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicySection {
+    /// The interface's name.
+    pub name: String,
+    /// When it is used.
+    pub tier: Tier,
+    /// Its most, both ways together.
+    #[serde(deserialize_with = "text::option")]
+    pub rate_limit: Option<Rate>,
+    /// Its most in a month, both ways together.
+    #[serde(deserialize_with = "text::option")]
+    pub cap: Option<ByteSize>,
+    /// The day on which a month begins, from 1.
+    pub reset_day: Option<u8>,
+    /// Its bytes cost.
+    pub metered: bool,
+    /// It may be probed and carry second copies all the same.
+    pub spend: bool,
+    /// What its bytes cost.
+    #[serde(deserialize_with = "text::one")]
+    pub price: Price,
+}
+
+/// `[[interfaces.rule]]`: see [`Rule`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WaySection {
+    /// The program's name; a `*` at its end stands for anything.
+    pub process: Option<String>,
+    /// The destination's port.
+    pub port: Option<u16>,
+    /// The destination's name or address; `*.example.org` stands for all below.
+    pub destination: Option<String>,
+    /// These interfaces alone.
+    #[serde(deserialize_with = "text::list")]
+    pub only: Vec<String>,
+    /// These first.
+    #[serde(deserialize_with = "text::list")]
+    pub prefer: Vec<String>,
+    /// Not these.
+    #[serde(deserialize_with = "text::list")]
+    pub avoid: Vec<String>,
+}
+
+/// What a gigabyte costs, in millionths of whatever the user counts in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Price(u64);
+
+impl Price {
+    /// For a gigabyte.
+    pub fn per_gigabyte(self) -> f64 {
+        self.0 as f64 / 1e6
+    }
+}
+
+impl Text for Price {
+    const EXPECTED: &'static str = "what a gigabyte costs, in any currency, e.g. \"5 / GB\"";
+
+    fn read(text: &str) -> Result<Self, String> {
+        let number = text.trim().strip_suffix("GB").map(str::trim_end);
+        let number = number.and_then(|rest| rest.strip_suffix('/')).map(str::trim);
+        let price = number.and_then(|number| number.parse::<f64>().ok());
+        match price.filter(|price| (0.0..1e9).contains(price)) {
+            Some(price) => Ok(Self((price * 1e6).round() as u64)),
+            None => Err(format!("`{}` is not {}", text.escape_debug(), Self::EXPECTED)),
+        }
+    }
+}
+
+impl InterfacesSection {
+    /// As the table of interfaces takes them.
+    pub fn settings(&self) -> Settings {
+        let policy = |section: &PolicySection| (section.name.clone(), section.policy());
+        Settings {
+            schedule: self.schedule,
+            affinity: self.affinity,
+            near: self.near,
+            policies: self.policy.iter().map(policy).collect(),
+            rules: Rules(self.rule.iter().filter_map(WaySection::rule).collect()),
+        }
+    }
+}
+
+impl PolicySection {
+    fn policy(&self) -> Policy {
+        let reset_day = self.reset_day.unwrap_or(1);
+        Policy {
+            tier: self.tier,
+            rate_limit: self.rate_limit,
+            cap: self.cap.map(|cap| Cap { bytes: cap.as_bytes(), reset_day }),
+            metered: self.metered,
+            spend: self.spend,
+            price: self.price.per_gigabyte(),
+        }
+    }
+}
+
+impl WaySection {
+    fn rule(&self) -> Option<Rule> {
+        let mut actions = self.actions();
+        let action = actions.pop().filter(|_| actions.is_empty())?;
+        let (process, destination) = (self.process.clone(), self.destination.clone());
+        Some(Rule { process, port: self.port, destination, action })
+    }
+
+    fn actions(&self) -> Vec<Action> {
+        let lists = [
+            (&self.only, Action::Only as fn(Vec<String>) -> Action),
+            (&self.prefer, Action::Prefer),
+            (&self.avoid, Action::Avoid),
+        ];
+        let named = lists.into_iter().filter(|(names, _)| !names.is_empty());
+        named.map(|(names, action)| action(names.clone())).collect()
+    }
+}
+
+/// What is well-formed, and yet cannot be meant.
+pub(super) fn check(interfaces: &InterfacesSection, problems: &mut Vec<Problem>) {
+    for (i, policy) in interfaces.policy.iter().enumerate() {
+        let key = format!("interfaces.policy.{}", i + 1);
+        let earlier = &interfaces.policy[..i];
+        if earlier.iter().any(|other| other.name == policy.name) {
+            let what = format!("`{}` has a policy already; write all of it there", policy.name);
+            problems.push(Problem::of(format!("{key}.name"), what));
+        }
+        one(&key, policy, problems);
+    }
+    for (i, rule) in interfaces.rule.iter().enumerate() {
+        way(&format!("interfaces.rule.{}", i + 1), rule, problems);
+    }
+}
+
+fn one(key: &str, policy: &PolicySection, problems: &mut Vec<Problem>) {
+    let mut tell = |part: &str, what: &str| {
+        problems.push(Problem::of(format!("{key}.{part}"), what));
+    };
+    if let Some(what) = misnamed(&policy.name) {
+        tell("name", what);
+    }
+    if policy.rate_limit == Some(Rate::ZERO) {
+        tell("rate_limit", "nothing moves at this rate; to leave it out, write tier = \"never\"");
+    }
+    if policy.cap == Some(ByteSize::ZERO) {
+        tell("cap", "a cap of nothing; to leave the interface out, write tier = \"never\"");
+    }
+    if policy.reset_day.is_some_and(|day| !(1..=31).contains(&day)) {
+        tell("reset_day", "a day of the month, from 1 to 31 (where it has none, its last)");
+    }
+    if policy.reset_day.is_some() && policy.cap.is_none() {
+        tell("reset_day", "it has no effect without `cap`; add e.g. cap = \"10 GB\"");
+    }
+}
+
+fn way(key: &str, rule: &WaySection, problems: &mut Vec<Problem>) {
+    if rule.actions().len() != 1 {
+        let what = "a rule has one of `only`, `prefer` and `avoid`, with interfaces' names";
+        problems.push(Problem::of(key, what));
+    }
+    let names = rule.only.iter().chain(&rule.prefer).chain(&rule.avoid);
+    if let Some(what) = names.filter_map(|name| misnamed(name)).next() {
+        problems.push(Problem::of(key, what));
+    }
+}
+
+fn misnamed(name: &str) -> Option<&'static str> {
+    let is_name = (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(['/', ' ']);
+    (!is_name).then_some("not the name of an interface, e.g. \"eth0\"; `ip link` lists them")
+}

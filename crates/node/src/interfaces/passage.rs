@@ -1,0 +1,94 @@
+//! A connection that was assigned to an interface, from its dial to its end.
+
+use super::{Uplinks, UsedUp};
+use crate::relay::{legs::LegWatcher, pump::Moved};
+use std::{
+    num::NonZeroU32,
+    sync::{Mutex, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use thalweg_net::TcpInfo;
+
+/// Tells the table what becomes of a connection; dropped when it has ended.
+#[derive(Debug)]
+pub struct Passage {
+    uplinks: Uplinks,
+    id: u64,
+    /// Bytes acknowledged and segments sent again, when this was looked at last.
+    seen: Mutex<(u64, u32)>,
+}
+
+impl Passage {
+    pub(super) fn new(uplinks: Uplinks, id: u64) -> Self {
+        Self { uplinks, id, seen: Mutex::default() }
+    }
+
+    /// It stands, by this interface, with this round trip. `None`: by what the kernel chose.
+    pub fn stands(&self, interface: Option<NonZeroU32>, rtt: Option<Duration>) {
+        let now = self.uplinks.now();
+        let mut table = self.uplinks.table();
+        match interface {
+            Some(index) => table.stands(self.id, index.get(), rtt, now),
+            None => table.stands_free(self.id, now),
+        }
+    }
+
+    /// It has moved so many bytes by now, to and from this host.
+    pub fn moved(&self, down: u64, up: u64) {
+        let (now, today) = (self.uplinks.now(), self.uplinks.today());
+        let (more, name) = {
+            let mut table = self.uplinks.table();
+            let more = table.moved(self.id, down, up, now, today);
+            let name = if more > 0 { table.interface_of(self.id) } else { None };
+            (more, name)
+        };
+        if let Some(name) = name {
+            self.uplinks.charge(&name, more);
+        }
+    }
+
+    /// Whether it has a cap or a limit to wait for.
+    pub fn is_tolled(&self) -> bool {
+        let name = self.uplinks.table().interface_of(self.id);
+        name.is_some_and(|name| self.uplinks.is_tolled(&name))
+    }
+
+    /// Waits until it may move more.
+    ///
+    /// # Errors
+    /// Its interface's cap is used up.
+    pub async fn may(&self) -> Result<(), UsedUp> {
+        let name = self.uplinks.table().interface_of(self.id);
+        match name {
+            Some(name) => self.uplinks.may(&name).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same, from where a pump counts.
+    pub fn counts(&self, moved: &Moved) {
+        self.moved(moved.down.load(Relaxed), moved.up.load(Relaxed));
+    }
+
+    /// What the kernel counts of it.
+    pub fn saw(&self, info: &TcpInfo) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let (acknowledged, retransmitted) = (info.acknowledged, info.retransmitted);
+        let new = acknowledged.saturating_sub(seen.0);
+        let again = u64::from(retransmitted.saturating_sub(seen.1)) * u64::from(info.mss);
+        *seen = (acknowledged, retransmitted);
+        self.uplinks.table().saw(self.id, info.rtt, again, new.saturating_add(again));
+    }
+}
+
+impl LegWatcher for Passage {
+    fn saw(&self, _: &TcpInfo, destination: &TcpInfo) {
+        self.saw(destination);
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        self.uplinks.table().ended(self.id);
+    }
+}

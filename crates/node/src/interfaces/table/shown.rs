@@ -1,0 +1,46 @@
+//! What is shown of the interfaces.
+
+use super::{super::estimate::Estimate, Present, Table};
+use thalweg_bond::Tier;
+use thalweg_units::WallTime;
+
+/// How an interface is, for who asks.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// Its name.
+    pub name: String,
+    /// When it is used.
+    pub tier: Tier,
+    /// What it brings.
+    pub estimate: Estimate,
+    /// Bytes both ways in this period of its cap, or of the month.
+    pub used: u64,
+    /// Its cap, bytes.
+    pub cap: Option<u64>,
+    /// Whether it is left out for a while, since nothing was reached by it.
+    pub doubted: bool,
+    /// Connections by it.
+    pub connections: usize,
+    /// What they are still expected to move, bytes.
+    pub load: u64,
+}
+
+impl Table {
+    /// The interfaces as they are.
+    pub fn show(&self, today: WallTime) -> Vec<Shown> {
+        let shown = |present: &Present| {
+            let policy = self.settings.policy(&present.name);
+            Shown {
+                name: present.name.clone(),
+                tier: policy.tier,
+                estimate: self.estimates.get(&present.name).cloned().unwrap_or_default(),
+                used: self.used(&present.name, today),
+                cap: policy.cap.map(|cap| cap.bytes),
+                doubted: self.doubts.of(present.index, self.ticked),
+                connections: self.by(present.index).count(),
+                load: self.load(present.index),
+            }
+        };
+        self.present.iter().map(shown).collect()
+    }
+}

@@ -1,0 +1,59 @@
+//! Which interfaces may be used now.
+
+use super::{Present, Table};
+use std::time::Duration;
+use thalweg_bond::{Application, Tier, allowed};
+use thalweg_units::{Time, WallTime};
+
+/// The primary interfaces are full when what is under way on each takes longer than this.
+const FULL: Duration = Duration::from_secs(10);
+
+impl Table {
+    /// The interfaces that may be used for whatever is no single program's, by index.
+    pub fn allowed(&self, now: Time, today: WallTime) -> Vec<u32> {
+        let of = |present: &Present| {
+            let policy = self.settings.policy(&present.name);
+            let serves = !self.doubts.of(present.index, now);
+            (policy, serves && self.has_left(&present.name, today))
+        };
+        let policies: Vec<_> = self.present.iter().map(of).collect();
+        // Bonds wait for no one: what the primary ones take, they take.
+        allowed(&policies, true).into_iter().map(|at| self.present[at].index).collect()
+    }
+
+    /// The places in `present` that this connection may go by, and those that are left if none of
+    /// them brings it about: what is in doubt, and lower tiers.
+    pub(super) fn usable(
+        &self,
+        application: &Application,
+        to: &str,
+        now: Time,
+        today: WallTime,
+    ) -> (Vec<usize>, Vec<usize>) {
+        let names: Vec<&str> = self.present.iter().map(|p| p.name.as_str()).collect();
+        let mut ruled = self.settings.rules.filter(application, to, &names);
+        let policy = |at: usize| self.settings.policy(names[at]);
+        ruled.retain(|at| policy(*at).tier != Tier::Never && self.has_left(names[*at], today));
+        ruled.sort_by_key(|at| policy(*at).tier);
+        let serves = |at: usize| !self.doubts.of(self.present[at].index, now);
+        let primary = |at: &&usize| policy(**at).tier == Tier::Primary && serves(**at);
+        let is_full = ruled.iter().filter(primary).all(|at| self.is_full(*at));
+        let of = |serves: &dyn Fn(usize) -> bool| {
+            let policies: Vec<_> = ruled.iter().map(|at| (policy(*at), serves(*at))).collect();
+            allowed(&policies, is_full).into_iter().map(|at| ruled[at]).collect::<Vec<_>>()
+        };
+        let mut first = of(&serves);
+        if first.is_empty() {
+            // Where nothing else is left, what is in doubt is tried all the same.
+            first = of(&|_| true);
+        }
+        let last = ruled.iter().copied().filter(|at| !first.contains(at)).collect();
+        (first, last)
+    }
+
+    fn is_full(&self, at: usize) -> bool {
+        let candidate = self.candidate(at);
+        let room = candidate.rate.bytes_in(FULL).as_bytes();
+        room > 0 && candidate.load > room
+    }
+}

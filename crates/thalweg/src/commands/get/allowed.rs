@@ -1,0 +1,83 @@
+//! What the user's settings allow a download of this host's interfaces.
+
+use super::args::{Interfaces, PathArgs};
+use crate::commands::{here, remembered, uplinks};
+use thalweg_net::Interface;
+use thalweg_node::interfaces::Settings;
+
+/// The interfaces to use.
+pub struct Ways {
+    /// They, in the kernel's order of preference.
+    pub interfaces: Vec<Interface>,
+    /// Whether each path is bound to one of them: what is bound to none would leave by another.
+    pub is_bound: bool,
+}
+
+/// Of those `chosen` the ones that the settings allow, where the user named none himself. A download
+/// samples its paths and fetches parts twice, so metered ones are used where there is no other.
+///
+/// # Errors
+/// What is wrong with the settings, or that they leave none.
+pub fn of(args: &PathArgs, chosen: Vec<Interface>, note: &dyn Fn(String)) -> anyhow::Result<Ways> {
+    let is_named = matches!(args.interfaces()?, Interfaces::Named(_));
+    if is_named || chosen.is_empty() {
+        return Ok(Ways { interfaces: chosen, is_bound: is_named });
+    }
+    let settings = here::settings(None)?.interfaces.settings();
+    if settings.policies.is_empty() {
+        return Ok(Ways { interfaces: chosen, is_bound: false });
+    }
+    let file = remembered::file(args.history.as_deref(), &args.place);
+    let uplinks = uplinks::open(settings.clone(), file.as_deref().map(uplinks::beside), note)?;
+    let allowed: Vec<_> = uplinks.for_bonds().into_iter().map(|i| i.index).collect();
+    let left = thrifty(&settings, &chosen, |i| allowed.contains(&i.index));
+    anyhow::ensure!(
+        !left.is_empty(),
+        "the settings leave no interface that is up and may be used: see `thalweg bond status`, or \
+         name one with --interface"
+    );
+    let is_bound = left.first() != chosen.first();
+    Ok(Ways { interfaces: left, is_bound })
+}
+
+/// The allowed ones whose bytes may be spent; if there are none, all allowed ones.
+fn thrifty(
+    settings: &Settings,
+    chosen: &[Interface],
+    is_allowed: impl Fn(&Interface) -> bool,
+) -> Vec<Interface> {
+    let allowed: Vec<_> = chosen.iter().filter(|i| is_allowed(i)).cloned().collect();
+    let may_spend = |i: &&Interface| settings.policy(&i.name).may_spend();
+    let free: Vec<_> = allowed.iter().filter(may_spend).cloned().collect();
+    if free.is_empty() { allowed } else { free }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+    use thalweg_node::interfaces::Policy;
+
+    #[test]
+    fn metered_ones_are_for_where_there_is_no_other() {
+        let interface = |index: u32, name: &str| Interface {
+            index: NonZeroU32::new(index).unwrap(),
+            name: name.to_owned(),
+            addresses: Vec::new(),
+            has_default_route: true,
+            metric: index,
+            is_tunnel: false,
+        };
+        let all = [interface(1, "eth0"), interface(2, "wlan0"), interface(3, "lte0")];
+        let metered = Policy { metered: true, ..Policy::default() };
+        let policies = [("lte0".to_owned(), metered)].into();
+        let settings = Settings { policies, ..Settings::default() };
+        let names = |is_allowed: &dyn Fn(&Interface) -> bool| {
+            let left = thrifty(&settings, &all, is_allowed);
+            left.into_iter().map(|i| i.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&|_| true), ["eth0", "wlan0"]);
+        assert_eq!(names(&|i| i.name == "lte0"), ["lte0"]);
+        assert!(names(&|_| false).is_empty());
+    }
+}

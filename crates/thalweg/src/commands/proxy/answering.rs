@@ -1,0 +1,49 @@
+//! What a proxy does for its interfaces beside the work: it follows them, and answers
+//! `thalweg bond`.
+
+use serde_json::{Value, json};
+use std::{future::pending, net::SocketAddr, path::PathBuf};
+use thalweg_node::{
+    bond::Bonding,
+    interfaces::{Uplinks, serve},
+};
+use tokio::task::spawn_blocking;
+
+/// A proxy's interfaces, and where it answers.
+pub struct Answering {
+    /// The interfaces.
+    pub uplinks: Uplinks,
+    /// Its bonds, where the host is in a mesh.
+    pub bonds: Option<Bonding>,
+    /// Where sockets are; without a place for them nobody can ask.
+    pub sockets: Option<PathBuf>,
+    /// Where it listens for programs.
+    pub listen: SocketAddr,
+}
+
+impl Answering {
+    /// Works on; never ends.
+    pub async fn keep(&self, note: &dyn Fn(String)) {
+        tokio::join!(self.uplinks.keep(note), self.answer(note));
+    }
+
+    async fn answer(&self, note: &dyn Fn(String)) {
+        let Some(sockets) = &self.sockets else { return pending().await };
+        let more = |said: &mut Value| {
+            said["listen"] = json!(self.listen.to_string());
+            said["bonds"] = self.bonds.as_ref().map(Bonding::report).unwrap_or_else(|| json!([]));
+        };
+        if let Err(why) = serve(sockets, self.uplinks.clone(), &more).await {
+            note(format!("`thalweg bond` cannot ask: {}: {why}", sockets.display()));
+        }
+        pending().await
+    }
+
+    /// Keeps what was learnt, once nothing is moved any more.
+    pub async fn save(&self, note: &dyn Fn(String)) {
+        let uplinks = self.uplinks.clone();
+        if let Ok(Err(why)) = spawn_blocking(move || uplinks.end()).await {
+            note(self.uplinks.unsaved(&why));
+        }
+    }
+}

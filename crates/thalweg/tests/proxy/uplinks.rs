@@ -1,0 +1,365 @@
+//! A client with two interfaces in an emulated Internet, and servers that know nothing of it:
+//!
+//! ```text
+//! client ══ wan0, wan1 ══ server: a.example to f.example
+//! ```
+
+use crate::{
+    files::bytes,
+    host::{text, until},
+    in_lab::{lab, within},
+    started::{Started, has, program, thalweg},
+};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+use tempfile::TempDir;
+use thalweg_lab::{client::Lab, topology::LinkChange};
+
+const NETWORK: &str = r#"
+    congestion = "cubic"
+    [host.client]
+    interfaces = 2
+    [host.server]
+    names = ["a.example", "b.example", "c.example", "d.example", "e.example", "f.example"]
+    [link.wan0]
+    rate = "8 Mbit/s"
+    delay = "10 ms"
+    [link.wan1]
+    rate = "8 Mbit/s"
+    delay = "10 ms"
+    [[path]]
+    from = "client:0"
+    to = "server"
+    links = ["wan0"]
+    [[path]]
+    from = "client:1"
+    to = "server"
+    links = ["wan1"]
+"#;
+
+const LENGTH: u32 = 600_000;
+
+/// Answers each request with all of a file.
+const SERVER: &str = "
+import http.server, socketserver
+class Whole(http.server.SimpleHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def log_message(self, *_): pass
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer): daemon_threads = True
+Server(('0.0.0.0', 8080), Whole).serve_forever()
+";
+
+/// The lab, the server and a file; the server is ended when dropped.
+struct Scene {
+    dir: TempDir,
+    lab: Lab,
+    content: Vec<u8>,
+    server: Child,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        _ = self.server.kill();
+        _ = self.server.wait();
+    }
+}
+
+impl Scene {
+    fn new() -> Option<Self> {
+        if !["curl", "python3"].iter().all(|name| has(name)) {
+            return None;
+        }
+        let lab = lab(NETWORK)?;
+        let (dir, content) = (TempDir::new().unwrap(), bytes(LENGTH));
+        fs::create_dir(dir.path().join("www")).unwrap();
+        fs::write(dir.path().join("www/file"), &content).unwrap();
+        let mut python = Command::new("python3");
+        python.args(["-c", SERVER]).current_dir(dir.path().join("www"));
+        let mut python = within(&lab, "server", &python);
+        let server = python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let scene = Self { dir, lab, content, server };
+        until("the server listens", || {
+            let mut cat = Command::new("cat");
+            let table = within(&scene.lab, "server", cat.arg("/proc/net/tcp")).output().unwrap();
+            text(&table.stdout).lines().any(|l| l.contains(":1F90 ") && l.contains(" 0A "))
+        });
+        Some(scene)
+    }
+
+    /// The client's proxy.
+    fn proxy(&self, args: &[&str]) -> Started {
+        let mut command = thalweg(self.dir.path());
+        command.args(["proxy", "--listen", "127.0.0.1:0", "--json"]).args(args);
+        command.env("XDG_CONFIG_HOME", self.dir.path().join("config"));
+        Started::of(within(&self.lab, "client", &command))
+    }
+
+    /// One command of the client.
+    fn thalweg(&self, args: &[&str]) -> Output {
+        let mut command = thalweg(self.dir.path());
+        command.args(args).env("XDG_CONFIG_HOME", self.dir.path().join("config"));
+        within(&self.lab, "client", &command).output().unwrap()
+    }
+
+    /// A download by the proxy: through a tunnel, or as a request in absolute form.
+    fn curl(&self, proxy: &Started, host: &str, file: &str, tunnel: bool) -> Child {
+        let mut curl = program("curl", self.dir.path());
+        curl.args(["-q", "-sS", "--fail", "-x", &proxy.url(), "-o", file]);
+        curl.args(tunnel.then_some("--proxytunnel"));
+        curl.arg(format!("http://{host}.example:8080/file"));
+        within(&self.lab, "client", &curl).spawn().unwrap()
+    }
+
+    fn is_whole(&self, file: &str) {
+        let got = fs::read(self.dir.path().join(file)).unwrap();
+        assert!(got == self.content, "{file}: {} bytes", got.len());
+    }
+
+    /// Downloads from these hosts, one after the other or all at once; they come whole. Through
+    /// tunnels, or where the letter is large as requests in absolute form, by links that are kept.
+    fn download(&self, proxy: &Started, hosts: &str, at_once: bool) {
+        let mut running = Vec::new();
+        for (n, host) in hosts.chars().enumerate() {
+            let (name, tunnel) = (host.to_lowercase().to_string(), host.is_lowercase());
+            let curl = self.curl(proxy, &name, &format!("got-{n}"), tunnel);
+            if at_once {
+                running.push(curl);
+            } else {
+                self.ended(curl);
+            }
+        }
+        running.into_iter().for_each(|curl| self.ended(curl));
+        (0..hosts.len()).for_each(|n| self.is_whole(&format!("got-{n}")));
+    }
+
+    fn ended(&self, curl: Child) {
+        let output = curl.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+
+    /// Bytes that came to the client by each interface, in all.
+    fn came(&self) -> [u64; 2] {
+        let stats = self.lab.stats(false).unwrap();
+        ["wan0", "wan1"].map(|link| {
+            let back = format!("{link}.rev");
+            stats.links.iter().find(|l| l.name == back).unwrap().bytes
+        })
+    }
+
+    /// Bytes that came by each while `work` was done.
+    fn during(&self, work: impl FnOnce()) -> [u64; 2] {
+        let before = self.came();
+        work();
+        let after = self.came();
+        let each = [after[0] - before[0], after[1] - before[1]];
+        println!("{each:?} bytes by the interfaces");
+        each
+    }
+
+    /// Bytes that crossed a link, in both directions.
+    fn both_ways(&self, link: &str) -> u64 {
+        let stats = self.lab.stats(false).unwrap();
+        let (there, back) = (format!("{link}.fwd"), format!("{link}.rev"));
+        let halves = stats.links.iter().filter(|l| [&there, &back].contains(&&l.name));
+        halves.map(|l| l.bytes).sum()
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        Path::new(self.dir.path()).join(name)
+    }
+}
+
+const FILE: u64 = LENGTH as u64;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_settings_programs_connections_use_both_interfaces() {
+    let Some(scene) = Scene::new() else { return };
+    let proxy = scene.proxy(&[]);
+    let each = scene.during(|| scene.download(&proxy, "aBcDeF", true));
+    assert!(each.iter().all(|bytes| *bytes > 2 * FILE), "{each:?}");
+    // Sessions that are bound to an address stay where they are.
+    let each = scene.during(|| scene.download(&proxy, "aAaa", false));
+    assert!(each.iter().any(|bytes| *bytes < FILE / 2), "{each:?}");
+    proxy.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_does_not_come_about_moves_to_the_other_interface() {
+    let Some(scene) = Scene::new() else { return };
+    let proxy = scene.proxy(&[]);
+    scene.download(&proxy, "aB", true);
+    scene.lab.set("wan0", &LinkChange::parse(&["loss=100%"]).unwrap()).unwrap();
+    let each = scene.during(|| scene.download(&proxy, "cDeF", true));
+    assert!(each[1] > 4 * FILE, "{each:?}");
+    scene.lab.set("wan0", &LinkChange::parse(&["loss=0%"]).unwrap()).unwrap();
+    proxy.end().await;
+    // What was learnt is kept for the next one.
+    let kept = fs::read_to_string(scene.path("cache/thalweg/interfaces.json")).unwrap();
+    assert!(kept.contains("\"curl\"") && kept.contains("wan1"), "{kept}");
+}
+
+fn settings(scene: &Scene, text: &str) {
+    fs::create_dir_all(scene.path("config/thalweg")).unwrap();
+    fs::write(scene.path("config/thalweg/config.toml"), text).unwrap();
+}
+
+/// The one process's answer.
+fn status(scene: &Scene) -> Value {
+    let said = scene.thalweg(&["bond", "status", "--json"]);
+    let said: Value = serde_json::from_str(&text(&said.stdout)).unwrap();
+    said["processes"][0].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
+    let Some(scene) = Scene::new() else { return };
+    settings(&scene, "[interfaces]\nschedule = \"round-robin\"\naffinity = \"0 s\"\n");
+    let proxy = scene.proxy(&[]);
+    let each = scene.during(|| scene.download(&proxy, "aBcd", false));
+    assert!(each.iter().all(|bytes| *bytes > FILE), "in turn: {each:?}");
+    let said = status(&scene);
+    let interfaces = said["interfaces"].as_array().unwrap();
+    assert_eq!(interfaces.len(), 2);
+    assert!(interfaces.iter().all(|i| i["used_bytes"].as_u64() > Some(FILE)), "{said}");
+    assert!(interfaces.iter().all(|i| i["rtt_seconds"].as_f64() > Some(0.019)), "{said}");
+    let program = &said["applications"][0];
+    assert_eq!((&program["process"], &program["port"]), (&json!("curl"), &json!(8080)));
+    assert!(program["demand_bytes"].as_u64() >= Some(FILE), "{said}");
+    let newest = &said["connections"][0];
+    assert_eq!((&newest["to"], &newest["why"]), (&json!("d.example"), &json!("its turn")));
+
+    let changed = scene.thalweg(&["bond", "schedule", "only-one"]);
+    assert!(changed.status.success(), "{}", text(&changed.stderr));
+    let each = scene.during(|| scene.download(&proxy, "abcd", false));
+    assert!(each.iter().any(|bytes| *bytes < FILE / 2), "one alone: {each:?}");
+    let one = status(&scene)["connections"][0]["interface"].as_str().unwrap().to_owned();
+    assert!(scene.thalweg(&["bond", "allow", &one, "--tier", "never"]).status.success());
+    let before = scene.during(|| scene.download(&proxy, "abcd", false));
+    assert_eq!(before[0] > FILE, each[0] < FILE, "by the other: {before:?}");
+    let shown = text(&scene.thalweg(&["bond", "status"]).stdout);
+    assert!(shown.contains("never") && shown.contains("curl") && shown.contains("only-one"));
+    proxy.end().await;
+    assert!(text(&scene.thalweg(&["bond", "status"]).stdout).contains("no proxy runs"));
+    assert!(!scene.thalweg(&["bond", "schedule", "only-one"]).status.success());
+}
+
+/// Downloads until the cap ends them, through proxies that are killed in the middle.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_is_never_exceeded_also_by_proxies_that_are_killed() {
+    let Some(scene) = Scene::new() else { return };
+    let cap = 3_000_000;
+    settings(
+        &scene,
+        "[interfaces]\n[[interfaces.policy]]\nname = \"wan0\"\ncap = \"3 MB\"\n\
+         [[interfaces.policy]]\nname = \"wan1\"\ntier = \"never\"\n",
+    );
+    let before = scene.both_ways("wan0");
+    let went = || scene.both_ways("wan0") - before;
+    for _ in 0..2 {
+        // Dropped, it is killed.
+        let proxy = scene.proxy(&[]);
+        let mut curl = scene.curl(&proxy, "a", "part", true);
+        let then = went();
+        until("half of it is there", || went() > then + FILE / 2);
+        drop(proxy);
+        curl.wait().unwrap();
+    }
+    let proxy = scene.proxy(&[]);
+    let mut done = 0;
+    for n in 0..10 {
+        let output = scene.curl(&proxy, "a", "part", n % 2 == 0).wait_with_output().unwrap();
+        done += u64::from(output.status.success());
+    }
+    println!("{} bytes of a cap of {cap} in both directions, {done} downloads", went());
+    assert!((2..5).contains(&done), "{done}");
+    assert!(went() <= cap, "{} bytes", went());
+    let said = status(&scene);
+    let shown = &said["interfaces"][0];
+    assert!(shown["used_bytes"].as_u64() <= Some(cap), "{said}");
+    let refused = scene.curl(&proxy, "a", "part", false).wait_with_output().unwrap();
+    let (events, _) = proxy.end().await;
+    assert!(!refused.status.success());
+    let why = events.iter().filter(|e| e["event"] == "refused").next_back().unwrap();
+    assert!(why["why"].as_str().unwrap().contains("settings leave no interface"), "{why}");
+    assert!(scene.came()[1] < FILE / 2, "nothing goes by what is never used");
+}
+
+/// nginx, which knows ranges, in the server's host.
+fn ranges(scene: &Scene) -> Running {
+    let at = scene.dir.path().display();
+    let temps: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
+        .concat();
+    let settings = format!(
+        "user root;\ndaemon off;\nmaster_process off;\nerror_log stderr;\npid {at}/nginx.pid;\n\
+         events {{ worker_connections 64; }}\nhttp {{ access_log off;\n{temps}\
+         server {{ listen 8081; root {at}/www; }} }}\n"
+    );
+    fs::write(scene.path("nginx.conf"), settings).unwrap();
+    let mut nginx = Command::new("/usr/sbin/nginx");
+    nginx.args(["-e", "stderr", "-c"]).arg(scene.path("nginx.conf"));
+    let mut nginx = within(&scene.lab, "server", &nginx);
+    let running = Running(nginx.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    until("nginx listens", || {
+        let mut cat = Command::new("cat");
+        let table = within(&scene.lab, "server", cat.arg("/proc/net/tcp")).output().unwrap();
+        text(&table.stdout).lines().any(|l| l.contains(":1F91 ") && l.contains(" 0A "))
+    });
+    running
+}
+
+/// Ended when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Both at once while there are both; when one dies the rest comes by the other.
+#[tokio::test(flavor = "multi_thread")]
+async fn get_uses_both_interfaces_and_goes_on_by_either() {
+    if !has("nginx") {
+        return;
+    }
+    let Some(scene) = Scene::new() else { return };
+    let _nginx = ranges(&scene);
+    let content = bytes(6_000_000);
+    fs::write(scene.path("www/large"), &content).unwrap();
+    let url = "http://a.example:8081/large";
+    let is_whole = |file: &str| assert!(fs::read(scene.path(file)).unwrap() == content, "{file}");
+    let each = scene.during(|| {
+        let got = scene.thalweg(&["get", url, "-o", "whole"]);
+        assert!(got.status.success(), "{}", text(&got.stderr));
+    });
+    is_whole("whole");
+    assert!(each.iter().all(|bytes| *bytes > 1_500_000), "{each:?}");
+
+    let mut command = thalweg(scene.dir.path());
+    command.args(["get", url, "-o", "broken"]);
+    let mut running = Running(within(&scene.lab, "client", &command).spawn().unwrap());
+    let before = scene.came();
+    until("both carry it", || {
+        let now = scene.came();
+        (0..2).all(|i| now[i] - before[i] > 500_000)
+    });
+    scene.lab.set("wan1", &LinkChange::parse(&["loss=100%"]).unwrap()).unwrap();
+    assert!(running.0.wait().unwrap().success());
+    is_whole("broken");
+    scene.lab.set("wan1", &LinkChange::parse(&["loss=0%"]).unwrap()).unwrap();
+
+    let metered = "[interfaces]\n[[interfaces.policy]]\nname = \"wan0\"\nmetered = true\n";
+    settings(&scene, metered);
+    let each = scene.during(|| {
+        let got = scene.thalweg(&["get", url, "-o", "thrifty"]);
+        assert!(got.status.success(), "{}", text(&got.stderr));
+    });
+    is_whole("thrifty");
+    assert!(each[0] < 100_000, "by what is metered: {each:?}");
+}
