@@ -35,6 +35,8 @@ pub(super) struct Child {
     /// Symbols that it needs of a block beyond those that come by themselves: what it said, or else
     /// source symbols that it missed here. So many repair symbols are of use to it.
     needs: BTreeMap<u32, u32>,
+    /// Blocks about which it was asked and has not answered, and behind which place.
+    asked: BTreeMap<u32, u64>,
     /// Pages that it was sent last.
     known: VecDeque<PageKey>,
     /// Messages, each to be sent when the frames before that place have gone.
@@ -53,6 +55,7 @@ impl Child {
             counts: ChildStatus::default(),
             lacks: BTreeMap::new(),
             needs: BTreeMap::new(),
+            asked: BTreeMap::new(),
             known: VecDeque::new(),
             messages: VecDeque::new(),
             overflow: None,
@@ -103,6 +106,17 @@ impl Child {
         self.messages.push_back((after, message));
     }
 
+    /// A question about a block, once the frames before `after` have gone.
+    pub(super) fn ask(&mut self, after: u64, block: u32, message: Shared) {
+        self.say(after, message);
+        self.asked.insert(block, after);
+    }
+
+    /// Whether a frame at this place lies behind a question about its block that has no answer yet.
+    pub(super) fn is_to_answer(&self, block: u32, seq: u64) -> bool {
+        self.asked.get(&block).is_some_and(|after| seq >= *after)
+    }
+
     /// Messages that wait.
     pub(super) fn messages(&self) -> usize {
         self.messages.len()
@@ -140,6 +154,7 @@ impl Child {
         esis: impl Iterator<Item = u32>,
         is_more: bool,
     ) {
+        self.asked.remove(&block);
         let known = self.needs.get(&block).copied().filter(|_| is_more);
         self.needs.insert(block, need.max(known.unwrap_or(0)));
         let before = self.lacks.remove(&block).filter(|_| is_more);
@@ -174,6 +189,7 @@ impl Child {
         self.done.insert(u64::from(block));
         self.lacks.remove(&block);
         self.needs.remove(&block);
+        self.asked.remove(&block);
     }
 
     /// The frame at its cursor goes now.

@@ -222,6 +222,15 @@ impl Ring {
         }
     }
 
+    /// A child is asked what it lacks of a block, behind the frames that are here. Until it answers it gets
+    /// no further source symbols of it: those that follow are what its siblings lack, and it may have them.
+    pub fn ask(&mut self, id: ChildId, block: u32, message: Shared) {
+        let head = self.head;
+        if let Some(child) = self.children.get_mut(&id) {
+            child.ask(head, block, message);
+        }
+    }
+
     /// Messages that wait for a child's socket.
     pub fn messages(&self, id: ChildId) -> usize {
         self.children.get(&id).map_or(0, Child::messages)
@@ -288,9 +297,9 @@ impl Ring {
     /// What became of a child so far.
     pub fn status(&self, id: ChildId) -> Option<ChildStatus> {
         let child = self.children.get(&id)?;
-        let entries = (child.next..self.head).filter_map(|seq| self.entry(seq));
+        let is_wanted = |seq: &u64| self.entry(*seq).is_some_and(|entry| wants(child, *seq, entry));
         Some(ChildStatus {
-            waiting_symbols: entries.filter(|entry| wants(child, entry)).count() as u64,
+            waiting_symbols: (child.next..self.head).filter(is_wanted).count() as u64,
             done_blocks: child.done.count(),
             ..child.counts
         })
@@ -319,7 +328,7 @@ impl Ring {
     /// Moves a child's cursor on to the next frame that it wants, so that a frame
     /// overwritten at a cursor is one that was missed.
     fn settle(&self, child: &mut Child) {
-        while self.entry(child.next).is_some_and(|entry| !wants(child, entry)) {
+        while self.entry(child.next).is_some_and(|entry| !wants(child, child.next, entry)) {
             child.next += 1;
         }
     }
@@ -331,8 +340,12 @@ impl Ring {
     }
 }
 
-fn wants(child: &Child, entry: &Entry) -> bool {
+/// Whether a child wants the frame at this place.
+fn wants(child: &Child, seq: u64, entry: &Entry) -> bool {
     let block = entry.id.block;
-    let is_wanted = if entry.is_source { child.lacks(entry.id) } else { child.needs(block) };
+    let is_wanted = match entry.is_source {
+        true => child.lacks(entry.id) && !child.is_to_answer(block, seq),
+        false => child.needs(block),
+    };
     is_wanted && !child.done.contains(u64::from(block))
 }

@@ -50,7 +50,7 @@ impl Ring {
         let others: usize = self.children.values().map(|other| other.offered.len()).sum();
         let room = (self.capacity / 4).min((self.capacity / 2).saturating_sub(others));
         while let Some(entry) = self.entry(seq).filter(|_| !child.has_message(seq)) {
-            if wants(child, entry) {
+            if wants(child, seq, entry) {
                 bytes += entry.frame.len();
                 let is_first = !is_begun && child.offered.is_empty();
                 let fits = bytes <= most && child.offered.len() < room;

@@ -225,3 +225,29 @@ fn pages_go_before_their_first_symbol_and_messages_behind_what_is_there() {
     take(&mut ring, child, usize::MAX, &mut got);
     assert!(got.is_empty(), "sent already: {got:?}");
 }
+
+#[test]
+fn who_was_asked_gets_nothing_that_a_sibling_lacks_until_it_answers() {
+    let mut ring = Ring::new(&cut(), 64 << 10, 12).expect("room");
+    let (asked, other) = (ChildId(0), ChildId(1));
+    [asked, other].into_iter().for_each(|id| ring.join(id));
+    let push = |ring: &mut Ring, esi: u32| {
+        let frame = Arc::new(frame(esi, 1036));
+        ring.push(SymbolId { block: 0, esi }, frame, &empty()).expect("fits");
+    };
+    let got = |ring: &mut Ring, id: ChildId| {
+        let mut got = Vec::new();
+        take(ring, id, usize::MAX, &mut got);
+        got
+    };
+    // What lies before the question comes all the same.
+    push(&mut ring, 0);
+    ring.ask(asked, 0, Arc::new(frame(99, 1036)));
+    assert_eq!(numbers(&got(&mut ring, asked)), [0, 99]);
+    push(&mut ring, 1);
+    assert!(got(&mut ring, asked).is_empty(), "it may have it");
+    assert_eq!(numbers(&got(&mut ring, other)), [0, 1]);
+    ring.lacks(asked, 0, 1, [2].into_iter(), false);
+    [1, 2].into_iter().for_each(|esi| push(&mut ring, esi));
+    assert_eq!(numbers(&got(&mut ring, asked)), [2]);
+}

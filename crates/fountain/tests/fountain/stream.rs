@@ -156,7 +156,7 @@ impl Cast {
             for child in 0..self.children.len() {
                 let id = ChildId(child as u64);
                 if !self.ring.is_done(id, block) && self.asked.insert((child, block)) {
-                    self.ring.say(id, self.frame(block, ASK));
+                    self.ring.ask(id, block, self.frame(block, ASK));
                 }
             }
         }

@@ -265,7 +265,10 @@ impl Relay {
     /// The connection's; [`Refusal::Unknown`] in words, before the object is described.
     pub async fn serve(&self, leg: Leg) -> io::Result<()> {
         let body = self.body.get().ok_or_else(|| io::Error::other(Refusal::Unknown))?;
-        serve::serve(&body.ring, body, leg).await
+        let served = serve::serve(&body.ring, body, leg).await;
+        // The source may be done before it would hear of it.
+        self.tell(Report::Account(self.account()));
+        served
     }
 
     /// What proves the object is here; whether that is new.

@@ -343,7 +343,7 @@ impl Inner {
         let asked = self.asked.entry(id).or_default();
         let may = asked.len() < ASKS && !self.ring.is_done(id, block) && asked.insert(block);
         if may {
-            self.ring.say(id, Arc::new(Frame::message(&Said::Spent(block))));
+            self.ring.ask(id, block, Arc::new(Frame::message(&Said::Spent(block))));
         }
         may
     }

@@ -11,8 +11,9 @@ const LEGS: usize = 120;
 const FEWEST: usize = 2;
 
 /// Where several add up, so many at a time at least: the program's own choice is a corner, with the fewest
-/// legs that do in theory, and there what TCP makes of a shared access decides who waits.
-const AT_LEAST: usize = 4;
+/// legs that do in theory, and there what TCP makes of a shared access decides who waits. In `cast-peers` the
+/// receiver that waits longest had 0.84 of what could be with four, 0.91 with six.
+const AT_LEAST: usize = 6;
 
 /// The most parents at a time that a plan gives a receiver: beyond, shares are small, and each leg has
 /// its cost.
