@@ -218,6 +218,18 @@ fn legs_to_relays_are_bound_only_where_the_kernels_choice_will_not_do() {
 }
 
 #[test]
+fn where_only_the_kernels_choice_leads_the_next_goes_that_way_at_once() {
+    let mut table = table(Settings::default());
+    let (id, _) = by(&mut table, "intranet", 0);
+    by(&mut table, "site", 0);
+    table.stands_free(id, at(0));
+    assert_eq!(table.assign(app(), "intranet", at(599), TODAY), Assigned::Free);
+    let shown: Vec<_> = table.decisions().map(|d| d.destination.clone()).collect();
+    assert_eq!(shown, ["site"]);
+    by(&mut table, "intranet", 601);
+}
+
+#[test]
 fn one_interface_without_settings_is_the_kernels_affair() {
     let mut table = table(Settings::default());
     table.follow(vec![Present { index: 2, name: "eth0".into() }]);

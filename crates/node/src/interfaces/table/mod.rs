@@ -286,7 +286,13 @@ impl Table {
     pub fn stands_free(&mut self, id: u64, now: Time) {
         if let Some(open) = self.open.remove(&id) {
             self.affinity.went(&open.destination, UNBOUND, now);
-            self.decisions.pop_back();
+            // What was decided came to nothing.
+            let of = |d: &Decision| {
+                d.destination == open.destination && d.application == open.application
+            };
+            if let Some(at) = self.decisions.iter().rposition(of) {
+                self.decisions.remove(at);
+            }
         }
     }
 
