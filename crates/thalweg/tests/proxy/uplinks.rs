@@ -283,7 +283,7 @@ async fn a_cap_is_never_exceeded_also_by_proxies_that_are_killed() {
     let refused = scene.curl(&proxy, "a", "part", false).wait_with_output().unwrap();
     let (events, _) = proxy.end().await;
     assert!(!refused.status.success());
-    let why = events.iter().filter(|e| e["event"] == "refused").next_back().unwrap();
+    let why = events.iter().rfind(|e| e["event"] == "refused").unwrap();
     assert!(why["why"].as_str().unwrap().contains("settings leave no interface"), "{why}");
     assert!(scene.came()[1] < FILE / 2, "nothing goes by what is never used");
 }
