@@ -71,11 +71,14 @@ impl Feed {
             self.look();
             let batch = self.choose();
             if batch.is_empty() {
+                self.ask(usize::MAX);
                 self.wait().await;
                 continue;
             }
             let filling = spawn_blocking(move || {
                 let filled = self.fill(&batch);
+                // A few at a time while there is something to send, so that long lists cost little.
+                self.ask(FEW);
                 (self, filled)
             });
             match filling.await {
@@ -117,7 +120,7 @@ impl Feed {
         }
     }
 
-    /// Hears what children said, asks them, and chooses what goes into the ring now: so much that the
+    /// Hears what children said, and chooses what goes into the ring now: so much that the
     /// fastest of them does not run dry, and the others have half of the ring to stay behind.
     fn choose(&mut self) -> Vec<SymbolId> {
         let mut inner = self.ring.lock();
@@ -143,17 +146,17 @@ impl Feed {
             let ring = &inner.ring;
             self.emission.next(&mut self.random, |block| ring.feasible(block, ahead))
         };
-        let batch: Vec<SymbolId> = std::iter::from_fn(next).take(most).collect();
-        // A few at a time while there is something to send, so that long lists cost little.
-        let few = if batch.is_empty() { usize::MAX } else { FEW };
-        let blocks = self.emission.spent_from(self.turn).take(few);
+        std::iter::from_fn(next).take(most).collect()
+    }
+
+    /// Asks children about blocks of which all was sent: behind the last symbol, which is in the ring by now.
+    fn ask(&mut self, most: usize) {
+        let blocks = self.emission.spent_from(self.turn).take(most);
         self.turn = blocks.clone().last().map_or(0, |last| last + 1);
-        let is_asked = inner.ask_about(blocks);
-        drop(inner);
+        let is_asked = self.ring.lock().ask_about(blocks);
         if is_asked {
             self.ring.fresh.notify_waiters();
         }
-        batch
     }
 
     /// Reads or makes these symbols, and puts them into the ring.
