@@ -22,6 +22,7 @@ fn loopback() -> Interface {
         addresses: vec!["127.0.0.1".parse().unwrap()],
         has_default_route: true,
         metric: 0,
+        is_tunnel: false,
     }
 }
 
