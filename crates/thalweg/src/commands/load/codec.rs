@@ -222,7 +222,7 @@ impl Block {
             ensure!(solved.is_some_and(|block| block == self.bytes), "the crate solves otherwise");
             Ok(())
         };
-        self.report_pair("decode", span, ours, &alone, report)?;
+        self.report_pair("decode", span, ours, alone, report)?;
         self.report_pair("decode_verified", span, verified, alone, report)
     }
 

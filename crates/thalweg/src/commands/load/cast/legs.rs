@@ -85,7 +85,7 @@ impl Legs {
     }
 
     /// The rate of the leg to this host from its parent; none where that is not known.
-    pub fn from_parent(&self, host: &str, rates: &Rates) -> Option<f64> {
+    pub fn parent_gives(&self, host: &str, rates: &Rates) -> Option<f64> {
         let leg = self.0.iter().find(|(_, child)| child == host)?;
         rates.get(leg).copied()
     }
@@ -153,7 +153,7 @@ mod tests {
         let rate = |at: usize, bps: f64| (tree.0[at].clone(), bps);
         let rates: Rates = [rate(0, 5e6), rate(1, 7e6)].into();
         assert_eq!(tree.min_hop("b", &rates), Some(5e6));
-        assert_eq!(tree.from_parent("b", &rates), Some(7e6));
+        assert_eq!(tree.parent_gives("b", &rates), Some(7e6));
         assert_eq!(tree.to_string().parse::<Legs>().unwrap(), tree);
         assert_eq!(legs("s>a>b>c").min_hop("c", &rates), None);
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -87,7 +87,7 @@ impl Found<'_> {
                 report.add(format!("hop/{host}"), "ratio", rate * 1e6 / bps);
                 report.add(format!("min_hop/{host}"), "Mbit/s", bps / 1e6);
             }
-            if let Some(bps) = tree.from_parent(host, &self.known.rates) {
+            if let Some(bps) = tree.parent_gives(host, &self.known.rates) {
                 parents.push(rate * 1e6 / bps);
                 report.add(format!("parent/{host}"), "ratio", rate * 1e6 / bps);
             }
