@@ -219,9 +219,14 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let watched = Watched::listening(listener.local_addr().unwrap().port()).unwrap();
         let before = watched.anonymous_bytes().unwrap();
-        let block = vec![1u8; 64 << 20];
+        // Much: other tests of this process come and go beside it.
+        let block = vec![1u8; 256 << 20];
         let after = watched.anonymous_bytes().unwrap();
-        assert!(after - before > 60 << 20, "{before} {after} {}", block[block.len() - 1]);
+        assert!(
+            after.saturating_sub(before) > 200 << 20,
+            "{before} {after} {}",
+            block[block.len() - 1]
+        );
         let first = watched.spent().unwrap();
         let mut last = first;
         // Until the clock shows it: a tick is 10 ms.

@@ -37,9 +37,10 @@ pub struct PathArgs {
     #[arg(long, value_name = "FILE|none")]
     pub history: Option<PathBuf>,
 
-    /// Settings' file, whose [interfaces] say what may be used of them
-    /// [default: thalweg/config.toml in $XDG_CONFIG_HOME or ~/.config]
+    /// Settings' file.
     #[arg(long, value_name = "FILE")]
+    #[arg(help = "Settings' file, whose [interfaces] say what may be used of them\n\
+        [default: thalweg/config.toml in $XDG_CONFIG_HOME or ~/.config]")]
     pub config: Option<PathBuf>,
 
     #[command(flatten)]
