@@ -366,7 +366,10 @@ impl State {
                 link.liveness.heard(now, true);
             }
             let life = link.liveness.state(Duration::ZERO, now);
-            if life != Life::Alive && link.own.is_empty() && now.since(link.asked) >= ASK_AGAIN {
+            // A silent one is asked until it answers, also when something was heard by it: that the way
+            // back is good says nothing of the way there.
+            let is_doubtful = link.is_silent || life != Life::Alive;
+            if is_doubtful && link.own.is_empty() && now.since(link.asked) >= ASK_AGAIN {
                 link.own.push_back(Word::Ping(now.as_nanos()));
                 link.asked = now;
             }
