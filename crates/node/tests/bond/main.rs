@@ -62,7 +62,10 @@ impl Bond {
             assert_eq!(asked, to);
             self.far.accept(stream)
         };
-        let (near, far) = soon(async { tokio::join!(self.near.open(to.clone()), accept) }).await;
+        let both = async { tokio::join!(self.near.open(to.clone()), accept) };
+        let Ok((near, far)) = tokio::time::timeout(PATIENCE, both).await else {
+            panic!("no stream in a minute: {:#?} {:#?}", self.near.links(), self.far.links());
+        };
         (near.unwrap(), far)
     }
 }
@@ -154,7 +157,9 @@ async fn a_link_that_falls_silent_is_gone_round_and_comes_back() {
         bond.links[0].0.pause(true);
         far.read_exact(rest).await.unwrap();
     };
-    soon(async { tokio::join!(sending, receiving) }).await;
+    if tokio::time::timeout(PATIENCE, async { tokio::join!(sending, receiving) }).await.is_err() {
+        panic!("it stands still: {:#?} {:#?}", bond.near.links(), bond.far.links());
+    }
     assert!(got == text);
     // What it still held comes twice, and is of no use; then it serves again, alone if need be.
     bond.links[0].0.pause(false);
