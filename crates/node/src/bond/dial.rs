@@ -1,7 +1,7 @@
 //! The near end: a bond to a member, with a link by each interface.
 
 use super::{
-    BondStream, Broken, Ended, LinkStatus,
+    BondStream, Broken, Ended, GRACE, LinkStatus,
     engine::Engine,
     greet::{self, Greeted},
     link::{LinkIo, Meter},
@@ -11,12 +11,16 @@ use super::{
 use crate::interfaces::Uplinks;
 use std::{collections::BTreeMap, future::pending, io, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_bond::LinkId;
-use thalweg_net::{Cause, Dialer, Hop, Interface, Medium, Route, channel::Protocol, interfaces};
+use thalweg_net::{
+    Cause, Dialer, Hop, Interface, Medium, Route,
+    channel::{ChannelError, Protocol},
+    interfaces,
+};
 use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
 use tokio::{
     sync::watch,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -93,12 +97,13 @@ impl Bond {
         let making = Arc::new(making);
         let (watching, ended) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move {
-            tokio::select! {
-                () = keep(Arc::clone(&making), by) => {}
-                () = watching.watch() => {}
-                () = ended.cancelled() => {}
-            }
-            watching.break_off("the bond was given up");
+            let why = tokio::select! {
+                () = keep(Arc::clone(&making), by) => "the bond was given up",
+                () = watching.watch() => "the bond was given up",
+                () = ended.cancelled() => "the bond was given up",
+                () = forsaken(making.standing.subscribe()) => "no link of the bond came back",
+            };
+            watching.break_off(why);
             making.standing.send_modify(|standing| standing.is_over = true);
         });
         Ok(Self { engine, standing, _end: end.drop_guard() })
@@ -177,6 +182,19 @@ async fn keep(making: Arc<Making>, by: Interfaces) {
     }
 }
 
+/// Returns once all links have been gone for so long that the far end forgets the bond, too.
+async fn forsaken(mut standing: watch::Receiver<Standing>) {
+    loop {
+        if standing.wait_for(|standing| standing.most > 0 && standing.live == 0).await.is_err() {
+            return pending().await;
+        }
+        let back = standing.wait_for(|standing| standing.live > 0);
+        if timeout(GRACE, back).await.is_err() {
+            return;
+        }
+    }
+}
+
 async fn changed(uplinks: Option<&Uplinks>) {
     match uplinks {
         Some(uplinks) => uplinks.changed().await,
@@ -188,6 +206,8 @@ async fn changed(uplinks: Option<&Uplinks>) {
 struct Failed {
     why: String,
     is_refusal: bool,
+    /// It does not admit us: no link will come any more.
+    is_for_good: bool,
 }
 
 impl Making {
@@ -212,11 +232,15 @@ impl Making {
                 if why == Refusal::Unknown {
                     self.engine.break_off(&why.to_string());
                 }
-                Failed { why: why.to_string(), is_refusal: why != Refusal::Number }
+                let is_refusal = why != Refusal::Number;
+                Failed { why: why.to_string(), is_refusal, is_for_good: false }
             }
             Err(failed) => failed,
         };
         let why = format!("{}: {}", interface.name, failed.why);
+        if failed.is_for_good && self.standing.borrow().live == 0 {
+            self.engine.break_off(&why);
+        }
         self.standing.send_modify(|standing| standing.failed(why, failed.is_refusal));
         false
     }
@@ -239,15 +263,16 @@ impl Making {
         let dialled = dialer.channel(&route, &self.to, Protocol::Bond).await;
         let channel = dialled.map_err(|why| Failed {
             is_refusal: matches!(why.cause, Cause::Channel(_)),
+            is_for_good: matches!(why.cause, Cause::Channel(ChannelError::NotAdmitted)),
             why: why.to_string(),
         })?;
         let goes_on = self.standing.borrow().most > 0;
         let hello = Hello { bond: self.bond, link, window: self.engine.window(), goes_on };
         let greeted = greet::greet(channel, &hello).await;
         // Who does not admit us may say so only now.
-        greeted.map_err(|why| Failed {
-            is_refusal: thalweg_net::channel::ChannelError::is_not_admitted(&why),
-            why: why.to_string(),
+        greeted.map_err(|why| {
+            let is_refusal = ChannelError::is_not_admitted(&why);
+            Failed { why: why.to_string(), is_refusal, is_for_good: is_refusal }
         })
     }
 }

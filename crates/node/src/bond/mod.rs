@@ -30,3 +30,6 @@ pub use standing::Standing;
 pub use state::Settings;
 pub use status::{LinkLife, LinkStatus};
 pub use stream::BondStream;
+
+/// A bond without links is given up by both ends after this long.
+const GRACE: std::time::Duration = std::time::Duration::from_secs(60);

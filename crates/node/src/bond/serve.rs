@@ -4,7 +4,7 @@
 //! whatever protocol as it would over TCP, so that relays' rules, files' rights and quotas see the
 //! true member, and nobody has to trust the links.
 
-use super::{engine::Engine, greet, memory::Memory, state::Settings};
+use super::{GRACE, engine::Engine, greet, memory::Memory, state::Settings};
 use crate::{
     daemon::{BoxFuture, MemberService},
     mesh::MeshPeer,
@@ -32,9 +32,6 @@ const MAX_BONDS_EACH: usize = 8;
 
 /// Links of a bond at a time.
 const MAX_LINKS: usize = 16;
-
-/// A bond without links is forgotten after this long.
-const GRACE: Duration = Duration::from_secs(60);
 
 /// The own port answers so soon.
 const REACHED: Duration = Duration::from_secs(5);
