@@ -11,7 +11,8 @@ pub enum Action {
     Fetch {
         /// The path to ask on.
         path: PathId,
-        /// The bytes wanted: at least one range, none empty, disjoint, ascending, ends exclusive.
+        /// The bytes wanted: at least one range, none empty, ascending, ends exclusive, and
+        /// between two of them a gap.
         ranges: Vec<Range<u64>>,
         /// Another path owes these bytes, too: whichever brings them first counts.
         hedge: bool,

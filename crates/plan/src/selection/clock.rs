@@ -18,9 +18,10 @@ impl Selection {
         match self.phase {
             Phase::Sampling => self.end_sampling_if_due(now),
             Phase::Completing(None) => self.resume(now),
-            Phase::Completing(Some(_)) => self.hedge_if_late(now),
             _ => {}
         }
+        // Who was chosen just now may have been silent for long.
+        self.hedge_if_late(now);
     }
 
     /// Goes on when a path that was to be left alone may be asked again, or the expected

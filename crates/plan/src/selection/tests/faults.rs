@@ -83,3 +83,45 @@ fn when_all_paths_are_busy_the_first_free_one_goes_on() {
     assert_eq!(outcome.phase, Phase::Done);
     assert!(times.iter().any(|t| (1_500..1_520).contains(&t.as_millis())), "{times:?}");
 }
+
+#[test]
+fn who_is_chosen_after_a_long_silence_is_helped_at_once() {
+    // Both fall silent before the first choice, made at the end of the window of 5 s.
+    let silent =
+        Script { rtt: Duration::ZERO, ..Script::steady(1.0).failing(11, Failure::Stalled) };
+    let outcome = run(Config::default(), &[silent.clone(), silent], &[0..600_000]);
+    let (chosen, path, reason) = first_choice(&outcome);
+    assert_eq!((path, reason), (PathId::DIRECT, Reason::DirectNotBeaten));
+    assert_eq!(hedges(&outcome)[0], (chosen, PathId(1)));
+}
+
+#[test]
+fn what_a_path_took_back_is_asked_of_a_helper_as_one_range() {
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let mut s = Selection::new(Config::default(), 2, &[0..2 * MB], Time::ZERO);
+    for path in [PathId(0), PathId(1)] {
+        s.joined(path, at(0));
+        s.sent(path, at(0));
+    }
+    let actions = |s: &mut Selection| std::iter::from_fn(|| s.next_action()).collect::<Vec<_>>();
+    for i in 1..=10 {
+        s.received(PathId(1), MB / 100, at(10 * i));
+        s.received(PathId(0), MB / 10, at(10 * i));
+    }
+    // Path 0 is done with its share, takes over the end of path 1's, and breaks.
+    let asked = actions(&mut s);
+    assert!(
+        matches!(asked.last(), Some(Action::Fetch { path: PathId(0), ranges, .. })
+            if ranges[0].start > MB && ranges[0].end == 2 * MB),
+        "{asked:?}"
+    );
+    s.sent(PathId(0), at(100));
+    s.failed(PathId(0), Failure::Broken, at(110));
+    // Path 1's request goes on to its end. When that is late, path 0 is asked for it.
+    assert_eq!(s.owes(PathId(1)), 9 * MB / 10);
+    actions(&mut s);
+    s.tick(at(2_000));
+    let whole = vec![11 * MB / 10..2 * MB];
+    let help = Action::Fetch { path: PathId(0), ranges: whole, hedge: true };
+    assert_eq!(actions(&mut s), [help]);
+}
