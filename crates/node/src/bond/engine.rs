@@ -123,6 +123,11 @@ impl Engine {
         self.lock().links(self.now())
     }
 
+    /// What links and streams wait for, in words: for who looks for the cause of a standstill.
+    pub fn account(&self) -> String {
+        self.lock().account(self.now())
+    }
+
     /// Streams that are open, or not settled.
     pub fn streams(&self) -> usize {
         self.lock().flows.len()

@@ -64,7 +64,7 @@ impl Bond {
         };
         let both = async { tokio::join!(self.near.open(to.clone()), accept) };
         let Ok((near, far)) = tokio::time::timeout(PATIENCE, both).await else {
-            panic!("no stream in a minute: {:#?} {:#?}", self.near.links(), self.far.links());
+            panic!("no stream in a minute: {}{}", self.near.account(), self.far.account());
         };
         (near.unwrap(), far)
     }
@@ -158,7 +158,7 @@ async fn a_link_that_falls_silent_is_gone_round_and_comes_back() {
         far.read_exact(rest).await.unwrap();
     };
     if tokio::time::timeout(PATIENCE, async { tokio::join!(sending, receiving) }).await.is_err() {
-        panic!("it stands still: {:#?} {:#?}", bond.near.links(), bond.far.links());
+        panic!("it stands still: {}{}", bond.near.account(), bond.far.account());
     }
     assert!(got == text);
     // What it still held comes twice, and is of no use; then it serves again, alone if need be.

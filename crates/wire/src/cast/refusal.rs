@@ -50,6 +50,9 @@ pub enum Refusal {
     /// Its time is over, or its source has given it up.
     #[error("its offer is over: what came is kept for a week, and the same cast goes on with it")]
     Over,
+    /// A process of the source's conducts it already.
+    #[error("another `thalweg cast` of yours gives it this already")]
+    Conducted,
 }
 
 impl Refusal {
@@ -63,6 +66,23 @@ impl Refusal {
 
     /// Whether asking again later may help.
     pub fn is_passing(&self) -> bool {
-        matches!(self, Self::Busy | Self::Unknown | Self::Full { .. } | Self::System(_))
+        matches!(
+            self,
+            Self::Busy | Self::Unknown | Self::Full { .. } | Self::System(_) | Self::Conducted
+        )
+    }
+
+    /// Whether the receiver holds nothing of the cast that it refuses.
+    pub fn holds_nothing(&self) -> bool {
+        use Refusal as R;
+        matches!(
+            self,
+            R::Policy
+                | R::TooLarge { .. }
+                | R::Full { .. }
+                | R::Exists(_)
+                | R::Unknown
+                | R::NoRelay
+        )
     }
 }

@@ -20,6 +20,7 @@ use thalweg_units::Time;
 use thalweg_wire::bond::{ChunkHead, Refusal, Target, Word};
 use tokio::sync::Notify;
 
+mod account;
 mod assign;
 
 /// Streams of a bond at a time: more than a browser opens to all its servers.

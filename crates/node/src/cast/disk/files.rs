@@ -54,26 +54,41 @@ pub struct ObjectFiles {
 #[derive(Debug)]
 struct Inner {
     place: Place,
-    /// They are being made: not yet as the layout says.
-    in_making: bool,
+    stage: Stage,
     open: VecDeque<(u32, Arc<File>)>,
     /// Written since the last sync.
     dirty: BTreeSet<u32>,
 }
 
+/// What is known of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// They are being made: not yet as the layout says.
+    Making,
+    /// They were there, and may be what the layout says: read, and not written.
+    Found,
+    /// They are as the layout says, to the time when each was changed last.
+    Present,
+}
+
 impl ObjectFiles {
     /// The files of a layout that are there, and stay as it says.
     pub fn present(layout: Arc<Layout>, place: Place) -> Self {
-        Self::new(layout, place, false)
+        Self::new(layout, place, Stage::Present)
     }
 
     /// Files that are being written.
     pub fn in_making(layout: Arc<Layout>, place: Place) -> Self {
-        Self::new(layout, place, true)
+        Self::new(layout, place, Stage::Making)
     }
 
-    fn new(layout: Arc<Layout>, place: Place, in_making: bool) -> Self {
-        let inner = Inner { place, in_making, open: VecDeque::new(), dirty: BTreeSet::new() };
+    /// Files that somebody has put there: they may be the object's.
+    pub fn found(layout: Arc<Layout>, place: Place) -> Self {
+        Self::new(layout, place, Stage::Found)
+    }
+
+    fn new(layout: Arc<Layout>, place: Place, stage: Stage) -> Self {
+        let inner = Inner { place, stage, open: VecDeque::new(), dirty: BTreeSet::new() };
         Self { spans: Spans::new(&layout), layout, inner: Mutex::new(inner) }
     }
 
@@ -86,7 +101,7 @@ impl ObjectFiles {
     pub fn moved(&self, place: Place) {
         let mut inner = self.lock();
         inner.place = place;
-        inner.in_making = false;
+        inner.stage = Stage::Present;
     }
 
     /// A panic in between leaves whole values behind.
@@ -97,16 +112,16 @@ impl ObjectFiles {
     /// Reads these bytes of the object.
     ///
     /// # Errors
-    /// The system's; of files that are not in the making also if one is not (any more) as the
-    /// layout says.
+    /// The system's; of files that are present also if one is not (any more) as the layout
+    /// says.
     pub fn read(&self, from: u64, buffer: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         for piece in self.spans.pieces(from..from + buffer.len() as u64) {
             let length = (piece.range.end - piece.range.start) as usize;
-            let (file, in_making) = self.file(piece.entry)?;
+            let (file, stage) = self.file(piece.entry)?;
             let part = &mut buffer[filled..filled + length];
             let read = file.read_exact_at(part, piece.range.start);
-            if !in_making {
+            if stage == Stage::Present {
                 self.check(piece.entry, &file)?;
             }
             read.map_err(|e| self.named(piece.entry, &e))?;
@@ -131,9 +146,9 @@ impl ObjectFiles {
                 self.read(at - place.len() as u64, place)
             });
         };
-        let (file, in_making) = self.file(piece.entry)?;
+        let (file, stage) = self.file(piece.entry)?;
         let read = read_exact_into(&file, piece.range.start, places);
-        if !in_making {
+        if stage == Stage::Present {
             self.check(piece.entry, &file)?;
         }
         read.map_err(|e| self.named(piece.entry, &e))
@@ -176,25 +191,25 @@ impl ObjectFiles {
         dirty.iter().try_for_each(|entry| self.file(*entry)?.0.sync_data())
     }
 
-    fn file(&self, entry: u32) -> io::Result<(Arc<File>, bool)> {
-        let (place, in_making) = {
+    fn file(&self, entry: u32) -> io::Result<(Arc<File>, Stage)> {
+        let (place, stage) = {
             let mut inner = self.lock();
             if let Some(at) = inner.open.iter().position(|(known, _)| *known == entry) {
                 if at > 0 {
                     inner.open.swap(0, at);
                 }
-                return Ok((Arc::clone(&inner.open[0].1), inner.in_making));
+                return Ok((Arc::clone(&inner.open[0].1), inner.stage));
             }
-            (inner.place.clone(), inner.in_making)
+            (inner.place.clone(), inner.stage)
         };
-        let flags = if in_making { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = if stage == Stage::Making { OFlags::RDWR } else { OFlags::RDONLY };
         let path = place.path(self.path_of(entry));
         let opened = below(&place.directory, &path, flags | OFlags::NONBLOCK);
         let file = Arc::new(File::from(opened.map_err(|e| self.named(entry, &e.into()))?));
         let mut inner = self.lock();
         inner.open.truncate(OPEN - 1);
         inner.open.push_front((entry, Arc::clone(&file)));
-        Ok((file, in_making))
+        Ok((file, stage))
     }
 
     fn path_of(&self, entry: u32) -> &[u8] {

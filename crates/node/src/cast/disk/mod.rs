@@ -7,4 +7,4 @@ mod tree;
 
 pub use files::{ObjectFiles, Place};
 pub use open::open_directory;
-pub use tree::{finish, make};
+pub use tree::{finish, is_as_made, make, may_be};

@@ -2,7 +2,10 @@
 
 use super::{files::Place, open::below};
 use rustix::{
-    fs::{Mode, OFlags, Timespec, Timestamps, fchmod, futimens, mkdirat, symlinkat},
+    fs::{
+        AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, fchmod, futimens, mkdirat,
+        readlinkat, statat, symlinkat,
+    },
     io::Errno,
 };
 use std::{
@@ -98,6 +101,43 @@ fn finish_one(place: &Place, entry: &LayoutEntry, path: &[u8], sync: bool) -> io
     futimens(&made, &Timestamps { last_access: time, last_modification: time })?;
     fchmod(&made, Mode::from_raw_mode((entry.mode & 0o777).into()))?;
     if sync { Ok(rustix::fs::fsync(&made)?) } else { Ok(()) }
+}
+
+/// Whether all entries are there as [`finish`] left them: what they are, files' lengths and times,
+/// links' targets. Content is not read.
+pub fn is_as_made(place: &Place, layout: &Layout) -> bool {
+    has_shape(place, layout, true)
+}
+
+/// The same, whenever files were changed last.
+pub fn may_be(place: &Place, layout: &Layout) -> bool {
+    has_shape(place, layout, false)
+}
+
+fn has_shape(place: &Place, layout: &Layout, with_times: bool) -> bool {
+    let is_same = |entry: &LayoutEntry| is_same(place, entry, with_times).unwrap_or(false);
+    layout.entries.iter().all(is_same)
+}
+
+fn is_same(place: &Place, entry: &LayoutEntry, with_times: bool) -> io::Result<bool> {
+    let path = place.path(entry.path.as_bytes());
+    let (above, name) = above(place, &path)?;
+    let (above, name) = (above.as_fd(), OsStr::from_bytes(name));
+    let found = statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let kind = FileType::from_raw_mode(found.st_mode);
+    Ok(match &entry.kind {
+        LayoutKind::Directory => kind == FileType::Directory,
+        LayoutKind::Symlink { target } => {
+            kind == FileType::Symlink && readlinkat(above, name, [])?.as_bytes() == target
+        }
+        LayoutKind::File { length } => {
+            let (seconds, ns) = (i128::from(found.st_mtime), i128::from(found.st_mtime_nsec));
+            let modified = seconds * 1_000_000_000 + ns;
+            kind == FileType::RegularFile
+                && u64::try_from(found.st_size) == Ok(*length)
+                && (!with_times || modified == i128::from(entry.modified_ns))
+        }
+    })
 }
 
 fn named(path: &[u8], why: &io::Error) -> io::Error {

@@ -7,10 +7,17 @@ use thalweg_wire::{
     Manifest, Signable as _,
     cast::{Layout, MAX_CANDIDATES, MAX_WAY, MAX_WORD, Report, Word},
 };
-use tokio::{sync::mpsc, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::mpsc,
+    task::spawn_blocking,
+    time::{Instant, interval_at, timeout},
+};
 
 /// A source that says nothing for so long is gone; it may come again.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// It says so often how far it is, at least.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// Reports that wait for a slow source; one a second, and one for each parent that is left.
 const REPORTS: usize = 64;
@@ -52,6 +59,7 @@ async fn report(
     mut reports: mpsc::Receiver<Report>,
 ) -> io::Result<()> {
     let mut states = reception.states();
+    let mut ticks = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
     loop {
         let ended = matches!(*states.borrow_and_update(), State::Complete(..) | State::Failed(_));
         if let Some(end) = reception.ended().filter(|_| ended) {
@@ -68,6 +76,8 @@ async fn report(
                 // Another channel is the control channel now.
                 None => return Ok(()),
             },
+            // While it checks what came, nobody else says anything.
+            _ = ticks.tick() => say.message(&Report::Account(reception.account(false)).cut()).await?,
         }
     }
 }
@@ -85,6 +95,7 @@ async fn listen(
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(Parting::Gone),
             word => word?,
         };
+        reception.heard();
         let offer = reception.offer().into_value();
         match word {
             Word::Manifest => {

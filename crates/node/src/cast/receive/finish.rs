@@ -35,8 +35,11 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     Ok(true)
 }
 
-/// Reads all of it back; forgets symbols of chunks that are wrong.
-fn check(store: &Store) -> io::Result<bool> {
+/// Reads all of it back; forgets symbols of chunks that are wrong. Whether none is.
+///
+/// # Errors
+/// The system's.
+pub fn check(store: &Store) -> io::Result<bool> {
     let manifest = &store.known.manifest;
     let per_chunk = CHUNK_BYTES / u64::from(store.known.geometry.symbol_bytes());
     let mut buffer = vec![0; CHUNK_BYTES as usize];

@@ -24,9 +24,17 @@ pub enum InboxError {
         /// The system's answer.
         source: io::Error,
     },
+    /// This process may not make anything in it.
+    #[error("`[cast] inbox` names {}, and this node may not write there", .0.display())]
+    Unwritable(PathBuf),
     /// The node's keys are below it.
     #[error("`[cast] inbox` names {}, and this node's own keys are below it", .0.display())]
     Keys(PathBuf),
+}
+
+fn may_write(path: &Path) -> bool {
+    use rustix::fs::Access;
+    rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// The settings' inboxes.
@@ -51,6 +59,7 @@ impl Inboxes {
             });
             match real {
                 Err(source) => return Err(InboxError::Open { path, source }),
+                Ok(_) if !may_write(&path) => return Err(InboxError::Unwritable(path)),
                 Ok(real) if keys.starts_with(&real) || real.starts_with(&keys) => {
                     return Err(InboxError::Keys(path));
                 }
@@ -99,16 +108,19 @@ impl Inboxes {
         {
             return Err(Refusal::TooLarge { bytes, most });
         }
-        let room = self.room(&inbox.path, others)?;
-        if bytes > room {
-            return Err(Refusal::Full { bytes, room });
-        }
         let name = std::ffi::OsStr::from_bytes(offer.name.as_bytes());
         match inbox.path.join(name).symlink_metadata() {
+            // It may be the same: that is looked at once it is known what it should be.
+            Ok(found) if found.is_dir() || found.is_file() && found.len() == bytes => Ok(()),
             Ok(_) => Err(Refusal::Exists(offer.name.to_string())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.has_room(inbox, bytes, others),
             Err(e) => Err(Refusal::System(e.to_string())),
         }
+    }
+
+    fn has_room(&self, inbox: &InboxSection, bytes: u64, others: u64) -> Result<(), Refusal> {
+        let room = self.room(&inbox.path, others)?;
+        if bytes > room { Err(Refusal::Full { bytes, room }) } else { Ok(()) }
     }
 
     /// What may still come into this directory, in bytes.

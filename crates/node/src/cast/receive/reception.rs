@@ -16,7 +16,7 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use thalweg_fountain::{Geometry, RING_BYTES};
 use thalweg_wire::{
@@ -100,7 +100,7 @@ pub struct Reception {
     state: watch::Sender<State>,
     parents: watch::Sender<Arc<Parents>>,
     described: Mutex<Option<(Manifest, Layout)>>,
-    control: Mutex<Option<mpsc::Sender<Report>>>,
+    control: Mutex<Option<Control>>,
     /// Legs that the source opens.
     pub incoming: Incoming,
     counted: Mutex<Counted>,
@@ -111,6 +111,17 @@ pub struct Reception {
     /// Who is served from here, and by how many legs.
     children: Mutex<BTreeMap<Name, usize>>,
 }
+
+/// The channel on which the source conducts.
+#[derive(Debug)]
+struct Control {
+    to: mpsc::Sender<Report>,
+    /// When the source was heard last.
+    heard: Instant,
+}
+
+/// A source that was heard so lately is there: it gives a sign of life every 5 s.
+const LIVELY: Duration = Duration::from_secs(12);
 
 /// A child is served as long as this is there.
 #[derive(Debug)]
@@ -286,12 +297,25 @@ impl Reception {
 
     /// Reports go there from now on; the one before is forgotten.
     pub fn attach(&self, to: mpsc::Sender<Report>) {
-        *lock(&self.control) = Some(to);
+        *lock(&self.control) = Some(Control { to, heard: Instant::now() });
+    }
+
+    /// The source said something.
+    pub fn heard(&self) {
+        if let Some(control) = &mut *lock(&self.control) {
+            control.heard = Instant::now();
+        }
+    }
+
+    /// Whether a process of the source's is there, and conducts it.
+    pub fn is_conducted(&self) -> bool {
+        let control = lock(&self.control);
+        control.as_ref().is_some_and(|c| !c.to.is_closed() && c.heard.elapsed() < LIVELY)
     }
 
     /// Tells the source, if it is there and listens.
     pub fn tell(&self, report: Report) -> bool {
-        lock(&self.control).as_ref().is_some_and(|to| to.try_send(report).is_ok())
+        lock(&self.control).as_ref().is_some_and(|control| control.to.try_send(report).is_ok())
     }
 
     /// Where what comes from a parent is counted, with one leg more.

@@ -6,18 +6,20 @@ use super::{
     reception::{Reception, State, geometry},
 };
 use crate::cast::{
-    disk::{ObjectFiles, make},
+    disk::{self, ObjectFiles, Place, make, may_be},
     leg::Desk,
     ring::Intake,
     store::{Known, Pages, Store, journal, recover},
 };
 use std::{
+    ffi::OsStr,
     io,
+    os::unix::ffi::OsStrExt as _,
     sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_fountain::HaveSet;
-use thalweg_wire::cast::Refusal;
+use thalweg_wire::cast::{Layout, Refusal};
 use tokio::{
     sync::mpsc,
     task::spawn_blocking,
@@ -42,6 +44,12 @@ pub async fn run(reception: Arc<Reception>, conductor: Conductor) {
 }
 
 async fn go_on(reception: &Arc<Reception>, conductor: &Conductor) -> Result<(), Refusal> {
+    let adopting = Arc::clone(reception);
+    let adopted = spawn_blocking(move || adopt(&adopting)).await;
+    if let Some(store) = adopted.map_err(|e| Refusal::System(e.to_string()))?? {
+        reception.set(State::Complete(store, 0));
+        return Ok(());
+    }
     let opening = Arc::clone(reception);
     let opened = spawn_blocking(move || open(&opening)).await;
     let store = opened.map_err(|e| Refusal::System(e.to_string()))??;
@@ -64,6 +72,26 @@ async fn go_on(reception: &Arc<Reception>, conductor: &Conductor) -> Result<(), 
     }
     let why = "what was written is read back as something else, again and again: see to the disk";
     Err(Refusal::System(why.to_owned()))
+}
+
+/// What has the name in the inbox already, if it is the very object, by each byte of its files; what else
+/// is in the directory stays. Modes and times become the object's.
+fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
+    let name = reception.offer().into_value().name;
+    let path = reception.home.inbox.join(OsStr::from_bytes(name.as_bytes()));
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    let landed = reception.home.landed(name.as_bytes()).map_err(refusal)?;
+    let store = landed_store(reception, ObjectFiles::found)?;
+    let layout = store.files.layout();
+    if !may_be(&landed, layout) || !finish::check(&store).unwrap_or(false) {
+        return Err(Refusal::Exists(name.to_string()));
+    }
+    disk::finish(&landed, layout).map_err(refusal)?;
+    store.files.moved(landed);
+    reception.home.mark_done().map_err(refusal)?;
+    Ok(Some(store))
 }
 
 /// The object as far as it is here, in directory and files of its own.
@@ -89,13 +117,20 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
 
 /// One that had its name before this process.
 pub fn reopen(reception: &Reception) -> Result<Arc<Store>, Refusal> {
+    landed_store(reception, ObjectFiles::present)
+}
+
+fn landed_store(
+    reception: &Reception,
+    files: impl FnOnce(Arc<Layout>, Place) -> ObjectFiles,
+) -> Result<Arc<Store>, Refusal> {
     let offer = reception.offer().into_value();
     let geometry = geometry(&offer)?;
     let described = reception.described().clone();
     let (manifest, layout) =
         described.ok_or_else(|| Refusal::Invalid("the object is not described".to_owned()))?;
     let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
-    let files = ObjectFiles::present(Arc::new(layout), landed);
+    let files = files(Arc::new(layout), landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);
     let known = Known { id: reception.home.id, offer, geometry, manifest };
     Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))

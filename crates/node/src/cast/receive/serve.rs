@@ -35,8 +35,8 @@ use thalweg_wire::{
 use tokio::{net::TcpStream, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
-/// How often it is looked for casts that are over.
-const CLEARED: Duration = Duration::from_secs(600);
+/// How often it is looked for casts that are over, and for what was taken out of inboxes.
+const CLEARED: Duration = Duration::from_secs(60);
 
 /// No offer holds longer: what is kept for others goes with it.
 const LONGEST: Duration = Duration::from_secs(31 * 24 * 3600);

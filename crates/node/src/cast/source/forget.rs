@@ -1,7 +1,11 @@
 //! A cast is given up: receivers are told to throw away what came.
 
 use super::job::{self, End, Held, JobError, Listed, Record};
-use crate::{cast::leg, gather::Reach};
+use crate::{
+    cast::leg,
+    gather::{Reach, remote::ReachError},
+    mesh::RouteNameError,
+};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -13,7 +17,7 @@ use thalweg_net::{PrivateKey, channel::Protocol};
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed,
-    cast::{CastId, MAX_REPORT, Offer, Opening, Pass, Report, Word},
+    cast::{CastId, MAX_REPORT, Offer, Opening, Pass, Refusal, Report, Word},
     mesh::Name,
 };
 use thiserror::Error;
@@ -53,9 +57,12 @@ pub enum ForgetError {
 pub struct Told {
     /// Who.
     pub receiver: Name,
-    /// Why it was not reached; absent: it knows.
+    /// Why it was not reached; absent: it knows, or holds nothing of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// It is no member with an address any more: telling it again is of no use.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_gone: bool,
 }
 
 /// A cast that was given up.
@@ -150,8 +157,9 @@ async fn tell_all(
         let opening = Opening::Offer { offer: offer.clone(), pass };
         let reach = reach.clone();
         telling.spawn(async move {
-            let why = tell(&reach, &receiver, &opening).await.err().map(|why| why.to_string());
-            Told { receiver, why }
+            let told = tell(&reach, &receiver, &opening).await;
+            let is_gone = matches!(told, Err(Untold::Gone(_)));
+            Told { receiver, why: told.err().map(|why| why.to_string()), is_gone }
         });
     }
     let mut told = Vec::new();
@@ -163,9 +171,29 @@ async fn tell_all(
     told
 }
 
-async fn tell(reach: &Reach, receiver: &Name, opening: &Opening) -> io::Result<()> {
-    let channel = reach.channel(receiver, &[], Protocol::Cast).await.map_err(io::Error::other)?;
-    let mut leg = leg::open(channel, opening).await?.map_err(io::Error::other)?;
+/// Why a receiver was not told.
+#[derive(Debug, Error)]
+enum Untold {
+    #[error("{0}")]
+    Gone(RouteNameError),
+    #[error("{0}")]
+    Unreached(ReachError),
+    #[error("it says: {0}")]
+    Refused(Refusal),
+    #[error("{0}")]
+    Lost(#[from] io::Error),
+}
+
+async fn tell(reach: &Reach, receiver: &Name, opening: &Opening) -> Result<(), Untold> {
+    let channel = reach.channel(receiver, &[], Protocol::Cast).await;
+    let channel = channel.map_err(|why| match why {
+        ReachError::Name(why) if is_for_good(&why) => Untold::Gone(why),
+        why => Untold::Unreached(why),
+    })?;
+    let mut leg = match leg::open(channel, opening).await? {
+        Err(why) if why.holds_nothing() => return Ok(()),
+        leg => leg.map_err(Untold::Refused)?,
+    };
     leg.say.message(&Word::Forget).await?;
     // It hangs up once it has heard that.
     let until_closed = async { while leg.hear.message::<Report>(MAX_REPORT).await.is_ok() {} };
@@ -173,4 +201,11 @@ async fn tell(reach: &Reach, receiver: &Name, opening: &Opening) -> io::Result<(
     timeout(HEARD, until_closed).await.map_err(silent)?;
     leg.say.close().await;
     Ok(())
+}
+
+fn is_for_good(why: &RouteNameError) -> bool {
+    matches!(
+        why,
+        RouteNameError::Unknown { .. } | RouteNameError::NoNode(_) | RouteNameError::Nowhere(_)
+    )
 }

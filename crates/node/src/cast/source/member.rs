@@ -131,14 +131,16 @@ impl Member {
     /// Until it has the object, or is given up; whether it has it.
     pub async fn serve(&self, casting: &Casting) -> bool {
         let (mut wait, mut heard) = (FIRST_WAIT, Instant::now());
+        let mut said = None;
         loop {
             let held = self.lock().account.held;
-            let (parted, was_there) = self.converse(casting).await;
+            let parted = self.converse(casting).await;
             if self.lock().account.held > held {
-                heard = Instant::now();
+                (wait, heard, said) = (FIRST_WAIT, Instant::now(), None);
             }
-            if was_there {
-                wait = FIRST_WAIT;
+            if matches!(parted, Parted::Failed(Refusal::Conducted)) {
+                // It comes by another process of ours, which has its own patience.
+                heard = Instant::now();
             }
             let may_wait = heard.elapsed() + wait < casting.patience;
             let receiver = self.name.clone();
@@ -151,14 +153,21 @@ impl Member {
                     let again = why.is_passing() && may_wait;
                     self.lock().standing = if again { Standing::Waiting } else { Standing::Failed };
                     let why = why.to_string();
-                    casting.events.event(&Event::Refused { receiver, why, again });
+                    // The same is not said over and over.
+                    if !again || said.as_ref() != Some(&why) {
+                        said = Some(why.clone());
+                        casting.events.event(&Event::Refused { receiver, why, again });
+                    }
                     if !again {
                         return false;
                     }
                 }
                 Parted::Lost(why) => {
                     self.lock().standing = if may_wait { Standing::Lost } else { Standing::Failed };
-                    casting.events.event(&Event::Unreached { receiver, why });
+                    if !may_wait || said.as_ref() != Some(&why) {
+                        said = Some(why.clone());
+                        casting.events.event(&Event::Unreached { receiver, why });
+                    }
                     if !may_wait {
                         return false;
                     }
@@ -169,13 +178,12 @@ impl Member {
         }
     }
 
-    /// One conversation; whether the receiver was there at all.
-    async fn converse(&self, casting: &Casting) -> (Parted, bool) {
-        let lost = |why: String| (Parted::Lost(why), false);
+    /// One conversation.
+    async fn converse(&self, casting: &Casting) -> Parted {
         let channel = casting.reach.channel(&self.name, &[], Protocol::Cast).await;
         let channel = match channel {
             Ok(channel) => channel,
-            Err(why) => return lost(why.to_string()),
+            Err(why) => return Parted::Lost(why.to_string()),
         };
         let (offer, pass) = (casting.offer.clone(), self.pass.clone());
         let opening = match casting.rings.relays.contains(&self.name) {
@@ -184,8 +192,8 @@ impl Member {
         };
         let leg = match leg::open(channel, &opening).await {
             Ok(Ok(leg)) => leg,
-            Ok(Err(why)) => return (Parted::Failed(why), true),
-            Err(why) => return lost(why.to_string()),
+            Ok(Err(why)) => return Parted::Failed(why),
+            Err(why) => return Parted::Lost(why.to_string()),
         };
         let Leg { mut hear, mut say, .. } = leg;
         let (words, outgoing) = mpsc::channel(4);
@@ -194,7 +202,7 @@ impl Member {
             failed = self.speak(casting, &mut say, outgoing) => failed,
         };
         say.close().await;
-        (parted.unwrap_or_else(|why| Parted::Lost(why.to_string())), true)
+        parted.unwrap_or_else(|why| Parted::Lost(why.to_string()))
     }
 
     async fn listen(

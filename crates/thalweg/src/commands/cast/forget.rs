@@ -30,7 +30,7 @@ pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
                 true => say(&(serde_json::to_string_pretty(&forgotten)? + "\n"))?,
                 false => say(&text(&forgotten))?,
             }
-            let is_all = forgotten.told.iter().all(|told| told.why.is_none());
+            let is_all = forgotten.told.iter().all(|told| told.why.is_none() || told.is_gone);
             if is_all { Code::Done } else { Code::Partial }
         }
     };
@@ -58,7 +58,11 @@ fn text(forgotten: &Forgotten) -> String {
     }
     for told in away {
         let why = told.why.as_deref().map(plain).unwrap_or_default();
-        text += &format!("{}: not told: {why}; the same command tries again\n", told.receiver);
+        let next = match told.is_gone {
+            true => "what came there, if anything, goes a week after the offer is over",
+            false => "the same command tries again",
+        };
+        text += &format!("{}: not told: {why}; {next}\n", told.receiver);
     }
     text
 }

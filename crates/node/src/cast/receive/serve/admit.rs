@@ -2,14 +2,19 @@
 
 use super::{Entry, LONGEST, Shared};
 use crate::{
-    cast::receive::{
-        home::{Home, Kept},
-        reception::{Reception, State, geometry},
-        run,
+    cast::{
+        disk::is_as_made,
+        receive::{
+            home::{Home, Kept},
+            reception::{Reception, State, geometry},
+            run,
+        },
     },
     mesh::MeshPeer,
+    relay::Event,
 };
 use std::{
+    io,
     path::Path,
     sync::{Arc, PoisonError},
 };
@@ -67,9 +72,13 @@ impl Shared {
         let id = offer.value().id(&offer.signer());
         let shared = Arc::clone(self);
         let member = peer.member().clone();
+        let name = offer.value().name.clone();
         let admit = move || shared.admit(id, offer, pass, &member);
-        let admitted = spawn_blocking(admit).await;
-        let reception = admitted.map_err(|e| Refusal::System(e.to_string()))??;
+        let admitted = spawn_blocking(admit).await.map_err(|e| Refusal::System(e.to_string()))?;
+        let reception = admitted.inspect_err(|why| {
+            let event = Event::new("cast_refused").with("from", &peer.member().name);
+            self.log.put(event.with("name", &name).with("why", why));
+        })?;
         self.work(id);
         Ok(reception)
     }
@@ -83,12 +92,21 @@ impl Shared {
     ) -> Result<Arc<Reception>, Refusal> {
         // One at a time: what there is room for is looked at, and then taken.
         let _alone = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        self.let_go_of_gone();
         let known = self.get(id);
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
             return Err(Refusal::Busy);
         }
         if let Some(reception) = known.filter(|r| still_holds(r)) {
-            reception.home.begin(&offer, &pass).map_err(run::refusal)?;
+            let is_complete = matches!(reception.state(), State::Complete(..));
+            if reception.is_conducted() && !is_complete {
+                return Err(Refusal::Conducted);
+            }
+            match reception.home.begin(&offer, &pass) {
+                // What is known of it goes on without; it can be given up, too.
+                Err(why) if is_full(&why) => {}
+                begun => begun.map_err(|why| unwritten(&why))?,
+            }
             reception.renew(offer, pass);
             if !self.is_running(id) && matches!(reception.state(), State::Failed(_)) {
                 // It is gone on with: why it ended before is told no more.
@@ -106,7 +124,7 @@ impl Shared {
             here.map(|e| e.reception.lacks()).sum()
         };
         let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
-        home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(run::refusal)?;
+        home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(|why| unwritten(&why))?;
         let kept =
             Kept { offer, pass, parents: None, described: None, is_done: false, record: None };
         let reception = Reception::new(home, from.name.clone(), kept);
@@ -147,10 +165,24 @@ impl Shared {
     }
 }
 
-/// What has its name may have been taken out of the inbox since: then it may be cast anew.
+fn is_full(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The system's answer, with what it is about: paths of this host are not the source's business.
+fn unwritten(why: &io::Error) -> Refusal {
+    match is_full(why) {
+        true => Refusal::System("its inbox's disk is full".to_owned()),
+        false => Refusal::System(format!("its inbox cannot be written: {why}")),
+    }
+}
+
+/// What has its name may have been taken out of the inbox since, or changed: then it may be cast anew.
 fn still_holds(reception: &Reception) -> bool {
     let State::Complete(..) = reception.state() else { return true };
     let name = reception.offer().into_value().name;
-    let name = std::os::unix::ffi::OsStrExt::from_bytes(name.as_bytes());
-    reception.home.inbox.join::<&std::ffi::OsStr>(name).symlink_metadata().is_ok()
+    let described = reception.described().clone();
+    let landed = reception.home.landed(name.as_bytes()).ok();
+    let as_made = |(place, (_, layout))| is_as_made(&place, &layout);
+    landed.zip(described).is_some_and(as_made)
 }

@@ -5,7 +5,7 @@ use crate::{
     cast::receive::{home::Home, reception::Reception},
     relay::Event,
 };
-use std::{sync::Arc, time::Duration};
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, sync::Arc, time::Duration};
 use thalweg_wire::cast::{CastId, Refusal};
 use tokio::task::spawn_blocking;
 
@@ -27,6 +27,7 @@ impl Shared {
     /// Ends and forgets casts whose offers are over: of those that are complete what others would ask
     /// for, of others what came, a week later.
     pub(super) fn clear(&self) {
+        self.let_go_of_gone();
         let now = self.membership.now().as_unix_nanos();
         let mut over = Vec::new();
         self.lock().retain(|_, entry| {
@@ -41,6 +42,20 @@ impl Shared {
             !goes
         });
         over.iter().for_each(|reception| self.remove(&reception.home));
+    }
+
+    /// Forgets what was taken out of its inbox: files that are held open keep their place on the disk.
+    pub(super) fn let_go_of_gone(&self) {
+        let mut gone = Vec::new();
+        self.lock().retain(|_, entry| {
+            let is_gone = !entry.is_leaving && is_gone(&entry.reception);
+            gone.extend(is_gone.then(|| Arc::clone(&entry.reception)));
+            !is_gone
+        });
+        for reception in gone {
+            reception.set(State::Failed(Refusal::Over));
+            self.remove(&reception.home);
+        }
     }
 
     /// The source has given it up: what came is thrown away. What has its name stays, and is given to
@@ -73,6 +88,14 @@ impl Shared {
             self.log.put(Event::new("cast_unremoved").with("why", why));
         }
     }
+}
+
+/// It had its name, and nothing has that name now.
+fn is_gone(reception: &Reception) -> bool {
+    let State::Complete(..) = reception.state() else { return false };
+    let name = reception.offer().into_value().name;
+    let path = reception.home.inbox.join(OsStr::from_bytes(name.as_bytes()));
+    path.symlink_metadata().is_err_and(|why| why.kind() == io::ErrorKind::NotFound)
 }
 
 fn due(reception: &Reception, now: u64) -> Due {

@@ -1,0 +1,113 @@
+//! What becomes of deliveries that somebody touches, and of names that are there already.
+
+use crate::{
+    parents::{LENGTH, first_to_n1, request, ways},
+    scene::{Scene, name},
+};
+use std::{fs, path::Path};
+use thalweg_node::cast::source::{Event, Outcome};
+use thalweg_units::ByteSize;
+use tokio_util::sync::CancellationToken;
+
+fn reasons(scene: &Scene) -> Vec<String> {
+    let why = |event: &Event| match event {
+        Event::Refused { why, .. } => Some(why.clone()),
+        _ => None,
+    };
+    scene.events.all().iter().filter_map(why).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_that_was_altered_is_not_taken_for_what_is_cast() {
+    let scene = Scene::new(1).await;
+    let content = scene.file("image", 3_000_000);
+    assert_eq!(scene.cast(scene.request("image")).await.unwrap().outcome, Outcome::Complete);
+    let mut altered = content;
+    altered[1_500_000] ^= 1;
+    fs::write(scene.nodes[0].inbox("image"), &altered).unwrap();
+    let totals = scene.cast(scene.request("image")).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Failed);
+    let said = reasons(&scene);
+    assert!(said.iter().any(|why| why.contains("something else of the name")), "{said:?}");
+    assert!(fs::read(scene.nodes[0].inbox("image")).unwrap() == altered, "nothing is overwritten");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_there_already_byte_for_byte_need_not_come() {
+    let scene = Scene::new(2).await;
+    fs::create_dir(scene.path("set")).unwrap();
+    let content = scene.file("set/a", 3_000_000);
+    scene.file("set/b", 17);
+    for node in &scene.nodes {
+        fs::create_dir(node.inbox("set")).unwrap();
+        fs::write(node.inbox("set/a"), &content).unwrap();
+        fs::copy(scene.path("set/b"), node.inbox("set/b")).unwrap();
+    }
+    fs::write(scene.nodes[1].inbox("set/b"), "another seventeen").unwrap();
+    let totals = scene.cast(scene.request("set")).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Partial, "{:?}", scene.events.all());
+    assert_eq!(scene.events.received(), [(name(1), 0, 0)]);
+    assert_eq!(totals.served_bytes, 0);
+    assert_eq!(fs::read(scene.nodes[1].inbox("set/b")).unwrap(), b"another seventeen");
+}
+
+/// Files that this process holds open and that have no name there any more.
+fn held_without_a_name(path: &Path) -> usize {
+    let all = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let gone = format!("{} (deleted)", path.display());
+    all.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.as_os_str() == gone.as_str()))
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_taken_out_of_the_inbox_holds_no_room() {
+    let scene = Scene::new(1).await;
+    for path in ["image", "other"] {
+        scene.file(path, 3_000_000);
+    }
+    assert_eq!(scene.cast(scene.request("image")).await.unwrap().outcome, Outcome::Complete);
+    let delivered = scene.nodes[0].inbox("image");
+    fs::remove_file(&delivered).unwrap();
+    assert!(held_without_a_name(&delivered) > 0);
+    assert_eq!(scene.cast(scene.request("other")).await.unwrap().outcome, Outcome::Complete);
+    assert_eq!(held_without_a_name(&delivered), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_commands_for_the_same_receiver_do_not_tear_it_to_and_fro() {
+    let scene = Scene::new(3).await;
+    let content = scene.file("image", LENGTH);
+    let _ways = ways(&scene, &[(0, 1, 4_000_000), (0, 2, 4_000_000), (0, 3, 4_000_000)]).await;
+    let to = |who: [u8; 2]| {
+        let to = who.map(name).to_vec();
+        thalweg_node::cast::source::Request { to, ..request(&scene) }
+    };
+    let first = tokio::spawn(scene.cast_until(to([1, 2]), CancellationToken::new()));
+    scene.nodes[1].holds(0).await;
+    let second = scene.cast(to([2, 3])).await.unwrap();
+    assert_eq!(second.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    assert_eq!(first.await.unwrap().unwrap().outcome, Outcome::Complete);
+    for node in &scene.nodes {
+        assert!(fs::read(node.inbox("image")).unwrap() == content);
+    }
+    assert_eq!(reasons(&scene), ["another `thalweg cast` of yours gives it this already"]);
+    let is_lost = |event: &Event| matches!(event, Event::Unreached { .. });
+    assert!(!scene.events.all().iter().any(is_lost), "{:?}", scene.events.all());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_refused_a_cast_needs_not_be_told_that_it_is_given_up() {
+    let scene = Scene::with(2, |n, settings| {
+        if n == 2 {
+            settings.inbox[0].max_bytes = Some(ByteSize::from_bytes(1000));
+        }
+    })
+    .await;
+    scene.file("image", LENGTH);
+    first_to_n1(&scene).await;
+    let totals = scene.cast(request(&scene)).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Partial);
+    let forgotten = scene.forget("image").await.unwrap();
+    let told: Vec<_> = forgotten.told.iter().map(|told| (&told.receiver, &told.why)).collect();
+    assert_eq!(told, [(&name(2), &None)]);
+}
