@@ -56,6 +56,8 @@ pub enum Arrived {
     Fresh,
     /// It was held already: asked of two parents, or it came otherwise meanwhile.
     Duplicate,
+    /// It was not asked of this parent, or is no more: it is not taken.
+    Unasked,
     /// It does not exist, or the parent is unknown.
     Unknown,
 }
@@ -171,11 +173,12 @@ impl Pull {
             return Arrived::Unknown;
         };
         let asked = parent.arrived(index, bytes, now);
-        let fresh = !self.held.contains(index);
+        let fresh = asked && !self.held.contains(index);
         parent.count(bytes, fresh);
-        if asked {
-            self.settle(index, id);
+        if !asked {
+            return Arrived::Unasked;
         }
+        self.settle(index, id);
         if fresh {
             self.hold_symbol(index);
             return Arrived::Fresh;

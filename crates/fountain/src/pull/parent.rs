@@ -61,8 +61,9 @@ impl Parent {
 
     /// A symbol came from it; whether it was asked.
     pub(super) fn arrived(&mut self, index: u64, bytes: u64, now: Time) -> bool {
-        self.heard = now;
         let Some(at) = self.outstanding.remove(&index) else { return false };
+        // What was not asked is no sign of life: else one symbol, sent for ever, would be one.
+        self.heard = now;
         self.sample_rtt(now.since(at));
         self.meter.add(bytes, self.rtt, now);
         self.pause_if_idle(now);
@@ -71,8 +72,10 @@ impl Parent {
 
     /// What came was no such symbol; whether it was asked.
     pub(super) fn refused(&mut self, index: u64, now: Time) -> bool {
-        self.heard = now;
         let asked = self.outstanding.remove(&index).is_some();
+        if asked {
+            self.heard = now;
+        }
         self.pause_if_idle(now);
         asked
     }

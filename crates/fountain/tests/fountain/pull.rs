@@ -193,6 +193,25 @@ proptest! {
 }
 
 #[test]
+fn what_nobody_asked_for_is_no_sign_of_life_and_not_taken() {
+    let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
+    let (parent, mut now) = (ParentId(1), Time::ZERO);
+    pull.join(parent, Rate::from_mbps(80.0), Duration::from_millis(10), now);
+    pull.holds(parent, 0..1);
+    assert_eq!(pull.asks(parent, now, &mut rng(1)), [0..1]);
+    assert_eq!(pull.arrived(parent, 0, now), Arrived::Fresh);
+    pull.holds(parent, 1..2);
+    assert_eq!(pull.asks(parent, now, &mut rng(1)), [1..2]);
+    for _ in 0..100 {
+        now += Duration::from_millis(100);
+        assert_eq!(pull.arrived(parent, 0, now), Arrived::Unasked);
+        assert_eq!(pull.arrived(parent, 7, now), Arrived::Unasked);
+    }
+    assert_eq!(pull.silent(now), [parent]);
+    assert_eq!((pull.progress().held, pull.progress().duplicates), (1, 0));
+}
+
+#[test]
 fn what_came_otherwise_is_not_asked_and_strangers_change_nothing() {
     let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
     let (parent, now) = (ParentId(1), Time::ZERO);
@@ -216,7 +235,7 @@ fn what_came_otherwise_is_not_asked_and_strangers_change_nothing() {
     assert_eq!(again, (8..16).collect::<Vec<u64>>());
     (0..16).for_each(|index| assert_eq!(pull.arrived(parent, index, now), Arrived::Fresh));
     assert!(pull.is_complete() && pull.silent(Time::MAX).is_empty());
-    assert_eq!(pull.arrived(parent, 3, now), Arrived::Duplicate);
+    assert_eq!(pull.arrived(parent, 3, now), Arrived::Unasked);
     let status = pull.status(parent).expect("a parent");
     assert_eq!((status.fresh_bytes, status.duplicate_bytes), (16 << 14, 1 << 14));
 }

@@ -96,6 +96,28 @@ async fn two_commands_for_the_same_receiver_do_not_tear_it_to_and_fro() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_settings_do_not_allow_any_more_does_not_land() {
+    let mut scene = Scene::new(2).await;
+    scene.file("image", LENGTH);
+    first_to_n1(&scene).await;
+    let ways = ways(&scene, &[(2, 1, 300_000), (0, 2, 300_000)]).await;
+    let stop = CancellationToken::new();
+    let casting = tokio::spawn(scene.cast_until(request(&scene), stop.clone()));
+    scene.nodes[1].holds(100_000).await;
+    stop.cancel();
+    casting.await.unwrap().unwrap();
+    scene.nodes[1].kill().await;
+    scene.nodes[1].set(|settings| settings.inbox[0].from = vec!["n1".parse().unwrap()]);
+    scene.nodes[1].start().await;
+    ways.values().for_each(|way| way.set(100_000_000));
+    let totals = scene.cast(request(&scene)).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Partial);
+    let said = reasons(&scene);
+    assert!(said.last().unwrap().contains("takes nothing from you"), "{said:?}");
+    assert_eq!(fs::read_dir(scene.nodes[1].inbox("")).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_refused_a_cast_needs_not_be_told_that_it_is_given_up() {
     let scene = Scene::with(2, |n, settings| {
         if n == 2 {

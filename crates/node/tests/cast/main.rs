@@ -9,6 +9,7 @@ mod members;
 mod over;
 mod parents;
 mod partitions;
+mod pull_liars;
 mod refusals;
 mod resumed;
 mod ring_liars;

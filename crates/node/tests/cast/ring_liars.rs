@@ -83,17 +83,17 @@ pub async fn read<T: serde::de::DeserializeOwned>(
     Ok(decode(&body).unwrap())
 }
 
-async fn accept(channel: &mut Channel<TcpStream>) -> std::io::Result<()> {
+pub async fn accept(channel: &mut Channel<TcpStream>) -> std::io::Result<()> {
     channel.write_all(&encode(&Answer::Accepted { open: false })).await?;
     channel.flush().await
 }
 
-async fn drain(channel: &mut Channel<TcpStream>) {
+pub async fn drain(channel: &mut Channel<TcpStream>) {
     let mut buffer = vec![0; 1 << 16];
     while channel.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
 }
 
-fn pages(content: &[u8]) -> Vec<SourcePage> {
+pub fn pages(content: &[u8]) -> Vec<SourcePage> {
     let geometry = Geometry::for_length(content.len() as u64).unwrap();
     let (mut hasher, mut pages) = (ObjectHasher::new(geometry), Vec::new());
     hasher.update(content, &mut |page| pages.push(page));

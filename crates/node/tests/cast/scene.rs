@@ -117,6 +117,11 @@ impl Node {
         self.start().await;
     }
 
+    /// Its settings from the next start on.
+    pub fn set(&mut self, change: impl FnOnce(&mut CastSection)) {
+        change(&mut self.settings);
+    }
+
     /// As if it were killed: nothing is said to anybody.
     pub async fn kill(&mut self) {
         self.casts = None;

@@ -17,7 +17,7 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_fountain::{ParentId, SymbolId, digest::SourcePage};
+use thalweg_fountain::{Arrived, ParentId, SymbolId, digest::SourcePage};
 use thalweg_units::Rate;
 use thalweg_wire::cast::{
     FRAME_HEAD, Fault, Frame, MAX_RANGES, MAX_SAID, Said, SymbolHead, Wish, are_sound,
@@ -37,6 +37,9 @@ const LOOK: Duration = Duration::from_millis(500);
 /// What was begun must be whole so soon.
 const WHOLE: Duration = Duration::from_secs(20);
 
+/// So many symbols that nobody asked for are a fault; more, a lie.
+const MAX_UNASKED: u64 = 64;
+
 /// Something is said to the parent at least so often, so that it knows of us.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(30);
 
@@ -47,6 +50,13 @@ pub struct Got {
     pub bytes: AtomicU64,
     /// Of those: of no use.
     pub beyond: AtomicU64,
+}
+
+impl Got {
+    /// Bytes that were of use.
+    pub fn useful(&self) -> u64 {
+        self.bytes.load(Relaxed).saturating_sub(self.beyond.load(Relaxed))
+    }
 }
 
 /// What a leg to a parent works with.
@@ -110,6 +120,8 @@ struct Pulling {
     /// Blocks whose pages were asked for on this leg.
     pages: Mutex<BTreeSet<u32>>,
     came: Notify,
+    /// Symbols that came and were not asked for.
+    unasked: AtomicU64,
 }
 
 /// A parent of the desk, until this is dropped, on whatever way.
@@ -125,7 +137,13 @@ impl Drop for Joined {
 pub async fn pull(child: Child, leg: Leg) -> Left {
     let no = child.desk.join(child.expected, leg.round_trip().unwrap_or_default());
     let _joined = Joined(Arc::clone(&child.desk), no);
-    let pulling = Pulling { child, no, pages: Mutex::default(), came: Notify::new() };
+    let pulling = Pulling {
+        child,
+        no,
+        pages: Mutex::default(),
+        came: Notify::new(),
+        unasked: AtomicU64::new(0),
+    };
     let Leg { hear, mut say, .. } = leg;
     let left = tokio::select! {
         left = pulling.hear(hear) => left,
@@ -186,11 +204,11 @@ impl Pulling {
         }
         let length = bytes.len() as u64;
         self.child.got.bytes.fetch_add(length, Relaxed);
-        let is_fresh = self.child.desk.arrived(self.no, index);
+        let arrived = self.child.desk.arrived(self.no, index);
         self.came.notify_one();
-        if !is_fresh {
+        if arrived != Arrived::Fresh {
             self.child.got.beyond.fetch_add(length, Relaxed);
-            return Ok(());
+            return self.of_no_use(arrived);
         }
         let frame = Arc::new(frame);
         if self.child.node.ring.has_children() {
@@ -199,6 +217,18 @@ impl Pulling {
         let piece = Piece { id, frame, got: Arc::clone(&self.child.got) };
         let sent = self.child.disk.send(ToDisk::Symbol(piece)).await;
         sent.map_err(|_: SendError<_>| Left::Done)
+    }
+
+    /// What is asked of two comes twice; what nobody asked for, now and then, from one who has a fault.
+    fn of_no_use(&self, arrived: Arrived) -> Result<(), Left> {
+        let unasked = match arrived {
+            Arrived::Unasked => self.unasked.fetch_add(1, Relaxed) + 1,
+            _ => 0,
+        };
+        match unasked > MAX_UNASKED {
+            true => Err(Left::Corrupt("it sends again and again what is not asked of it".into())),
+            false => Ok(()),
+        }
     }
 
     /// A page that came earlier.

@@ -74,10 +74,10 @@ impl Desk {
         self.changed.notify_waiters();
     }
 
-    /// A proven symbol came; whether it was missing.
-    pub fn arrived(&self, id: ParentId, index: u64) -> bool {
+    /// A proven symbol came.
+    pub fn arrived(&self, id: ParentId, index: u64) -> Arrived {
         let (now, mut inner) = (self.now(), self.lock());
-        inner.pull.arrived(id, index, now) == Arrived::Fresh
+        inner.pull.arrived(id, index, now)
     }
 
     /// Proven symbols came otherwise: they are not asked for any more.

@@ -32,6 +32,14 @@ pub enum InboxError {
     Keys(PathBuf),
 }
 
+fn is_small_enough(inbox: &InboxSection, offer: &Offer) -> Result<(), Refusal> {
+    let bytes = offer.length;
+    match inbox.max_bytes.map(|most| most.as_bytes()).filter(|most| bytes > *most) {
+        Some(most) => Err(Refusal::TooLarge { bytes, most }),
+        None => Ok(()),
+    }
+}
+
 fn may_write(path: &Path) -> bool {
     use rustix::fs::Access;
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
@@ -102,12 +110,20 @@ impl Inboxes {
         Err(first)
     }
 
+    /// Whether an inbox, by the settings of now, takes something of this member's; unfinished casts are
+    /// asked again, as settings change.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn takes(&self, inbox: &Path, from: &Member, offer: &Offer) -> Result<(), Refusal> {
+        let its = self.all.iter().filter(|one| one.path == inbox);
+        let mut its = its.filter(|inbox| inbox.from.iter().any(|whom| whom.is(from)));
+        its.next().ok_or(Refusal::Policy).and_then(|inbox| is_small_enough(inbox, offer))
+    }
+
     fn fits(&self, inbox: &InboxSection, offer: &Offer, others: u64) -> Result<(), Refusal> {
+        is_small_enough(inbox, offer)?;
         let bytes = offer.length;
-        if let Some(most) = inbox.max_bytes.map(|most| most.as_bytes()).filter(|most| bytes > *most)
-        {
-            return Err(Refusal::TooLarge { bytes, most });
-        }
         let name = std::ffi::OsStr::from_bytes(offer.name.as_bytes());
         match inbox.path.join(name).symlink_metadata() {
             // It may be the same: that is looked at once it is known what it should be.

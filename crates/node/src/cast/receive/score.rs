@@ -8,11 +8,7 @@
 
 use super::reception::{Parents, Who};
 use crate::cast::leg::child::Got;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_wire::cast::{Candidate, Fault, Want};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -237,8 +233,8 @@ impl Score {
             if span < enough {
                 continue;
             }
-            let bytes = now.got.bytes.load(Relaxed);
-            let bps = ((bytes - now.before) as f64 * 8.0 / span.as_secs_f64()) as u64;
+            let bytes = now.got.useful();
+            let bps = (bytes.saturating_sub(now.before) as f64 * 8.0 / span.as_secs_f64()) as u64;
             (now.since, now.before, now.bps) = (at, bytes, Some(bps));
             self.past.entry(who.clone()).or_default().gave = Some((bps, at + MEMORY));
             judged.push(who.clone());
@@ -291,7 +287,7 @@ impl Score {
 
     /// One more parent.
     pub fn begin(&mut self, candidate: &Candidate, got: Arc<Got>, end: CancellationToken) {
-        let before = got.bytes.load(Relaxed);
+        let before = got.useful();
         let (candidate, since) = (candidate.clone(), Instant::now());
         let now = Now { candidate, got, end, since, before, first: before, bps: None };
         self.now.insert(now.candidate.name.clone(), now);
@@ -348,7 +344,7 @@ impl Score {
 
 impl Now {
     fn has_given(&self) -> bool {
-        self.got.bytes.load(Relaxed) > self.first
+        self.got.useful() > self.first
     }
 }
 

@@ -24,12 +24,12 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use thalweg_net::channel::Channel;
 use thalweg_wire::{
     Signed,
-    cast::{CastId, Offer},
+    cast::{CastId, Offer, Refusal},
     mesh::Name,
 };
 use tokio::{net::TcpStream, task::spawn_blocking};
@@ -70,12 +70,14 @@ struct Entry {
     stop: CancellationToken,
     /// It is thrown away just now.
     is_leaving: bool,
+    /// When this process heard of it first.
+    since: Instant,
 }
 
 impl Entry {
     fn new(reception: Arc<Reception>) -> Self {
         let stop = CancellationToken::new();
-        Self { reception, is_running: false, stop, is_leaving: false }
+        Self { reception, is_running: false, stop, is_leaving: false, since: Instant::now() }
     }
 }
 
@@ -182,6 +184,15 @@ impl Shared {
         self.lock().get(&id).is_some_and(|entry| entry.is_running)
     }
 
+    /// Whether the settings of now let it land.
+    fn may_still(&self, reception: &Reception) -> Result<(), Refusal> {
+        let (offer, roster) = (reception.offer(), self.membership.current());
+        let member = roster.as_ref().and_then(|roster| roster.by_key(&offer.signer()));
+        // Whom the roster does not name now is known by the name from before.
+        let Some(member) = member else { return Ok(()) };
+        self.inboxes.takes(&reception.home.inbox, member, offer.value())
+    }
+
     /// Sees to it that somebody works at a cast that is described and has not ended well.
     fn work(self: &Arc<Self>, id: CastId) {
         let mut receptions = self.lock();
@@ -191,6 +202,9 @@ impl Shared {
             || entry.reception.offer().value().expiry < self.membership.now();
         if entry.is_running || entry.is_leaving || !is_ready || is_over {
             return;
+        }
+        if let Err(why) = self.may_still(&entry.reception) {
+            return entry.reception.set(State::Failed(why));
         }
         entry.is_running = true;
         let stop = CancellationToken::new();

@@ -4,7 +4,7 @@ use super::shared::SharedRing;
 use crate::cast::leg::{Hear, Leg, Say, invalid};
 use std::{io, sync::Arc, time::Duration};
 use thalweg_fountain::ChildId;
-use thalweg_wire::cast::{Frame, MAX_WISH, Said, Wish};
+use thalweg_wire::cast::{Frame, MAX_RANGES, MAX_WISH, Said, Wish};
 use tokio::time::{sleep, timeout};
 
 /// A child that says nothing for so long is let go; it says something every half minute.
@@ -15,6 +15,9 @@ const PREFACE: Duration = Duration::from_secs(20);
 
 /// In so many messages at most: blocks that it has, and what it lacks of those it had begun.
 const FIRST: usize = 256;
+
+/// With so many runs in all at most, 16 B each.
+const FIRST_RUNS: usize = 1 << 16;
 
 /// What a connection is given by one call of the system: on a fast leg its other end is woken once for so much.
 const AT_ONCE: usize = 256 * 1024;
@@ -35,7 +38,8 @@ pub trait Sheets {
 pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl Sheets, leg: Leg) -> io::Result<()> {
     let Leg { mut hear, mut say, .. } = leg;
     // What it has already it says first.
-    let first = preface(&mut hear).await?;
+    let first = timeout(PREFACE, preface(&mut hear)).await;
+    let first = first.map_err(|_| io::Error::other("the child does not say what it has"))??;
     let joined = ring.join();
     for wish in first {
         if let Some(block) = ring.wish(joined.id, wish)? {
@@ -53,13 +57,22 @@ pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl Sheets, leg: Leg) -> io
 
 /// What a child says before it is sent anything; it ends with an empty ask.
 async fn preface(hear: &mut Hear) -> io::Result<Vec<Wish>> {
-    let mut wishes = Vec::new();
-    while wishes.len() < FIRST {
-        let heard = timeout(PREFACE, hear.message::<Wish>(MAX_WISH)).await;
-        match heard.map_err(|_| io::Error::other("the child does not say what it has"))?? {
+    let (mut wishes, mut runs) = (Vec::new(), 0);
+    while wishes.len() < FIRST && runs <= FIRST_RUNS {
+        let mut wish = hear.message::<Wish>(MAX_WISH).await?;
+        match &mut wish {
             Wish::Ask(runs) if runs.is_empty() => return Ok(wishes),
-            wish => wishes.push(wish),
+            Wish::Ask(its) | Wish::Done(its) | Wish::Hold(its) | Wish::Lack { runs: its, .. } => {
+                if its.len() > MAX_RANGES {
+                    return Err(invalid("the child says too much at once"));
+                }
+                // Decoded it may have room for more than it has.
+                its.shrink_to_fit();
+                runs += its.len();
+            }
+            Wish::Page(_) | Wish::RepairPage(_) | Wish::Bye | Wish::Anew => {}
         }
+        wishes.push(wish);
     }
     Err(invalid("the child says too much before it begins"))
 }

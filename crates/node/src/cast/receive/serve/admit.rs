@@ -99,6 +99,10 @@ impl Shared {
         }
         if let Some(reception) = known.filter(|r| still_holds(r)) {
             let is_complete = matches!(reception.state(), State::Complete(..));
+            if !is_complete {
+                let takes = self.inboxes.takes(&reception.home.inbox, from, offer.value());
+                takes.inspect_err(|_| self.cast_out(&reception))?;
+            }
             if reception.is_conducted() && !is_complete {
                 return Err(Refusal::Conducted);
             }
@@ -114,10 +118,7 @@ impl Shared {
             }
             return Ok(reception);
         }
-        let unfinished = |entry: &&Entry| !matches!(entry.reception.state(), State::Complete(..));
-        if self.lock().values().filter(unfinished).count() >= self.max_casts {
-            return Err(Refusal::Busy);
-        }
+        self.has_place(from)?;
         let others = |inbox: &Path| {
             let receptions = self.lock();
             let here = receptions.values().filter(|e| e.reception.home.inbox == inbox);
@@ -131,6 +132,17 @@ impl Shared {
         reception.home.keep_record(&reception.record()).map_err(run::refusal)?;
         self.lock().insert(id, Entry::new(Arc::clone(&reception)));
         Ok(reception)
+    }
+
+    /// Whether one more cast may be taken in; one member leaves others a quarter of the places.
+    fn has_place(&self, from: &Member) -> Result<(), Refusal> {
+        let receptions = self.lock();
+        let is_unfinished = |e: &&Entry| !matches!(e.reception.state(), State::Complete(..));
+        let unfinished = || receptions.values().filter(is_unfinished);
+        let own = unfinished().filter(|entry| entry.reception.source == from.name).count();
+        let is_full =
+            unfinished().count() >= self.max_casts || own >= self.max_casts - self.max_casts / 4;
+        if is_full { Err(Refusal::Busy) } else { Ok(()) }
     }
 
     /// Whether another receiver may have it from here.

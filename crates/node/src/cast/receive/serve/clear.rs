@@ -12,6 +12,9 @@ use tokio::task::spawn_blocking;
 /// What came of a cast that did not become complete is kept so long after its offer is over.
 const UNFINISHED: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// An offer of which nothing comes holds its place so long.
+const UNDESCRIBED: Duration = Duration::from_secs(600);
+
 /// What is to be done about a cast whose offer is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Due {
@@ -31,7 +34,8 @@ impl Shared {
         let now = self.membership.now().as_unix_nanos();
         let mut over = Vec::new();
         self.lock().retain(|_, entry| {
-            let due = due(&entry.reception, now);
+            let is_idle = entry.since.elapsed() > UNDESCRIBED && is_only_offered(&entry.reception);
+            let due = if is_idle { Due::Remove } else { due(&entry.reception, now) };
             if due == Due::Stop || entry.is_running && due == Due::Remove {
                 // What came is removed when it is looked for the next time.
                 entry.stop.cancel();
@@ -42,6 +46,14 @@ impl Shared {
             !goes
         });
         over.iter().for_each(|reception| self.remove(&reception.home));
+    }
+
+    /// What the settings do not allow any more ends, and what came is thrown away.
+    pub(super) fn cast_out(&self, reception: &Reception) {
+        let entry = self.lock().remove(&reception.home.id);
+        entry.inspect(|entry| entry.stop.cancel());
+        reception.set(State::Failed(Refusal::Policy));
+        self.remove(&reception.home);
     }
 
     /// Forgets what was taken out of its inbox: files that are held open keep their place on the disk.
@@ -88,6 +100,11 @@ impl Shared {
             self.log.put(Event::new("cast_unremoved").with("why", why));
         }
     }
+}
+
+fn is_only_offered(reception: &Reception) -> bool {
+    let is_new = matches!(reception.state(), State::New | State::Failed(_));
+    is_new && reception.described().is_none() && !reception.is_conducted()
 }
 
 /// It had its name, and nothing has that name now.
