@@ -48,6 +48,8 @@ pub struct SocketOptions {
     /// `SO_RCVBUF` in bytes, before the connection is made: the most that a peer may send
     /// ahead of a reader who pauses. The kernel's own tuning if `None`.
     pub receive_buffer: Option<usize>,
+    /// `SO_MARK`, by which the host's own packet rules know the connection; needs `CAP_NET_ADMIN`.
+    pub mark: Option<u32>,
 }
 
 impl Default for SocketOptions {
@@ -58,6 +60,7 @@ impl Default for SocketOptions {
             keepalive: Some(Duration::from_secs(15)),
             congestion: None,
             receive_buffer: None,
+            mark: None,
         }
     }
 }
@@ -85,6 +88,9 @@ impl SocketOptions {
         }
         if let Some(n) = self.receive_buffer {
             socket.set_recv_buffer_size(n).map_err(named("SO_RCVBUF"))?;
+        }
+        if let Some(mark) = self.mark {
+            socket.set_mark(mark).map_err(named("SO_MARK"))?;
         }
         let Some(name) = &self.congestion else { return Ok(()) };
         sockopt::set_tcp_congestion(&*socket, name).map_err(|e| congestion_error(name, e.into()))
@@ -131,6 +137,7 @@ mod tests {
             keepalive: None,
             congestion: None,
             receive_buffer: Some(65_536),
+            mark: None,
         };
         bare.apply(SockRef::from(&socket)).unwrap();
         assert!(!socket.tcp_nodelay().unwrap() && !socket.keepalive().unwrap());

@@ -13,6 +13,8 @@ pub enum Kind {
     Socks,
     /// `Upgrade`, e.g. a WebSocket.
     Upgrade,
+    /// A connection that the kernel has led here: the program does not know of the proxy.
+    Redirected,
 }
 
 /// Something that ended. As JSON: one object per line, `event` names it; sizes in bytes,

@@ -1,6 +1,7 @@
 //! An HTTP and SOCKS5 proxy for the programs of this host, over paths that were learned.
 //!
 //! ```text
+//! redirected by the kernel ─ transparent ──────────────┐
 //! accept ─ first byte 5? ─ yes ─ socks ───────────────┐
 //!             │ no                                     ├─ dial: race of ways ─ tunnel (pump)
 //!             └─ http ── CONNECT, upgrade ────────────┘
@@ -41,6 +42,7 @@ mod silence;
 mod socks;
 mod split;
 mod target;
+mod transparent;
 mod tunnel;
 mod upstream;
 
@@ -50,3 +52,4 @@ pub use chooser::{Candidates, Choice, Content, PathChooser, Seen, Way};
 pub use event::{Kind, ProxyEvent, ProxySink};
 pub use review::Reviewer;
 pub use server::{Proxy, ProxyConfig, ProxyError, Summary};
+pub use transparent::{MARK, Redirected};

@@ -9,6 +9,7 @@ use super::{
     review::Reviewer,
     shared::Shared,
     socks,
+    transparent::{Listeners, Redirected},
 };
 use crate::{accept, interfaces::Uplinks};
 use std::{
@@ -48,6 +49,8 @@ pub struct ProxyConfig {
     pub split_from: ByteSize,
     /// How long connections may take to end once the proxy is told to.
     pub drain: Duration,
+    /// Whether it has ports as well for connections that the kernel leads to it.
+    pub transparent: bool,
 }
 
 impl ProxyConfig {
@@ -60,7 +63,13 @@ impl ProxyConfig {
     /// With the defaults.
     pub const fn new(listen: SocketAddr) -> Self {
         let (max_connections, split_from) = (Self::MAX_CONNECTIONS, Self::SPLIT_FROM);
-        Self { listen, max_connections, split_from, drain: Duration::from_secs(10) }
+        Self {
+            listen,
+            max_connections,
+            split_from,
+            drain: Duration::from_secs(10),
+            transparent: false,
+        }
     }
 }
 
@@ -112,6 +121,7 @@ pub struct Summary {
 /// A proxy that is bound to its address.
 pub struct Proxy {
     listener: TcpListener,
+    redirected: Listeners,
     shared: Arc<Shared>,
 }
 
@@ -153,6 +163,10 @@ impl Proxy {
         let failed = |source| ProxyError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let own = listener.local_addr().map_err(failed)?;
+        let redirected = match config.transparent {
+            true => Listeners::bind().await.map_err(failed)?,
+            false => Listeners::default(),
+        };
         let shared = Arc::new(Shared {
             config,
             dialer,
@@ -168,12 +182,17 @@ impl Proxy {
             splits: Arc::new(Semaphore::new(SPLITS)),
             reviewer: Reviewer::default(),
         });
-        Ok(Self { listener, shared })
+        Ok(Self { listener, redirected, shared })
     }
 
     /// Where it listens, with the port that was chosen.
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.own
+    }
+
+    /// Where the kernel is to lead connections; `None`: it has no such ports.
+    pub fn redirected(&self) -> Option<Redirected> {
+        self.redirected.ports()
     }
 
     /// For whoever hears of revocations while it runs.
@@ -192,10 +211,11 @@ impl Proxy {
     /// answered, tunnels to end; the rest is reset. To cut at once, cancel [`Proxy::cutter`], or
     /// drop the future.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Summary {
-        let Self { listener, shared } = self;
+        let Self { listener, redirected, shared } = self;
         // Whoever drops this future means the end of all connections.
         let _cut = shared.cut.clone().drop_guard();
         let places = Arc::new(Semaphore::new(shared.config.max_connections));
+        redirected.run(&shared, &places);
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stop = std::pin::pin!(stop);

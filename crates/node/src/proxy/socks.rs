@@ -24,7 +24,7 @@ use tokio::{io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Encrypted protocols by their ports: legs to relays may be open. Others are sealed.
-const ENCRYPTED: [u16; 6] = [443, 853, 993, 995, 465, 22];
+pub(super) const ENCRYPTED: [u16; 6] = [443, 853, 993, 995, 465, 22];
 
 /// The command that is served (RFC 1928 §4).
 const CONNECT: u8 = 1;

@@ -17,4 +17,5 @@ mod in_lab;
 mod lab;
 mod run;
 mod started;
+mod transparent;
 mod uplinks;

@@ -77,7 +77,8 @@ impl Started {
         (events, self.child.wait().unwrap().code())
     }
 
-    fn ended(mut self) -> (Vec<Value>, String) {
+    /// The same, for who need not work on meanwhile.
+    pub fn ended(mut self) -> (Vec<Value>, String) {
         signal(&self.child, rustix::process::Signal::TERM);
         let mut text = String::new();
         self.out.read_to_string(&mut text).unwrap();

@@ -281,7 +281,10 @@ fn lack(assembly: &Assembly, block: u32) -> Lack {
 mod tests {
     use super::*;
     use crate::cast::store::testing::empty;
-    use thalweg_fountain::codec::{BlockEncoder, Plans};
+    use thalweg_fountain::{
+        Arrived,
+        codec::{BlockEncoder, Plans},
+    };
     use thalweg_units::Rate;
 
     #[tokio::test]
@@ -322,7 +325,8 @@ mod tests {
         while let asks @ [_, ..] = &desk.asks(parent)[..] {
             for &(from, to) in asks {
                 asked.push(from..to);
-                (from..to).for_each(|index| assert!(desk.arrived(parent, index)));
+                let arrive = |index| assert_eq!(desk.arrived(parent, index), Arrived::Fresh);
+                (from..to).for_each(arrive);
             }
         }
         let first_of_all = asked.iter().map(|range| range.start).min();

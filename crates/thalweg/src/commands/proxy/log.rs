@@ -128,6 +128,7 @@ fn in_words(event: &ProxyEvent) -> String {
                 Kind::Connect => "CONNECT",
                 Kind::Socks => "SOCKS",
                 Kind::Upgrade => "upgrade",
+                Kind::Redirected => "redirected",
             };
             let end = broken.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
             let (up, down) = (size(up_bytes), size(down_bytes));

@@ -1,6 +1,7 @@
 //! `thalweg proxy`: HTTP and SOCKS5 for this host's programs, over the best paths known.
 
 mod answering;
+mod intercept;
 mod keeper;
 mod log;
 mod memory;
@@ -14,6 +15,7 @@ pub use ways::PathArgs;
 use super::signals::{INTERRUPTED, Signals};
 use anyhow::Context as _;
 use clap::builder::RangedU64ValueParser;
+use intercept::Interception;
 use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use thalweg_console::{note, say_line};
@@ -35,6 +37,7 @@ proxy. It listens on loopback only.
   curl -x socks5h://127.0.0.1:3128 https://example.org/
   chromium --proxy-pac-url=http://127.0.0.1:3128/proxy.pac
   thalweg proxy --listen 127.0.0.1:0 --json | jq .   # a free port; what happens, as JSON
+  sudo thalweg proxy --transparent                   # for programs that know no proxy, too
 
 `thalweg run CMD` gives one command a proxy of its own. Ctrl-C or SIGTERM drains: requests under
 way have 10 s; a second one ends it at once.
@@ -58,6 +61,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = ProxyConfig::MAX_CONNECTIONS as u64)]
     #[arg(value_parser = RangedU64ValueParser::<u64>::new().range(1..=1_000_000))]
     max_connections: u64,
+
+    /// Take all TCP connections of this host's programs, by nftables; gone when the proxy is, however
+    /// it ends. For root
+    #[arg(long)]
+    transparent: bool,
 
     /// Tell of each request and tunnel when it has ended
     #[arg(short, long)]
@@ -87,7 +95,8 @@ impl Args {
 
     fn config(&self) -> ProxyConfig {
         let max_connections = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
-        ProxyConfig { max_connections, ..ProxyConfig::new(self.listen) }
+        let transparent = self.transparent;
+        ProxyConfig { max_connections, transparent, ..ProxyConfig::new(self.listen) }
     }
 }
 
@@ -126,6 +135,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg proxy: {text}");
     let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
+    let intercepted = proxy.redirected().map(Interception::begin).transpose()?;
     print_ready(proxy.local_addr(), args.json)?;
     let cutter = proxy.cutter();
     let (first, asked) = tokio::sync::oneshot::channel::<()>();
@@ -136,6 +146,8 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
         () = keeper.keep(&note) => {}
         () = signals.next() => drop(first),
     }
+    // New connections go their own way from here on.
+    drop(intercepted);
     note("draining; once more to stop at once".to_owned());
     let ended = tokio::select! {
         summary = &mut serving => Ended { summary: Some(summary?), in_order: true },

@@ -18,7 +18,7 @@ use thalweg_node::{
     detours::{ByDetours, Detours},
     history::History,
     interfaces::Uplinks,
-    proxy::{Proxy, ProxyConfig, ProxyError},
+    proxy::{MARK, Proxy, ProxyConfig, ProxyError},
 };
 
 /// A proxy, and what keeps it new.
@@ -48,7 +48,7 @@ pub async fn start(
     let settings = here::settings(paths.config.as_deref())?.interfaces.settings();
     let kept = file.as_deref().map(uplinks::beside);
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
-    let (dialer, bonds) = dialer(&mesh, &uplinks);
+    let (dialer, bonds) = dialer(&mesh, &uplinks, config.transparent);
     let detours = match &file {
         Some(file) => Detours::open(&Detours::beside(file)),
         None => Detours::unkept(),
@@ -81,8 +81,11 @@ pub async fn start(
 }
 
 /// A program may read as slowly as it likes: no time-out of the kernel's for shut windows.
-fn dialer(mesh: &Mesh, uplinks: &Uplinks) -> (Dialer, Option<Bonding>) {
-    let socket = SocketOptions { user_timeout: None, ..SocketOptions::default() };
+///
+/// What a transparent proxy sends is marked, so that the kernel does not lead it back.
+fn dialer(mesh: &Mesh, uplinks: &Uplinks, is_transparent: bool) -> (Dialer, Option<Bonding>) {
+    let mark = is_transparent.then_some(MARK);
+    let socket = SocketOptions { user_timeout: None, mark, ..SocketOptions::default() };
     let options = DialOptions { socket, ..DialOptions::default() };
     match mesh.identity() {
         Some(identity) => {

@@ -1,6 +1,7 @@
 //! Parents that fail, are slow, come back.
 
 use super::*;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn who(name: &str) -> Who {
     (name != "source").then(|| name.parse().unwrap())

@@ -1,0 +1,147 @@
+//! Connections that the kernel leads here: programs that know nothing of a proxy.
+//!
+//! Packet rules of the host (`nftables`' `redirect`) give a connection to one of these ports, and the
+//! kernel tells where it was meant to go (`SO_ORIGINAL_DST`). It becomes a tunnel there, like any
+//! other. Our own connections bear [`MARK`], which the rules let pass.
+
+use super::{
+    chooser::Content,
+    event::Kind,
+    shared::Shared,
+    socks::ENCRYPTED,
+    tunnel::{self, Tunnel},
+};
+use crate::accept;
+use bytes::Bytes;
+use socket2::SockRef;
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+use thalweg_wire::{Destination, Host};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::sleep,
+};
+
+/// The mark of our own connections: "twlg".
+pub const MARK: u32 = 0x7477_6c67;
+
+/// Wait after accept fails, e.g. for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Ports to which connections are to be led, by family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redirected {
+    /// Of IPv4's 127.0.0.1.
+    pub v4: u16,
+    /// Of IPv6's ::1, where there is IPv6.
+    pub v6: Option<u16>,
+}
+
+/// The ports' listeners.
+#[derive(Debug, Default)]
+pub(super) struct Listeners {
+    v4: Option<TcpListener>,
+    v6: Option<TcpListener>,
+}
+
+impl Listeners {
+    /// On free ports of the loopback.
+    pub(super) async fn bind() -> io::Result<Self> {
+        let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        Ok(Self { v4: Some(v4), v6: TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.ok() })
+    }
+
+    pub(super) fn ports(&self) -> Option<Redirected> {
+        let port = |listener: &TcpListener| listener.local_addr().ok().map(|at| at.port());
+        let v4 = self.v4.as_ref().and_then(port)?;
+        Some(Redirected { v4, v6: self.v6.as_ref().and_then(port) })
+    }
+
+    /// Takes what comes until the proxy is told to stop.
+    pub(super) fn run(self, shared: &Arc<Shared>, places: &Arc<Semaphore>) {
+        for listener in [self.v4, self.v6].into_iter().flatten() {
+            let (its, places) = (Arc::clone(shared), Arc::clone(places));
+            shared.tracker.spawn(accept_all(its, listener, places));
+        }
+    }
+}
+
+async fn accept_all(shared: Arc<Shared>, listener: TcpListener, places: Arc<Semaphore>) {
+    loop {
+        let (place, accepted) = tokio::select! {
+            () = shared.stop.cancelled() => return,
+            () = shared.cut.cancelled() => return,
+            next = accept::next(&places, &listener) => next,
+        };
+        match accepted {
+            Ok((tcp, client)) => {
+                shared.books.tally.connections.fetch_add(1, Relaxed);
+                let its = Arc::clone(&shared);
+                shared.tracker.spawn(async move {
+                    serve(its, tcp, client).await;
+                    drop(place);
+                });
+            }
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// Connects to where it was meant to go, and carries bytes.
+async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+    // A program that has left already makes this fail; its reads will tell.
+    _ = tcp.set_nodelay(true);
+    let begun = tokio::select! {
+        () = shared.cut.cancelled() => None,
+        begun = begin(&shared, tcp, client) => begun,
+    };
+    if let Some(tunnel) = begun {
+        tunnel::run(&shared, tunnel).await;
+    }
+}
+
+async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
+    let Some(meant) = meant(&tcp) else {
+        let why = "it came to the port for redirected connections by itself";
+        return refuse(shared, &tcp, client, String::new(), why);
+    };
+    let to = Destination { host: Host::Ip(meant.ip()), port: meant.port() };
+    let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
+    match shared.reach(client, &to, content, None).await {
+        Ok(dialled) => {
+            let (kind, early, late) = (Kind::Redirected, Vec::new(), Bytes::new());
+            Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })
+        }
+        Err(no) => refuse(shared, &tcp, client, to.to_string(), &no.to_string()),
+    }
+}
+
+/// Where a connection was meant to go, if it was led here.
+fn meant(tcp: &TcpStream) -> Option<SocketAddr> {
+    let own = tcp.local_addr().ok()?;
+    let socket = SockRef::from(tcp);
+    let found = match own.ip() {
+        IpAddr::V4(_) => socket.original_dst_v4(),
+        IpAddr::V6(_) => socket.original_dst_v6(),
+    };
+    let meant = found.ok()?.as_socket()?;
+    (meant != own).then_some(meant)
+}
+
+/// The program sees its connection reset: it was told already that it stands.
+fn refuse(
+    shared: &Shared,
+    tcp: &TcpStream,
+    client: SocketAddr,
+    to: String,
+    why: &str,
+) -> Option<Tunnel> {
+    shared.books.refused(client, to, why.to_owned());
+    _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
+    None
+}
