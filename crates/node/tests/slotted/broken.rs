@@ -21,7 +21,7 @@ async fn source(vice: Vice) -> (Scene, Inventory, Vec<u8>) {
     let content = bytes(SIZE, 5);
     // None of the content is what zeros would be taken for.
     assert!(content.chunks(64).all(|chunk| chunk.iter().any(|byte| *byte != 0)));
-    let fake = Sort::Fake(Fake::source(vice, content.clone()));
+    let fake = Sort::Fake(Box::new(Fake::source(vice, content.clone())));
     let scene = Scene::new(&[fake, Sort::open(), Sort::open()]).await;
     let snapshot =
         Snapshot { device: 1, inode: 1, size: SIZE as u64, modified_ns: 0, changed_ns: 0 };

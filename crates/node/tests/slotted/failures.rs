@@ -25,7 +25,7 @@ async fn by(sort: Sort) -> (Scene, Outcome) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_intermediate_that_sends_other_bytes_is_named_and_none_of_them_is_kept() {
     for vice in [Vice::Sends, Vice::Tells] {
-        let (scene, outcome) = by(Sort::Fake(Fake::new(vice))).await;
+        let (scene, outcome) = by(Sort::Fake(Box::new(Fake::new(vice)))).await;
         assert_eq!(outcome.liars, [2], "{vice:?}");
         assert!(outcome.left_over > 0);
         let said = format!("{:?}", scene.events);
@@ -35,13 +35,13 @@ async fn an_intermediate_that_sends_other_bytes_is_named_and_none_of_them_is_kep
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_intermediate_that_says_that_files_changed_is_not_believed() {
-    let (_, outcome) = by(Sort::Fake(Fake::new(Vice::Denies))).await;
+    let (_, outcome) = by(Sort::Fake(Box::new(Fake::new(Vice::Denies)))).await;
     assert!(outcome.left_over > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_dead_intermediate_was_to_pass_on_comes_another_way() {
-    let (scene, outcome) = by(Sort::Fake(Fake::new(Vice::Dies))).await;
+    let (scene, outcome) = by(Sort::Fake(Box::new(Fake::new(Vice::Dies)))).await;
     assert!(outcome.left_over > 0 && outcome.storage.is_empty());
     assert!(format!("{:?}", scene.events).contains("node n2 is left out from here on"));
     let (scene, outcome) = by(Sort::Absent).await;

@@ -46,7 +46,7 @@ pub enum Sort {
     /// It offers its data to these, and holds so much of others'.
     Honest { to: Vec<&'static str>, spool: u64 },
     /// It does what a test says.
-    Fake(Fake),
+    Fake(Box<Fake>),
     /// Nobody is at its address.
     Absent,
 }
