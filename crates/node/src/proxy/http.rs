@@ -76,7 +76,7 @@ async fn answer(place: Place, request: Request<Incoming>) -> Result<Response<Rep
     Ok(match target::read(request.method(), request.uri()) {
         Ok(Target::Tunnel(to)) => connect::connect(&place, to, request).await,
         Ok(Target::Forward(to)) => forward::forward(&place, to, request).await,
-        Ok(Target::Own) => own::answer(&request.into_parts().0, place.shared.own),
+        Ok(Target::Own) => own::answer(&request.into_parts().0, &place.shared),
         Err(error) => place.refuse(String::new(), &No::Target(error)),
     })
 }

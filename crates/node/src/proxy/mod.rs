@@ -30,6 +30,7 @@ mod event;
 mod fields;
 mod forward;
 mod http;
+mod metrics;
 mod own;
 mod pace;
 mod pool;

@@ -1,6 +1,6 @@
-//! Requests to the proxy itself: the PAC file, and a page that says what this is.
+//! Requests to the proxy itself: the PAC file, metrics, and a page that says what this is.
 
-use super::{answer, body::Reply};
+use super::{answer, body::Reply, metrics, shared::Shared};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -13,8 +13,12 @@ use std::net::SocketAddr;
 /// What a PAC file is served as, by custom.
 const PAC_TYPE: &str = "application/x-ns-proxy-autoconfig";
 
-/// Answers a request in origin form. `at` is where the proxy listens.
-pub fn answer(request: &Parts, at: SocketAddr) -> Response<Reply> {
+/// OpenMetrics 1.0.0.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Answers a request in origin form.
+pub fn answer(request: &Parts, shared: &Shared) -> Response<Reply> {
+    let at = shared.own;
     if !is_for_us(request, at) {
         let why = "this is a proxy: it forwards requests whose target is a whole URL (set \
                    http_proxy), not those that come as if it were the server itself";
@@ -24,9 +28,10 @@ pub fn answer(request: &Parts, at: SocketAddr) -> Response<Reply> {
         return answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here");
     }
     match request.uri.path() {
-        "/proxy.pac" | "/wpad.dat" => pac_answer(at),
+        "/proxy.pac" | "/wpad.dat" => page(pac(at), PAC_TYPE),
+        "/metrics" => page(metrics::text(&shared.registry), METRICS_TYPE),
         "/" => answer::text(StatusCode::OK, greeting(at)),
-        _ => answer::text(StatusCode::NOT_FOUND, "there are / and /proxy.pac"),
+        _ => answer::text(StatusCode::NOT_FOUND, "there are /, /proxy.pac and /metrics"),
     }
 }
 
@@ -41,15 +46,15 @@ fn is_for_us(request: &Parts, at: SocketAddr) -> bool {
     request.headers.get_all(header::HOST).iter().all(is_own)
 }
 
-fn pac_answer(at: SocketAddr) -> Response<Reply> {
-    let mut response = Response::new(Reply::Own(Full::new(Bytes::from(pac(at)))));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PAC_TYPE));
+fn page(text: String, kind: &'static str) -> Response<Reply> {
+    let mut response = Response::new(Reply::Own(Full::new(Bytes::from(text))));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
 fn greeting(at: SocketAddr) -> String {
     format!(
-        "thalweg proxy {}\nHTTP and SOCKS5 at {at}\nPAC file: http://{at}/proxy.pac",
+        "thalweg proxy {}\nHTTP and SOCKS5 at {at}\nPAC file: http://{at}/proxy.pac\nmetrics: http://{at}/metrics",
         env!("CARGO_PKG_VERSION")
     )
 }

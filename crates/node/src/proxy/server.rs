@@ -3,7 +3,7 @@
 use super::{
     chooser::PathChooser,
     event::ProxySink,
-    http,
+    http, metrics,
     pool::Pool,
     record::{Books, Tally},
     review::Reviewer,
@@ -167,12 +167,15 @@ impl Proxy {
             true => Listeners::bind().await.map_err(failed)?,
             false => Listeners::default(),
         };
+        let tally = Arc::new(Tally::default());
+        let registry = metrics::registry(&tally, uplinks.as_ref());
         let shared = Arc::new(Shared {
             config,
             dialer,
             uplinks,
             chooser,
-            books: Books { tally: Arc::new(Tally::default()), sink },
+            books: Books { tally, sink },
+            registry,
             pool: Arc::new(Pool::default()),
             name: name(own),
             own,

@@ -11,6 +11,7 @@ use super::{
     server::ProxyConfig,
 };
 use crate::{history::Observed, interfaces::Uplinks};
+use prometheus_client::registry::Registry;
 use rustix::io::Errno;
 use std::{
     io,
@@ -61,6 +62,8 @@ pub struct Shared {
     /// This host's interfaces, if connections are assigned to them.
     pub(super) uplinks: Option<Uplinks>,
     pub(super) books: Books,
+    /// What `GET /metrics` shows.
+    pub(super) registry: Registry,
     pub(super) pool: Arc<Pool>,
     /// What we are called in `Via`: no other proxy has the same name.
     pub(super) name: String,

@@ -50,10 +50,21 @@ async fn it_listens_and_forwards_by_ipv6() {
 }
 
 #[tokio::test]
+async fn the_metrics_count_what_was_done() {
+    let scene = Scene::new().await;
+    let (head, _) = ask(&scene, "GET /metrics HTTP/1.1\r\nHost: {at}\r\n\r\n").await;
+    assert!(field(&head, "content-type").unwrap().starts_with("application/openmetrics-text"));
+    let (_, text) = ask(&scene, "GET /metrics HTTP/1.1\r\nHost: {at}\r\n\r\n").await;
+    assert!(text.contains("\nthalweg_proxy_connections_total 2\n"), "{text}");
+    assert!(text.ends_with("# EOF\n"), "{text}");
+}
+
+#[tokio::test]
 async fn other_pages_and_methods_are_named() {
     let scene = Scene::new().await;
     for (request, code) in [
         ("GET / HTTP/1.1\r\nHost: {at}\r\n\r\n", 200),
+        ("GET /metrics HTTP/1.1\r\nHost: rebound.example:{port}\r\n\r\n", 421),
         ("GET /x HTTP/1.1\r\nHost: {at}\r\n\r\n", 404),
         ("POST / HTTP/1.1\r\nHost: {at}\r\nContent-Length: 0\r\n\r\n", 405),
         ("GET / HTTP/1.1\r\nHost: www.example\r\n\r\n", 421),

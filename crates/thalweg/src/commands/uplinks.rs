@@ -75,6 +75,11 @@ pub fn bonding(dialer: Dialer, settings: Settings, state: &State) -> anyhow::Res
     Ok(Bonding::over(dialer, bond::Settings::default(), uplinks))
 }
 
+/// The interfaces of this process, if its bonds go by settings.
+pub fn of_process() -> Option<Uplinks> {
+    OF_PROCESS.get().cloned()
+}
+
 /// Keeps what was moved, and gives back what was allotted and not moved: at a process's end.
 pub fn end() {
     if let Some(uplinks) = OF_PROCESS.get() {

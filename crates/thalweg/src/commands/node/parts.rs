@@ -18,6 +18,7 @@ use thalweg_node::{
     drop_box::DropBoxes,
     files::{Files, Lending, spool::Spool},
     gather::Reach,
+    interfaces::InterfaceMetrics,
     mesh::{
         Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
         WallClock,
@@ -158,6 +159,9 @@ impl Parts {
         let oracle = self.seat.service();
         let lending = self.lending(config, state)?;
         lending.spool().register(&mut registry);
+        if let Some(uplinks) = uplinks::of_process() {
+            registry.register_collector(Box::new(InterfaceMetrics(uplinks)));
+        }
         tasks.spawn(lending.spool().clone().keep());
         let boxes = self.drop_boxes(config, state)?;
         let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
