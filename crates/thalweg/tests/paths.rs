@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+#[path = "../src/commands/load/port.rs"]
+mod port;
+
+use port::Port;
 use serde_json::Value;
 use std::{
     fs,
-    net::TcpListener,
+    net::Ipv4Addr,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     time::Duration,
@@ -19,12 +23,14 @@ use thalweg_wire::mesh::measure::PathsReply;
 struct Host {
     dir: TempDir,
     address: String,
+    _port: Port,
 }
 
 impl Host {
     fn founder() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let host = Self { dir: TempDir::new().unwrap(), address: free.to_string() };
+        let _port = Port::at(Ipv4Addr::LOCALHOST).unwrap();
+        let address = format!("127.0.0.1:{}", _port.number());
+        let host = Self { dir: TempDir::new().unwrap(), address, _port };
         let made = host.run(&["init", "--name", "fra", "--address", &host.address]);
         assert!(made.status.success(), "{}", text(&made.stderr));
         host

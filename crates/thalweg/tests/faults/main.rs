@@ -13,3 +13,5 @@ mod roster;
 #[allow(dead_code, reason = "shared with the tests of the mesh")]
 #[path = "../mesh/host.rs"]
 mod host;
+#[path = "../mesh/in_lab.rs"]
+mod in_lab;

@@ -6,16 +6,18 @@
 //!          └ 6 Mbit/s, direct ┘
 //! ```
 
-use super::host::{Daemon, Host, text, until};
+use crate::{
+    host::{Daemon, Host, text},
+    in_lab::{self, Running, lab, said, within},
+};
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 use thalweg_lab::{
     client::Lab,
-    topology::{LinkChange, Queue, Topology},
+    topology::{LinkChange, Queue},
 };
 use thalweg_units::ByteSize;
 
@@ -69,9 +71,6 @@ const NETWORK: &str = r#"
     links = ["between"]
 "#;
 
-const SETTINGS: &str = "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\n\
-                        ports = [\"1-65535\"]\nblack_hole = \"3 s\"\n";
-
 const LENGTH: u32 = 10_000_000;
 
 /// The mesh and the server, in the lab; all ends with this.
@@ -81,59 +80,18 @@ struct Scene {
     client: Host,
     fra_runs: Daemon,
     _nyc: (Host, Daemon),
-    server: Child,
+    _server: Running,
     content: Vec<u8>,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        _ = self.server.kill();
-        _ = self.server.wait();
-    }
-}
-
-/// The same command inside a host of the lab.
-fn within(lab: &Lab, place: &str, command: &Command) -> Command {
-    let mut inside = lab.command(place, command.get_program());
-    inside.args(command.get_args());
-    inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    inside.current_dir(command.get_current_dir().unwrap_or(Path::new("/")));
-    inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    inside
-}
-
-fn ok(lab: &Lab, place: &str, host: &Host, args: &[&str]) -> String {
-    let output = within(lab, place, &host.command(args)).output().unwrap();
-    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
-    text(&output.stdout).trim().to_owned()
-}
-
-fn start(lab: &Lab, place: &str, host: &Host) -> Daemon {
-    let file = host.path("node.toml");
-    fs::write(&file, SETTINGS).unwrap();
-    let file = file.display().to_string();
-    let args = ["node", "--json", "--listen", "0.0.0.0:7373", "--config", &file];
-    Daemon::spawn(&mut within(lab, place, &host.command(&args)))
 }
 
 impl Scene {
     /// `None`, with the reason printed, where there can be no lab.
     fn new() -> Option<Self> {
-        let program = Path::new(env!("CARGO_BIN_EXE_thalweg")).with_file_name("thalweg-lab");
-        if !program.exists() || fs::File::open("/dev/net/tun").is_err() {
-            println!("skipped: no lab here (/dev/net/tun, and cargo build --workspace)");
-            return None;
-        }
-        let lab = Lab::start(&Topology::from_toml(NETWORK).unwrap()).unwrap();
-        let [fra, nyc, client] = [Host::new(), Host::new(), Host::new()];
-        ok(&lab, "fra", &fra, &["init", "--name", "fra", "--address", "fra:7373"]);
-        let fra_runs = start(&lab, "fra", &fra);
-        let token = ok(&lab, "fra", &fra, &["token", "--role", "relay"]);
-        ok(&lab, "nyc", &nyc, &["join", &token, "--name", "nyc", "--address", "nyc:7373"]);
-        let nyc_runs = start(&lab, "nyc", &nyc);
-        let token = ok(&lab, "fra", &fra, &["token"]);
-        ok(&lab, "client", &client, &["join", &token, "--name", "client", "--no-daemon"]);
-        until("nyc knows the client", || ok(&lab, "nyc", &nyc, &["roster"]).contains("client"));
+        let lab = lab(NETWORK)?;
+        let settings = format!("{}black_hole = \"3 s\"\n", in_lab::RELAY);
+        let (fra, fra_runs) = in_lab::founder(&lab, &settings);
+        let (nyc, nyc_runs) = in_lab::relay(&lab, &fra, "nyc", &settings);
+        let client = in_lab::client(&lab, &fra, &[("nyc", &nyc)], &["--no-daemon"]);
         let content: Vec<u8> =
             (0..LENGTH).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let www = fra.path("www");
@@ -144,7 +102,8 @@ impl Scene {
         let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
         // Its first line says that it listens.
         BufReader::new(server.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-        Some(Self { lab, fra, client, fra_runs, _nyc: (nyc, nyc_runs), server, content })
+        let _server = Running(server);
+        Some(Self { lab, fra, client, fra_runs, _nyc: (nyc, nyc_runs), _server, content })
     }
 
     /// Downloads; `then` happens when the rest comes over `fra`, amid it. The events that follow.
@@ -195,7 +154,7 @@ fn assert_failed(events: &str, path: &str) {
 fn a_client_revoked_amid_a_download_is_cut_and_goes_the_direct_path() {
     let Some(mut scene) = Scene::new() else { return };
     let events = scene.get(|scene| {
-        ok(&scene.lab, "fra", &scene.fra, &["revoke", "client", "--wait", "60s"]);
+        said(&scene.lab, "fra", &scene.fra, &["revoke", "client", "--wait", "60s"]);
     });
     assert_failed(&events, "fra");
     scene.fra_runs.log_until("event=revoked");

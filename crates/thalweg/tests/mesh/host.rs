@@ -1,8 +1,13 @@
 //! Hosts of a mesh: state directories, commands and daemons, all on loopback.
 
+// In programs that try a mesh as in tests of it.
+#[path = "../../src/commands/load/port.rs"]
+mod port;
+
+use port::Port;
 use std::{
     io::{BufRead, BufReader, Lines, Write as _},
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{Child, ChildStderr, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -15,16 +20,15 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Settings that let relays connect to tests' servers.
 const SETTINGS: &str = "[relay]\nallow_to = [\"127.0.0.0/8\"]\nports = [\"1-65535\"]\n";
 
-/// One host's state directory; its port is free, not bound.
+/// One host's state directory, and its port.
 pub struct Host {
     dir: TempDir,
-    pub port: u16,
+    port: Port,
 }
 
 impl Host {
     pub fn new() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { dir: TempDir::new().unwrap(), port: free }
+        Self { dir: TempDir::new().unwrap(), port: Port::at(Ipv4Addr::LOCALHOST).unwrap() }
     }
 
     /// The founder of a mesh, named `fra`.
@@ -64,7 +68,7 @@ impl Host {
     }
 
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port.number())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

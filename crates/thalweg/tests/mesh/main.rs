@@ -14,6 +14,7 @@ mod in_lab;
 mod local_socks;
 mod no_daemon;
 mod oracle_down;
+mod two_links;
 mod words;
 
 // Each of the crates of tests uses another part of it.

@@ -188,7 +188,7 @@ fn ring_bytes(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse().map_err(|e| format!("{e}"))?;
     match size.as_bytes() {
         ..=MAX_RING => Ok(size),
-        _ => Err(format!("a ring has at most {}", ByteSize::from_bytes(MAX_RING))),
+        _ => Err(format!("a ring has at most {} MiB", MAX_RING >> 20)),
     }
 }
 

@@ -14,6 +14,7 @@
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`gather`]: a collection from seven sources, and what was possible;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
+//! - [`port`]: a port for a node that does not run yet;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
 //! - [`told`]: what `thalweg cast --json` tells;
@@ -35,6 +36,7 @@ mod latency;
 mod mesh;
 mod oracle;
 mod pattern;
+mod port;
 mod report;
 mod server;
 mod soak;

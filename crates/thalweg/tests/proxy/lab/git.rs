@@ -59,7 +59,7 @@ fn serve(scene: &mut Scene) {
     fs::write(&file, settings).unwrap();
     let mut lighttpd = Command::new("/usr/sbin/lighttpd");
     lighttpd.args(["-D", "-f"]).arg(file);
-    scene.serve(lighttpd, GIT);
+    scene.serve(&lighttpd, GIT);
 }
 
 #[tokio::test(flavor = "multi_thread")]

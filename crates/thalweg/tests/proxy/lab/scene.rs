@@ -11,15 +11,15 @@
 
 use crate::{
     files::bytes,
-    host::{Daemon, Host, text, until},
-    in_lab::{lab, within},
+    host::{Daemon, Host, text},
+    in_lab::{self, Running, lab, within},
     started::{Started, program, without_proxies},
 };
 use serde_json::Value;
 use std::{
     fs,
     path::PathBuf,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output},
 };
 use tempfile::TempDir;
 use thalweg_lab::{client::Lab, topology::LinkChange};
@@ -66,9 +66,6 @@ const NETWORK: &str = r#"
     links = ["far"]
 "#;
 
-const SETTINGS: &str =
-    "[relay]\nallow_to = [\"10.0.0.0/8\", \"fd54::/16\"]\nports = [\"1-65535\"]\n";
-
 /// Where nginx serves the files, without and with TLS, and lighttpd git.
 const PLAIN: u16 = 8080;
 const TLS: u16 = 8443;
@@ -86,16 +83,7 @@ pub struct Scene {
     client: Host,
     _nyc: Host,
     _nodes: [Daemon; 2],
-    servers: Vec<Child>,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        for server in &mut self.servers {
-            _ = server.kill();
-            _ = server.wait();
-        }
-    }
+    servers: Vec<Running>,
 }
 
 /// What a command that must succeed printed.
@@ -119,21 +107,9 @@ impl Scene {
 
     fn joined_with(options: &[&str]) -> Option<Self> {
         let lab = lab(NETWORK)?;
-        let [fra, nyc, client] = [Host::new(), Host::new(), Host::new()];
-        let ok = |place: &str, host: &Host, args: &[&str]| {
-            text(&succeeds(within(&lab, place, &host.command(args))).stdout).trim().to_owned()
-        };
-        ok("fra", &fra, &["init", "--name", "fra", "--address", "fra:7373"]);
-        let fra_runs = node(&lab, "fra", &fra);
-        let token = ok("fra", &fra, &["token", "--role", "relay"]);
-        ok("nyc", &nyc, &["join", &token, "--name", "nyc", "--address", "nyc:7373"]);
-        let nyc_runs = node(&lab, "nyc", &nyc);
-        let token = ok("fra", &fra, &["token"]);
-        let join = ["join", &token, "--name", "client"];
-        ok("client", &client, &[&join, options].concat());
-        for (place, host) in [("fra", &fra), ("nyc", &nyc)] {
-            until("the relays know the client", || ok(place, host, &["roster"]).contains("client"));
-        }
+        let (fra, fra_runs) = in_lab::founder(&lab, in_lab::RELAY);
+        let (nyc, nyc_runs) = in_lab::relay(&lab, &fra, "nyc", in_lab::RELAY);
+        let client = in_lab::client(&lab, &fra, &[("fra", &fra), ("nyc", &nyc)], options);
         let (dir, content) = (TempDir::new().unwrap(), bytes(LENGTH));
         fs::create_dir(dir.path().join("www")).unwrap();
         fs::write(dir.path().join("www/big.bin"), &content).unwrap();
@@ -154,35 +130,17 @@ impl Scene {
         certify.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
         certify.args(["-keyout", "key.pem", "-out", "cert.pem"]);
         succeeds(certify);
-        let temps: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
-            .concat();
-        let settings = format!(
-            "user root;\ndaemon off;\nmaster_process off;\nerror_log stderr;\npid {at}/nginx.pid;\n\
-             events {{ worker_connections 256; }}\n\
-             http {{ access_log off; sendfile on;\n{temps}types {{ text/html html; image/svg+xml svg; }}\n\
+        let http = format!(
+            "sendfile on;\ntypes {{ text/html html; image/svg+xml svg; }}\n\
              server {{ listen [::]:{PLAIN} ipv6only=off; listen [::]:{TLS} ssl ipv6only=off;\n\
-             ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; root {at}/www; }} }}\n"
+             ssl_certificate {at}/cert.pem; ssl_certificate_key {at}/key.pem; root {at}/www; }}"
         );
-        let file = self.path("nginx.conf");
-        fs::write(&file, settings).unwrap();
-        let mut nginx = Command::new("/usr/sbin/nginx");
-        nginx.args(["-e", "stderr", "-c"]).arg(file);
-        self.serve(nginx, PLAIN);
+        self.servers.push(in_lab::nginx(&self.lab, self.dir.path(), &http, PLAIN));
     }
 
     /// Starts a server in the server's host, and waits until it listens there.
-    pub fn serve(&mut self, command: Command, port: u16) {
-        let mut command = within(&self.lab, "server", &command);
-        self.servers.push(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let listens = || {
-            let files = ["/proc/net/tcp", "/proc/net/tcp6"];
-            let tables = succeeds(within(&self.lab, "server", Command::new("cat").args(files)));
-            let local = format!(":{port:04X} ");
-            let state = |line: &str| line.split_whitespace().nth(3) == Some("0A");
-            text(&tables.stdout).lines().any(|line| line.contains(&local) && state(line))
-        };
-        until("the server listens", listens);
+    pub fn serve(&mut self, command: &Command, port: u16) {
+        self.servers.push(in_lab::serve(&self.lab, command, port));
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -275,14 +233,6 @@ impl Scene {
     pub fn is_whole(&self, name: &str) {
         assert!(fs::read(self.path(name)).unwrap() == self.content, "{name}: other bytes");
     }
-}
-
-fn node(lab: &Lab, place: &str, host: &Host) -> Daemon {
-    let file = host.path("node.toml");
-    fs::write(&file, SETTINGS).unwrap();
-    let file = file.display().to_string();
-    let args = ["node", "--json", "--listen", "0.0.0.0:7373", "--config", &file];
-    Daemon::spawn(&mut within(lab, place, &host.command(&args)))
 }
 
 /// The events of this kind whose path is a relay's.

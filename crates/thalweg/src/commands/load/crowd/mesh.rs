@@ -1,11 +1,12 @@
 //! Nodes of a mesh on loopback.
 
+use crate::commands::load::port::Port;
 use anyhow::{Context as _, ensure};
 use std::{
     collections::BTreeSet,
     env,
     fs::{self, File},
-    net::{Ipv4Addr, TcpListener},
+    net::Ipv4Addr,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -51,7 +52,7 @@ pub struct Mesh {
 
 struct Node {
     name: String,
-    address: (Ipv4Addr, u16),
+    address: (Ipv4Addr, Port),
     child: Option<Child>,
 }
 
@@ -167,9 +168,10 @@ impl Mesh {
              [cast]\nrelay = true\nkeep_free = \"0 B\"\ninbox = [{{ path = {inbox:?}, from = [\"*\"] }}]\n",
         );
         fs::write(self.file(name, "toml"), settings)?;
-        let port = free_port(self.nodes.last().map(|node| node.address.1))?;
-        let address = ((self.address_of)(name), port);
-        self.nodes.push(Node { name: name.to_owned(), address, child: None });
+        // Some addresses are another namespace's.
+        let (ip, port) = ((self.address_of)(name), Port::at(Ipv4Addr::UNSPECIFIED)?);
+        let address = (ip, port.number());
+        self.nodes.push(Node { name: name.to_owned(), address: (ip, port), child: None });
         Ok(address)
     }
 
@@ -224,8 +226,9 @@ impl Mesh {
 
     fn spawn(&self, node: usize, start: Start<'_>) -> anyhow::Result<Child> {
         let name = &self.nodes[node].name;
-        let (ip, port) = self.nodes[node].address;
-        let (address, settings) = (format!("{ip}:{port}"), self.file(name, "toml"));
+        let (ip, port) = &self.nodes[node].address;
+        let address = format!("{ip}:{}", port.number());
+        let settings = self.file(name, "toml");
         let (group, core) = (start.group, start.core);
         let node = ["node", "--listen", &address, "--config"];
         let own = self.command(name, &node);
@@ -271,14 +274,4 @@ impl Drop for Mesh {
         children.iter_mut().for_each(|child| drop(child.kill()));
         children.iter_mut().for_each(|child| drop(child.wait()));
     }
-}
-
-/// The next free one below those that outgoing connections take (32768 and up): such a one might be taken
-/// before its node starts.
-fn free_port(last: Option<u16>) -> anyhow::Result<u16> {
-    // Other runs begin elsewhere.
-    let first = 10_000 + (std::process::id().wrapping_mul(331) % 18_000) as u16;
-    let mut all = last.map_or(first, |last| last + 1)..32_768;
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    all.find(free).context("there is no free port")
 }

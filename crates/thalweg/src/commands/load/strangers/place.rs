@@ -1,12 +1,13 @@
 //! Hosts of a mesh on loopback: state directories, commands, daemons.
 
+use crate::commands::load::port::Port;
 use anyhow::{Context as _, bail, ensure};
 use std::{
     cell::Cell,
     env,
     fs::{self, File},
     io::{BufRead as _, BufReader},
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
 };
@@ -29,7 +30,7 @@ pub struct Node {
     settings: PathBuf,
     log: PathBuf,
     program: PathBuf,
-    port: u16,
+    port: Port,
 }
 
 /// Its daemon; killed when dropped.
@@ -51,7 +52,7 @@ impl Place {
         fs::create_dir(&dir)?;
         let (state, file, log) = (dir.join("state"), dir.join("node.toml"), dir.join("log"));
         fs::write(&file, format!("{STRICT}{settings}"))?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = Port::at(Ipv4Addr::LOCALHOST)?;
         Ok(Node { state, settings: file, log, program: self.program.clone(), port })
     }
 
@@ -88,7 +89,7 @@ impl Place {
 impl Node {
     /// Where its daemon listens.
     pub fn at(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.port).into()
+        (Ipv4Addr::LOCALHOST, self.port.number()).into()
     }
 
     /// Its state directory.

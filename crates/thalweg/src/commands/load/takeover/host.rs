@@ -1,12 +1,13 @@
 //! Hosts on loopback: state directories, commands, daemons.
 
+use crate::commands::load::port::Port;
 use anyhow::{Context as _, bail, ensure};
 use std::{
     cell::Cell,
     env,
     fs::{self, File, OpenOptions, Permissions},
     io::{BufRead as _, BufReader},
-    net::TcpListener,
+    net::Ipv4Addr,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -28,7 +29,7 @@ pub struct Host {
     settings: PathBuf,
     log: PathBuf,
     program: PathBuf,
-    port: u16,
+    port: Port,
 }
 
 /// Its daemon; killed when dropped.
@@ -57,7 +58,7 @@ impl Place {
         fs::create_dir(&dir)?;
         let (state, file, log) = (dir.join("state"), dir.join("node.toml"), dir.join("log"));
         fs::write(&file, settings)?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = Port::at(Ipv4Addr::LOCALHOST)?;
         Ok(Host { state, settings: file, log, program: self.program.clone(), port })
     }
 
@@ -89,7 +90,7 @@ impl Place {
 impl Host {
     /// Where its daemon listens.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port.number())
     }
 
     /// Its state directory.
