@@ -6,7 +6,11 @@ use crate::{
     ring_liars::{Liar, read},
     scene::{PATIENCE, Scene},
 };
-use std::{collections::BTreeSet, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 use thalweg_fountain::Geometry;
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_node::{
@@ -22,7 +26,9 @@ use thalweg_wire::{
     },
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
+    sync::mpsc,
+    task::JoinSet,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -33,17 +39,29 @@ const LENGTH: usize = 9 << 20;
 const RATES: &str = "from,to,rate\nn0,n1,90 Mbit/s\nn0,n2,80 Mbit/s\nn1,n3,40 Mbit/s\n\
     n2,n4,40 Mbit/s\n";
 
+/// A child that is silent for two minutes is let go.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
+
 /// Of the first block it will be said that so many symbols are lacking.
 const NEED: u32 = 20;
 
-/// What a child of a node sees: this test, in the name of n3.
-struct Child<S> {
-    channel: Channel<S>,
+/// What came to a child: a symbol, without its bytes, or a message.
+type Heard = Arc<Mutex<Vec<Result<SymbolHead, Said>>>>;
+
+/// What a child of a node sees: this test, in the name of n3. It reads all the while, since who
+/// takes nothing for long is let go, and says now and then that it is there.
+struct Child {
+    wishes: mpsc::Sender<Vec<Wish>>,
+    heard: Heard,
+    _tasks: JoinSet<()>,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Child<S> {
+impl Child {
     /// Says what it wishes before it is sent anything.
-    async fn begin(mut channel: Channel<S>, cast: CastId) -> Self {
+    async fn begin<S>(mut channel: Channel<S>, cast: CastId) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let pass = Pass { cast, to: name(3), expiry: WallTime::from_unix_nanos(u64::MAX) };
         let pass = Signed::sign(pass, &key(100)).encode();
         channel
@@ -53,62 +71,78 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Child<S> {
         channel.flush().await.unwrap();
         let answer = read::<Answer>(&mut channel, MAX_ANSWER).await.unwrap();
         assert_eq!(answer, Answer::Accepted { open: false });
-        let mut child = Self { channel };
-        child.wish(&[Wish::RepairPage(0), Wish::Ask(Vec::new())]).await;
-        child
+        let (hear, say) = split(channel);
+        let ((wishes, told), heard) = (mpsc::channel(1), Heard::default());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(says(say, told));
+        tasks.spawn(hears(hear, Arc::clone(&heard)));
+        wishes.send(vec![Wish::RepairPage(0), Wish::Ask(Vec::new())]).await.unwrap();
+        Self { wishes, heard, _tasks: tasks }
     }
 
-    async fn wish(&mut self, wishes: &[Wish]) {
-        for wish in wishes {
-            self.channel.write_all(&encode(wish)).await.unwrap();
-        }
-        self.channel.flush().await.unwrap();
-    }
-
-    /// What comes next: a symbol, without its bytes, or a message.
-    async fn next(&mut self) -> Result<SymbolHead, Said> {
-        let mut head = [0; FRAME_HEAD];
-        self.channel.read_exact(&mut head).await.unwrap();
-        let (frame, length) = match Frame::decode(head).unwrap() {
-            Frame::Symbol(head) => (Some(head), head.length as usize),
-            Frame::Message(length) => (None, length),
-        };
-        let mut body = vec![0; length];
-        self.channel.read_exact(&mut body).await.unwrap();
-        frame.ok_or_else(|| decode(&body).unwrap())
-    }
-
-    async fn until_sheet(&mut self) {
-        while !matches!(self.next().await, Err(Said::RepairPage { block: 0, .. })) {}
+    fn has_sheet(&self) -> bool {
+        let is_sheet = |one: &_| matches!(one, Err(Said::RepairPage { block: 0, .. }));
+        self.heard.lock().unwrap().iter().any(is_sheet)
     }
 
     /// The repair symbols of the first block that come when it lacks some.
     async fn repairs(&mut self, geometry: &Geometry) -> BTreeSet<u32> {
         let runs = vec![(0, u64::from(3 * NEED))];
-        self.wish(&[Wish::Lack { block: 0, need: NEED, runs }]).await;
-        let (mut esis, mut others) = (BTreeSet::new(), Vec::new());
-        while esis.len() < NEED as usize {
-            let Ok(next) = timeout(PATIENCE, self.next()).await else {
-                panic!("of {NEED} repair symbols {esis:?} came, and then {others:?}");
-            };
-            if !matches!(next, Ok(head) if head.block == 0 && head.esi >= geometry.source_symbols_of(0))
-            {
-                others.push(next.clone().map(|head| (head.block, head.esi)));
+        self.wishes.send(vec![Wish::Lack { block: 0, need: NEED, runs }]).await.unwrap();
+        let began = Instant::now();
+        loop {
+            let esis = self.repairs_so_far(geometry);
+            if esis.len() >= NEED as usize {
+                return esis;
             }
-            if let Ok(head) = next
-                && (head.block, head.esi) >= (0, geometry.source_symbols_of(0))
-                && head.block == 0
-            {
-                assert!(esis.insert(head.esi), "{} came twice", head.esi);
-            }
+            assert!(began.elapsed() < PATIENCE, "of {NEED} repair symbols {esis:?} came");
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// Those of the first block; none came twice.
+    fn repairs_so_far(&self, geometry: &Geometry) -> BTreeSet<u32> {
+        let first = geometry.source_symbols_of(0);
+        let heard = self.heard.lock().unwrap();
+        let heads = heard.iter().filter_map(|one| one.as_ref().ok());
+        let of_first = heads.filter(|head| head.block == 0 && head.esi >= first);
+        let mut esis = BTreeSet::new();
+        of_first.for_each(|head| assert!(esis.insert(head.esi), "{} came twice", head.esi));
         esis
     }
 }
 
-async fn until(scene: &Scene, what: impl Fn(&[Event]) -> bool) {
+async fn says(mut say: impl AsyncWrite + Unpin, mut told: mpsc::Receiver<Vec<Wish>>) {
+    loop {
+        let wishes = match timeout(SIGN_OF_LIFE, told.recv()).await {
+            Ok(Some(wishes)) => wishes,
+            Ok(None) => return,
+            Err(_) => vec![Wish::Ask(Vec::new())],
+        };
+        let said: Vec<u8> = wishes.iter().flat_map(encode).collect();
+        say.write_all(&said).await.unwrap();
+        say.flush().await.unwrap();
+    }
+}
+
+async fn hears(mut hear: impl AsyncRead + Unpin, heard: Heard) {
+    loop {
+        let mut head = [0; FRAME_HEAD];
+        hear.read_exact(&mut head).await.unwrap();
+        let (frame, length) = match Frame::decode(head).unwrap() {
+            Frame::Symbol(head) => (Some(head), head.length as usize),
+            Frame::Message(length) => (None, length),
+        };
+        let mut body = vec![0; length];
+        hear.read_exact(&mut body).await.unwrap();
+        let one = frame.ok_or_else(|| decode(&body).unwrap());
+        heard.lock().unwrap().push(one);
+    }
+}
+
+async fn until(scene: &Scene, what: impl Fn() -> bool) {
     let began = Instant::now();
-    while !what(&scene.events.all()) {
+    while !what() {
         assert!(began.elapsed() < PATIENCE, "{:?}", scene.events.all());
         tokio::task::yield_now().await;
     }
@@ -139,14 +173,14 @@ async fn who_holds_it_makes_repair_symbols_that_no_neighbour_makes() {
     for n in [1, 2] {
         scene.nodes[usize::from(n) - 1].holds(0).await;
         let channel = scene.reach(3).channel(&name(n), &[], Protocol::Cast).await.unwrap();
-        let mut child = Child::begin(channel, cast_id(&scene.events.all())).await;
+        let child = Child::begin(channel, cast_id(&scene.events.all())).await;
         // It comes from the source, through n1 or n2, and is kept there.
-        timeout(PATIENCE, child.until_sheet()).await.unwrap();
+        until(&scene, || child.has_sheet()).await;
         children.push(child);
     }
     ways.values().for_each(|way| way.set(100_000_000));
     let has_come = |event: &&Event| matches!(event, Event::Received { .. });
-    until(&scene, |all| all.iter().filter(has_come).count() == 2).await;
+    until(&scene, || scene.events.all().iter().filter(has_come).count() == 2).await;
     let geometry = Geometry::for_length(content.len() as u64).unwrap();
     let first = geometry.source_symbols_of(0);
     let mut all: Vec<BTreeSet<u32>> = Vec::new();

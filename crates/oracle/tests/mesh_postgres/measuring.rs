@@ -3,7 +3,7 @@
 
 use crate::{
     fake::{done, number, rate, received},
-    harness::{Host, Mesh, get, post, token_request},
+    harness::{Host, Mesh, get, newest, post, token_request},
 };
 use std::{
     fs,
@@ -175,6 +175,17 @@ impl World {
         }
     }
 
+    /// Until each oracle that is reached has read the roster of so many members: one that is behind
+    /// knows no new member.
+    async fn until_all_list(&self, members: usize) {
+        let wait = async {
+            while !reached(&self.reached).iter().all(|o| newest(o).members.len() >= members) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.unwrap();
+    }
+
     async fn elected(&self) -> usize {
         let wait = async {
             loop {
@@ -235,6 +246,7 @@ async fn one_schedules_all_answer_and_when_it_is_killed_another_goes_on_with_all
     let joined = post(&world.running[second].oracle, host.caller(), "/v1/join", &request).await;
     assert!(joined.status.is_success(), "{joined:?}");
     world.hosts.push(host);
+    world.until_all_list(4).await;
     workers.iter().for_each(JoinHandle::abort);
     let workers = world.work(0);
     world.until_all_know(12).await;
