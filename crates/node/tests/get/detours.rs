@@ -195,7 +195,8 @@ async fn a_server_that_declines_lists_is_asked_one_by_one() {
         let (_, winner, trial) = remainders(spoil).await;
         let asks = winner.asks();
         assert_eq!(asks.iter().filter(|a| a.ranges.len() > 1).count(), 1, "asked again in vain");
-        assert!(trial.why_dropped(&trial.chosen()[0]).is_none());
+        let dropped = trial.why_dropped(&trial.chosen()[0]);
+        assert!(dropped.is_none(), "{dropped:?}: {:#?}", trial.told());
     }
 }
 
