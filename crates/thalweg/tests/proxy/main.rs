@@ -18,6 +18,4 @@ mod lab;
 mod run;
 mod started;
 mod transparent;
-#[path = "../mesh/two_links.rs"]
-mod two_links;
 mod uplinks;
