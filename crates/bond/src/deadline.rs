@@ -37,6 +37,28 @@ pub fn cheapest(offers: &[Offer], bytes: u64, within: Duration) -> Result<Vec<u6
     if rest == 0 { Ok(shares) } else { Err(shares) }
 }
 
+/// Of the time that is left so much is planned with: rates fall.
+const KEPT: f64 = 0.9;
+
+/// Which of the interfaces that cost, `dear`, must begin now so that `bytes` are there within `left`,
+/// where what is in use brings `free`: each as late as can be, as what the free ones bring by then need
+/// not be paid. By their order; one whose rate is not known (zero) begins when it is clear that
+/// the others do not bring it.
+pub fn begins(free: Rate, dear: &[Offer], bytes: u64, left: Duration) -> Vec<bool> {
+    let left = left.mul_f64(KEPT);
+    let mut offers = vec![Offer { rate: free, price: f64::NEG_INFINITY, left: None }];
+    offers.extend(dear);
+    let must = |(offer, share): (&Offer, u64)| {
+        // Later than this it cannot bring its share.
+        share > 0
+            && offer.rate.time_for(thalweg_units::ByteSize::from_bytes(share)) >= left.mul_f64(KEPT)
+    };
+    match cheapest(&offers, bytes, left) {
+        Ok(shares) => dear.iter().zip(shares.into_iter().skip(1)).map(must).collect(),
+        Err(_) => vec![true; dear.len()],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +77,27 @@ mod tests {
         assert_eq!(cheapest(&offers, 200_000_000, within), Err(vec![100_000_000, 10_000_000]));
         let capped = [offer(80.0, 5.0, Some(1000)), offer(8.0, 0.0, None)];
         assert_eq!(cheapest(&capped, 30_000_000, within), Err(vec![1000, 10_000_000]));
+    }
+
+    #[test]
+    fn what_costs_begins_as_late_as_can_be() {
+        let free = Rate::from_mbps(8.0);
+        let dear = [offer(80.0, 5.0, None)];
+        let at = |bytes: u64, s: u64| begins(free, &dear, bytes, Duration::from_secs(s));
+        // 1 MB/s for 90 of 100 s is enough, and for 89 not.
+        assert_eq!(at(90_000_000, 100), [false]);
+        // 10 MB remain for the dear one, which takes 1 s.
+        assert_eq!(at(100_000_000, 100), [false]);
+        // 9 MB by the free one, and 86 MB by the other take most of the time.
+        assert_eq!(at(95_000_000, 10), [true]);
+        assert_eq!(at(100_000_000, 10), [true], "as many as can be");
+        let unknown = [offer(0.0, 5.0, None)];
+        let at = |bytes: u64| begins(free, &unknown, bytes, Duration::from_secs(10));
+        assert_eq!((at(9_000_000), at(9_100_000)), (vec![false], vec![true]));
+        let two = [offer(8.0, 5.0, None), offer(8.0, 1.0, None)];
+        let at = |bytes: u64| begins(free, &two, bytes, Duration::from_secs(10));
+        assert_eq!(at(18_000_000), [false, true], "the cheaper one first");
+        assert_eq!(at(27_000_000), [true, true]);
     }
 
     proptest! {

@@ -25,7 +25,7 @@ pub mod stripe;
 pub use affinity::Affinity;
 pub use applications::{Application, Applications};
 pub use connection::{Candidate, ConnectionMethod, ConnectionScheduler, Pick, Why};
-pub use deadline::{Offer, cheapest};
+pub use deadline::{Offer, begins, cheapest};
 pub use demand::Demand;
 pub use liveness::{Liveness, State};
 pub use nature::Nature;

@@ -96,6 +96,11 @@ impl Meter {
         }
     }
 
+    /// The bytes of the file that are there.
+    pub(super) fn done(&self) -> u64 {
+        self.done
+    }
+
     /// The bytes of the file that this path brought.
     pub(super) fn useful_of(&self, path: PathId) -> u64 {
         self.lanes.get(path.0 as usize).map_or(0, |l| l.useful)

@@ -53,7 +53,7 @@ pub use limit::Limit;
 pub use many::{Many, ManySink, Tally, many};
 pub use outcome::{Outcome, Phases};
 pub use paths::Candidate;
-pub use request::{Output, Request, Target};
+pub use request::{Dear, Output, Request, Target, Thrift};
 pub use retry_after::MAX_WAIT;
 pub use url::{HttpUrl, UrlError};
 pub use web::{Credentials, HttpVersion, Web};

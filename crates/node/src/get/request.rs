@@ -6,8 +6,14 @@ use crate::{
     part::{Batch, Digest, Publisher},
 };
 use hyper::HeaderMap;
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use thalweg_plan::selection::{Config, Prior};
+use thalweg_units::Rate;
 
 /// What is to be downloaded, to where, and how.
 #[derive(Clone)]
@@ -43,9 +49,29 @@ pub struct Request {
     pub kept: Arc<Kept>,
     /// Is charged with the bytes that come, useful or not.
     pub budget: Arc<Budget>,
+    /// Which paths cost, and until when all is to be there; `None`: all are used alike.
+    pub thrift: Option<Thrift>,
     /// How long a path may take until its first answer. 30 s suits servers
     /// that fetch from tape or another server first.
     pub patience: Duration,
+}
+
+/// A time to be met at the least cost (DBAS's deadline mode).
+#[derive(Clone, Debug)]
+pub struct Thrift {
+    /// When all is to be there.
+    pub until: Instant,
+    /// The paths that cost, by their places.
+    pub dear: BTreeMap<u32, Dear>,
+}
+
+/// A path that costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dear {
+    /// What a byte costs, in any unit.
+    pub price: f64,
+    /// What it is expected to bring; zero: not known.
+    pub expected: Rate,
 }
 
 /// What a download makes.

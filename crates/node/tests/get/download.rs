@@ -54,6 +54,7 @@ pub fn request(url: &str, file: PathBuf, paths: Vec<Candidate>, web: Web) -> Req
         budget: Arc::new(Budget::new()),
         adopt: false,
         expected_length: None,
+        thrift: None,
         patience: Duration::from_secs(20),
     }
 }

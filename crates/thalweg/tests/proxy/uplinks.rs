@@ -363,3 +363,27 @@ async fn get_uses_both_interfaces_and_goes_on_by_either() {
     is_whole("thrifty");
     assert!(each[0] < 100_000, "by what is metered: {each:?}");
 }
+
+/// A time that the free interface meets alone costs nothing; one that it does not costs what is lacking.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_price_is_paid_as_far_as_a_time_needs_it() {
+    if !has("nginx") {
+        return;
+    }
+    let Some(scene) = Scene::new() else { return };
+    let _nginx = ranges(&scene);
+    let content = bytes(12_000_000);
+    fs::write(scene.path("www/large"), &content).unwrap();
+    settings(&scene, "[interfaces]\n[[interfaces.policy]]\nname = \"wan0\"\nprice = \"5 / GB\"\n");
+    let get = |within: &str| {
+        let url = "http://a.example:8081/large";
+        let got = scene.thalweg(&["get", url, "-o", within, "--within", within]);
+        assert!(got.status.success(), "{}", text(&got.stderr));
+        assert!(fs::read(scene.path(within)).unwrap() == content, "{within}");
+    };
+    let each = scene.during(|| get("10min"));
+    assert!(each[0] < 100_000, "nothing need be paid: {each:?}");
+    // The free one alone takes 13 s.
+    let each = scene.during(|| get("10s"));
+    assert!(each[0] > 1_000_000 && each[1] > each[0], "{each:?}");
+}

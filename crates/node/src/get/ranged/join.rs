@@ -147,7 +147,7 @@ impl Ranged<'_, '_> {
         }
         for path in self.paths.all() {
             let used = self.sources.used(self.paths.source(path)).is_some();
-            if used && self.paths.ready(path).is_some() {
+            if used && !self.waiting.holds(path) && self.paths.ready(path).is_some() {
                 self.selection.joined(path, self.now());
             }
         }
@@ -166,7 +166,7 @@ impl Ranged<'_, '_> {
     /// This path's server was asked for itself, and agrees.
     fn take_part(&mut self, path: PathId) {
         self.refusals.trust(path);
-        if self.sources.used(self.paths.source(path)).is_some() {
+        if self.sources.used(self.paths.source(path)).is_some() && !self.waiting.holds(path) {
             self.selection.joined(path, self.now());
         }
     }

@@ -9,6 +9,7 @@ mod join;
 mod obey;
 mod observed;
 mod sources;
+mod thrift;
 
 use super::{
     GetError, Halt, PathError, Stop,
@@ -27,6 +28,7 @@ use sources::Sources;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_plan::selection::{Config, Phase, Selection};
 use thalweg_units::{PathId, Time};
+use thrift::Waiting;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// One object on its way in ranges.
@@ -50,6 +52,7 @@ pub(super) struct Ranged<'a, 'r> {
     /// A relay pinned the object, and the direct path has not answered yet.
     direct_owes_word: bool,
     brake: Brake,
+    waiting: Waiting,
     /// When the last byte came.
     complete: Option<Instant>,
     /// When sampling gave way to completion, and the bytes fetched until then.
@@ -127,6 +130,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             brake: Brake::default(),
             failures: BTreeMap::new(),
             direct_owes_word: false,
+            waiting: Waiting::of(&run.request),
             complete: None,
             turns: None,
             chosen: None,
@@ -154,6 +158,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             self.obey();
             match self.selection.phase() {
                 Phase::Done if self.nothing_to_wait_for() => return Ok(()),
+                Phase::Failed if self.spend() => continue,
                 Phase::Failed if self.fall_back() => continue,
                 Phase::Failed => return Err(self.give_up()),
                 _ => {}
@@ -170,6 +175,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
                 },
                 _ = ticks.tick() => {
                     self.call_for_help();
+                    self.economize();
                     self.meter.tell(self.run.sink, &self.run.request.budget);
                     self.writer.tick().await;
                 }

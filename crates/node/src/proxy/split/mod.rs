@@ -171,6 +171,7 @@ fn request(
         publisher: Arc::new(Publisher::default()),
         kept: Arc::new(Kept::default()),
         budget: Arc::new(Budget::new()),
+        thrift: None,
         patience: PATIENCE,
     }
 }

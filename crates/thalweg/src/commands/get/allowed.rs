@@ -2,8 +2,12 @@
 
 use super::args::{Interfaces, PathArgs};
 use crate::commands::{here, remembered, uplinks};
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 use thalweg_net::Interface;
-use thalweg_node::interfaces::Settings;
+use thalweg_node::{
+    get::Dear,
+    interfaces::{Settings, Uplinks},
+};
 
 /// The interfaces to use.
 pub struct Ways {
@@ -11,21 +15,35 @@ pub struct Ways {
     pub interfaces: Vec<Interface>,
     /// Whether each path is bound to one of them: what is bound to none would leave by another.
     pub is_bound: bool,
+    /// Those that cost, by their indices, where a time is to be met at the least cost.
+    pub dear: BTreeMap<NonZeroU32, Dear>,
+}
+
+impl Ways {
+    fn plain(interfaces: Vec<Interface>, is_bound: bool) -> Self {
+        Self { interfaces, is_bound, dear: BTreeMap::new() }
+    }
 }
 
 /// Of those `chosen` the ones that the settings allow, where the user named none himself. A download
-/// samples its paths and fetches parts twice, so metered ones are used where there is no other.
+/// samples its paths and fetches parts twice, so metered ones are used where there is no other; or, if it is to be
+/// done `within` a time, as far as that needs those with a price.
 ///
 /// # Errors
 /// What is wrong with the settings, or that they leave none.
-pub fn of(args: &PathArgs, chosen: Vec<Interface>, note: &dyn Fn(String)) -> anyhow::Result<Ways> {
+pub fn of(
+    args: &PathArgs,
+    within: Option<Duration>,
+    chosen: Vec<Interface>,
+    note: &dyn Fn(String),
+) -> anyhow::Result<Ways> {
     let is_named = matches!(args.interfaces()?, Interfaces::Named(_));
     if is_named || chosen.is_empty() {
-        return Ok(Ways { interfaces: chosen, is_bound: is_named });
+        return Ok(Ways::plain(chosen, is_named));
     }
     let settings = here::settings(None)?.interfaces.settings();
     if settings.policies.is_empty() {
-        return Ok(Ways { interfaces: chosen, is_bound: false });
+        return Ok(Ways::plain(chosen, false));
     }
     let file = remembered::file(args.history.as_deref(), &args.place);
     let uplinks = uplinks::open(settings.clone(), file.as_deref().map(uplinks::beside), note)?;
@@ -36,8 +54,38 @@ pub fn of(args: &PathArgs, chosen: Vec<Interface>, note: &dyn Fn(String)) -> any
         "the settings leave no interface that is up and may be used: see `thalweg bond status`, or \
          name one with --interface"
     );
+    if within.is_some() {
+        let is_allowed = |i: &Interface| allowed.contains(&i.index);
+        let dear = dear(&settings, &uplinks, &chosen, &left, is_allowed);
+        if !dear.is_empty() {
+            let priced = chosen.iter().filter(|i| dear.contains_key(&i.index)).cloned();
+            let interfaces = left.into_iter().chain(priced).collect();
+            return Ok(Ways { interfaces, is_bound: true, dear });
+        }
+    }
     let is_bound = left.first() != chosen.first();
-    Ok(Ways { interfaces: left, is_bound })
+    Ok(Ways::plain(left, is_bound))
+}
+
+/// Those with a price that are allowed and not used anyway.
+fn dear(
+    settings: &Settings,
+    uplinks: &Uplinks,
+    chosen: &[Interface],
+    used: &[Interface],
+    is_allowed: impl Fn(&Interface) -> bool,
+) -> BTreeMap<NonZeroU32, Dear> {
+    let shown = uplinks.table().show(uplinks.today());
+    let expected = |name: &str| shown.iter().find(|s| s.name == name).map(|s| s.estimate.down());
+    let of = |i: &Interface| {
+        let expected = expected(&i.name).unwrap_or_default();
+        (i.index, Dear { price: settings.policy(&i.name).price, expected })
+    };
+    let is_dear = |i: &&Interface| {
+        let is_used = used.iter().any(|used| used.index == i.index);
+        !is_used && is_allowed(i) && settings.policy(&i.name).price > 0.0
+    };
+    chosen.iter().filter(is_dear).map(of).collect()
 }
 
 /// The allowed ones whose bytes may be spent; if there are none, all allowed ones.

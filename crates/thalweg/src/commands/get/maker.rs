@@ -18,10 +18,11 @@ use crate::commands::{
 use anyhow::{Context as _, bail};
 use hyper::HeaderMap;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use thalweg_net::{
     DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions, interfaces,
@@ -30,8 +31,8 @@ use thalweg_node::{
     budget::Budget,
     detours::Detours,
     get::{
-        Candidate, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Web, add_field,
-        candidates, own_interface,
+        Candidate, Dear, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Thrift, Web,
+        add_field, candidates, own_interface,
     },
     history::History,
     part::{Batch, Publisher},
@@ -49,6 +50,9 @@ pub struct Maker<'a> {
     interfaces: Vec<Interface>,
     /// Nothing leaves by another interface.
     is_bound: bool,
+    /// Interfaces that cost, and when all is to be there.
+    dear: BTreeMap<NonZeroU32, Dear>,
+    until: Option<Instant>,
     web: Web,
     history: Option<&'a Mutex<History>>,
     detours: Option<&'a Mutex<Detours>>,
@@ -78,10 +82,13 @@ impl<'a> Maker<'a> {
             note(format!("no relays are tried: {fault}"));
         }
         mesh.check_tags(&args.paths.avoid)?;
-        let ways = allowed::of(&args.paths, chosen(&args.paths, note)?, note)?;
+        let within = args.effort.within;
+        let ways = allowed::of(&args.paths, within, chosen(&args.paths, note)?, note)?;
         let maker = Self {
             interfaces: ways.interfaces,
             is_bound: ways.is_bound,
+            dear: ways.dear,
+            until: within.map(|within| Instant::now() + within),
             web: web(args, &mesh, note)?,
             mesh,
             args,
@@ -110,12 +117,25 @@ impl<'a> Maker<'a> {
         let paths = self.paths(wanted).map_err(usage)?;
         let origin = wanted.url.origin();
         Ok(Request {
+            thrift: self.thrift(&origin, &paths),
             priors: paths.iter().map(|path| self.prior(&origin, &path.name)).collect(),
             paths,
             fields: fields(&self.args.web).map_err(usage)?,
             adopt: self.adopts(wanted, &target)?,
             ..self.bare(wanted, target)
         })
+    }
+
+    /// Which of the paths cost.
+    fn thrift(&self, origin: &str, paths: &[Candidate]) -> Option<Thrift> {
+        let dear = |(place, path): (u32, &Candidate)| {
+            let mut dear = *self.dear.get(&path.route.interface()?)?;
+            if let Some(rate) = self.rate(origin, &path.name) {
+                dear.expected = rate;
+            }
+            Some((place, dear))
+        };
+        Some(Thrift { until: self.until?, dear: (0..).zip(paths).filter_map(dear).collect() })
     }
 
     /// A request by the direct path alone, for what is read here: a Metalink.
@@ -142,6 +162,7 @@ impl<'a> Maker<'a> {
             publisher: Arc::clone(&self.publisher),
             kept: Arc::clone(&self.kept),
             budget: Arc::clone(&self.budget),
+            thrift: None,
             patience: PATIENCE,
         }
     }

@@ -29,6 +29,11 @@ pub struct Effort {
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub max_time: Option<Duration>,
 
+    /// Be done within this time at the least cost: interfaces with a price (`[interfaces]` in the
+    /// settings) are used as late and as little as that allows; without it, where there is no other
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub within: Option<Duration>,
+
     /// How often a download that failed for want of a network or for a server in trouble is
     /// tried again; what is there is kept meanwhile
     #[arg(long, value_name = "N", default_value_t = 3)]
