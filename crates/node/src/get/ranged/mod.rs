@@ -130,7 +130,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             brake: Brake::default(),
             failures: BTreeMap::new(),
             direct_owes_word: false,
-            waiting: Waiting::of(&run.request),
+            waiting: Waiting::of(run.request),
             complete: None,
             turns: None,
             chosen: None,
