@@ -18,4 +18,6 @@ mod lab;
 mod run;
 mod started;
 mod transparent;
+#[path = "../mesh/two_links.rs"]
+mod two_links;
 mod uplinks;

@@ -7,65 +7,32 @@
 use crate::{
     files::bytes,
     host::{text, until},
-    in_lab::{lab, within},
+    in_lab::{Running, lab, nginx, within},
     started::{Started, has, program, thalweg},
+    two_links::{came, came_since, network, whole_files},
 };
 use serde_json::{Value, json};
 use std::{
     fs,
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Child, Output},
 };
 use tempfile::TempDir;
 use thalweg_lab::{client::Lab, topology::LinkChange};
 
-const NETWORK: &str = r#"
-    congestion = "cubic"
-    [host.client]
-    interfaces = 2
+const FURTHER: &str = r#"
     [host.server]
     names = ["a.example", "b.example", "c.example", "d.example", "e.example", "f.example"]
-    [link.wan0]
-    rate = "8 Mbit/s"
-    delay = "10 ms"
-    [link.wan1]
-    rate = "8 Mbit/s"
-    delay = "10 ms"
-    [[path]]
-    from = "client:0"
-    to = "server"
-    links = ["wan0"]
-    [[path]]
-    from = "client:1"
-    to = "server"
-    links = ["wan1"]
 "#;
 
 const LENGTH: u32 = 600_000;
 
-/// Answers each request with all of a file.
-const SERVER: &str = "
-import http.server, socketserver
-class Whole(http.server.SimpleHTTPRequestHandler):
-    protocol_version = 'HTTP/1.1'
-    def log_message(self, *_): pass
-class Server(socketserver.ThreadingMixIn, http.server.HTTPServer): daemon_threads = True
-Server(('0.0.0.0', 8080), Whole).serve_forever()
-";
-
-/// The lab, the server and a file; the server is ended when dropped.
+/// The lab, the server and a file.
 struct Scene {
     dir: TempDir,
     lab: Lab,
     content: Vec<u8>,
-    server: Child,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        _ = self.server.kill();
-        _ = self.server.wait();
-    }
+    _server: Running,
 }
 
 impl Scene {
@@ -73,21 +40,12 @@ impl Scene {
         if !["curl", "python3"].iter().all(|name| has(name)) {
             return None;
         }
-        let lab = lab(NETWORK)?;
+        let lab = lab(&network(&[("server", &[])], FURTHER))?;
         let (dir, content) = (TempDir::new().unwrap(), bytes(LENGTH));
         fs::create_dir(dir.path().join("www")).unwrap();
         fs::write(dir.path().join("www/file"), &content).unwrap();
-        let mut python = Command::new("python3");
-        python.args(["-c", SERVER]).current_dir(dir.path().join("www"));
-        let mut python = within(&lab, "server", &python);
-        let server = python.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let scene = Self { dir, lab, content, server };
-        until("the server listens", || {
-            let mut cat = Command::new("cat");
-            let table = within(&scene.lab, "server", cat.arg("/proc/net/tcp")).output().unwrap();
-            text(&table.stdout).lines().any(|l| l.contains(":1F90 ") && l.contains(" 0A "))
-        });
-        Some(scene)
+        let _server = whole_files(&lab, &dir.path().join("www"), "HTTP/1.1");
+        Some(Self { dir, lab, content, _server })
     }
 
     /// The client's proxy.
@@ -141,21 +99,11 @@ impl Scene {
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 
-    /// Bytes that came to the client by each interface, in all.
-    fn came(&self) -> [u64; 2] {
-        let stats = self.lab.stats(false).unwrap();
-        ["wan0", "wan1"].map(|link| {
-            let back = format!("{link}.rev");
-            stats.links.iter().find(|l| l.name == back).unwrap().bytes
-        })
-    }
-
     /// Bytes that came by each while `work` was done.
     fn during(&self, work: impl FnOnce()) -> [u64; 2] {
-        let before = self.came();
+        let before = came(&self.lab);
         work();
-        let after = self.came();
-        let each = [after[0] - before[0], after[1] - before[1]];
+        let each = came_since(&self.lab, before);
         println!("{each:?} bytes by the interfaces");
         each
     }
@@ -285,41 +233,7 @@ async fn a_cap_is_never_exceeded_also_by_proxies_that_are_killed() {
     assert!(!refused.status.success());
     let why = events.iter().rfind(|e| e["event"] == "refused").unwrap();
     assert!(why["why"].as_str().unwrap().contains("settings leave no interface"), "{why}");
-    assert!(scene.came()[1] < FILE / 2, "nothing goes by what is never used");
-}
-
-/// nginx, which knows ranges, in the server's host.
-fn ranges(scene: &Scene) -> Running {
-    let at = scene.dir.path().display();
-    let temps: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
-        .concat();
-    let settings = format!(
-        "user root;\ndaemon off;\nmaster_process off;\nerror_log stderr;\npid {at}/nginx.pid;\n\
-         events {{ worker_connections 64; }}\nhttp {{ access_log off;\n{temps}\
-         server {{ listen 8081; root {at}/www; }} }}\n"
-    );
-    fs::write(scene.path("nginx.conf"), settings).unwrap();
-    let mut nginx = Command::new("/usr/sbin/nginx");
-    nginx.args(["-e", "stderr", "-c"]).arg(scene.path("nginx.conf"));
-    let mut nginx = within(&scene.lab, "server", &nginx);
-    let running = Running(nginx.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    until("nginx listens", || {
-        let mut cat = Command::new("cat");
-        let table = within(&scene.lab, "server", cat.arg("/proc/net/tcp")).output().unwrap();
-        text(&table.stdout).lines().any(|l| l.contains(":1F91 ") && l.contains(" 0A "))
-    });
-    running
-}
-
-/// Ended when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
-    }
+    assert!(came(&scene.lab)[1] < FILE / 2, "nothing goes by what is never used");
 }
 
 /// Both at once while there are both; when one dies the rest comes by the other.
@@ -329,7 +243,9 @@ async fn get_uses_both_interfaces_and_goes_on_by_either() {
         return;
     }
     let Some(scene) = Scene::new() else { return };
-    let _nginx = ranges(&scene);
+    // It knows ranges.
+    let http = format!("server {{ listen 8081; root {}; }}", scene.path("www").display());
+    let _nginx = nginx(&scene.lab, scene.dir.path(), &http, 8081);
     let content = bytes(6_000_000);
     fs::write(scene.path("www/large"), &content).unwrap();
     let url = "http://a.example:8081/large";
@@ -344,11 +260,8 @@ async fn get_uses_both_interfaces_and_goes_on_by_either() {
     let mut command = thalweg(scene.dir.path());
     command.args(["get", url, "-o", "broken"]);
     let mut running = Running(within(&scene.lab, "client", &command).spawn().unwrap());
-    let before = scene.came();
-    until("both carry it", || {
-        let now = scene.came();
-        (0..2).all(|i| now[i] - before[i] > 500_000)
-    });
+    let before = came(&scene.lab);
+    until("both carry it", || came_since(&scene.lab, before).iter().all(|b| *b > 500_000));
     scene.lab.set("wan1", &LinkChange::parse(&["loss=100%"]).unwrap()).unwrap();
     assert!(running.0.wait().unwrap().success());
     is_whole("broken");
