@@ -6,6 +6,7 @@ mod inboxes;
 #[path = "../fixtures/members.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod members;
+mod modes;
 mod over;
 mod parents;
 mod partitions;

@@ -53,12 +53,19 @@ pub enum Refusal {
     /// A process of the source's conducts it already.
     #[error("another `thalweg cast` of yours gives it this already")]
     Conducted,
+    /// What came of a cast that was given up is still there.
+    #[error("it could not throw away what came: {0}; its log has more")]
+    Unremoved(String),
 }
 
 impl Refusal {
     /// With no text longer than [`MAX_WHY`].
     pub fn cut(mut self) -> Self {
-        if let Self::Exists(text) | Self::Invalid(text) | Self::System(text) = &mut self {
+        if let Self::Exists(text)
+        | Self::Invalid(text)
+        | Self::System(text)
+        | Self::Unremoved(text) = &mut self
+        {
             super::control::cut(text, MAX_WHY);
         }
         self

@@ -7,4 +7,4 @@ mod tree;
 
 pub use files::{ObjectFiles, Place};
 pub use open::open_directory;
-pub use tree::{finish, is_as_made, make, may_be};
+pub use tree::{is_as_made, make, may_be, seal, settle};

@@ -1,10 +1,13 @@
 //! Makes the files of a layout, and gives them modes, times and links at the end.
+//!
+//! A directory keeps its owner's right to write until the object has its final name: Linux moves no
+//! directory to another one that may not be written itself (its `..` changes).
 
 use super::{files::Place, open::below};
 use rustix::{
     fs::{
-        AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, fchmod, futimens, mkdirat,
-        readlinkat, statat, symlinkat,
+        AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, chmodat, fchmod, fstat,
+        futimens, mkdirat, readlinkat, statat, symlinkat,
     },
     io::Errno,
 };
@@ -13,7 +16,7 @@ use std::{
     fs::File,
     io,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, AsRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
 };
@@ -23,7 +26,8 @@ use thalweg_wire::cast::{Layout, LayoutEntry, LayoutKind};
 const SINGLY: usize = 16;
 
 /// Makes directories and files of their lengths, without content; links come at the end, so that
-/// nothing is ever written through one. What is there already stays.
+/// nothing is ever written through one. What is there already stays, and may be written by its owner:
+/// an earlier try may have come as far as to the modes.
 ///
 /// # Errors
 /// The system's, with the path.
@@ -43,14 +47,39 @@ pub fn make(place: &Place, layout: &Layout) -> io::Result<()> {
 fn make_directory(place: &Place, path: &[u8]) -> io::Result<()> {
     let (above, name) = above(place, path)?;
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::RWXU) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Ok(()) => Ok(()),
+        Err(Errno::EXIST) => allow(place, path, FileType::Directory),
         Err(e) => Err(e.into()),
     }
 }
 
 fn make_file(place: &Place, path: &[u8], length: u64) -> io::Result<()> {
-    let file = File::from(below(&place.directory, path, OFlags::RDWR | OFlags::CREATE)?);
-    file.set_len(length)
+    let open = || below(&place.directory, path, OFlags::RDWR | OFlags::CREATE);
+    let opened = match open() {
+        Err(Errno::ACCESS) => {
+            allow(place, path, FileType::RegularFile)?;
+            open()
+        }
+        opened => opened,
+    };
+    File::from(opened?).set_len(length)
+}
+
+/// Gives the owner of what is there all rights to it, if it is what it should be.
+fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
+    let found = below(&place.directory, path, OFlags::PATH)?;
+    let seen = fstat(&found)?;
+    if FileType::from_raw_mode(seen.st_mode) != kind {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let wanted = if kind == FileType::Directory { Mode::RWXU } else { Mode::RUSR | Mode::WUSR };
+    let mode = Mode::from_raw_mode(seen.st_mode);
+    if mode.contains(wanted) {
+        return Ok(());
+    }
+    // What is open by its path alone has its mode changed by its name in /proc alone (open(2)).
+    let name = format!("/proc/self/fd/{}", found.as_raw_fd());
+    Ok(chmodat(CWD, name, mode | wanted, AtFlags::empty())?)
 }
 
 /// The directory that a path's last part is in, and that part.
@@ -62,17 +91,58 @@ fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
     Ok((below(&place.directory, above, OFlags::RDONLY | OFlags::DIRECTORY)?, name))
 }
 
-/// Makes the links, sets modes and times, the deepest first, and syncs all of it.
+/// Makes the links, sets modes and times of files, and syncs all of it: what is done before the object
+/// has its name.
 ///
 /// No set-user-ID, set-group-ID or sticky bits: they are another host's word.
 ///
 /// # Errors
 /// The system's, with the path.
-pub fn finish(place: &Place, layout: &Layout) -> io::Result<()> {
+pub fn settle(place: &Place, layout: &Layout) -> io::Result<()> {
+    each(place, layout, |entry, path, sync| match &entry.kind {
+        LayoutKind::Symlink { target } => make_link(place, path, target),
+        LayoutKind::File { .. } => set(place, entry, path, OFlags::RDONLY, sync),
+        LayoutKind::Directory => Ok(()),
+    })
+}
+
+/// Sets modes and times of directories, the deepest first, and syncs them: what is done once the object
+/// has its name. It may be done again when it was broken off.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn seal(place: &Place, layout: &Layout) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let seal = || {
+        each(place, layout, |entry, path, sync| match entry.kind {
+            LayoutKind::Directory => set(place, entry, path, flags, sync),
+            _ => Ok(()),
+        })
+    };
+    match seal() {
+        // One that its owner may not enter has got its mode before: all below it, too.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            let is_directory = |entry: &&LayoutEntry| entry.kind == LayoutKind::Directory;
+            for entry in layout.entries.iter().filter(is_directory) {
+                let path = place.path(entry.path.as_bytes());
+                allow(place, &path, FileType::Directory).map_err(|e| named(&path, &e))?;
+            }
+            seal()
+        }
+        sealed => sealed,
+    }
+}
+
+/// All entries from the last one on: what is in a directory before the directory.
+fn each(
+    place: &Place,
+    layout: &Layout,
+    step: impl Fn(&LayoutEntry, &[u8], bool) -> io::Result<()>,
+) -> io::Result<()> {
     let singly = layout.entries.len() <= SINGLY;
     for entry in layout.entries.iter().rev() {
         let path = place.path(entry.path.as_bytes());
-        finish_one(place, entry, &path, singly).map_err(|e| named(&path, &e))?;
+        step(entry, &path, singly).map_err(|e| named(&path, &e))?;
     }
     if !singly {
         rustix::fs::syncfs(&*place.directory)?;
@@ -80,19 +150,21 @@ pub fn finish(place: &Place, layout: &Layout) -> io::Result<()> {
     Ok(())
 }
 
-fn finish_one(place: &Place, entry: &LayoutEntry, path: &[u8], sync: bool) -> io::Result<()> {
-    let flags = match &entry.kind {
-        LayoutKind::Symlink { target } => {
-            let (above, name) = above(place, path)?;
-            let name = OsStr::from_bytes(name);
-            return match symlinkat(OsStr::from_bytes(target), above.as_fd(), name) {
-                Ok(()) | Err(Errno::EXIST) => Ok(()),
-                Err(e) => Err(e.into()),
-            };
-        }
-        LayoutKind::Directory => OFlags::RDONLY | OFlags::DIRECTORY,
-        LayoutKind::File { .. } => OFlags::RDONLY,
-    };
+fn make_link(place: &Place, path: &[u8], target: &[u8]) -> io::Result<()> {
+    let (above, name) = above(place, path)?;
+    match symlinkat(OsStr::from_bytes(target), above.as_fd(), OsStr::from_bytes(name)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn set(
+    place: &Place,
+    entry: &LayoutEntry,
+    path: &[u8],
+    flags: OFlags,
+    sync: bool,
+) -> io::Result<()> {
     let made = below(&place.directory, path, flags)?;
     let time = Timespec {
         tv_sec: entry.modified_ns.div_euclid(1_000_000_000),
@@ -103,7 +175,7 @@ fn finish_one(place: &Place, entry: &LayoutEntry, path: &[u8], sync: bool) -> io
     if sync { Ok(rustix::fs::fsync(&made)?) } else { Ok(()) }
 }
 
-/// Whether all entries are there as [`finish`] left them: what they are, files' lengths and times,
+/// Whether all entries are there as [`settle`] left them: what they are, files' lengths and times,
 /// links' targets. Content is not read.
 pub fn is_as_made(place: &Place, layout: &Layout) -> bool {
     has_shape(place, layout, true)

@@ -5,7 +5,9 @@ use crate::cast::leg::{Hear, Leg, Say};
 use std::{io, sync::Arc, time::Duration};
 use thalweg_wire::{
     Manifest, Signable as _,
-    cast::{Layout, MAX_CANDIDATES, MAX_WAY, MAX_WORD, Report, Word},
+    cast::{
+        Account, Ended, Layout, MAX_CANDIDATES, MAX_WAY, MAX_WORD, Refusal, Report, Word,
+    },
 };
 use tokio::{
     sync::mpsc,
@@ -31,24 +33,51 @@ pub enum Parting {
     Forget,
 }
 
+/// Throws away what came while the source waits for that, and tells it if that fails; it hears the end
+/// by the channel's.
+///
+/// # Errors
+/// The connection's.
+pub async fn forget(
+    say: &mut Say,
+    forgetting: impl Future<Output = Result<(), Refusal>>,
+) -> io::Result<()> {
+    let mut ticks = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
+    tokio::pin!(forgetting);
+    let forgotten = loop {
+        tokio::select! {
+            forgotten = &mut forgetting => break forgotten,
+            _ = ticks.tick() => say.message(&Report::Account(Account::default())).await?,
+        }
+    };
+    match forgotten {
+        Ok(()) => Ok(()),
+        Err(why) => {
+            say.message(&Report::Ended(Ended::Failed(why), Account::default()).cut()).await?;
+            say.close().await;
+            Ok(())
+        }
+    }
+}
+
 /// Talks with the source until it goes; `describe` is called once all is here that proves the object.
 ///
 /// # Errors
 /// The connection's; a source that does not keep to the protocol.
 pub async fn talk(
     reception: &Arc<Reception>,
-    leg: Leg,
+    leg: &mut Leg,
     describe: impl Fn(),
 ) -> io::Result<Parting> {
-    let Leg { mut hear, mut say, .. } = leg;
+    let Leg { hear, say, .. } = leg;
     let (reports, outgoing) = mpsc::channel(REPORTS);
     let lacks = reception.described().is_none();
     let needs = Report::Needs { manifest: lacks, layout: lacks };
     say.message(&needs).await?;
     reception.attach(reports);
     tokio::select! {
-        parted = listen(reception, &mut hear, &describe) => parted,
-        failed = report(reception, &mut say, outgoing) => failed.map(|()| Parting::Gone),
+        parted = listen(reception, hear, &describe) => parted,
+        failed = report(reception, say, outgoing) => failed.map(|()| Parting::Gone),
     }
 }
 

@@ -21,7 +21,7 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     store.files.sync().map_err(refusal)?;
     let name = store.known.offer.name.as_bytes();
     let made = reception.home.made(name).map_err(refusal)?;
-    disk::finish(&made, store.files.layout()).map_err(refusal)?;
+    disk::settle(&made, store.files.layout()).map_err(refusal)?;
     reception.home.mark_landing().map_err(refusal)?;
     let landed = reception.home.landed(name).map_err(refusal)?;
     let name = OsStr::from_bytes(name);
@@ -30,9 +30,19 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
         renamed => renamed.map_err(|e| refusal(e.into()))?,
     }
     fsync(&*landed.directory).map_err(|e| refusal(e.into()))?;
-    store.files.moved(landed);
-    reception.home.mark_done().map_err(refusal)?;
+    store.files.moved(landed.clone());
+    seal(reception, store, &landed).map_err(refusal)?;
     Ok(true)
+}
+
+/// It has its name: directories get their modes, and it is noted that all is done. Who is killed before
+/// does this again.
+///
+/// # Errors
+/// The system's.
+pub fn seal(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
+    disk::seal(landed, store.files.layout())?;
+    reception.home.mark_done()
 }
 
 /// Reads all of it back; forgets symbols of chunks that are wrong. Whether none is.

@@ -15,7 +15,7 @@ use std::{
     io,
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{DirBuilderExt as _, OpenOptionsExt as _},
+        fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     },
     path::{Path, PathBuf},
     sync::Arc,
@@ -153,12 +153,17 @@ impl Home {
             && is_there(self.inbox.join(name))
     }
 
-    /// It has its name.
+    /// It has its name, and its directories their modes.
     ///
     /// # Errors
     /// The system's.
     pub fn mark_done(&self) -> io::Result<()> {
         durable::replace(&self.file("done"), b"")
+    }
+
+    /// Whether that was noted.
+    pub fn is_marked_done(&self) -> bool {
+        self.file("done").exists()
     }
 
     /// What there is of it; `None` if that is no cast that can be gone on with.
@@ -181,7 +186,7 @@ impl Home {
             is_its.then_some((manifest, layout))
         });
         let name = offer.value().name.as_bytes();
-        let is_done = self.file("done").exists() || self.has_landed(name);
+        let is_done = self.is_marked_done() || self.has_landed(name);
         let record = read("job", MOST)?.and_then(|record| Record::decode(&record));
         let parents = read("parents", MOST)?;
         Ok(Some(Kept { offer, pass, parents, described, is_done, record }))
@@ -226,18 +231,38 @@ impl Home {
     /// # Errors
     /// The system's.
     pub fn remove(&self) -> io::Result<()> {
-        match fs::remove_file(self.file("offer")) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            done => done?,
+        // Of what is removed in part no journal tells that it is here.
+        for path in [self.file("offer"), self.journal()] {
+            match fs::remove_file(path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                done => done?,
+            }
         }
+        let mut is_allowed = false;
         for _ in 0..TRIES {
             match fs::remove_dir_all(self.path()) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => thread::sleep(BETWEEN),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_allowed => {
+                    allow(&self.path());
+                    is_allowed = true;
+                }
                 done => return done,
             }
         }
         Err(io::ErrorKind::DirectoryNotEmpty.into())
+    }
+}
+
+/// Lets the owner of a directory write it and all directories below, through no link: a tree may be cast
+/// whose directories nobody may write. What that fails for is found when it is removed.
+fn allow(directory: &Path) {
+    let mut rest = vec![directory.to_owned()];
+    while let Some(path) = rest.pop() {
+        _ = fs::set_permissions(&path, fs::Permissions::from_mode(0o700));
+        let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        rest.extend(directories.map(|entry| entry.path()));
     }
 }
 

@@ -88,9 +88,9 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     if !may_be(&landed, layout) || !finish::check(&store).unwrap_or(false) {
         return Err(Refusal::Exists(name.to_string()));
     }
-    disk::finish(&landed, layout).map_err(refusal)?;
-    store.files.moved(landed);
-    reception.home.mark_done().map_err(refusal)?;
+    disk::settle(&landed, layout).map_err(refusal)?;
+    store.files.moved(landed.clone());
+    finish::seal(reception, &store, &landed).map_err(refusal)?;
     Ok(Some(store))
 }
 
@@ -115,9 +115,18 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     Ok(store)
 }
 
-/// One that had its name before this process.
+/// One that had its name before this process; what it lacked of its modes it gets.
+///
+/// # Errors
+/// Why it cannot be gone on with.
 pub fn reopen(reception: &Reception) -> Result<Arc<Store>, Refusal> {
-    landed_store(reception, ObjectFiles::present)
+    let store = landed_store(reception, ObjectFiles::present)?;
+    if !reception.home.is_marked_done() {
+        let name = reception.offer().into_value().name;
+        let landed = reception.home.landed(name.as_bytes()).map_err(refusal)?;
+        finish::seal(reception, &store, &landed).map_err(refusal)?;
+    }
+    Ok(store)
 }
 
 fn landed_store(

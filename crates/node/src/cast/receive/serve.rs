@@ -162,7 +162,7 @@ impl Shared {
                     found.push((Reception::new(home, source, kept), is_done));
                 }
                 // Killed as it was made, or as it was thrown away.
-                Ok(None) if home.is_unborn() => self.remove(&home),
+                Ok(None) if home.is_unborn() => _ = self.remove(&home),
                 Ok(None) => {}
                 Err(why) => self.log.put(Event::new("cast_unkept").with("why", why)),
             }

@@ -7,7 +7,7 @@ use super::survey::Survey;
 use crate::{
     cast::{
         disk::ObjectFiles,
-        store::{Known, Pages, Store},
+        store::{Known, Pages, Store, read_page},
     },
     mesh::durable,
 };
@@ -78,6 +78,7 @@ pub fn describe(
         Some(found) => found,
         None => hash(&files, &geometry, &kept, survey, passed)?,
     };
+    let pages = Pages::new(pages);
     let layout = survey.layout.encode();
     let too_long = |_| DescribeError::Large("more files than a layout holds".to_owned());
     let offer = Offer {
@@ -97,7 +98,7 @@ pub fn describe(
     };
     let id = offer.id(&signer.id());
     let known = Known { id, offer, geometry, manifest };
-    Ok(Store::new(known, files, Pages::new(pages), HaveSet::all(&geometry)))
+    Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))
 }
 
 fn hash(
@@ -133,6 +134,8 @@ fn hash(
         // Both are computed from the same digests.
         return Err(DescribeError::Read(io::Error::other("its digests do not add up")));
     }
+    // What is known never names pages that a power loss could take.
+    file.sync_data().map_err(|e| kept.failed(e))?;
     kept.end(survey, &manifest).map_err(|e| kept.failed(e))?;
     Ok((manifest, file))
 }
@@ -184,12 +187,12 @@ impl Kept {
         let (snapshot, manifest) = known.split_first_chunk::<32>()?;
         let manifest = Manifest::decode(manifest).ok()?;
         let pages = OpenOptions::new().read(true).write(true).open(self.path("pages")).ok()?;
-        let is_whole = pages.metadata().ok()?.len() >= 32 * geometry.symbols();
         let is_same = *snapshot == survey.snapshot && manifest.length() == survey.length;
-        if is_whole && is_same {
-            self.touch();
+        if !is_same || !are_whole(&pages, geometry, &manifest) {
+            return None;
         }
-        (is_whole && is_same).then_some((manifest, pages))
+        self.touch();
+        Some((manifest, pages))
     }
 
     /// It is of use: what is of none for long is cleared.
@@ -200,4 +203,11 @@ impl Kept {
             _ = OpenOptions::new().write(true).open(self.path(ending)).map(|f| f.set_times(now));
         }
     }
+}
+
+/// Whether all digests of symbols are there, and add up to the manifest's: a host that lost its power may
+/// have kept a file's length and not its content. 1/512 of the object is read at 16 KiB a symbol.
+fn are_whole(pages: &File, geometry: &Geometry, manifest: &Manifest) -> bool {
+    let is_right = |block| matches!(read_page(pages, geometry, manifest, block), Ok(Some(_)));
+    (0..geometry.blocks()).all(is_right)
 }

@@ -17,7 +17,7 @@ use thalweg_net::{PrivateKey, channel::Protocol};
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed,
-    cast::{CastId, MAX_REPORT, Offer, Opening, Pass, Refusal, Report, Word},
+    cast::{CastId, Ended, MAX_REPORT, Offer, Opening, Pass, Refusal, Report, Word},
     mesh::Name,
 };
 use thiserror::Error;
@@ -26,7 +26,7 @@ use tokio::{task::JoinSet, time::timeout};
 /// The word holds so long; it is said at once.
 const VALID: Duration = Duration::from_secs(600);
 
-/// A receiver has heard it so soon.
+/// While it throws away what came a receiver says something more often.
 const HEARD: Duration = Duration::from_secs(20);
 
 /// The fewest digits that name a cast.
@@ -195,10 +195,17 @@ async fn tell(reach: &Reach, receiver: &Name, opening: &Opening) -> Result<(), U
         leg => leg.map_err(Untold::Refused)?,
     };
     leg.say.message(&Word::Forget).await?;
-    // It hangs up once it has heard that.
-    let until_closed = async { while leg.hear.message::<Report>(MAX_REPORT).await.is_ok() {} };
-    let silent = |_| io::Error::other(format!("no answer within {HEARD:?}"));
-    timeout(HEARD, until_closed).await.map_err(silent)?;
+    // It hangs up once it has done that; it says so if it could not.
+    loop {
+        let heard = timeout(HEARD, leg.hear.message::<Report>(MAX_REPORT)).await;
+        match heard.map_err(|_| io::Error::other(format!("silent for {HEARD:?}")))?.map(Report::cut) {
+            Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
+                return Err(Untold::Refused(why));
+            }
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
     leg.say.close().await;
     Ok(())
 }

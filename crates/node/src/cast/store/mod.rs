@@ -6,7 +6,7 @@ mod recover;
 #[cfg(test)]
 pub mod testing;
 
-pub use pages::Pages;
+pub use pages::{Pages, read_page};
 pub use recover::recover;
 
 use super::disk::ObjectFiles;

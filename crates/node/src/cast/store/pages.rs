@@ -12,6 +12,7 @@ use thalweg_fountain::{
     Geometry,
     digest::{Digest, PageError, SourcePage},
 };
+use thalweg_wire::Manifest;
 
 /// Pages in memory: blocks that are on their way, at several children. 16 KiB each by default, at
 /// most 1 MiB.
@@ -64,18 +65,9 @@ impl Pages {
         if let Some(page) = self.cached(block) {
             return Ok(Some(page));
         }
-        let symbols = known.geometry.source_symbols_of(block) as usize;
-        let mut digests = vec![Digest::default(); symbols];
-        let read =
-            self.file.read_exact_at(digests.as_flattened_mut(), place(&known.geometry, block));
-        match read {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            read => read?,
-        }
-        let page = SourcePage { block, digests };
-        if known.check(&page).is_err() {
+        let Some(page) = read_page(&self.file, &known.geometry, &known.manifest, block)? else {
             return Ok(None);
-        }
+        };
         let page = Arc::new(page);
         self.keep(Arc::clone(&page));
         Ok(Some(page))
@@ -98,6 +90,32 @@ impl Pages {
     }
 }
 
+/// The page of a block in a file, if it is there and right.
+///
+/// # Errors
+/// The system's.
+pub fn read_page(
+    file: &File,
+    geometry: &Geometry,
+    manifest: &Manifest,
+    block: u32,
+) -> io::Result<Option<SourcePage>> {
+    let symbols = geometry.source_symbols_of(block) as usize;
+    let mut digests = vec![Digest::default(); symbols];
+    match file.read_exact_at(digests.as_flattened_mut(), place(geometry, block)) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let page = SourcePage { block, digests };
+    Ok(check(geometry, manifest, &page).is_ok().then_some(page))
+}
+
+fn check(geometry: &Geometry, manifest: &Manifest, page: &SourcePage) -> Result<(), PageError> {
+    let chunks = geometry.chunks_of(page.block);
+    let chunks = chunks.start as usize..chunks.end as usize;
+    page.check(geometry, manifest.digests().get(chunks).unwrap_or_default())
+}
+
 fn place(geometry: &Geometry, block: u32) -> u64 {
     u64::from(block) * u64::from(geometry.block_symbols()) * 32
 }
@@ -108,8 +126,6 @@ impl Known {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self, page: &SourcePage) -> Result<(), PageError> {
-        let chunks = self.geometry.chunks_of(page.block);
-        let chunks = chunks.start as usize..chunks.end as usize;
-        page.check(&self.geometry, self.manifest.digests().get(chunks).unwrap_or_default())
+        check(&self.geometry, &self.manifest, page)
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     cast::{
         leg::{self, parent},
         receive::{
-            control::{Parting, talk},
+            control::{Parting, forget, talk},
             reception::Reception,
         },
     },
@@ -113,14 +113,11 @@ impl Shared {
         reception: Arc<Reception>,
     ) -> io::Result<()> {
         let id = reception.home.id;
-        let leg = leg::accept(channel, false).await?;
-        match talk(&reception, leg, || self.work(id)).await? {
+        let mut leg = leg::accept(channel, false).await?;
+        match talk(&reception, &mut leg, || self.work(id)).await? {
             // What came is kept until the offer is over.
             Parting::Gone => Ok(()),
-            Parting::Forget => {
-                self.forget(id).await;
-                Ok(())
-            }
+            Parting::Forget => forget(&mut leg.say, self.forget(id)).await,
         }
     }
 }

@@ -45,7 +45,8 @@ impl Shared {
             over.extend(goes.then(|| Arc::clone(&entry.reception)));
             !goes
         });
-        over.iter().for_each(|reception| self.remove(&reception.home));
+        // What cannot be removed was logged.
+        over.iter().for_each(|reception| _ = self.remove(&reception.home));
     }
 
     /// What the settings do not allow any more ends, and what came is thrown away.
@@ -66,18 +67,21 @@ impl Shared {
         });
         for reception in gone {
             reception.set(State::Failed(Refusal::Over));
-            self.remove(&reception.home);
+            _ = self.remove(&reception.home);
         }
     }
 
     /// The source has given it up: what came is thrown away. What has its name stays, and is given to
     /// who asks until the offer is over.
-    pub(super) async fn forget(self: &Arc<Self>, id: CastId) {
+    ///
+    /// # Errors
+    /// Why what came is still there; then the cast is still known.
+    pub(super) async fn forget(self: &Arc<Self>, id: CastId) -> Result<(), Refusal> {
         let reception = {
             let mut receptions = self.lock();
-            let Some(entry) = receptions.get_mut(&id) else { return };
+            let Some(entry) = receptions.get_mut(&id) else { return Ok(()) };
             if entry.is_leaving || matches!(entry.reception.state(), State::Complete(..)) {
-                return;
+                return Ok(());
             }
             entry.is_leaving = true;
             entry.stop.cancel();
@@ -86,19 +90,30 @@ impl Shared {
         reception.set(State::Failed(Refusal::Over));
         let shared = Arc::clone(self);
         let remove = move || {
-            shared.remove(&reception.home);
-            shared.lock().remove(&id);
+            let removed = shared.remove(&reception.home);
+            let mut receptions = shared.lock();
+            if let Err(why) = removed {
+                if let Some(entry) = receptions.get_mut(&id) {
+                    entry.is_leaving = false;
+                }
+                // Paths of this host are not the source's business.
+                return Err(Refusal::Unremoved(why.kind().to_string()));
+            }
+            receptions.remove(&id);
             let event = Event::new("cast_forgotten").with("cast", id);
             shared.log.put(event.with("from", &reception.source));
+            Ok(())
         };
         // It does not panic; if it did, the directory is looked at again at the next start.
-        _ = spawn_blocking(remove).await;
+        spawn_blocking(remove).await.unwrap_or_else(|e| Err(Refusal::System(e.to_string())))
     }
 
-    pub(super) fn remove(&self, home: &Home) {
-        if let Err(why) = home.remove() {
-            self.log.put(Event::new("cast_unremoved").with("why", why));
-        }
+    /// Throws away all that is kept of a cast; what is still there is removed at the next start.
+    pub(super) fn remove(&self, home: &Home) -> io::Result<()> {
+        home.remove().inspect_err(|why| {
+            let event = Event::new("cast_unremoved").with("cast", home.id);
+            self.log.put(event.with("why", why));
+        })
     }
 }
 

@@ -1,0 +1,187 @@
+//! Trees that not even their owner may write, at nodes without root's privileges.
+//!
+//! Root may write everywhere, so each test runs itself once more as somebody else if it is root's.
+
+use crate::{
+    parents::{LENGTH, ways},
+    scene::{Node, Scene},
+    ways::Way,
+};
+use std::{
+    collections::BTreeMap,
+    fs::{self, Permissions},
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use thalweg_node::cast::source::{Outcome, Request};
+use tokio_util::sync::CancellationToken;
+
+/// `nobody`, by custom.
+const NOBODY: u32 = 65534;
+
+/// Runs a test of this file as another user; whether it did, as this one is root.
+fn ran_as_another(test: &str) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let mut again = Command::new("/proc/self/exe");
+    again.args(["--exact", &format!("modes::{test}"), "--nocapture"]);
+    let ended = again.uid(NOBODY).gid(NOBODY).status().unwrap();
+    assert!(ended.success(), "as user {NOBODY}: {ended}");
+    true
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// `set`, `set/in`: 0555; `set/in/f`: 0444.
+fn read_only_set(scene: &Scene, length: usize) -> Vec<u8> {
+    fs::create_dir_all(scene.path("set/in")).unwrap();
+    let content = scene.file("set/in/f", length);
+    lock(&scene.path("set"));
+    content
+}
+
+fn lock(set: &Path) {
+    for (path, mode) in [("in/f", 0o444), ("in", 0o555), ("", 0o555)] {
+        set_mode(&set.join(path), mode);
+    }
+}
+
+/// So that the directories of the test can be removed.
+fn unlock(set: &Path) {
+    for path in ["", "in"] {
+        _ = fs::set_permissions(set.join(path), Permissions::from_mode(0o755));
+    }
+}
+
+fn check_set(set: &Path, content: &[u8]) {
+    assert_eq!(["", "in", "in/f"].map(|path| mode(&set.join(path))), [0o555, 0o555, 0o444]);
+    assert!(fs::read(set.join("in/f")).unwrap() == content);
+}
+
+/// What n1 has of its only cast.
+fn home(node: &Node) -> PathBuf {
+    let mut all = fs::read_dir(node.inbox("")).unwrap().map(|entry| entry.unwrap().path());
+    all.find(|path| path.to_string_lossy().contains(".thalweg-cast-")).unwrap()
+}
+
+/// n1 is killed as it has a part of it.
+async fn killed_midway(scene: &mut Scene, request: Request) -> BTreeMap<(u8, u8), Way> {
+    let ways = ways(scene, &[(0, 1, 300_000)]).await;
+    let stop = CancellationToken::new();
+    let casting = tokio::spawn(scene.cast_until(request, stop.clone()));
+    scene.nodes[0].holds(100_000).await;
+    stop.cancel();
+    casting.await.unwrap().unwrap();
+    scene.nodes[0].kill().await;
+    ways[&(0, 1)].set(100_000_000);
+    ways
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_that_nobody_may_write_lands() {
+    if ran_as_another("a_tree_that_nobody_may_write_lands") {
+        return;
+    }
+    let scene = Scene::new(1).await;
+    let content = read_only_set(&scene, 3_000_000);
+    let modified = |set: &Path| fs::metadata(set.join("in")).unwrap().modified().unwrap();
+    let totals = scene.cast(scene.request("set")).await.unwrap();
+    let set = scene.nodes[0].inbox("set");
+    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    check_set(&set, &content);
+    assert_eq!(modified(&set), modified(&scene.path("set")));
+    unlock(&set);
+    unlock(&scene.path("set"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_its_modes_and_not_its_name_is_gone_on_with() {
+    if ran_as_another("what_has_its_modes_and_not_its_name_is_gone_on_with") {
+        return;
+    }
+    let mut scene = Scene::new(1).await;
+    let content = read_only_set(&scene, LENGTH);
+    let request = scene.request("set");
+    let _ways = killed_midway(&mut scene, request).await;
+    lock(&home(&scene.nodes[0]).join("made/set"));
+    scene.nodes[0].start().await;
+    let totals = scene.cast(scene.request("set")).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    check_set(&scene.nodes[0].inbox("set"), &content);
+    unlock(&scene.nodes[0].inbox("set"));
+    unlock(&scene.path("set"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_its_name_and_not_its_modes_gets_them() {
+    if ran_as_another("what_has_its_name_and_not_its_modes_gets_them") {
+        return;
+    }
+    let mut scene = Scene::new(1).await;
+    let content = read_only_set(&scene, 3_000_000);
+    let totals = scene.cast(scene.request("set")).await.unwrap();
+    assert_eq!(totals.outcome, Outcome::Complete, "{:?}", scene.events.all());
+    scene.nodes[0].kill().await;
+    // As it is when the process is killed right after the object has got its name.
+    let set = scene.nodes[0].inbox("set");
+    unlock(&set);
+    let home = home(&scene.nodes[0]);
+    fs::remove_file(home.join("done")).unwrap();
+    scene.nodes[0].start().await;
+    assert_eq!(scene.cast(scene.request("set")).await.unwrap().outcome, Outcome::Complete);
+    check_set(&set, &content);
+    assert!(home.join("done").exists());
+    unlock(&set);
+    unlock(&scene.path("set"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_may_write_can_be_thrown_away() {
+    if ran_as_another("what_nobody_may_write_can_be_thrown_away") {
+        return;
+    }
+    let mut scene = Scene::new(1).await;
+    read_only_set(&scene, LENGTH);
+    let request = scene.request("set");
+    let _ways = killed_midway(&mut scene, request).await;
+    let home = home(&scene.nodes[0]);
+    lock(&home.join("made/set"));
+    // The worker would open it again.
+    fs::remove_file(home.join("layout")).unwrap();
+    scene.nodes[0].start().await;
+    let told = scene.forget("set").await.unwrap().told;
+    assert!(told.len() == 1 && told[0].why.is_none(), "{told:?}");
+    assert!(!home.exists());
+    unlock(&scene.path("set"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_thrown_away_is_said_to_be_there() {
+    if ran_as_another("what_cannot_be_thrown_away_is_said_to_be_there") {
+        return;
+    }
+    let mut scene = Scene::new(1).await;
+    scene.file("image", LENGTH);
+    let request = scene.request("image");
+    let _ways = killed_midway(&mut scene, request).await;
+    let home = home(&scene.nodes[0]);
+    scene.nodes[0].start().await;
+    // Nothing can be taken out of the inbox.
+    set_mode(&scene.nodes[0].inbox(""), 0o555);
+    let told = scene.forget("image").await.unwrap().told;
+    set_mode(&scene.nodes[0].inbox(""), 0o755);
+    let why = told[0].why.clone().unwrap_or_default();
+    assert!(why.contains("permission denied"), "{told:?}");
+    assert!(home.exists());
+    // It is still known, and thrown away as soon as that can be.
+    let told = scene.forget("image").await.unwrap().told;
+    assert!(told[0].why.is_none() && !home.exists(), "{told:?}");
+}
