@@ -19,6 +19,10 @@ pub struct CastSection {
     /// Whether this node hands casts on to others that are not for it: it keeps nothing of them but
     /// what is on its way.
     pub relay: bool,
+    /// The most memory that all of them take: rings, manifests and digests, as far as offers say. A ring
+    /// gets what there is; a cast for whose digests there is none is told to come later.
+    #[serde(deserialize_with = "text::one")]
+    pub relay_memory: ByteSize,
 }
 
 /// A directory where casts land.
@@ -38,7 +42,8 @@ pub struct InboxSection {
 impl Default for CastSection {
     fn default() -> Self {
         let keep_free = ByteSize::from_bytes(1_000_000_000);
-        Self { inbox: Vec::new(), keep_free, max_casts: 16, relay: false }
+        let relay_memory = ByteSize::from_bytes(256 << 20);
+        Self { inbox: Vec::new(), keep_free, max_casts: 16, relay: false, relay_memory }
     }
 }
 

@@ -51,6 +51,27 @@ async fn what_is_there_already_byte_for_byte_need_not_come() {
     assert_eq!(fs::read(scene.nodes[1].inbox("set/b")).unwrap(), b"another seventeen");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_bytes_and_many_entries_takes_room_too() {
+    let scene = Scene::with(2, |n, settings| {
+        let most = if n == 1 { 1_000_000 } else { 2_000_000 };
+        settings.inbox[0].max_bytes = Some(ByteSize::from_bytes(most));
+    })
+    .await;
+    for n in 0..300 {
+        fs::create_dir_all(scene.path(&format!("set/d{n}"))).unwrap();
+    }
+    let totals = scene.cast(scene.request("set")).await.unwrap();
+    assert_eq!((totals.outcome, totals.complete), (Outcome::Partial, 1));
+    let said = reasons(&scene);
+    assert!(said[0].contains("at most 1000000 bytes a cast, and this one has 1228800"), "{said:?}");
+    let homes = fs::read_dir(scene.nodes[0].inbox("")).unwrap();
+    for home in homes {
+        assert_eq!(fs::read_dir(home.unwrap().path().join("made")).unwrap().count(), 0);
+    }
+    assert_eq!(fs::read_dir(scene.nodes[1].inbox("set")).unwrap().count(), 300);
+}
+
 /// Files that this process holds open and that have no name there any more.
 fn held_without_a_name(path: &Path) -> usize {
     let all = fs::read_dir("/proc/self/fd").unwrap().flatten();

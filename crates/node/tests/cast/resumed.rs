@@ -4,7 +4,11 @@ use crate::{
     parents::{LENGTH as PART, ways},
     scene::{PATIENCE, Scene, name},
 };
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 use thalweg_node::cast::source::Outcome;
 use tokio_util::sync::CancellationToken;
 
@@ -61,6 +65,27 @@ async fn a_source_that_was_killed_goes_on_with_the_same_command() {
     }
     // What they held is not sent again by anybody.
     assert!(totals.served_bytes <= 2 * LENGTH as u64 * 102 / 100 - before, "{before}, {totals:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn digests_that_a_power_loss_took_from_the_source_are_made_again() {
+    let scene = Scene::new(1).await;
+    let content = scene.file("image", 5_000_000);
+    assert_eq!(scene.cast(scene.request("image")).await.unwrap().outcome, Outcome::Complete);
+    fs::remove_file(scene.nodes[0].inbox("image")).unwrap();
+    let kept = fs::read_dir(scene.path("kept")).unwrap().map(|entry| entry.unwrap().path());
+    let is_pages = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "pages");
+    let pages: Vec<PathBuf> = kept.filter(is_pages).collect();
+    assert_eq!(pages.len(), 1, "{pages:?}");
+    // The file has its length, and the last half of it never came to the disk.
+    let mut bytes = fs::read(&pages[0]).unwrap();
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0);
+    fs::write(&pages[0], bytes).unwrap();
+    let mut request = scene.request("image");
+    request.patience = Duration::from_secs(5);
+    assert_eq!(scene.cast(request).await.unwrap().outcome, Outcome::Complete);
+    assert!(fs::read(scene.nodes[0].inbox("image")).unwrap() == content);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,9 @@ use thiserror::Error;
 /// The longest encoded layout in bytes: half a million files with names of 100 bytes.
 pub const MAX_LAYOUT: usize = 64 << 20;
 
+/// The most entries of a layout: each costs its receivers memory, and a place on the disk.
+pub const MAX_ENTRIES: usize = 1 << 20;
+
 /// What an object's bytes are: one file, or those of a directory one behind the other.
 ///
 /// An object that is one file has one entry with the empty path. Of a directory the first entry is
@@ -54,6 +57,9 @@ pub enum LayoutError {
     /// Not readable, or there is more behind it.
     #[error("the layout is not readable")]
     Invalid,
+    /// More than [`MAX_ENTRIES`].
+    #[error("the layout has more than {MAX_ENTRIES} entries")]
+    Many,
     /// The first entry is not the object itself.
     #[error("the layout does not begin with the object itself")]
     Root,
@@ -83,6 +89,12 @@ impl Layout {
     /// # Errors
     /// [`LayoutError`].
     pub fn decode(bytes: &[u8], length: u64) -> Result<Self, LayoutError> {
+        // Before there are any in memory: the shortest take a tenth of what they are there.
+        let (entries, _) =
+            postcard::take_from_bytes::<u64>(bytes).map_err(|_| LayoutError::Invalid)?;
+        if entries > MAX_ENTRIES as u64 {
+            return Err(LayoutError::Many);
+        }
         let read = postcard::take_from_bytes::<Self>(bytes);
         let layout = match read {
             Ok((layout, [])) => layout,

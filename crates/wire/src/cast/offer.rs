@@ -82,6 +82,11 @@ impl Offer {
         self.length.div_ceil(self.shape.symbol_bytes.into())
     }
 
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u64 {
+        self.symbols().div_ceil(u64::from(self.shape.block_symbols).max(1))
+    }
+
     /// How many bytes of manifest it has.
     pub fn manifest_bytes(&self) -> u64 {
         1 + 8 + 32 + 32 * self.length.div_ceil(CHUNK_BYTES)

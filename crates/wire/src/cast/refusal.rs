@@ -13,15 +13,18 @@ pub enum Refusal {
     /// Larger than the inbox takes.
     #[error("its inbox takes at most {most} bytes a cast, and this one has {bytes}")]
     TooLarge {
-        /// Of the object.
+        /// Of the object, and 4 KiB for each file, directory and link in it.
         bytes: u64,
         /// Of the policy.
         most: u64,
     },
     /// The disk has no room.
-    #[error("its disk has room for {room} bytes, and {bytes} are still to come")]
+    #[error(
+        "its disk has room for {room} bytes, and {bytes} are still to come with digests and names"
+    )]
     Full {
-        /// Still to come.
+        /// Still to come: the object's, those of digests, manifest and layout, and 4 KiB for each file,
+        /// directory and link in it.
         bytes: u64,
         /// What is free beyond what is to stay free and what other casts need.
         room: u64,

@@ -95,6 +95,8 @@ fn a_layout_is_a_tree_with_the_objects_bytes() {
     assert_eq!(read(twice, 2), Err(LayoutError::Order));
     let much = vec![entry("", Directory), entry("a", file(u64::MAX)), entry("b", file(5))];
     assert_eq!(read(much, 4), Err(LayoutError::Length));
+    let many = vec![entry("", Directory); MAX_ENTRIES + 1];
+    assert_eq!(read(many, 0), Err(LayoutError::Many));
     let nul = vec![entry("", Directory), entry("a", Symlink { target: b"a\0b".to_vec() })];
     assert_eq!(read(nul, 0), Err(LayoutError::Target));
 }

@@ -5,9 +5,7 @@ use crate::cast::leg::{Hear, Leg, Say};
 use std::{io, sync::Arc, time::Duration};
 use thalweg_wire::{
     Manifest, Signable as _,
-    cast::{
-        Account, Ended, Layout, MAX_CANDIDATES, MAX_WAY, MAX_WORD, Refusal, Report, Word,
-    },
+    cast::{Account, Ended, Layout, MAX_CANDIDATES, MAX_WAY, MAX_WORD, Refusal, Report, Word},
 };
 use tokio::{
     sync::mpsc,
@@ -158,9 +156,9 @@ async fn listen(
             Word::Forget => return Ok(Parting::Forget),
             Word::Here => {}
         }
-        if let (Some(read), Some(tree)) = (&manifest, &layout) {
-            keep_described(reception, read.clone(), tree.clone()).await?;
-            (manifest, layout) = (None, None);
+        match (manifest.take(), layout.take()) {
+            (Some(read), Some(tree)) => keep_described(reception, read, tree).await?,
+            other => (manifest, layout) = other,
         }
         if reception.described().is_some() {
             describe();
@@ -182,7 +180,7 @@ async fn keep_described(
     let keeping = Arc::clone(reception);
     let keep = move || {
         keeping.home.describe(&manifest, &layout)?;
-        *keeping.described() = Some((manifest, layout));
+        *keeping.described() = Some((Arc::new(manifest), Arc::new(layout)));
         Ok(())
     };
     spawn_blocking(keep).await.map_err(io::Error::other)?

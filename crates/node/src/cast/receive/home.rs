@@ -48,6 +48,9 @@ pub struct Home {
     pub id: CastId,
 }
 
+/// What proves an object, and where its bytes are: each may take more than a hundred MiB.
+pub type Described = (Arc<Manifest>, Arc<Layout>);
+
 /// What was found of a cast from before.
 #[derive(Debug)]
 pub struct Kept {
@@ -58,7 +61,7 @@ pub struct Kept {
     /// The last word on parents, as it was encoded.
     pub parents: Option<Vec<u8>>,
     /// What proves the object, if it had come.
-    pub described: Option<(Manifest, Layout)>,
+    pub described: Option<Described>,
     /// It had got its name.
     pub is_done: bool,
     /// The job's record, if it is whole.
@@ -135,6 +138,11 @@ impl Home {
         durable::replace(&self.file("job"), &record.encode())
     }
 
+    /// Whether anything of it is made.
+    pub fn is_begun(&self, name: &[u8]) -> bool {
+        self.file("made").join(OsStr::from_bytes(name)).symlink_metadata().is_ok()
+    }
+
     /// It is whole, and gets its name next.
     ///
     /// # Errors
@@ -146,11 +154,8 @@ impl Home {
     /// It was whole, and is not in the making any more: it has its name, also if the process was
     /// killed before it could say so. What has the name otherwise is another's.
     fn has_landed(&self, name: &[u8]) -> bool {
-        let name = OsStr::from_bytes(name);
-        let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
-        self.file("landing").exists()
-            && !is_there(self.file("made").join(name))
-            && is_there(self.inbox.join(name))
+        let is_there = self.inbox.join(OsStr::from_bytes(name)).symlink_metadata().is_ok();
+        self.file("landing").exists() && !self.is_begun(name) && is_there
     }
 
     /// It has its name, and its directories their modes.
@@ -183,7 +188,7 @@ impl Home {
             let is_its = manifest.object() == offer.value().object
                 && *blake3::hash(&layout).as_bytes() == offer.value().layout;
             let layout = Layout::decode(&layout, offer.value().length).ok()?;
-            is_its.then_some((manifest, layout))
+            is_its.then(|| (Arc::new(manifest), Arc::new(layout)))
         });
         let name = offer.value().name.as_bytes();
         let is_done = self.is_marked_done() || self.has_landed(name);

@@ -10,6 +10,7 @@ mod policy;
 mod reception;
 mod relay;
 mod report;
+mod room;
 mod run;
 mod score;
 mod serve;

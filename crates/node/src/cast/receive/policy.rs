@@ -1,6 +1,6 @@
 //! Who may push what, and where it lands.
 
-use super::home::Home;
+use super::{home::Home, room};
 use crate::config::{CastSection, InboxSection};
 use std::{
     io,
@@ -32,8 +32,7 @@ pub enum InboxError {
     Keys(PathBuf),
 }
 
-fn is_small_enough(inbox: &InboxSection, offer: &Offer) -> Result<(), Refusal> {
-    let bytes = offer.length;
+fn is_small_enough(inbox: &InboxSection, bytes: u64) -> Result<(), Refusal> {
     match inbox.max_bytes.map(|most| most.as_bytes()).filter(|most| bytes > *most) {
         Some(most) => Err(Refusal::TooLarge { bytes, most }),
         None => Ok(()),
@@ -111,31 +110,37 @@ impl Inboxes {
     }
 
     /// Whether an inbox, by the settings of now, takes something of this member's; unfinished casts are
-    /// asked again, as settings change.
+    /// asked again, as settings change. `bytes`: of the object, and what is known of its entries.
     ///
     /// # Errors
     /// Why not.
-    pub fn takes(&self, inbox: &Path, from: &Member, offer: &Offer) -> Result<(), Refusal> {
+    pub fn takes(&self, inbox: &Path, from: &Member, bytes: u64) -> Result<(), Refusal> {
         let its = self.all.iter().filter(|one| one.path == inbox);
         let mut its = its.filter(|inbox| inbox.from.iter().any(|whom| whom.is(from)));
-        its.next().ok_or(Refusal::Policy).and_then(|inbox| is_small_enough(inbox, offer))
+        its.next().ok_or(Refusal::Policy).and_then(|inbox| is_small_enough(inbox, bytes))
     }
 
     fn fits(&self, inbox: &InboxSection, offer: &Offer, others: u64) -> Result<(), Refusal> {
-        is_small_enough(inbox, offer)?;
         let bytes = offer.length;
+        is_small_enough(inbox, bytes)?;
         let name = std::ffi::OsStr::from_bytes(offer.name.as_bytes());
         match inbox.path.join(name).symlink_metadata() {
             // It may be the same: that is looked at once it is known what it should be.
             Ok(found) if found.is_dir() || found.is_file() && found.len() == bytes => Ok(()),
             Ok(_) => Err(Refusal::Exists(offer.name.to_string())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => self.has_room(inbox, bytes, others),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.has_room(&inbox.path, bytes.saturating_add(room::beside(offer)), others)
+            }
             Err(e) => Err(Refusal::System(e.to_string())),
         }
     }
 
-    fn has_room(&self, inbox: &InboxSection, bytes: u64, others: u64) -> Result<(), Refusal> {
-        let room = self.room(&inbox.path, others)?;
+    /// Whether so many bytes may still come into an inbox. `others`: as for [`Self::admit`].
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn has_room(&self, inbox: &Path, bytes: u64, others: u64) -> Result<(), Refusal> {
+        let room = self.room(inbox, others)?;
         if bytes > room { Err(Refusal::Full { bytes, room }) } else { Ok(()) }
     }
 

@@ -1,9 +1,10 @@
 //! One cast at one receiver, as all its tasks see it.
 
 use super::{
-    home::{Home, Kept},
+    home::{Described, Home, Kept},
     incoming::Incoming,
     job::Record,
+    room,
 };
 use crate::cast::{
     leg::child::Got,
@@ -20,10 +21,9 @@ use std::{
 };
 use thalweg_fountain::{Geometry, RING_BYTES};
 use thalweg_wire::{
-    Manifest, Signed,
+    Signed,
     cast::{
-        Account, Candidate, Ended, Expected, FromParent, Layout, Offer, Refusal, Report, RingTerms,
-        Want,
+        Account, Candidate, Ended, Expected, FromParent, Offer, Refusal, Report, RingTerms, Want,
     },
     mesh::Name,
 };
@@ -99,7 +99,7 @@ pub struct Reception {
     offer: Mutex<(Signed<Offer>, Vec<u8>)>,
     state: watch::Sender<State>,
     parents: watch::Sender<Arc<Parents>>,
-    described: Mutex<Option<(Manifest, Layout)>>,
+    described: Mutex<Option<Described>>,
     control: Mutex<Option<Control>>,
     /// Legs that the source opens.
     pub incoming: Incoming,
@@ -270,18 +270,35 @@ impl Reception {
         _ = self.states().wait_for(|state| !is_kept(state)).await;
     }
 
-    /// Bytes that are still to come.
+    /// Bytes that count against an inbox's `max_bytes`: the object's, and its entries' once they are known.
+    pub fn bytes(&self) -> u64 {
+        let length = lock(&self.offer).0.value().length;
+        length.saturating_add(self.entries())
+    }
+
+    fn entries(&self) -> u64 {
+        lock(&self.described).as_ref().map_or(0, |(_, layout)| room::entries(layout))
+    }
+
+    /// Bytes that are still to come onto the disk, with what goes with the object's.
     pub fn lacks(&self) -> u64 {
         let length = lock(&self.offer).0.value().length;
+        let beside = room::beside(lock(&self.offer).0.value());
+        let all = self.bytes().saturating_add(beside);
         match &*self.state.borrow() {
-            State::New => length,
-            State::Fetching(store) => length.saturating_sub(store.held_bytes()),
+            State::New => all,
+            // Entries are made first; digests come with what they prove.
+            State::Fetching(store) => {
+                let rest = length.saturating_sub(store.held_bytes());
+                let of_beside = u128::from(beside) * u128::from(rest) / u128::from(length.max(1));
+                rest.saturating_add(of_beside as u64)
+            }
             State::Checking(_) | State::Complete(..) | State::Failed(_) => 0,
         }
     }
 
     /// What proves the object.
-    pub fn described(&self) -> MutexGuard<'_, Option<(Manifest, Layout)>> {
+    pub fn described(&self) -> MutexGuard<'_, Option<Described>> {
         lock(&self.described)
     }
 

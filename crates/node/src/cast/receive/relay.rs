@@ -1,5 +1,9 @@
 //! Casts that are not for this node and are handed on by it: a ring, digests, and nothing else.
 
+mod places;
+
+pub use places::Seat;
+
 use super::{
     conduct::{End, Line, left, leg_to, note_end},
     control::slowly,
@@ -24,10 +28,14 @@ use crate::{
     config::CastSection,
     gather::Reach,
 };
+use places::Places;
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 use thalweg_fountain::ChildId;
@@ -41,7 +49,7 @@ use thalweg_wire::{
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{interval, sleep, timeout},
+    time::{interval, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -54,16 +62,11 @@ const REPORTS: usize = 64;
 /// How often the source hears how it goes, and parents are looked at.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Without source and children it is handed on no more after so long.
-const ALONE: Duration = Duration::from_secs(60);
-
 /// All that this node hands on and does not take.
 #[derive(Debug)]
 pub struct Relays {
-    is_willing: bool,
-    most: usize,
+    places: Places,
     reach: Reach,
-    all: Arc<Mutex<BTreeMap<CastId, Arc<Relay>>>>,
 }
 
 /// One of them.
@@ -72,7 +75,12 @@ pub struct Relay {
     id: CastId,
     offer: Signed<Offer>,
     pass: Vec<u8>,
+    /// Bytes of memory that it may take besides its ring.
+    beside: u64,
+    /// Its ring is made by them once the object is described.
     terms: Mutex<RingTerms>,
+    /// Control channels, and those that are about to be.
+    seats: AtomicUsize,
     parents: watch::Sender<Arc<Parents>>,
     body: OnceLock<Body>,
     control: Mutex<Option<mpsc::Sender<Report>>>,
@@ -100,54 +108,39 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Relays {
     /// None yet.
     pub fn new(settings: &CastSection, reach: Reach) -> Self {
-        let (is_willing, most) = (settings.relay, settings.max_casts);
-        Self { is_willing, most, reach, all: Arc::default() }
+        Self { places: Places::new(settings), reach }
     }
 
     /// One of them.
     pub fn get(&self, id: CastId) -> Option<Arc<Relay>> {
-        lock(&self.all).get(&id).cloned()
+        lock(&self.places.all).get(&id).cloned()
     }
 
-    /// Whether one more is taken.
+    /// A place among them, if there is one.
     ///
     /// # Errors
     /// Why not.
-    pub fn admit(&self, id: CastId) -> Result<(), Refusal> {
-        let all = lock(&self.all);
-        match all.contains_key(&id) || all.len() < self.most {
-            _ if !self.is_willing => Err(Refusal::NoRelay),
-            true => Ok(()),
-            false => Err(Refusal::Busy),
-        }
+    pub fn admit(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<Seat, Refusal> {
+        self.places.take(offer, pass)
     }
 
     /// Talks with the source until it goes; hands on as long as source or children are there.
     ///
     /// # Errors
     /// The connection's; a source that does not keep to the protocol.
-    pub async fn talk(&self, offer: Signed<Offer>, pass: Vec<u8>, leg: Leg) -> io::Result<()> {
-        let id = offer.value().id(&offer.signer());
-        let relay = {
-            let mut all = lock(&self.all);
-            let new = || Arc::new(Relay::new(id, offer, pass));
-            Arc::clone(all.entry(id).or_insert_with(new))
-        };
+    pub async fn talk(&self, seat: Seat, leg: Leg) -> io::Result<()> {
+        let relay = &seat.relay;
         let (reports, outgoing) = mpsc::channel(REPORTS);
         *lock(&relay.control) = Some(reports);
         let Leg { mut hear, mut say, .. } = leg;
         let lacks = relay.body.get().is_none();
         say.message(&Report::Needs { manifest: lacks, layout: false }).await?;
         let ended = tokio::select! {
-            heard = self.listen(&relay, &mut hear) => heard,
-            failed = report(&relay, &mut say, outgoing) => failed,
+            heard = self.listen(relay, &mut hear) => heard,
+            failed = report(relay, &mut say, outgoing) => failed,
         };
-        lock(&relay.control).take();
-        let (all, relay) = (Arc::clone(&self.all), Arc::clone(&relay));
-        tokio::spawn(async move {
-            sleep(ALONE).await;
-            forget_if_alone(&all, &relay);
-        });
+        // Another channel may be the control channel now.
+        _ = lock(&relay.control).take_if(|to| to.is_closed());
         ended
     }
 
@@ -158,10 +151,13 @@ impl Relays {
             match word {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(e) => return Err(e),
-                Ok(Word::Ring(terms)) if terms.are_sound() => *lock(&relay.terms) = terms,
+                Ok(Word::Ring(terms)) if terms.are_sound() => self.places.set_ring(relay, terms),
                 Ok(Word::Ring(_)) => return Err(invalid("too large a ring")),
                 Ok(Word::Parents { candidates, .. }) if candidates.len() <= MAX_CANDIDATES => {
                     relay.parents.send_replace(Arc::new(Parents { candidates, at_once: 1 }));
+                }
+                Ok(Word::Manifest) if relay.body.get().is_some() => {
+                    return Err(invalid("the manifest is here already"));
                 }
                 Ok(Word::Manifest) => {
                     let offer = relay.offer.value();
@@ -175,7 +171,7 @@ impl Relays {
                     }
                 }
                 Ok(Word::Forget) => {
-                    lock(&self.all).remove(&relay.id);
+                    lock(&self.places.all).remove(&relay.id);
                     return Ok(());
                 }
                 Ok(Word::Here | Word::Expected(_)) => {}
@@ -186,7 +182,7 @@ impl Relays {
 
     fn work(&self, relay: &Arc<Relay>) {
         let (reach, relay) = (self.reach.clone(), Arc::clone(relay));
-        let all = Arc::clone(&self.all);
+        let all = Arc::clone(&self.places.all);
         tokio::spawn(async move {
             let is_known = || lock(&all).get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, &relay));
             relay.conduct(&reach, is_known).await;
@@ -195,7 +191,7 @@ impl Relays {
 
     /// As `thalweg cast status` shows them.
     pub fn report(&self) -> Vec<serde_json::Value> {
-        let all = lock(&self.all);
+        let all = lock(&self.places.all);
         let one = |relay: &Arc<Relay>| {
             let account = relay.account();
             serde_json::json!({
@@ -209,14 +205,6 @@ impl Relays {
             })
         };
         all.values().map(one).collect()
-    }
-}
-
-fn forget_if_alone(all: &Mutex<BTreeMap<CastId, Arc<Relay>>>, relay: &Arc<Relay>) {
-    let has_children = relay.body.get().is_some_and(|body| body.ring.has_children());
-    let has_source = lock(&relay.control).is_some();
-    if !has_children && !has_source {
-        lock(all).remove(&relay.id);
     }
 }
 
@@ -239,12 +227,14 @@ async fn report(
 }
 
 impl Relay {
-    fn new(id: CastId, offer: Signed<Offer>, pass: Vec<u8>) -> Self {
+    fn new(id: CastId, offer: Signed<Offer>, pass: Vec<u8>, beside: u64) -> Self {
         Self {
             id,
             offer,
             pass,
+            beside,
             terms: Mutex::new(RING_TERMS),
+            seats: AtomicUsize::new(0),
             parents: watch::Sender::new(Arc::default()),
             body: OnceLock::new(),
             control: Mutex::default(),
@@ -252,6 +242,11 @@ impl Relay {
             got: Mutex::default(),
             now: Mutex::default(),
         }
+    }
+
+    /// Bytes of memory that it may take.
+    fn memory(&self) -> u64 {
+        self.beside.saturating_add(lock(&self.terms).bytes)
     }
 
     /// What is offered.
@@ -280,7 +275,7 @@ impl Relay {
         let bytes = lock(&self.terms).bytes;
         let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&up)))?;
         let repairs = Repairs::of_receiver(self.offer.signer(), None, Arc::clone(&book));
-        let known = Arc::new(Known { id: self.id, offer, geometry, manifest });
+        let known = Arc::new(Known { id: self.id, offer, geometry, manifest: Arc::new(manifest) });
         let body = Body { known, ring, book, repairs: Arc::new(repairs), up };
         Ok(self.body.set(body).is_ok())
     }

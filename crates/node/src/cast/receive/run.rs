@@ -36,14 +36,23 @@ const SYNC: Duration = Duration::from_secs(1);
 /// Chunks that came and are not right on the disk are fetched again so often at most.
 const ROUNDS: usize = 3;
 
-/// Goes on from what is there until it has its name, or cannot.
-pub async fn run(reception: Arc<Reception>, conductor: Conductor) {
-    if let Err(why) = go_on(&reception, &conductor).await {
+/// Goes on from what is there until it has its name, or cannot; `has_room` is asked before anything is
+/// made.
+pub async fn run(
+    reception: Arc<Reception>,
+    conductor: Conductor,
+    has_room: impl FnOnce() -> Result<(), Refusal> + Send + 'static,
+) {
+    if let Err(why) = go_on(&reception, &conductor, has_room).await {
         reception.set(State::Failed(why));
     }
 }
 
-async fn go_on(reception: &Arc<Reception>, conductor: &Conductor) -> Result<(), Refusal> {
+async fn go_on(
+    reception: &Arc<Reception>,
+    conductor: &Conductor,
+    has_room: impl FnOnce() -> Result<(), Refusal> + Send + 'static,
+) -> Result<(), Refusal> {
     let adopting = Arc::clone(reception);
     let adopted = spawn_blocking(move || adopt(&adopting)).await;
     if let Some(store) = adopted.map_err(|e| Refusal::System(e.to_string()))?? {
@@ -51,7 +60,7 @@ async fn go_on(reception: &Arc<Reception>, conductor: &Conductor) -> Result<(), 
         return Ok(());
     }
     let opening = Arc::clone(reception);
-    let opened = spawn_blocking(move || open(&opening)).await;
+    let opened = spawn_blocking(move || has_room().and_then(|()| open(&opening))).await;
     let store = opened.map_err(|e| Refusal::System(e.to_string()))??;
     let began = Instant::now();
     let before = store.held_bytes();
@@ -101,7 +110,7 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     let described = reception.described().clone();
     let (manifest, layout) =
         described.ok_or_else(|| Refusal::Invalid("the object is not described".to_owned()))?;
-    let (home, layout) = (&reception.home, Arc::new(layout));
+    let home = &reception.home;
     let open = || {
         let made = home.made(offer.name.as_bytes())?;
         make(&made, &layout)?;
@@ -139,7 +148,7 @@ fn landed_store(
     let (manifest, layout) =
         described.ok_or_else(|| Refusal::Invalid("the object is not described".to_owned()))?;
     let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
-    let files = files(Arc::new(layout), landed);
+    let files = files(layout, landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);
     let known = Known { id: reception.home.id, offer, geometry, manifest };
     Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))

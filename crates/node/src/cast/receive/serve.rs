@@ -190,7 +190,7 @@ impl Shared {
         let member = roster.as_ref().and_then(|roster| roster.by_key(&offer.signer()));
         // Whom the roster does not name now is known by the name from before.
         let Some(member) = member else { return Ok(()) };
-        self.inboxes.takes(&reception.home.inbox, member, offer.value())
+        self.inboxes.takes(&reception.home.inbox, member, reception.bytes())
     }
 
     /// Sees to it that somebody works at a cast that is described and has not ended well.
@@ -210,7 +210,9 @@ impl Shared {
         let stop = CancellationToken::new();
         entry.stop = stop.clone();
         let (shared, reception) = (Arc::clone(self), Arc::clone(&entry.reception));
-        let working = run::run(Arc::clone(&reception), self.conductor.clone());
+        let (asked, its) = (Arc::clone(self), Arc::clone(&reception));
+        let has_room = move || asked.has_room(&its);
+        let working = run::run(Arc::clone(&reception), self.conductor.clone(), has_room);
         tokio::spawn(async move {
             tokio::select! {
                 () = shared.end.cancelled() => return,

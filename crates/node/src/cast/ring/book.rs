@@ -88,7 +88,12 @@ pub struct PageBook {
 impl PageBook {
     /// An empty one.
     pub fn new(geometry: &Geometry) -> Self {
-        Self { most: 2 * pages_known(geometry), proofs: Mutex::default() }
+        Self { most: Self::most(geometry), proofs: Mutex::default() }
+    }
+
+    /// How many proofs one keeps.
+    pub fn most(geometry: &Geometry) -> usize {
+        2 * pages_known(geometry)
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Proof>> {

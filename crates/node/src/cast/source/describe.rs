@@ -97,7 +97,7 @@ pub fn describe(
         expiry: terms.valid.1,
     };
     let id = offer.id(&signer.id());
-    let known = Known { id, offer, geometry, manifest };
+    let known = Known { id, offer, geometry, manifest: Arc::new(manifest) };
     Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))
 }
 

@@ -198,7 +198,8 @@ async fn tell(reach: &Reach, receiver: &Name, opening: &Opening) -> Result<(), U
     // It hangs up once it has done that; it says so if it could not.
     loop {
         let heard = timeout(HEARD, leg.hear.message::<Report>(MAX_REPORT)).await;
-        match heard.map_err(|_| io::Error::other(format!("silent for {HEARD:?}")))?.map(Report::cut) {
+        match heard.map_err(|_| io::Error::other(format!("silent for {HEARD:?}")))?.map(Report::cut)
+        {
             Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
                 return Err(Untold::Refused(why));
             }

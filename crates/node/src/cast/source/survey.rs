@@ -11,13 +11,10 @@ use std::{
     sync::Arc,
 };
 use thalweg_wire::{
-    cast::{Layout, LayoutEntry, LayoutKind},
+    cast::{Layout, LayoutEntry, LayoutKind, MAX_ENTRIES},
     object::FilePath,
 };
 use thiserror::Error;
-
-/// More entries than this are not walked: their layout would be longer than receivers take.
-const MOST: usize = 1 << 20;
 
 /// It cannot be cast.
 #[derive(Debug, Error)]
@@ -37,7 +34,7 @@ pub enum SurveyError {
     #[error("{}: it has no name that receivers could use; give one with --name", .0.display())]
     Name(PathBuf),
     /// Too much in it.
-    #[error("{}: more than {MOST} files, directories and links", .0.display())]
+    #[error("{}: more than {MAX_ENTRIES} files, directories and links", .0.display())]
     Many(PathBuf),
 }
 
@@ -116,7 +113,7 @@ impl Walk {
                 return Ok(());
             }
         };
-        if self.found.len() >= MOST {
+        if self.found.len() >= MAX_ENTRIES {
             return Err(SurveyError::Many(self.root.clone()));
         }
         let below = path.strip_prefix(&self.root).unwrap_or(Path::new(""));

@@ -35,7 +35,7 @@ pub struct Known {
     /// How the object is cut.
     pub geometry: Geometry,
     /// The digests of its chunks.
-    pub manifest: Manifest,
+    pub manifest: Arc<Manifest>,
 }
 
 /// One object at one node: the source has all of it, a receiver more and more.

@@ -49,6 +49,7 @@ pub fn empty(dir: &Path, content: &[u8]) -> Arc<Store> {
         created: WallTime::from_unix_nanos(0),
         expiry: WallTime::from_unix_nanos(1),
     };
+    let manifest = Arc::new(manifest);
     let known = Known { id: CastId::from_bytes([0; 16]), offer, geometry, manifest };
     Store::new(known, files, pages, HaveSet::empty(&geometry))
 }

@@ -7,6 +7,7 @@ use crate::{
         receive::{
             home::{Home, Kept},
             reception::{Reception, State, geometry},
+            relay::Seat,
             run,
         },
     },
@@ -33,10 +34,9 @@ impl Shared {
         offer: Vec<u8>,
         pass: Vec<u8>,
         peer: &MeshPeer,
-    ) -> Result<(Signed<Offer>, Vec<u8>), Refusal> {
+    ) -> Result<Seat, Refusal> {
         let offer = self.check_offer(&offer, &pass, peer)?;
-        let id = offer.value().id(&offer.signer());
-        self.relays.admit(id).map(|()| (offer, pass))
+        self.relays.admit(offer, pass)
     }
 
     /// Whether an offer is its sender's, for this node, and can be.
@@ -100,7 +100,7 @@ impl Shared {
         if let Some(reception) = known.filter(|r| still_holds(r)) {
             let is_complete = matches!(reception.state(), State::Complete(..));
             if !is_complete {
-                let takes = self.inboxes.takes(&reception.home.inbox, from, offer.value());
+                let takes = self.inboxes.takes(&reception.home.inbox, from, reception.bytes());
                 takes.inspect_err(|_| self.cast_out(&reception))?;
             }
             if reception.is_conducted() && !is_complete {
@@ -119,11 +119,7 @@ impl Shared {
             return Ok(reception);
         }
         self.has_place(from)?;
-        let others = |inbox: &Path| {
-            let receptions = self.lock();
-            let here = receptions.values().filter(|e| e.reception.home.inbox == inbox);
-            here.map(|e| e.reception.lacks()).sum()
-        };
+        let others = |inbox: &Path| self.lacked_beside(id, inbox);
         let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
         home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(|why| unwritten(&why))?;
         let kept =
@@ -132,6 +128,26 @@ impl Shared {
         reception.home.keep_record(&reception.record()).map_err(run::refusal)?;
         self.lock().insert(id, Entry::new(Arc::clone(&reception)));
         Ok(reception)
+    }
+
+    /// Bytes that are still to come into an inbox, of other casts than this one.
+    fn lacked_beside(&self, id: CastId, inbox: &Path) -> u64 {
+        let receptions = self.lock();
+        let others = receptions.iter().filter(|(other, _)| **other != id);
+        let here = others.filter(|(_, entry)| entry.reception.home.inbox == inbox);
+        here.map(|(_, entry)| entry.reception.lacks()).fold(0, u64::saturating_add)
+    }
+
+    /// Whether there is room for it with all its entries, once they are known and before any is made.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn has_room(&self, reception: &Reception) -> Result<(), Refusal> {
+        if reception.home.is_begun(reception.offer().value().name.as_bytes()) {
+            return Ok(());
+        }
+        let Home { inbox, id } = &reception.home;
+        self.inboxes.has_room(inbox, reception.lacks(), self.lacked_beside(*id, inbox))
     }
 
     /// Whether one more cast may be taken in; one member leaves others a quarter of the places.
@@ -195,6 +211,5 @@ fn still_holds(reception: &Reception) -> bool {
     let name = reception.offer().into_value().name;
     let described = reception.described().clone();
     let landed = reception.home.landed(name.as_bytes()).ok();
-    let as_made = |(place, (_, layout))| is_as_made(&place, &layout);
-    landed.zip(described).is_some_and(as_made)
+    landed.zip(described).is_some_and(|(place, (_, layout))| is_as_made(&place, &layout))
 }

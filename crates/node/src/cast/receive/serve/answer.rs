@@ -28,9 +28,9 @@ impl Shared {
                 Err(why) => leg::refuse(channel, why).await,
             },
             Opening::Relay { offer, pass } => match self.asked_to_relay(offer, pass, peer) {
-                Ok((offer, pass)) => {
+                Ok(seat) => {
                     let leg = leg::accept(channel, false).await?;
-                    self.relays.talk(offer, pass, leg).await
+                    self.relays.talk(seat, leg).await
                 }
                 Err(why) => leg::refuse(channel, why).await,
             },

@@ -54,7 +54,8 @@ impl Shared {
         let entry = self.lock().remove(&reception.home.id);
         entry.inspect(|entry| entry.stop.cancel());
         reception.set(State::Failed(Refusal::Policy));
-        self.remove(&reception.home);
+        // What cannot be removed was logged.
+        _ = self.remove(&reception.home);
     }
 
     /// Forgets what was taken out of its inbox: files that are held open keep their place on the disk.
