@@ -280,13 +280,17 @@ impl Reception {
         lock(&self.described).as_ref().map_or(0, |(_, layout)| room::entries(layout))
     }
 
+    /// Bytes of the disk that it takes in all.
+    pub fn takes(&self) -> u64 {
+        self.bytes().saturating_add(room::beside(lock(&self.offer).0.value()))
+    }
+
     /// Bytes that are still to come onto the disk, with what goes with the object's.
     pub fn lacks(&self) -> u64 {
         let length = lock(&self.offer).0.value().length;
         let beside = room::beside(lock(&self.offer).0.value());
-        let all = self.bytes().saturating_add(beside);
         match &*self.state.borrow() {
-            State::New => all,
+            State::New => self.takes(),
             // Entries are made first; digests come with what they prove.
             State::Fetching(store) => {
                 let rest = length.saturating_sub(store.held_bytes());

@@ -147,7 +147,7 @@ impl Shared {
             return Ok(());
         }
         let Home { inbox, id } = &reception.home;
-        self.inboxes.has_room(inbox, reception.lacks(), self.lacked_beside(*id, inbox))
+        self.inboxes.has_room(inbox, reception.takes(), self.lacked_beside(*id, inbox))
     }
 
     /// Whether one more cast may be taken in; one member leaves others a quarter of the places.
