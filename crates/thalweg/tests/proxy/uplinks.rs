@@ -236,6 +236,12 @@ async fn a_cap_is_never_exceeded_also_by_proxies_that_are_killed() {
     assert!(came(&scene.lab)[1] < FILE / 2, "nothing goes by what is never used");
 }
 
+/// A server on another port that knows ranges; ended when dropped.
+fn ranges(scene: &Scene) -> Running {
+    let http = format!("server {{ listen 8081; root {}; }}", scene.path("www").display());
+    nginx(&scene.lab, scene.dir.path(), &http, 8081)
+}
+
 /// Both at once while there are both; when one dies the rest comes by the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn get_uses_both_interfaces_and_goes_on_by_either() {
@@ -243,9 +249,7 @@ async fn get_uses_both_interfaces_and_goes_on_by_either() {
         return;
     }
     let Some(scene) = Scene::new() else { return };
-    // It knows ranges.
-    let http = format!("server {{ listen 8081; root {}; }}", scene.path("www").display());
-    let _nginx = nginx(&scene.lab, scene.dir.path(), &http, 8081);
+    let _nginx = ranges(&scene);
     let content = bytes(6_000_000);
     fs::write(scene.path("www/large"), &content).unwrap();
     let url = "http://a.example:8081/large";
