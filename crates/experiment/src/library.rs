@@ -17,19 +17,24 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 33] = [
+pub const BUILT_IN: [(&str, &str); 38] = [
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
+    ("bond-failover", include_str!("../../../experiments/bond-failover.toml")),
+    ("bond-mptcp", include_str!("../../../experiments/bond-mptcp.toml")),
+    ("bond-transfers", include_str!("../../../experiments/bond-transfers.toml")),
     ("cast-chain", include_str!("../../../experiments/cast-chain.toml")),
     ("cast-isolation", include_str!("../../../experiments/cast-isolation.toml")),
     ("cast-peers", include_str!("../../../experiments/cast-peers.toml")),
     ("cast-reconfigure", include_str!("../../../experiments/cast-reconfigure.toml")),
     ("cast-scale", include_str!("../../../experiments/cast-scale.toml")),
     ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
+    ("dbas-figures", include_str!("../../../experiments/dbas-figures.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
     ("gather-figures-sim", include_str!("../../../experiments/gather-figures-sim.toml")),
     ("gather-figures", include_str!("../../../experiments/gather-figures.toml")),
     ("gather-peers", include_str!("../../../experiments/gather-peers.toml")),
+    ("get-bonded", include_str!("../../../experiments/get-bonded.toml")),
     ("get-detour-thin", include_str!("../../../experiments/get-detour-thin.toml")),
     ("get-detour-wins", include_str!("../../../experiments/get-detour-wins.toml")),
     ("get-direct-wins", include_str!("../../../experiments/get-direct-wins.toml")),

@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `bistro-deadline`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
+//! `bistro-deadline`, `bond-failover`, `bond-mptcp`, `bond-transfers`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -8,6 +8,7 @@
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`bistro`]: drop boxes before their deadline, and their collection;
+//! - [`mod@bond`]: one stream over several interfaces, and what it is compared with;
 //! - [`cast`]: casts through the hosts of a lab, and what they are compared with;
 //! - [`codec`]: blocks coded on one core, and the code's crate alone;
 //! - [`crowd`]: casts among many nodes on this machine;
@@ -23,6 +24,7 @@
 //! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
 
 mod bistro;
+mod bond;
 mod bulk;
 mod cast;
 mod codec;
@@ -91,6 +93,8 @@ enum Work {
     Crowd(crowd::Args),
     /// Submit to drop boxes: before a deadline, all at once
     Bistro(bistro::Args),
+    /// One stream over several interfaces; how much of the sum of them is it?
+    Bond(bond::Args),
     /// Come to a mesh as those who are not let in; what does its port say?
     Strangers(strangers::Args),
 }
@@ -126,6 +130,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Oracle(args) => oracle::run(&args).await,
             Work::Takeover(args) => takeover::run(&args).await,
             Work::Bistro(args) => bistro::run(&args).await,
+            Work::Bond(args) => bond::run(&args).await,
             Work::Strangers(args) => strangers::run(&args).await,
         }
     })?;

@@ -19,6 +19,8 @@ pub const DOWNLOAD: u8 = b'D';
 pub const UPLOAD: u8 = b'U';
 /// The server sends back what it gets.
 pub const ECHO: u8 = b'E';
+/// The server sends so many bytes of the pattern as the next eight bytes say, and ends.
+pub const SIZED: u8 = b'S';
 
 /// What is echoed at once: the largest block that a client sends before it reads.
 pub const ECHO_BLOCK: usize = 16 * 1024;
@@ -39,16 +41,30 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let listener = listen(args.listen).with_context(|| format!("listening on {}", args.listen))?;
     let ready = json!({ "event": "ready", "listen": listener.local_addr()?.to_string() });
     writeln!(io::stdout().lock(), "{ready}")?;
+    accept(listener, None).await
+}
+
+/// Serves all who come there, with this congestion control if it is not to be the route's, until it is ended.
+///
+/// # Errors
+/// When it cannot accept, or the kernel does not know that.
+pub async fn accept(listener: TcpListener, congestion: Option<String>) -> anyhow::Result<()> {
     let pattern = Arc::new(Pattern::new());
     loop {
         let (stream, _) = listener.accept().await.context("cannot accept")?;
         stream.set_nodelay(true)?;
+        if let Some(name) = &congestion {
+            socket2::SockRef::from(&stream).set_tcp_congestion(name.as_bytes())?;
+        }
         tokio::spawn(serve(stream, Arc::clone(&pattern)));
     }
 }
 
 /// Listens with the longest queue that the kernel allows: connects come in bursts.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+///
+/// # Errors
+/// The system's.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
         SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
@@ -65,6 +81,7 @@ async fn serve(mut stream: TcpStream, pattern: Arc<Pattern>) {
         DOWNLOAD => send(&mut stream, &pattern).await,
         UPLOAD => receive(&mut stream, &pattern).await,
         ECHO => echo(&mut stream).await,
+        SIZED => send_sized(&mut stream, &pattern).await,
         other => Err(anyhow::anyhow!("a connection began with {other:#04x}")),
     };
     let Err(error) = done else { return };
@@ -80,6 +97,16 @@ async fn send(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {
     loop {
         position += stream.write(pattern.at(position)).await? as u64;
     }
+}
+
+async fn send_sized(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {
+    let size = stream.read_u64().await?;
+    let mut position = 0;
+    while position < size {
+        let most = (size - position).min(CHUNK as u64) as usize;
+        position += stream.write(&pattern.at(position)[..most]).await? as u64;
+    }
+    Ok(stream.shutdown().await?)
 }
 
 async fn receive(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {

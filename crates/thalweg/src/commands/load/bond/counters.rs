@@ -1,0 +1,54 @@
+//! What the kernel says of this network namespace.
+
+use anyhow::Context as _;
+use std::{collections::BTreeMap, fs};
+
+/// Bytes that came in by each interface but loopback (IP packets, as the kernel counts them).
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn received() -> anyhow::Result<BTreeMap<String, u64>> {
+    Ok(devices(&fs::read_to_string("/proc/self/net/dev")?))
+}
+
+fn devices(text: &str) -> BTreeMap<String, u64> {
+    let line = |line: &str| {
+        let (name, counts) = line.split_once(':')?;
+        Some((name.trim().to_owned(), counts.split_whitespace().next()?.parse().ok()?))
+    };
+    let all: BTreeMap<String, u64> = text.lines().filter_map(line).collect();
+    all.into_iter().filter(|(name, _)| name != "lo").collect()
+}
+
+/// Subflows that this host has joined to MPTCP connections.
+///
+/// # Errors
+/// When the kernel has no MPTCP.
+pub fn joined() -> anyhow::Result<u64> {
+    let text = fs::read_to_string("/proc/self/net/netstat")?;
+    counter(&text, "MPTcpExt:", "MPJoinSynAckRx").context("the kernel counts no MPTCP")
+}
+
+/// Of a pair of lines, the names and the values.
+fn counter(text: &str, kind: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(kind));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let mut all = names.split_whitespace().zip(values.split_whitespace());
+    all.find(|(found, _)| *found == name)?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read() {
+        let text =
+            "Inter-| Receive |\n face |bytes packets|\n    lo: 7 1 0\n  wan0: 12 2 0\n wan1:9 1";
+        let wanted = [("wan0".to_owned(), 12), ("wan1".to_owned(), 9)];
+        assert_eq!(devices(text), BTreeMap::from(wanted));
+        let text = "TcpExt: A B\nTcpExt: 1 2\nMPTcpExt: X MPJoinSynAckRx\nMPTcpExt: 5 3\n";
+        assert_eq!(counter(text, "MPTcpExt:", "MPJoinSynAckRx"), Some(3));
+        assert_eq!(counter(text, "MPTcpExt:", "Y"), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! What is done to an interface, and undone.
+
+use anyhow::{Context as _, ensure};
+use clap::ValueEnum;
+use thalweg_lab::{client::Lab, topology::LinkChange};
+
+/// A kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// The interface goes down: the kernel tells
+    Down,
+    /// The link loses all, both ways; nobody is told
+    Blackhole,
+    /// The link loses all that comes to the client
+    Loss,
+    /// The interface loses its address, and gets it again
+    Address,
+}
+
+/// An interface of a host of the lab, whose link to the world is called `HOST.wanK`.
+pub struct Victim<'a> {
+    lab: &'a Lab,
+    host: String,
+    interface: String,
+    /// The commands that bring back what the kernel forgets.
+    again: String,
+}
+
+/// Prints the address and the routes of an interface as commands that bring them back.
+const ROUTES: &str = "
+    for a in $(ip -4 -o address show dev $0 | awk '{ print $4 }'); do
+        echo ip address add $a dev $0 noprefixroute
+    done
+    ip -4 route show table all dev $0 | grep -v 'table local' | while read -r r; do
+        echo ip route replace $r dev $0
+    done";
+
+impl<'a> Victim<'a> {
+    /// As it is now.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn new(lab: &'a Lab, host: &str, interface: &str) -> anyhow::Result<Self> {
+        let (host, interface) = (host.to_owned(), interface.to_owned());
+        let mut victim = Self { lab, host, interface, again: String::new() };
+        victim.again = victim.sh(ROUTES)?;
+        ensure!(victim.again.contains("route replace"), "{} has no routes", victim.interface);
+        Ok(victim)
+    }
+
+    fn sh(&self, script: &str) -> anyhow::Result<String> {
+        let mut command = self.lab.command(&self.host, "sh");
+        let output = command.args(["-ec", script, &self.interface]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {}", self.host, said.trim());
+        String::from_utf8(output.stdout).context("what `ip` says")
+    }
+
+    fn link(&self, half: &str) -> String {
+        format!("{}.{}{half}", self.host, self.interface)
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// When the lab or `ip` fails.
+    pub fn strike(&self, kind: Kind) -> anyhow::Result<()> {
+        match kind {
+            Kind::Down => self.sh("ip link set $0 down").map(drop),
+            Kind::Address => self.sh("ip -4 address flush dev $0").map(drop),
+            Kind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(false))?),
+            Kind::Loss => {
+                let lost = LinkChange::parse(&["loss=100%"])?;
+                Ok(self.lab.set(&self.link(".rev"), &lost)?)
+            }
+        }
+    }
+
+    /// Undoes it.
+    ///
+    /// # Errors
+    /// When the lab or `ip` fails.
+    pub fn mend(&self, kind: Kind) -> anyhow::Result<()> {
+        let routes = || self.again.lines().filter(|line| line.starts_with("ip route"));
+        match kind {
+            Kind::Down => {
+                let routes: Vec<&str> = routes().collect();
+                self.sh(&format!("ip link set $0 up\n{}", routes.join("\n"))).map(drop)
+            }
+            Kind::Address => self.sh(&self.again).map(drop),
+            Kind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(true))?),
+            Kind::Loss => {
+                let whole = LinkChange::parse(&["loss=none"])?;
+                Ok(self.lab.set(&self.link(".rev"), &whole)?)
+            }
+        }
+    }
+}
