@@ -92,7 +92,7 @@ pub enum Verdict {
 pub struct Load {
     /// Bytes of the next chunk.
     pub chunk: u64,
-    /// Bytes that wait to be sent, this chunk's among them.
+    /// Bytes that are still to be sent, as far as is known, this chunk's among them.
     pub backlog: u64,
     /// Bytes that the far end still takes beyond what was sent.
     pub window: u64,

@@ -9,7 +9,7 @@ use std::{
     ops::Range,
     task::{Context, Poll, Waker},
 };
-use thalweg_bond::{Acks, Chunk, Link, Reorder, Sender, SenderSettings};
+use thalweg_bond::{Acks, Chunk, Link, Reorder, Room, Sender, SenderSettings};
 use thalweg_units::Time;
 use thalweg_wire::bond::{MAX_RANGES, Refusal, Target, Word};
 
@@ -71,7 +71,7 @@ pub struct Flow {
     /// Bytes that were read since the window grew.
     read: u64,
     /// Bytes that may wait to be sent or acknowledged.
-    room: u64,
+    room: Room,
     /// What window and room take; none where there was none left.
     held: Option<Held>,
 }
@@ -124,7 +124,7 @@ impl Flow {
             told: first,
             most: ours,
             read: 0,
-            room: FIRST,
+            room: Room::new(FIRST, OUTBOX),
             held,
         }
     }
@@ -219,6 +219,7 @@ impl Flow {
         let freed = self.sender.acknowledged(arrived, ranges).map_err(|why| why.to_string())?;
         self.sender.may_send_to(limit);
         self.outbox.forget(self.sender.arrived());
+        self.room.drained(self.outbox.len() as u64);
         self.end_known |= ended && self.ended;
         wake(&mut self.writer);
         Ok(freed)
@@ -280,12 +281,15 @@ impl Flow {
 
     /// More waits than may, and most of it is on its way: twice as much may, if there is memory.
     fn more_room(&mut self) -> bool {
-        let more = self.room.min(OUTBOX.saturating_sub(self.room));
-        let is_held_up_here = self.sender.backlog() * 2 > self.room;
-        let grows =
-            more > 0 && !is_held_up_here && self.held.as_mut().is_some_and(|held| held.grow(more));
-        self.room += if grows { more } else { 0 };
+        let more = self.room.wants(self.sender.backlog());
+        let grows = more > 0 && self.held.as_mut().is_some_and(|held| held.grow(more));
+        self.room.grow(if grows { more } else { 0 });
         grows
+    }
+
+    /// Bytes that are still to be sent, as far as that can be known.
+    pub fn expects(&self) -> u64 {
+        self.room.expects(self.sender.backlog(), self.sender.arrived())
     }
 
     /// The application writes.
@@ -301,11 +305,11 @@ impl Flow {
             return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
         }
         let waiting = self.outbox.len() as u64;
-        if waiting >= self.room && !self.more_room() {
+        if self.room.left(waiting) == 0 && !self.more_room() {
             self.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let count = bytes.len().min((self.room - waiting) as usize);
+        let count = bytes.len().min(self.room.left(waiting) as usize);
         self.outbox.push(&bytes[..count]);
         self.sender.wrote(count as u64);
         Poll::Ready(Ok(count))
@@ -315,6 +319,7 @@ impl Flow {
     pub fn end(&mut self) {
         if !self.ended {
             (self.ended, self.due.end) = (true, true);
+            self.room.ended();
         }
     }
 

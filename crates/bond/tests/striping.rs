@@ -1,0 +1,273 @@
+//! One stream over two links of a model of TCP: how much of the sum of them it carries.
+//!
+//! A link sends what it was given at its rate, with no more under way than its rate and round trip ask for (and half as
+//! much queued); it takes a chunk while little waits unsent, as TCP_NOTSENT_LOWAT has it. Nothing is lost.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use bytes::Bytes;
+use std::{collections::VecDeque, ops::Range, time::Duration};
+use thalweg_bond::{
+    Chunk, Link, LinkId, Reorder, Room, Sender, SenderSettings, StripeMethod, StripeScheduler,
+    Verdict, stripe::Load,
+};
+use thalweg_units::{Rate, Time};
+
+const MOST: u64 = 16 << 20;
+const FIRST: u64 = 256 << 10;
+const STEP: f64 = 0.000_1;
+
+/// A connection's way there.
+struct Way {
+    id: LinkId,
+    /// Bytes a second.
+    rate: f64,
+    one_way: f64,
+    /// Given to it, not all sent: what is left of each.
+    unsent: VecDeque<(Chunk, u64)>,
+    /// When what was sent is acknowledged to TCP, and how much.
+    flying: VecDeque<(f64, u64)>,
+    /// When chunks arrive.
+    arriving: VecDeque<(f64, Chunk)>,
+    free_at: f64,
+    rtt: f64,
+    carried: u64,
+}
+
+impl Way {
+    fn new(id: u32, mbps: f64, rtt_ms: f64) -> Self {
+        let (rate, rtt) = (mbps * 1e6 / 8.0, rtt_ms / 1e3);
+        let (unsent, flying, arriving) = Default::default();
+        let id = LinkId(id);
+        Self {
+            id,
+            rate,
+            one_way: rtt / 2.0,
+            unsent,
+            flying,
+            arriving,
+            free_at: 0.0,
+            rtt,
+            carried: 0,
+        }
+    }
+
+    fn waiting(&self) -> u64 {
+        self.unsent.iter().map(|(_, left)| left).sum()
+    }
+
+    fn seen(&self) -> Link {
+        let lowest = (self.rate * 0.004).max(16384.0);
+        Link {
+            id: self.id,
+            rate: Rate::from_bps((self.rate * 8.0) as u64),
+            rtt: Duration::from_secs_f64(self.rtt),
+            unsent: self.waiting(),
+            writable: (self.waiting() as f64) < lowest,
+            usable: true,
+            may_duplicate: true,
+        }
+    }
+
+    /// Sends what it may at this moment.
+    fn send(&mut self, now: f64) {
+        while self.flying.front().is_some_and(|(at, _)| *at <= now) {
+            self.flying.pop_front();
+        }
+        let most = (self.rate * self.one_way * 2.0 * 1.5).max(30_000.0);
+        while let Some((chunk, left)) = self.unsent.front_mut() {
+            let under_way: u64 = self.flying.iter().map(|(_, bytes)| bytes).sum();
+            if under_way as f64 >= most {
+                return;
+            }
+            let bytes = 1448.min(*left);
+            self.free_at = self.free_at.max(now) + bytes as f64 / self.rate;
+            let arrives = self.free_at + self.one_way;
+            self.flying.push_back((arrives + self.one_way, bytes));
+            self.rtt += (arrives + self.one_way - now - self.rtt) / 8.0;
+            self.carried += bytes;
+            *left -= bytes;
+            if *left == 0 {
+                let chunk = *chunk;
+                self.unsent.pop_front();
+                self.arriving.push_back((arrives, chunk));
+            }
+        }
+    }
+}
+
+/// Both ends of a stream.
+struct Stream {
+    ways: Vec<Way>,
+    sender: Sender,
+    scheduler: StripeScheduler,
+    room: Room,
+    written: u64,
+    /// Bytes that the application writes in all.
+    total: u64,
+    reorder: Reorder,
+    /// Read since the window grew.
+    read: u64,
+    got: u64,
+    /// Words on the way back.
+    words: VecDeque<(f64, u64, Vec<Range<u64>>, u64)>,
+}
+
+impl Stream {
+    fn new(ways: Vec<Way>, total: u64) -> Self {
+        Self {
+            ways,
+            sender: Sender::new(SenderSettings::default(), FIRST),
+            scheduler: StripeScheduler::new(StripeMethod::EarliestCompletion),
+            room: Room::new(FIRST, MOST),
+            written: 0,
+            total,
+            reorder: Reorder::new(FIRST),
+            read: 0,
+            got: 0,
+            words: VecDeque::new(),
+        }
+    }
+
+    /// Until all is there, or this long; seconds.
+    fn run(&mut self, longest: f64) -> f64 {
+        let mut step = 0u32;
+        loop {
+            let now = f64::from(step) * STEP;
+            step += 1;
+            self.receive(now);
+            self.hear(now);
+            self.write();
+            self.give(now);
+            self.ways.iter_mut().for_each(|way| way.send(now));
+            if self.got >= self.total || now >= longest {
+                return now;
+            }
+        }
+    }
+
+    fn receive(&mut self, now: f64) {
+        let mut came = false;
+        for way in &mut self.ways {
+            while way.arriving.front().is_some_and(|(at, _)| *at <= now) {
+                let (_, chunk) = way.arriving.pop_front().unwrap();
+                let bytes = Bytes::from(vec![0; chunk.length as usize]);
+                self.reorder.accept(chunk.offset, bytes).unwrap();
+                came = true;
+            }
+        }
+        if !came {
+            return;
+        }
+        while let Some(bytes) = self.reorder.pop() {
+            (self.got, self.read) = (self.got + bytes.len() as u64, self.read + bytes.len() as u64);
+        }
+        let capacity = self.reorder.capacity();
+        if self.read * 2 >= capacity && capacity < MOST {
+            self.reorder.widen(capacity * 2);
+            self.read = 0;
+        }
+        let back = self.ways.iter().map(|way| way.one_way).fold(f64::INFINITY, f64::min);
+        let acks = self.reorder.acks(64);
+        self.words.push_back((now + back, acks.arrived, acks.ranges, acks.limit));
+    }
+
+    fn hear(&mut self, now: f64) {
+        while self.words.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, arrived, ranges, limit) = self.words.pop_front().unwrap();
+            self.sender.acknowledged(arrived, &ranges).unwrap();
+            self.sender.may_send_to(limit);
+            self.room.drained(self.written - self.sender.arrived());
+        }
+    }
+
+    fn write(&mut self) {
+        while self.written < self.total {
+            let waiting = self.written - self.sender.arrived();
+            let left = self.room.left(waiting);
+            if left == 0 {
+                let more = self.room.wants(self.sender.backlog());
+                if more == 0 {
+                    return;
+                }
+                self.room.grow(more);
+                continue;
+            }
+            let bytes = left.min(8192).min(self.total - self.written);
+            self.written += bytes;
+            self.sender.wrote(bytes);
+        }
+        self.room.ended();
+    }
+
+    fn give(&mut self, now: f64) {
+        let at = Time::ZERO + Duration::from_secs_f64(now);
+        loop {
+            let links: Vec<Link> = self.ways.iter().map(Way::seen).collect();
+            let chunk = self.sender.next();
+            let verdict = match chunk {
+                Some(chunk) => {
+                    let load = Load {
+                        chunk: chunk.length.into(),
+                        backlog: self.room.expects(self.sender.backlog(), self.sender.arrived()),
+                        window: self.sender.window(),
+                    };
+                    self.scheduler.next(&links, load)
+                }
+                None => Verdict::Wait,
+            };
+            let given = match (verdict, chunk) {
+                (Verdict::Send(id), Some(chunk)) => Some((id, chunk)),
+                (_, None) => {
+                    links.iter().find_map(|link| Some((link.id, self.sender.second(link, at)?)))
+                }
+                _ => None,
+            };
+            let Some((id, chunk)) = given else { return };
+            let link = links.iter().find(|link| link.id == id).unwrap();
+            self.sender.assigned(chunk, link, at);
+            let way = self.ways.iter_mut().find(|way| way.id == id).unwrap();
+            way.unsent.push_back((chunk, chunk.length.into()));
+        }
+    }
+}
+
+/// Rates and round trips of two links.
+const PAIRS: [(f64, f64, f64, f64); 6] = [
+    (20.0, 10.0, 20.0, 10.0),
+    (20.0, 10.0, 20.0, 100.0),
+    (20.0, 10.0, 20.0, 250.0),
+    (20.0, 10.0, 2.0, 10.0),
+    (20.0, 10.0, 2.0, 100.0),
+    (20.0, 10.0, 2.0, 250.0),
+];
+
+fn ways((a, rtt_a, b, rtt_b): (f64, f64, f64, f64)) -> Vec<Way> {
+    vec![Way::new(1, a, rtt_a), Way::new(2, b, rtt_b)]
+}
+
+#[test]
+fn a_long_stream_carries_the_sum_of_unequal_links() {
+    for pair in PAIRS {
+        // The same twice: nothing is random.
+        let until = |seconds: f64| {
+            let mut stream = Stream::new(ways(pair), u64::MAX);
+            stream.run(seconds);
+            stream
+        };
+        let (early, late) = (until(3.0), until(8.0));
+        let share = (late.got - early.got) as f64 / 5.0 / ((pair.0 + pair.2) * 1e6 / 8.0);
+        let carried: Vec<u64> = late.ways.iter().map(|way| way.carried).collect();
+        assert!(share > 0.95, "{pair:?}: {share:.3} of the sum, {carried:?} bytes by each");
+    }
+}
+
+#[test]
+fn a_small_transfer_is_not_slower_than_by_the_best_link() {
+    for pair in PAIRS {
+        for size in [16_000, 64_000, 256_000, 1_000_000, 4_000_000] {
+            let time = Stream::new(ways(pair), size).run(60.0);
+            let alone = Stream::new(ways(pair).drain(..1).collect(), size).run(60.0);
+            assert!(time <= alone * 1.05, "{pair:?}, {size} bytes: {time:.4} s, not {alone:.4} s");
+        }
+    }
+}
