@@ -12,7 +12,7 @@ use crate::interfaces::Uplinks;
 use std::{collections::BTreeMap, future::pending, io, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_bond::LinkId;
 use thalweg_net::{
-    Cause, Dialer, Hop, Interface, Medium, Route,
+    Cause, Changes, Dialer, Hop, Interface, Medium, Route,
     channel::{ChannelError, Protocol},
     interfaces,
 };
@@ -33,7 +33,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// Who says by which interfaces there are to be links.
+/// Who says by which interfaces there are to be links; one that is listed twice has two.
 pub type Interfaces = Arc<dyn Fn() -> io::Result<Vec<Interface>> + Send + Sync>;
 
 /// A bond to a member. Dropping it ends the bond, and its streams.
@@ -138,48 +138,78 @@ impl Bond {
     }
 }
 
-/// An interface's turn: when it is tried again.
+/// An interface, and which of the links by it.
+type Place = (NonZeroU32, usize);
+
+/// A place's turn: when it is tried again.
 struct Turn {
     wait: Duration,
     at: Instant,
 }
 
-/// Keeps a link by each interface, for ever.
+/// A link that is there, or is being made.
+struct Busy {
+    /// By this, as it was then.
+    interface: Interface,
+    stop: CancellationToken,
+}
+
+impl Busy {
+    /// Whether the interface is not there any more, or lost an address: a connection is bound to one.
+    fn is_lost(&self, found: &[Interface]) -> bool {
+        let now = found.iter().find(|now| now.index == self.interface.index);
+        now.is_none_or(|now| self.interface.addresses.iter().any(|at| !now.addresses.contains(at)))
+    }
+}
+
+/// Keeps a link in each place, for ever.
 async fn keep(making: Arc<Making>, by: Interfaces) {
-    let mut links: JoinSet<(NonZeroU32, bool)> = JoinSet::new();
-    let mut busy: BTreeMap<NonZeroU32, CancellationToken> = BTreeMap::new();
-    let mut turns: BTreeMap<NonZeroU32, Turn> = BTreeMap::new();
+    let mut links: JoinSet<(Place, bool)> = JoinSet::new();
+    let mut busy: BTreeMap<Place, Busy> = BTreeMap::new();
+    let mut turns: BTreeMap<Place, Turn> = BTreeMap::new();
+    // Without the kernel's word interfaces are looked at each second.
+    let mut changes = Changes::watch().ok();
     let mut number = 0;
     loop {
-        let found = by();
-        if let (Ok(found), Some(_)) = (&found, &making.uplinks) {
-            let gone = |index: &NonZeroU32| found.iter().all(|i| i.index != *index);
-            busy.iter().filter(|(index, _)| gone(index)).for_each(|(_, stop)| stop.cancel());
-        }
         // What cannot be listed now can be in a second.
-        for interface in found.unwrap_or_default() {
-            let index = interface.index;
-            let is_due = turns.get(&index).is_none_or(|turn| Instant::now() >= turn.at);
-            if is_due && !busy.contains_key(&index) {
-                let (making, stop) = (Arc::clone(&making), CancellationToken::new());
-                busy.insert(index, stop.clone());
-                links.spawn(async move { (index, making.link(&interface, number, stop).await) });
-                number += 1;
+        if let Ok(found) = by() {
+            busy.values().filter(|link| link.is_lost(&found)).for_each(|link| link.stop.cancel());
+            for (place, interface) in places(found) {
+                let is_due = turns.get(&place).is_none_or(|turn| Instant::now() >= turn.at);
+                if is_due && !busy.contains_key(&place) {
+                    let (making, stop) = (Arc::clone(&making), CancellationToken::new());
+                    let to_stop = Busy { interface: interface.clone(), stop: stop.clone() };
+                    busy.insert(place, to_stop);
+                    let link = async move { making.link(&interface, number, stop).await };
+                    links.spawn(async move { (place, link.await) });
+                    number += 1;
+                }
             }
         }
         tokio::select! {
             Some(ended) = links.join_next() => {
-                // A link's task does not panic; if one did, its interface is not tried again.
-                let Ok((index, was_there)) = ended else { continue };
-                busy.remove(&index);
-                let before = turns.get(&index).map_or(FIRST_WAIT, |turn| turn.wait * 2);
+                // A link's task does not panic; if one did, its place is not tried again.
+                let Ok((place, was_there)) = ended else { continue };
+                busy.remove(&place);
+                let before = turns.get(&place).map_or(FIRST_WAIT, |turn| turn.wait * 2);
                 let wait = if was_there { FIRST_WAIT } else { before.min(LONGEST_WAIT) };
-                turns.insert(index, Turn { wait, at: Instant::now() + wait });
+                turns.insert(place, Turn { wait, at: Instant::now() + wait });
             }
-            () = changed(making.uplinks.as_ref()) => {}
+            () = changed(making.uplinks.as_ref(), &mut changes) => {}
             () = sleep(LOOK) => {}
         }
     }
+}
+
+/// Where links are to be: one that is listed several times has as many.
+fn places(found: Vec<Interface>) -> Vec<(Place, Interface)> {
+    let mut counts: BTreeMap<NonZeroU32, usize> = BTreeMap::new();
+    let place = |interface: Interface| {
+        let count = counts.entry(interface.index).or_default();
+        *count += 1;
+        ((interface.index, *count), interface)
+    };
+    found.into_iter().map(place).collect()
 }
 
 /// Returns once all links have been gone for so long that the far end forgets the bond, too.
@@ -195,10 +225,16 @@ async fn forsaken(mut standing: watch::Receiver<Standing>) {
     }
 }
 
-async fn changed(uplinks: Option<&Uplinks>) {
-    match uplinks {
-        Some(uplinks) => uplinks.changed().await,
-        None => pending().await,
+/// Waits until interfaces have changed, or what is allowed of them.
+async fn changed(uplinks: Option<&Uplinks>, changes: &mut Option<Changes>) {
+    match (uplinks, changes.as_mut()) {
+        (Some(uplinks), _) => uplinks.changed().await,
+        (None, Some(heard)) => {
+            if heard.next().await.is_err() {
+                *changes = None;
+            }
+        }
+        (None, None) => pending().await,
     }
 }
 

@@ -216,11 +216,12 @@ impl Engine {
             Ok(gauge) => Arc::new(gauge),
             Err(why) => return Ended::Lost(why),
         };
-        let wake = self.lock().join(id, Arc::clone(&gauge), may_duplicate, interface);
+        let (wake, gone) = self.lock().join(id, Arc::clone(&gauge), may_duplicate, interface);
         let ended = tokio::select! {
             ended = self.hear(id, &mut read, meter) => ended,
             ended = self.say(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),
             () = stop => Ended::Bye,
+            () = gone.notified() => Ended::Bye,
         };
         self.lock().leave(id, self.now());
         if let Ended::Hostile(why) = &ended {

@@ -14,6 +14,7 @@ use tokio::{
     net::TcpStream,
     task::JoinHandle,
 };
+use tokio_util::sync::CancellationToken;
 
 /// Whatever is waited for comes sooner, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -166,6 +167,35 @@ async fn a_link_that_falls_silent_is_gone_round_and_comes_back() {
     bond.links[1].0.pause(true);
     let (mut near, mut far) = bond.stream().await;
     sends(&mut near, &mut far, 4 << 20).await;
+}
+
+/// As where an interface goes: no word of its connection reaches the far end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_that_broke_at_one_end_is_told_of_by_another() {
+    let bond = Bond::new(Settings::default(), 1).await;
+    let (pipe, near, far) = Pipe::new().await;
+    pipe.pause(true);
+    let stop = CancellationToken::new();
+    let near_runs = {
+        let (engine, stop) = (Arc::clone(&bond.near), stop.clone());
+        let link = LinkIo::clear(near).unwrap();
+        tokio::spawn(async move { engine.run_link_until(LinkId(9), link, stop.cancelled()).await })
+    };
+    let far_runs = {
+        let (engine, link) = (Arc::clone(&bond.far), LinkIo::clear(far).unwrap());
+        tokio::spawn(async move { engine.run_link(LinkId(9), link).await })
+    };
+    soon(async {
+        while bond.near.links().len() < 2 || bond.far.links().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    stop.cancel();
+    let ended = soon(async { tokio::join!(near_runs, far_runs) }).await;
+    assert!(matches!(ended, (Ok(Ended::Bye), Ok(Ended::Bye))), "{ended:?}");
+    let (mut near, mut far) = bond.stream().await;
+    sends(&mut near, &mut far, 1 << 20).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

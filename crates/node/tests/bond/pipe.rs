@@ -58,5 +58,7 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut paused: watch
         }
     }
     // The other end learns of the end in its own time.
-    _ = tokio::time::timeout(Duration::from_secs(1), to.shutdown()).await;
+    if paused.wait_for(|paused| !paused).await.is_ok() {
+        _ = tokio::time::timeout(Duration::from_secs(1), to.shutdown()).await;
+    }
 }

@@ -157,6 +157,11 @@ pub enum Word {
     },
     /// This link is not used any more from this end.
     Bye,
+    /// Another link broke at this end: what it carried is lost.
+    Gone {
+        /// Its number.
+        link: u32,
+    },
 }
 
 impl Word {
@@ -207,6 +212,7 @@ mod tests {
             },
             Word::Pong { token: 3, received: u64::MAX },
             Word::Bye,
+            Word::Gone { link: 7 },
         ];
         for word in words {
             assert!(word.is_sound());

@@ -3,7 +3,7 @@
 use super::{LinkState, State};
 use thalweg_bond::{Link, LinkId, Verdict, stripe::Load};
 use thalweg_units::Time;
-use thalweg_wire::bond::{ChunkHead, Frame};
+use thalweg_wire::bond::{ChunkHead, Frame, Word};
 
 impl State {
     /// Gives idle links something to carry, as long as there is something that should go now.
@@ -38,12 +38,14 @@ impl State {
         self.links.iter_mut().map(view).collect()
     }
 
-    /// A stream's word goes by the idle link with the shortest round trip.
+    /// A word that is no link's own goes by the idle link with the shortest round trip.
     fn give_word(&mut self, now: Time) -> bool {
         let idle = self.links.iter().filter(|(_, link)| link.is_idle && !link.is_silent);
         let best = idle.min_by_key(|(_, link)| link.reading.info().rtt).map(|(id, _)| *id);
         let Some(best) = best else { return false };
-        let word = self.flows.iter_mut().find_map(|(stream, flow)| flow.word(*stream));
+        let gone = self.broken_links.pop_front().map(|link| Word::Gone { link: link.0 });
+        let word =
+            gone.or_else(|| self.flows.iter_mut().find_map(|(stream, flow)| flow.word(*stream)));
         let (Some(word), Some(link)) = (word, self.links.get_mut(&best)) else { return false };
         link.carry(Frame::word(&word), 0);
         link.liveness.sent(now);
@@ -61,7 +63,7 @@ impl State {
         let Some(flow) = self.flows.get(&stream) else { return false };
         let load = Load {
             chunk: chunk.length.into(),
-            backlog: flow.sender.backlog(),
+            backlog: flow.expects(),
             window: flow.sender.window(),
         };
         match self.scheduler.next(&links, load) {

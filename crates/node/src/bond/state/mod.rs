@@ -29,6 +29,9 @@ pub const MAX_STREAMS: usize = 512;
 /// Streams that ended and are still answered for.
 const REMEMBERED: usize = 1024;
 
+/// Links that broke and of which the far end is told once a link is there.
+const MOST_BROKEN: usize = 16;
+
 /// A link that does not answer is asked again so often.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
@@ -74,6 +77,8 @@ pub struct LinkState {
     /// What its writer is to carry next.
     pub work: Option<Vec<u8>>,
     pub wake: Arc<Notify>,
+    /// Told when it broke at the far end.
+    pub gone: Arc<Notify>,
     /// Answers and questions for this link alone.
     pub own: VecDeque<Word>,
     pub may_duplicate: bool,
@@ -106,6 +111,8 @@ pub struct State {
     past: VecDeque<(u32, u64)>,
     /// The stream that was served last.
     turn: u32,
+    /// Links that broke here, of which the far end is not told yet.
+    broken_links: VecDeque<LinkId>,
     /// Streams that the far end opened and nobody took yet.
     pub offered: VecDeque<(u32, Target)>,
     /// Why it carries nothing any more.
@@ -127,21 +134,22 @@ impl State {
             newest: None,
             past: VecDeque::new(),
             turn: 0,
+            broken_links: VecDeque::new(),
             offered: VecDeque::new(),
             broken: None,
             memory,
         }
     }
 
-    /// A link is there.
+    /// A link is there: who is told of work, and of its end.
     pub fn join(
         &mut self,
         id: LinkId,
         gauge: Arc<Gauge>,
         may_duplicate: bool,
         interface: Option<String>,
-    ) -> Arc<Notify> {
-        let wake = Arc::new(Notify::new());
+    ) -> (Arc<Notify>, Arc<Notify>) {
+        let (wake, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let link = LinkState {
             gauge,
             reading: Reading::default(),
@@ -150,6 +158,7 @@ impl State {
             is_idle: false,
             work: None,
             wake: Arc::clone(&wake),
+            gone: Arc::clone(&gone),
             own: VecDeque::new(),
             may_duplicate,
             interface,
@@ -159,7 +168,7 @@ impl State {
             asked: Time::ZERO,
         };
         self.links.insert(id, link);
-        wake
+        (wake, gone)
     }
 
     /// The links, as they are now.
@@ -173,6 +182,10 @@ impl State {
         if let Some(link) = self.links.remove(&id) {
             link.wake.notify_one();
             self.elsewhere(id);
+            self.broken_links.push_back(id);
+            if self.broken_links.len() > MOST_BROKEN {
+                self.broken_links.pop_front();
+            }
             self.dispatch(now);
         }
     }
@@ -311,6 +324,12 @@ impl State {
             Word::Pong { .. } => self.alive(by, now),
             // The link's reader ends with it.
             Word::Bye => {}
+            // Its own connection may say so much later, or never.
+            Word::Gone { link } => {
+                if let Some(link) = self.links.get(&LinkId(link)) {
+                    link.gone.notify_one();
+                }
+            }
         }
         self.bury();
         self.dispatch(now);
