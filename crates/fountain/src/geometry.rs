@@ -1,6 +1,7 @@
 //! How an object is cut into symbols and blocks.
 
 use std::ops::Range;
+use thalweg_units::ByteSize;
 use thiserror::Error;
 
 /// Bytes of a chunk of `wire::Manifest`: blocks are whole chunks.
@@ -62,10 +63,18 @@ pub enum GeometryError {
     SymbolBytes(u32),
     /// No whole chunks, none at all or too many.
     #[error(
-        "blocks of {0} symbols: they must be whole MiB, at most {MAX_BLOCK_BYTES} bytes \
-         and {MAX_BLOCK_SYMBOLS} symbols"
+        "blocks of {0} symbols: a block must be whole MiB, at most {most} MiB and \
+         {MAX_BLOCK_SYMBOLS} symbols",
+        most = MAX_BLOCK_BYTES >> 20
     )]
     BlockSymbols(u32),
+    /// The same, of a length that was asked for.
+    #[error(
+        "blocks of {size}: a block must be whole MiB, {most} MiB at most; write it like 4MiB",
+        size = ByteSize::from_bytes(*.0),
+        most = MAX_BLOCK_BYTES >> 20
+    )]
+    BlockBytes(u64),
     /// Too many.
     #[error("{0} repair symbols a block: at most {MAX_REPAIR_SYMBOLS} are possible")]
     RepairSymbols(u32),
@@ -103,8 +112,7 @@ impl Geometry {
             return Err(GeometryError::Length(length));
         }
         let block_bytes = u64::from(symbol_bytes) * u64::from(block_symbols);
-        let whole = block_bytes > 0 && block_bytes.is_multiple_of(CHUNK_BYTES);
-        if !whole || block_bytes > MAX_BLOCK_BYTES || block_symbols > MAX_BLOCK_SYMBOLS {
+        if Self::check_block(block_bytes).is_err() || block_symbols > MAX_BLOCK_SYMBOLS {
             return Err(GeometryError::BlockSymbols(block_symbols));
         }
         if repair_symbols > MAX_REPAIR_SYMBOLS {
@@ -115,6 +123,16 @@ impl Geometry {
             return Err(GeometryError::Symbols(symbols));
         }
         Ok(Self { length, symbol_bytes, block_symbols, repair_symbols })
+    }
+
+    /// Whether a block can be so long, whatever its symbols.
+    ///
+    /// # Errors
+    /// [`GeometryError::BlockBytes`].
+    pub fn check_block(bytes: u64) -> Result<(), GeometryError> {
+        let is_whole = bytes > 0 && bytes.is_multiple_of(CHUNK_BYTES);
+        let fits = is_whole && bytes <= MAX_BLOCK_BYTES;
+        fits.then_some(()).ok_or(GeometryError::BlockBytes(bytes))
     }
 
     /// The cut taken unless told otherwise.

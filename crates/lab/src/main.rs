@@ -17,13 +17,7 @@ use thalweg_console::note;
 
 /// An emulated Internet for real processes on one machine.
 #[derive(Parser)]
-#[command(
-    name = "thalweg-lab",
-    bin_name = "thalweg lab",
-    version,
-    max_term_width = 100,
-    after_help = "`thalweg lab check` measures the lab itself: is it truthful on this machine?"
-)]
+#[command(name = "thalweg-lab", bin_name = "thalweg lab", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -49,6 +43,8 @@ enum Command {
     Pcap(commands::pcap::Args),
     /// Check a topology file and print what it expands to
     Show(commands::show::Args),
+    /// Measure the lab itself: is it truthful on this machine?
+    Check,
     /// Small programs that make and measure traffic inside hosts
     Tool(tool::Args),
     /// Measure one aspect of the emulation's truth
@@ -68,6 +64,8 @@ fn main() -> ExitCode {
         Command::Stats(args) => commands::stats::run(args),
         Command::Pcap(args) => commands::pcap::run(args),
         Command::Show(args) => commands::show::run(args),
+        // The front end does it, by an experiment.
+        Command::Check => Err(anyhow::anyhow!("this is done by `thalweg lab check`")),
         Command::Tool(args) => tool::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Serve(args) => commands::serve::run(args),

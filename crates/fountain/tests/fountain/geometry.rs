@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use thalweg_fountain::{
-    CHUNK_BYTES, Geometry, GeometryError, MAX_LENGTH, MAX_SYMBOL_BYTES, MAX_SYMBOLS,
-    MIN_SYMBOL_BYTES, SymbolId,
+    CHUNK_BYTES, Geometry, GeometryError, MAX_BLOCK_BYTES, MAX_LENGTH, MAX_SYMBOL_BYTES,
+    MAX_SYMBOLS, MIN_SYMBOL_BYTES, SymbolId,
 };
 
 #[test]
@@ -31,6 +31,12 @@ fn what_cannot_be_cut_is_refused() {
     assert_eq!(new(1, 1 << 14, 0, 8), Err(GeometryError::BlockSymbols(0)));
     assert_eq!(new(1, 1 << 14, 65, 8), Err(GeometryError::BlockSymbols(65)));
     assert_eq!(new(1, 1 << 16, u32::MAX, 8), Err(GeometryError::BlockSymbols(u32::MAX)));
+    for bytes in [0, 3_000_000, MAX_BLOCK_BYTES + (1 << 20)] {
+        assert_eq!(Geometry::check_block(bytes), Err(GeometryError::BlockBytes(bytes)));
+    }
+    assert_eq!(Geometry::check_block(MAX_BLOCK_BYTES), Ok(()));
+    let said = GeometryError::BlockBytes(3_000_000).to_string();
+    assert!(said.contains("blocks of 3 MB") && said.contains("4MiB"), "{said}");
     assert_eq!(new(1, 1 << 14, 64, 1 << 15), Err(GeometryError::RepairSymbols(1 << 15)));
     assert_eq!(new(MAX_LENGTH, 1 << 13, 128, 8), Err(GeometryError::Symbols(2 * MAX_SYMBOLS)));
 }

@@ -47,6 +47,23 @@ impl Default for CastSection {
     }
 }
 
+impl CastSection {
+    /// What this host cannot open: `thalweg node` would not start with it.
+    pub fn check_here(&self) -> Vec<Problem> {
+        let refused = |(i, inbox): (usize, &InboxSection)| {
+            let path = &inbox.path;
+            let why = match std::fs::metadata(path) {
+                Ok(found) if found.is_dir() => return None,
+                Ok(_) => "it is no directory".to_owned(),
+                Err(why) => why.to_string(),
+            };
+            let what = format!("`{}`: {why}; make the directory, or name another", path.display());
+            Some(Problem::of(format!("cast.inbox.{i}.path"), what))
+        };
+        (1..).zip(&self.inbox).filter_map(refused).collect()
+    }
+}
+
 /// What is well-formed, and yet cannot be meant.
 pub(super) fn check(cast: &CastSection, problems: &mut Vec<Problem>) {
     for (i, inbox) in (1..).zip(&cast.inbox) {
@@ -68,5 +85,25 @@ pub(super) fn check(cast: &CastSection, problems: &mut Vec<Problem>) {
     if cast.max_casts == 0 {
         let what = "with no cast at a time nothing lands; to take none, leave out `inbox`";
         problems.push(Problem::of("cast.max_casts", what));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inboxes_that_are_not_there_are_told() {
+        let here = tempfile::tempdir().unwrap();
+        let file = here.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let inbox = |path: PathBuf| InboxSection { path, ..InboxSection::default() };
+        let paths = [here.path().to_owned(), here.path().join("none"), file];
+        let inbox = paths.into_iter().map(inbox).collect();
+        let problems = CastSection { inbox, ..CastSection::default() }.check_here();
+        let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(keys, ["cast.inbox.2.path", "cast.inbox.3.path"]);
+        assert!(problems[0].what.contains("make the directory"), "{}", problems[0]);
+        assert!(problems[1].what.contains("no directory"), "{}", problems[1]);
     }
 }

@@ -141,6 +141,11 @@ impl Config {
         check::config(self)
     }
 
+    /// What this host cannot open: `thalweg node` would not start with it; positions are not known here.
+    pub fn check_here(&self) -> Vec<Problem> {
+        [self.files.check_here(), self.cast.check_here()].concat()
+    }
+
     /// A file with all keys, each explained and with its default; those that have none
     /// are commented out.
     pub fn example() -> &'static str {

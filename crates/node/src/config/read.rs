@@ -39,7 +39,8 @@ pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
                 let known = key.is_some() && problems.len() < MOST;
                 let key = key.unwrap_or_default();
                 let at = at(text, error.span());
-                problems.push(Problem { at, ..Problem::of(key, message(&error)) });
+                let what = listed(&key, message(&error));
+                problems.push(Problem { at, ..Problem::of(key, what) });
                 if !known {
                     break None;
                 }
@@ -73,6 +74,14 @@ fn message(error: &Error) -> String {
             format!("{message}; did you mean `{near}`?")
         }
         _ => counted(&message.replace('\n', "; ")),
+    }
+}
+
+/// What is said where one table stands for a list of them.
+fn listed(key: &str, message: String) -> String {
+    match message.starts_with("invalid type: map, expected a sequence") {
+        true => format!("a list is expected: write [{{ … }}], or a table [[{key}]]"),
+        false => message,
     }
 }
 

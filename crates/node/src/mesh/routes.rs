@@ -49,7 +49,11 @@ pub enum RouteNameError {
     #[error("member `{0}` runs no node (`thalweg node` on it, then it can be reached)")]
     NoNode(Name),
     /// It has told the mesh no address.
-    #[error("node `{0}` has no address in the roster; it joins anew with --address HOST:PORT")]
+    #[error(
+        "node `{0}` has no address in the roster: only relays have one. After `thalweg revoke {0}` it \
+         joins anew, with a new state directory, `--address HOST:PORT` and a token of that role \
+         (`thalweg token --role relay`)"
+    )]
     Nowhere(Name),
     /// It is this host.
     #[error("`{0}` is this host itself; leave it out")]
@@ -276,6 +280,15 @@ mod tests {
         let error = none.route("fra", &terms(&[])).unwrap_err().to_string();
         assert!(error.contains("no mesh was joined here") && error.contains("HOST:PORT"));
         assert!(none.route("10.0.0.1:1080", &terms(&[])).is_ok());
+    }
+
+    #[test]
+    fn a_node_without_an_address_is_told_how_to_get_one() {
+        let mut roster = roster();
+        roster.members[2].addresses.clear();
+        let error = with(&roster, "home", |n| n.node(&"laptop".parse().unwrap()));
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("--role relay") && error.contains("--address"), "{error}");
     }
 
     #[test]

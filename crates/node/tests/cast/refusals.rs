@@ -41,7 +41,7 @@ async fn policy_size_room_and_names() {
     request.patience = std::time::Duration::ZERO;
     assert_eq!(scene.cast(request).await.unwrap().outcome, Outcome::Failed);
     let said = reasons(&scene);
-    assert!(said.last().unwrap().contains("has room for 0 bytes"), "{said:?}");
+    assert!(said.last().unwrap().contains("has room for 0 B"), "{said:?}");
     assert_eq!(fs::read_to_string(scene.nodes[3].inbox("image")).unwrap(), "something else");
 }
 

@@ -58,3 +58,10 @@ fn interfaces_that_cannot_be_meant() {
          [[interfaces.rule]]\nonly = [\"a\"]\navoid = [\"b\"]"
     ));
 }
+
+#[test]
+fn one_table_where_a_list_of_them_is_meant() {
+    let said = told("[cast]\ninbox = { path = \"/srv/inbox\", from = [\"*\"] }\n");
+    assert!(said.contains("cast.inbox: a list is expected"), "{said}");
+    assert!(said.contains("[[cast.inbox]]"), "{said}");
+}

@@ -156,3 +156,51 @@ fn files_are_offered_to_members_by_name_by_tag_or_to_all() {
         assert!(problems[0].what.contains(says), "{text}: {problems:?}");
     }
 }
+
+/// The example's text of each table: its key, and all lines up to the next one.
+fn tables() -> Vec<(String, String)> {
+    let mut found = vec![(String::new(), String::new())];
+    for line in Config::example().lines() {
+        let bare = line.trim_start_matches("# ");
+        let key = bare.strip_prefix('[').and_then(|key| key.strip_suffix(']'));
+        if let Some(key) = key.filter(|key| !key.contains(' ')) {
+            found.push((key.trim_matches(['[', ']']).to_owned(), String::new()));
+        }
+        if let Some((_, text)) = found.last_mut() {
+            *text += &format!("{line}\n");
+        }
+    }
+    found
+}
+
+/// The keys that there are in a table, as the reader lists them for one that is not.
+fn known(table: &str, is_list: bool) -> Vec<String> {
+    let head = match (table, is_list) {
+        ("", _) => String::new(),
+        (table, true) => format!("[[{table}]]\n"),
+        (table, false) => format!("[{table}]\n"),
+    };
+    let problems = Config::parse(&format!("{head}qqqqqqqqqqqq = 1\n")).unwrap_err();
+    let told = problems.iter().find(|problem| problem.what.contains("unknown key")).unwrap();
+    told.what.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_example_has_every_key() {
+    let tables = tables();
+    for (table, _) in &tables {
+        let is_list = Config::example().contains(&format!("[[{table}]]"));
+        // A table may have several examples.
+        let its = tables.iter().filter(|(other, _)| other == table);
+        let text: String = its.map(|(_, text)| text.as_str()).collect();
+        let keys = known(table, is_list);
+        assert!(!keys.is_empty(), "{table}");
+        for key in keys {
+            let below = if table.is_empty() { key.clone() } else { format!("{table}.{key}") };
+            let is_table = tables.iter().any(|(other, _)| *other == below);
+            let is_there =
+                text.contains(&format!("{key} = ")) || text.contains(&format!("`{key}`"));
+            assert!(is_table || is_there, "`{below}` is not in the example");
+        }
+    }
+}

@@ -45,7 +45,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             let none = "there is no place for settings; give the file's path";
             let file = config_file(file.as_deref()).context(none)?;
             let config = Config::load(&file)?;
-            let problems = config.files.check_here();
+            let problems = config.check_here();
             if !problems.is_empty() {
                 let line = |problem| format!("{}: {problem}", file.display());
                 bail!("{}", problems.iter().map(line).collect::<Vec<_>>().join("\n"));

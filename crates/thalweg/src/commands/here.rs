@@ -35,6 +35,12 @@ impl Place {
         Ok(state_directory(self.state.as_deref())?)
     }
 
+    /// This one, or another where nothing is said here.
+    #[must_use]
+    pub fn or(self, other: &Self) -> Self {
+        Self { state: self.state.or_else(|| other.state.clone()) }
+    }
+
     /// What a command after this one needs, to be about the same directory: ` --state DIR`,
     /// as a shell reads it, or nothing.
     pub fn argument(&self) -> String {

@@ -170,7 +170,9 @@ async fn deliver(
     display: Arc<Display>,
 ) -> anyhow::Result<Result<Totals, SendError>> {
     let stop = CancellationToken::new();
-    let signals = tokio::spawn(gather::listen(Signals::watch()?, stop.clone()));
+    let told = Arc::clone(&display);
+    let signals = gather::listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let ask = args.rates.is_none();
     let estimates = known::ask(&state, &args.place, &[request.node.as_str()], ask, &note).await;

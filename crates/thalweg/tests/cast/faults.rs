@@ -31,8 +31,16 @@ fn to_all_or_to_those_with_a_tag() {
     for name in ["empty", "byte"] {
         fs::write(lap.path(name), if name == "empty" { "" } else { "x" }).unwrap();
     }
+    let _cli = Host::joined(&founder, "cli", &[], &[]);
     lap.ok(&["cast", "empty", "--to-all", "--tag", "lab"]);
-    lap.ok(&["cast", "byte", "--to-all"]);
+    let output = lap.run(&["cast", "byte", "--to-all"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("left out: cli, without an address\n"), "{said}");
+    let output = lap.run(&["cast", "byte", "--to", "cli", "--wait", "1 s"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert_eq!(said.matches("cli: node `cli` has no address").count(), 1, "told once: {said}");
     for (host, has) in [(&founder, false), (&nyc, true), (&ber, false)] {
         assert_eq!(host.path("inbox/empty").exists(), has);
         assert_eq!(fs::read_to_string(host.path("inbox/byte")).unwrap(), "x");

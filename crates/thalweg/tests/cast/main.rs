@@ -56,7 +56,7 @@ fn a_file_comes_to_all_once_and_is_found_there() {
     let content = bytes(9_000_001, 1);
     std::fs::write(lap.path("image.iso"), &content).unwrap();
 
-    let args = ["cast", "image.iso", "--to", "nyc,ber", "--json"];
+    let args = ["cast", "image.iso", "--to", "nyc, ber", "--json"];
     let output = lap.run(&args);
     assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
     for host in &hosts[1..] {
@@ -67,6 +67,7 @@ fn a_file_comes_to_all_once_and_is_found_there() {
     let received = named(&all, "received");
     assert_eq!(received.len(), 2);
     for event in received {
+        assert_eq!(event["already"], false, "{event}");
         let number = |key: &str| event[key].as_u64().unwrap();
         assert_eq!(number("received_bytes") - number("duplicate_bytes"), 9_000_001);
         assert!(number("duplicate_bytes") < 300_000, "{event}");
@@ -78,6 +79,10 @@ fn a_file_comes_to_all_once_and_is_found_there() {
     assert!(output.status.success(), "{} {}", text(&output.stdout), text(&output.stderr));
     let all = events(&output);
     assert_eq!(all.last().unwrap()["served_bytes"], 0, "{all:?}");
+    assert!(named(&all, "received").iter().all(|event| event["already"] == true), "{all:?}");
+    let said = text(&lap.run(&args[..4]).stderr);
+    assert!(said.contains("nyc: has it already\n") && !said.contains("bit/s"), "{said}");
+    assert!(said.contains("all 2 have it already: 9 MB"), "{said}");
 
     let status = hosts[1].json(&["cast", "status", "--json"]);
     let cast = &status["casts"][0];
@@ -85,7 +90,16 @@ fn a_file_comes_to_all_once_and_is_found_there() {
         (&cast["state"], &cast["name"], &cast["from"]),
         (&"complete".into(), &"image.iso".into(), &"lap".into())
     );
+    assert!(
+        cast["job"]["created_unix_s"].is_u64() && cast["job"].get("created").is_none(),
+        "{cast}"
+    );
     assert!(hosts[1].ok(&["cast", "status"]).contains("image.iso"));
+    let state = lap.state().display().to_string();
+    let said = lap.ok(&["cast", "--state", &state, "status", "image.iso"]);
+    assert!(said.contains("9 MB to ber, nyc: all have it"), "{said}");
+    let said = lap.fails(1, &["cast", "status", "other.iso"]);
+    assert!(said.contains("nothing of the name or number `other.iso`"), "{said}");
 }
 
 #[test]
@@ -187,7 +201,7 @@ fn the_plan_says_what_the_formulas_say_and_keeps_to_what_hosts_send() {
         assert!(said.contains(says), "{more:?}: {said}");
     }
     std::fs::write(lap.path("plan.toml"), PLAN.replace("10 Mbit/s", "0 bit/s")).unwrap();
-    let said = lap.fails(1, &cast);
+    let said = lap.fails(2, &cast);
     assert!(said.contains("[[host]] `ber`: a rate of 0"), "{said}");
 }
 
@@ -213,6 +227,13 @@ fn who_is_away_or_takes_nothing_is_named_and_the_rest_have_it() {
 
     let said = lap.fails(2, &["cast", "set", "--to", "nobody"]);
     assert!(said.contains("`nobody` is no member"), "{said}");
+    let said = lap.fails(2, &["cast", "set", "--to", "nyc,lap"]);
+    assert!(said.contains("`lap` is this host"), "{said}");
+    let said = lap.fails(2, &["cast", "set", "--to", "nyc", "--block", "3MB"]);
+    assert!(said.contains("blocks of 3 MB") && said.contains("4MiB"), "{said}");
+    let status = lap.ok(&["cast", "status"]);
+    assert!(status.contains("ber: refused: its `[cast] inbox`"), "{status}");
+    assert!(status.contains("par: away: "), "{status}");
     let said = lap.fails(6, &["cast", "missing", "--to", "nyc"]);
     assert!(said.contains("missing: No such file"), "{said}");
 }

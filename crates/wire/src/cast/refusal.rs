@@ -2,6 +2,7 @@
 
 use crate::object::MAX_WHY;
 use serde::{Deserialize, Serialize};
+use thalweg_units::ByteSize;
 use thiserror::Error;
 
 /// Why not.
@@ -11,7 +12,11 @@ pub enum Refusal {
     #[error("its `[cast] inbox` takes nothing from you")]
     Policy,
     /// Larger than the inbox takes.
-    #[error("its inbox takes at most {most} bytes a cast, and this one has {bytes}")]
+    #[error(
+        "its inbox takes at most {} a cast (`max_bytes`), and this one has {}",
+        size(*most),
+        size(*bytes)
+    )]
     TooLarge {
         /// Of the object, and 4 KiB for each file, directory and link in it.
         bytes: u64,
@@ -20,7 +25,10 @@ pub enum Refusal {
     },
     /// The disk has no room.
     #[error(
-        "its disk has room for {room} bytes, and {bytes} are still to come with digests and names"
+        "its disk has room for {} beside what `[cast] keep_free` there keeps free and other casts \
+         need, and {} are still to come with digests and names",
+        size(*room),
+        size(*bytes)
     )]
     Full {
         /// Still to come: the object's, those of digests, manifest and layout, and 4 KiB for each file,
@@ -61,6 +69,11 @@ pub enum Refusal {
     Unremoved(String),
 }
 
+/// In the unit that people read.
+fn size(bytes: u64) -> ByteSize {
+    ByteSize::from_bytes(bytes)
+}
+
 impl Refusal {
     /// With no text longer than [`MAX_WHY`].
     pub fn cut(mut self) -> Self {
@@ -94,5 +107,20 @@ impl Refusal {
                 | R::Unknown
                 | R::NoRelay
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_and_the_settings_that_bound_them_are_named() {
+        let full = Refusal::Full { bytes: 2_500_000, room: 0 }.to_string();
+        assert!(full.contains("room for 0 B beside") && full.contains("2.5 MB are"), "{full}");
+        assert!(full.contains("keep_free"), "{full}");
+        let large = Refusal::TooLarge { bytes: 12_000_000, most: 10_000_000 }.to_string();
+        let says = "at most 10 MB a cast (`max_bytes`), and this one has 12 MB";
+        assert!(large.contains(says), "{large}");
     }
 }

@@ -26,6 +26,12 @@ pub fn of(reception: &Reception) -> Value {
             "bytes": parent.bytes,
         })
     };
+    let average = match reception.state() {
+        State::Complete(_, micros) => {
+            average(account.received.saturating_sub(account.beyond), micros)
+        }
+        _ => None,
+    };
     let missing = offer.length.saturating_sub(account.held);
     let is_moving = state == "fetching";
     json!({
@@ -45,6 +51,7 @@ pub fn of(reception: &Reception) -> Value {
         "ring_peak_bytes": account.ring_peak,
         "solved_blocks": reception.solved(),
         "rate_bps": account.bps,
+        "average_bps": average,
         "min_hop_bps": expected.min_hop_bps,
         "expected_bps": expected.bps,
         "left_seconds": is_moving.then(|| left(missing, account.bps, expected.bps)).flatten(),
@@ -53,6 +60,13 @@ pub fn of(reception: &Reception) -> Value {
         "parents": account.parents.iter().map(parent).collect::<Vec<_>>(),
         "children": reception.children(),
     })
+}
+
+/// Of one that is complete, over its own span; nothing over less than 0.1 s, or if that span was of an
+/// earlier process.
+fn average(bytes: u64, micros: u64) -> Option<u64> {
+    let seconds = micros as f64 / 1e6;
+    (seconds >= 0.1).then(|| (bytes as f64 * 8.0 / seconds) as u64)
 }
 
 /// Seconds until all is here: at its rate of now, or at the one that is planned if nothing comes just
@@ -65,6 +79,12 @@ fn left(missing: u64, now: u64, planned: Option<u64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_complete_one_has_the_average_of_its_span() {
+        assert_eq!(average(1_000_000, 2_000_000), Some(4_000_000));
+        assert_eq!((average(1_000_000, 0), average(1, 99_999)), (None, None));
+    }
 
     #[test]
     fn the_end_is_foreseen_by_the_rate_of_now_or_by_the_plan() {

@@ -49,6 +49,22 @@ pub enum DescribeError {
     Large(String),
 }
 
+impl DescribeError {
+    /// With the path of the object as it was given, in place of its name alone.
+    pub fn below(self, name: &[u8], given: &Path) -> Self {
+        let Self::Read(why) = &self else { return self };
+        let said = why.to_string();
+        let rest = said.strip_prefix(&name.escape_ascii().to_string());
+        let rest = rest.filter(|rest| rest.starts_with([':', '/']));
+        match rest {
+            Some(rest) => {
+                Self::Read(io::Error::new(why.kind(), format!("{}{rest}", given.display())))
+            }
+            None => self,
+        }
+    }
+}
+
 /// How it is offered, besides what it is.
 #[derive(Clone, Debug)]
 pub struct Terms {

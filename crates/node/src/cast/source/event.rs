@@ -60,7 +60,7 @@ pub struct ReceiverProgress {
     pub state: Standing,
     /// Bytes of the object that it holds.
     pub held_bytes: u64,
-    /// Over the last second or so.
+    /// Over the last second or so; of a complete one, over its last.
     pub rate_bps: u64,
     /// The slowest hop on the widest way to it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +131,8 @@ pub struct Totals {
     pub bytes: u64,
     /// Receivers that have it.
     pub complete: usize,
+    /// Of those: who had it before it was offered.
+    pub already: usize,
     /// Receivers in all.
     pub receivers: usize,
     /// From the first offer on.
@@ -219,6 +221,8 @@ pub enum Event {
     Progress {
         /// Since the first offer.
         seconds: f64,
+        /// Bytes of the object.
+        total_bytes: u64,
         /// Bytes of symbols that the source itself has sent.
         served_bytes: u64,
         /// The most bytes that waited in its own ring at once.
@@ -233,6 +237,8 @@ pub enum Event {
     Received {
         /// Who.
         receiver: Name,
+        /// It had it before it was offered: what follows is of an earlier session.
+        already: bool,
         /// Bytes that came to it in this session.
         received_bytes: u64,
         /// Of those: of no use.

@@ -82,6 +82,13 @@ pub struct Receiver {
     pub held_bytes: u64,
     /// What went wrong with it the last time.
     pub why: Option<String>,
+    /// That was its own word: it does not take it, or cannot.
+    #[serde(default)]
+    pub is_refused: bool,
+    /// Once it has it: new bytes over its own span, in bits a second; absent: not known, or less than
+    /// 0.1 s.
+    #[serde(default)]
+    pub rate_bps: Option<u64>,
     /// Its parents by the plan, the best first; the source by its own name.
     pub parents: Vec<Name>,
     /// The slowest hop on the widest way to it.
@@ -207,6 +214,7 @@ impl Record {
         for (name, known) in earlier.receivers {
             if let Some(receiver) = self.receivers.get_mut(&name) {
                 receiver.held_bytes = known.held_bytes;
+                receiver.rate_bps = known.rate_bps;
             }
         }
     }

@@ -89,6 +89,8 @@ impl Casting {
 pub struct Known {
     /// How it stands.
     pub standing: Standing,
+    /// It had it before this process offered it.
+    pub already: bool,
     /// Its last word on how far it is.
     pub account: Account,
 }
@@ -212,13 +214,14 @@ impl Member {
         words: mpsc::Sender<Word>,
     ) -> io::Result<Parted> {
         let mut legs = JoinSet::new();
-        let mut is_first = true;
+        let (mut is_first, mut is_described) = (true, false);
         loop {
             let heard = timeout(SILENCE, hear.message::<Report>(MAX_REPORT)).await;
             let heard = heard.map_err(|_| io::Error::other(format!("silent for {SILENCE:?}")))?;
             while legs.try_join_next().is_some() {}
             match heard?.cut() {
                 Report::Needs { manifest, layout } => {
+                    is_described = !manifest;
                     for word in [manifest.then_some(Word::Manifest), layout.then_some(Word::Layout)]
                     {
                         let Some(word) = word else { continue };
@@ -251,7 +254,13 @@ impl Member {
                     casting.events.event(&Event::ParentLeft { receiver, parent, fault, why });
                 }
                 Report::Ended(Ended::Complete { micros }, account) => {
-                    self.tell_complete(casting, micros, &account);
+                    // Before it is told, so that whoever counts does not lag behind.
+                    let already = is_first && is_described;
+                    let mut known = self.lock();
+                    known.standing = Standing::Complete;
+                    known.already = already;
+                    drop(known);
+                    self.tell_complete(casting, micros, &account, already);
                     self.lock().account = account;
                     return Ok(Parted::Complete);
                 }
@@ -263,12 +272,14 @@ impl Member {
         }
     }
 
-    fn tell_complete(&self, casting: &Casting, micros: u64, account: &Account) {
+    /// `already`: it had it before this was offered.
+    fn tell_complete(&self, casting: &Casting, micros: u64, account: &Account, already: bool) {
         let seconds = micros as f64 / 1e6;
         let new = account.received.saturating_sub(account.beyond);
         let rate_bps = if micros > 0 { (new as f64 * 8.0 / seconds) as u64 } else { 0 };
         casting.events.event(&Event::Received {
             receiver: self.name.clone(),
+            already,
             received_bytes: account.received,
             duplicate_bytes: account.beyond,
             served_bytes: account.served,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 pub fn tell(casting: &Casting, members: &[Arc<Member>], relays: &[Arc<Member>]) {
     casting.events.event(&Event::Progress {
         seconds: casting.began.elapsed().as_secs_f64(),
+        total_bytes: casting.store.known.offer.length,
         served_bytes: casting.served(),
         ring_peak_bytes: casting.rings.node.ring.peak(),
         receivers: members.iter().map(|member| progress(casting, member)).collect(),

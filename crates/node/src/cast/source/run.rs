@@ -90,6 +90,9 @@ pub enum CastError {
     /// A receiver is nobody.
     #[error("`{0}` is no member of this mesh that runs a node")]
     Member(Name),
+    /// A receiver is the source itself.
+    #[error("`{0}` is this host, which has it; leave it out")]
+    Here(Name),
     /// Nobody to cast to.
     #[error("there is nobody to cast to")]
     Nobody,
@@ -205,6 +208,9 @@ fn receivers(request: &Request, reach: &Reach) -> Result<Vec<Name>, CastError> {
     let roster = reach.roster().map_err(CastError::Roster)?;
     let to: BTreeSet<&Name> = request.to.iter().collect();
     for name in &to {
+        if *name == reach.me() {
+            return Err(CastError::Here((*name).clone()));
+        }
         let has_node = roster.by_name(name).is_some_and(|member| member.node.is_some());
         if !has_node {
             return Err(CastError::Member((*name).clone()));
@@ -256,7 +262,8 @@ fn describe(
             events.event(&Event::Hashing { done_bytes, total_bytes });
         }
     };
-    let store = describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed)?;
+    let store = describe::describe(&survey, geometry, terms, &key, &request.kept_in, passed);
+    let store = store.map_err(|why| why.below(&survey.place.name, &request.path))?;
     let offer = Signed::sign(store.known.offer.clone(), &key);
     Ok(Described { store, offer, key })
 }
@@ -275,6 +282,7 @@ fn geometry(request: &Request, length: u64) -> Result<Geometry, GeometryError> {
         return Ok(default);
     }
     let symbol = symbol.unwrap_or(default.symbol_bytes());
+    block.map_or(Ok(()), Geometry::check_block)?;
     let block = block.unwrap_or(default.block_bytes());
     let symbols = u32::try_from(block / u64::from(symbol.max(1))).unwrap_or(u32::MAX);
     Geometry::new(length, symbol, symbols, (symbols / 4).max(8))
@@ -336,6 +344,7 @@ async fn serve(
     progress::tell(&casting, &members, &relays);
     let is_complete = |member: &&Arc<Member>| member.known().standing == Standing::Complete;
     let complete = members.iter().filter(is_complete).count();
+    let already = members.iter().filter(is_complete).filter(|m| m.known().already).count();
     let outcome = match complete {
         all if all == members.len() => Outcome::Complete,
         _ if is_stopped => Outcome::Interrupted,
@@ -346,6 +355,7 @@ async fn serve(
         outcome,
         bytes: casting.store.known.offer.length,
         complete,
+        already,
         receivers: members.len(),
         seconds: casting.began.elapsed().as_secs_f64(),
         served_bytes: casting.served(),

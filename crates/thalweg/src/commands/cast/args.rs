@@ -2,11 +2,11 @@
 
 use super::display::Style;
 use crate::commands::{get::duration::seconds, here::Place};
-use anyhow::Context as _;
 use std::{
     ffi::OsString, io::IsTerminal as _, os::unix::ffi::OsStringExt as _, path::PathBuf,
     time::Duration,
 };
+use thalweg_fountain::RING_BYTES;
 use thalweg_node::{
     cast::source::{CastError, Forwarding},
     gather::{Estimates, Reach},
@@ -14,7 +14,7 @@ use thalweg_node::{
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     cast::MAX_RING,
-    mesh::{LegKind, Name, Tag},
+    mesh::{LegKind, Member, Name, Tag},
 };
 
 const HELP: &str = "\
@@ -29,42 +29,64 @@ until all receivers have it, or those that are away were waited for.
   thalweg cast status                                     # what goes out, and what lands here
   thalweg cast forget image.iso                           # give it up
 
-A node takes nothing until its settings say so: `[cast] inbox`. A file gets its name there when it is
+A node takes nothing until its settings say so: `[cast] inbox`; and the mesh must know where it is:
+an `--address` and a token of the role relay at `thalweg join`. A file gets its name there when it is
 complete, verified and synced. Each byte is proven before it is handed on.
 
 Exit codes:
   0    all receivers have it
   1    failed for a reason that is none of these
-  2    wrong usage
-  4    no receiver was reached
-  6    the file cannot be read, or changed
+  2    wrong usage, or a file of rates that cannot be used
+  4    nobody has it
+  6    the file cannot be read, or changed; or the state directory cannot be written
   7    this cast to the same receivers is running already
   23   some receivers have it, others do not
   130  interrupted; what came is kept";
 
+const USAGE: &str = "\
+thalweg cast [OPTIONS] <FILE|DIR> --to <NODE[,NODE…]>
+       thalweg cast [OPTIONS] <FILE|DIR> --to-all [--tag <TAG>]
+       thalweg cast <COMMAND>";
+
+const STATUS_HELP: &str = "\
+Without --all: what runs, what is not complete, and the last ten others; the newest first. A column in
+which nothing stands is left out.
+
+What goes out from here, each receiver below the parent that gives it most:
+  STATE    waiting; receiving; lost: it was there, and is tried again; complete;
+           refused: it does not take it, or cannot; away: not reached. Why stands below
+  HELD     what it has
+  RATE     over the last second or so; of a complete one, over all of the time it took
+  PLANNED  what the plan expects it to get
+  MIN-HOP  the slowest hop on the widest way to it: no plan gives it more
+  EQ2,EQ3  with -v: what ROMA's formulas say of its way, the slowest hop by loss and round trip, and
+           one connection over all hops: docs/cast.md
+  LEFT     the time until it has all, by its rate or the plan's
+  MISSED   of rings: how many symbols came too late to be handed on, and were made up for
+  RING     of rings: the most bytes that waited for its children at once
+  FROM     its parents of now, and what each gives
+
+What lands at this host's node: NAME; FROM, whose it is; STATE; HELD of OF; RATE, MIN-HOP, LEFT, MISSED
+and RING as above; PARENTS, who give to it now; CHILDREN, whom it gives to; GIVEN, how much it gave.";
+
 /// Arguments of `thalweg cast`.
 #[derive(clap::Args)]
-#[command(after_help = HELP, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = HELP, override_usage = USAGE)]
 pub struct Args {
     /// A file, or a directory with all below it
-    #[arg(value_name = "FILE|DIR", required = true)]
-    what: Option<PathBuf>,
+    #[arg(value_name = "FILE|DIR")]
+    what: Vec<PathBuf>,
 
     /// The members who are to have it
-    #[arg(
-        long,
-        value_name = "NODE[,NODE…]",
-        value_delimiter = ',',
-        required_unless_present = "to_all"
-    )]
+    #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',', value_parser = name)]
     pub to: Vec<Name>,
 
-    /// All members that run a node, but this host
+    /// All members that run a node and have an address, but this host
     #[arg(long, conflicts_with = "to")]
     to_all: bool,
 
     /// With --to-all: those with this tag alone, or any of several
-    #[arg(long, value_name = "TAG", value_delimiter = ',', requires = "to_all")]
+    #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tag: Vec<Tag>,
 
     /// Its name in the inboxes
@@ -83,12 +105,12 @@ pub struct Args {
     #[arg(long, value_name = "KIND", default_value = "store", value_parser = forward)]
     forward: Forward,
 
-    /// Bytes that wait in a ring, at each node: 64 MiB at most
-    #[arg(long, value_name = "SIZE", default_value = "1 MB", value_parser = ring_bytes)]
-    ring_bytes: ByteSize,
+    /// Bytes that wait in a ring, at each node: 64 MiB at most [default: 1 MB]
+    #[arg(long, value_name = "SIZE", value_parser = ring_bytes)]
+    ring_bytes: Option<ByteSize>,
 
     /// Nodes that hand on by a ring and keep nothing: `[cast] relay = true` there
-    #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',')]
+    #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',', value_parser = name)]
     via: Vec<Name>,
 
     /// What nodes send at most, over all legs at once; several with commas
@@ -160,8 +182,21 @@ pub struct ForgetArgs {
 
 /// Arguments of `thalweg cast status`.
 #[derive(clap::Args)]
+#[command(after_help = STATUS_HELP)]
 pub struct StatusArgs {
-    /// Print one JSON object
+    /// Only casts of this name in the inboxes, or whose number begins so
+    #[arg(value_name = "CAST")]
+    pub cast: Option<String>,
+
+    /// Also those that ended long ago
+    #[arg(long)]
+    pub all: bool,
+
+    /// Say more: what the formulas expect
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// Print one JSON object, always with all of them
     #[arg(long)]
     pub json: bool,
 
@@ -184,6 +219,10 @@ fn forward(text: &str) -> Result<Forward, String> {
     }
 }
 
+fn name(text: &str) -> Result<Name, String> {
+    text.trim().parse::<Name>().map_err(|why| why.to_string())
+}
+
 fn ring_bytes(text: &str) -> Result<ByteSize, String> {
     let size: ByteSize = text.parse().map_err(|e| format!("{e}"))?;
     match size.as_bytes() {
@@ -202,7 +241,7 @@ fn positive(text: &str) -> Result<Rate, String> {
 
 fn egress(text: &str) -> Result<(Name, Rate), String> {
     let (name, rate) = text.split_once('=').ok_or("write it as NODE=RATE: fra=100Mbit/s")?;
-    Ok((name.trim().parse::<Name>().map_err(|why| why.to_string())?, positive(rate)?))
+    Ok((self::name(name)?, positive(rate)?))
 }
 
 fn leg(text: &str) -> Result<LegKind, String> {
@@ -214,12 +253,56 @@ fn leg(text: &str) -> Result<LegKind, String> {
 }
 
 impl Args {
-    /// What is cast.
+    /// The command after the options, with those before it that are its own, too; with others it
+    /// would leave out what was asked for.
     ///
     /// # Errors
-    /// If nothing is.
-    pub fn path(&self) -> anyhow::Result<PathBuf> {
-        self.what.clone().context("a file or directory is needed")
+    /// What is wrong.
+    pub fn command(&mut self) -> Result<Option<Sub>, &'static str> {
+        let Some(mut sub) = self.sub.take() else { return Ok(None) };
+        if !self.what.is_empty() || self.to_all || !self.to.is_empty() {
+            return Err("`status` and `forget` cast nothing: leave out the file and to whom, or \
+                        write the file's name with `./` before it");
+        }
+        let (place, json) = match &mut sub {
+            Sub::Status(args) => (&mut args.place, &mut args.json),
+            Sub::Forget(args) => (&mut args.place, &mut args.json),
+        };
+        *place = place.clone().or(&self.place);
+        *json |= self.json;
+        if let Sub::Status(args) = &mut sub {
+            args.verbose |= self.verbose;
+        }
+        Ok(Some(sub))
+    }
+
+    /// What is cast; and whether what was said goes together.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn path(&self) -> Result<PathBuf, String> {
+        let what = match &self.what[..] {
+            [what] => what.clone(),
+            [] => return Err("what is to be cast? Name a file or a directory".to_owned()),
+            [_, other, ..] => {
+                let what = "one file or directory at a time: put them into a directory";
+                return Err(format!("{}: {what}, or cast each by itself", other.display()));
+            }
+        };
+        let is_ring = self.forward == Forward::Ring || !self.via.is_empty();
+        let mistake = match () {
+            () if !self.to_all && self.to.is_empty() => {
+                "to whom? Name them with --to NODE,…, or write --to-all"
+            }
+            () if !self.to_all && !self.tag.is_empty() => {
+                "--tag chooses among all members: it goes with --to-all, not with --to"
+            }
+            () if self.ring_bytes.is_some() && !is_ring => {
+                "--ring-bytes without rings: add --forward ring, or nodes with --via"
+            }
+            () => return Ok(what),
+        };
+        Err(mistake.to_owned())
     }
 
     /// Its name, if it is to have another than its own.
@@ -235,7 +318,7 @@ impl Args {
     /// How receivers hand on what comes to them.
     pub fn forwarding(&self) -> Forwarding {
         let by_rings = self.forward == Forward::Ring;
-        let ring_bytes = self.ring_bytes.as_bytes();
+        let ring_bytes = self.ring_bytes.map_or(RING_BYTES as u64, ByteSize::as_bytes);
         Forwarding { by_rings, ring_bytes, via: self.via.clone(), leaf_below: self.leaf_below }
     }
 
@@ -268,20 +351,26 @@ impl Args {
         self.block.map(ByteSize::as_bytes)
     }
 
-    /// Who is to have it.
+    /// Who is to have it; and who of all is left out, as nobody can tell where they are.
     ///
     /// # Errors
     /// Without a roster.
-    pub fn receivers(&self, reach: &Reach) -> anyhow::Result<Vec<Name>> {
+    pub fn receivers(&self, reach: &Reach) -> anyhow::Result<(Vec<Name>, Vec<Name>)> {
         if !self.to_all {
-            return Ok(self.to.clone());
+            return Ok((self.to.clone(), Vec::new()));
         }
         let roster = reach.roster().map_err(anyhow::Error::msg)?;
-        let has_tag = |tags: &std::collections::BTreeSet<Tag>| {
-            self.tag.is_empty() || self.tag.iter().any(|tag| tags.contains(tag))
-        };
-        let others = roster.members.iter().filter(|m| m.node.is_some() && m.name != *reach.me());
-        Ok(others.filter(|m| has_tag(&m.tags)).map(|m| m.name.clone()).collect())
+        Ok(self.among(&roster.members, reach.me()))
+    }
+
+    fn among(&self, members: &[Member], me: &Name) -> (Vec<Name>, Vec<Name>) {
+        let has_tag =
+            |m: &&Member| self.tag.is_empty() || self.tag.iter().any(|tag| m.tags.contains(tag));
+        let others = members.iter().filter(|m| m.node.is_some() && m.name != *me).filter(has_tag);
+        let (reached, out): (Vec<&Member>, Vec<&Member>) =
+            others.partition(|m| !m.addresses.is_empty());
+        let names = |of: Vec<&Member>| of.into_iter().map(|m| m.name.clone()).collect();
+        (names(reached), names(out))
     }
 
     /// How events are shown.

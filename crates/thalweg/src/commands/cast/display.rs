@@ -3,42 +3,105 @@
 use super::words;
 pub use crate::commands::screen::Style;
 use crate::commands::screen::{Screen, Shown};
-use std::{io, time::Duration};
+use serde::Serialize;
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 use thalweg_node::cast::source::{Event, EventSink, Outcome};
+use thalweg_wire::mesh::Name;
 
-impl Shown for Event {
+/// An event, and what is left to be said of it. As JSON it is the event.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+struct Told {
+    event: Event,
+    /// People were told the same already.
+    #[serde(skip)]
+    is_known: bool,
+}
+
+impl Shown for Told {
     const FIRST: &'static str = "looking what there is …";
 
     const EVERY: Duration = Duration::from_secs(10);
 
     fn note(text: String) -> Self {
-        Self::Note { text }
+        Self { event: Event::Note { text }, is_known: false }
     }
 
     fn is_progress(&self) -> bool {
-        matches!(self, Self::Progress { .. } | Self::Hashing { .. })
+        matches!(self.event, Event::Progress { .. } | Event::Hashing { .. })
     }
 
     fn picture(&self, verbose: bool) -> Vec<String> {
-        words::picture(self, verbose)
+        words::picture(&self.event, verbose)
     }
 
     fn told(&self, verbose: bool) -> Vec<String> {
-        words::told(self, verbose)
+        match self.is_known {
+            true => Vec::new(),
+            false => words::told(&self.event, verbose),
+        }
     }
 
     fn is_trouble(&self) -> bool {
-        match self {
-            Self::Refused { again: false, .. } | Self::Broken { .. } => true,
-            Self::Ended(totals) => totals.outcome != Outcome::Complete,
+        match &self.event {
+            Event::Refused { again: false, .. } | Event::Broken { .. } => true,
+            Event::Ended(totals) => totals.outcome != Outcome::Complete,
             _ => false,
         }
     }
 }
 
+/// What people were told of receivers, so that they are told each thing once.
+#[derive(Debug, Default)]
+struct Heard(BTreeMap<Name, Last>);
+
+/// What was last told of one.
+#[derive(Debug, Default)]
+struct Last {
+    /// Why it was not reached, or did not take it: without digits, as amounts change all the time.
+    why: Option<String>,
+    held: Option<u64>,
+}
+
+impl Heard {
+    /// Whether they were told the same last; takes note of what is told now.
+    fn is_known(&mut self, event: &Event) -> bool {
+        match event {
+            // The last word is told in any case.
+            Event::Refused { receiver, why, again: true } => self.is_same(receiver, "refused", why),
+            Event::Unreached { receiver, why } => self.is_same(receiver, "away", why),
+            Event::Accepted { receiver, held_bytes } => {
+                let last = self.0.entry(receiver.clone()).or_default();
+                let is_same = last.held.replace(*held_bytes) == Some(*held_bytes);
+                if !is_same {
+                    // It went on meanwhile: what stops it now is news.
+                    last.why = None;
+                }
+                is_same
+            }
+            _ => false,
+        }
+    }
+
+    fn is_same(&mut self, receiver: &Name, how: &str, why: &str) -> bool {
+        let words: String = why.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let now = format!("{how}: {words}");
+        let last = self.0.entry(receiver.clone()).or_default();
+        last.why.replace(now.clone()).is_some_and(|before| before == now)
+    }
+}
+
 /// Where events go.
 #[derive(Debug)]
-pub struct Display(Screen<Event>);
+pub struct Display {
+    screen: Screen<Told>,
+    heard: Mutex<Heard>,
+}
 
 impl Display {
     /// Starts a screen.
@@ -46,27 +109,70 @@ impl Display {
     /// # Errors
     /// As [`Screen::start`].
     pub fn start(style: Style, verbose: bool) -> io::Result<Self> {
-        Screen::start("cast", style, verbose).map(Self)
+        let screen = Screen::start("cast", style, verbose)?;
+        Ok(Self { screen, heard: Mutex::default() })
     }
 
     /// A remark.
     pub fn note(&self, text: String) {
-        self.0.note(text);
+        self.screen.note(text);
     }
 
     /// It could not be done.
     pub fn failed(&self, why: String, code: u8) {
-        self.0.failed(why, code);
+        self.screen.failed(why, code);
     }
 
     /// As [`Screen::finish`].
     pub fn finish(&self) -> bool {
-        self.0.finish()
+        self.screen.finish()
     }
 }
 
 impl EventSink for Display {
     fn event(&self, event: &Event) {
-        self.0.event(event.clone());
+        // A panic in between leaves whole values behind.
+        let is_known = self.heard.lock().unwrap_or_else(PoisonError::into_inner).is_known(event);
+        self.screen.event(Told { event: event.clone(), is_known });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_that_stays_the_same_is_told_once() {
+        let mut heard = Heard::default();
+        let receiver: Name = "full".parse().unwrap();
+        let refused = |why: &str, again: bool| Event::Refused {
+            receiver: receiver.clone(),
+            why: why.to_owned(),
+            again,
+        };
+        let unreached = || Event::Unreached { receiver: receiver.clone(), why: "room".to_owned() };
+        let accepted = |held_bytes: u64| Event::Accepted { receiver: receiver.clone(), held_bytes };
+        let told = [
+            refused("room for 5 B", true),
+            refused("room for 17 B", true),
+            refused("busy", true),
+            unreached(),
+            unreached(),
+            accepted(10),
+            unreached(),
+            accepted(10),
+            unreached(),
+            refused("busy", false),
+            refused("busy", false),
+        ];
+        let known: Vec<bool> = told.iter().map(|event| heard.is_known(event)).collect();
+        let expected = [false, true, false, false, true, false, false, true, true, false, false];
+        assert_eq!(known, expected);
+    }
+
+    #[test]
+    fn as_json_it_is_the_event_alone() {
+        let told = Told::note("x".to_owned());
+        assert_eq!(serde_json::to_string(&told).unwrap(), r#"{"event":"note","text":"x"}"#);
     }
 }

@@ -25,6 +25,7 @@ impl From<&CastError> for Code {
             | CastError::Shape(_)
             | CastError::Name(_)
             | CastError::Member(_)
+            | CastError::Here(_)
             | CastError::Via(_)
             | CastError::NoPart(_)
             | CastError::Nobody => Self::Usage,

@@ -12,12 +12,14 @@ pub use args::Args;
 use super::{
     gather::{self, known},
     signals::Signals,
+    text::listed,
 };
 use display::Display;
 use exit::Code;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use thalweg_node::{
     cast::source::{CastError, EventSink, Request, Totals, cast},
+    gather::Estimates,
     mesh::State,
 };
 use thalweg_wire::mesh::Name;
@@ -28,16 +30,25 @@ use tokio_util::sync::CancellationToken;
 /// # Errors
 /// When the system gives no threads, or this host is in no mesh; other failures are printed here
 /// and end with the exit code that the help names.
-pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    match &args.sub {
-        Some(args::Sub::Status(args)) => return status::run(args),
-        Some(args::Sub::Forget(args)) => return forget::run(args),
-        None => {}
+pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
+    match args.command() {
+        Ok(Some(args::Sub::Status(args))) => return status::run(&args),
+        Ok(Some(args::Sub::Forget(args))) => return forget::run(&args),
+        Ok(None) => {}
+        Err(mistake) => return Ok(wrong(mistake)),
     }
+    let path = match args.path() {
+        Ok(path) => path,
+        Err(mistake) => return Ok(wrong(&mistake)),
+    };
+    let rates = match known::from_file(args.rates.as_deref()) {
+        Ok(rates) => rates,
+        Err(mistake) => return Ok(wrong(&format!("{mistake:#}"))),
+    };
     let state = args.place.open()?;
     let runtime = gather::runtime()?;
     let display = Arc::new(Display::start(args.style(), args.verbose)?);
-    let ended = runtime.block_on(deliver(&args, state, &display));
+    let ended = runtime.block_on(deliver(&args, (path, rates), state, &display));
     runtime.shutdown_background();
     let code = match &ended {
         Ok(Ok(totals)) => Code::of(totals),
@@ -51,6 +62,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     ended.map(|_| ExitCode::from(code as u8))
 }
 
+fn wrong(mistake: &str) -> ExitCode {
+    thalweg_console::note!("thalweg cast: {mistake}; see `thalweg cast --help`");
+    Code::Usage.into()
+}
+
 /// Where casts from this host are kept: their jobs, and digests of what they cast.
 fn kept_in(state: &State) -> PathBuf {
     state.dir().join("casts")
@@ -59,24 +75,29 @@ fn kept_in(state: &State) -> PathBuf {
 /// The outer error is this host's own.
 async fn deliver(
     args: &Args,
+    (path, rates): (PathBuf, Estimates),
     state: State,
     display: &Arc<Display>,
 ) -> anyhow::Result<Result<Totals, CastError>> {
     let stop = CancellationToken::new();
-    let signals = tokio::spawn(gather::listen(Signals::watch()?, stop.clone()));
+    let told = Arc::clone(display);
+    let signals = gather::listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = tokio::spawn(signals);
     let names: Vec<&str> = args.to.iter().map(Name::as_str).collect();
     let note = |text: String| display.note(text);
-    let from_file = known::from_file(args.rates.as_deref())?;
     let asked = known::ask(&state, &args.place, &names, args.rates.is_none(), &note).await;
-    let estimates = if args.rates.is_some() { from_file } else { asked };
+    let estimates = if args.rates.is_some() { rates } else { asked };
     let reach = gather::reach(&state)?;
-    let to = args.receivers(&reach)?;
+    let (to, left_out) = args.receivers(&reach)?;
+    if !left_out.is_empty() {
+        display.note(format!("left out: {}, without an address", listed(&left_out)));
+    }
     let estimates = match args.stated(estimates, reach.me(), &to) {
         Ok(estimates) => estimates,
         Err(why) => return Ok(Err(why)),
     };
     let request = Request {
-        path: args.path()?,
+        path,
         name: args.name(),
         to,
         estimates,

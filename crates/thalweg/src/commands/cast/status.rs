@@ -1,22 +1,28 @@
 //! `thalweg cast status`: what this host casts, and what is cast to its node.
 
+mod chosen;
 mod here;
+mod table;
 mod tree;
 
 use super::args::StatusArgs;
 use crate::commands::{here as host, text::say};
 use anyhow::bail;
+use chosen::Chosen;
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use table::NOTHING;
 use thalweg_node::cast::source::list;
 
 /// Runs the command.
 ///
 /// # Errors
-/// When no daemon answers, and nothing was cast from here.
+/// When no daemon answers, and nothing was cast from here; when nothing is of the name that is asked
+/// for.
 pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     let state = args.place.open()?;
-    let sources = list(&super::kept_in(&state));
+    let mut sources = list(&super::kept_in(&state));
+    sources.reverse();
     let casts = host::block_on(async {
         match host::daemon(&state).await? {
             Some(daemon) => Ok(Some(daemon.node_status().await?.casts)),
@@ -26,19 +32,23 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     if casts.is_none() && sources.is_empty() {
         bail!("nothing was cast from here, and no node runs here; start it with `thalweg node`");
     }
-    let text = match args.json {
-        true => {
-            let mut all = casts.unwrap_or_else(|| json!({ "inboxes": null, "casts": [] }));
-            all["sources"] = serde_json::to_value(&sources)?;
-            serde_json::to_string_pretty(&all)? + "\n"
-        }
-        false => {
-            let trees: String = sources.iter().map(tree::text).collect();
-            let here = casts.as_ref().map(|casts| here::text(casts, !sources.is_empty()));
-            trees + &here.unwrap_or_default()
-        }
+    let is_short = !sources.is_empty();
+    let casts = casts.unwrap_or_else(|| json!({ "inboxes": null, "casts": [] }));
+    let mut chosen = Chosen::of(sources, casts);
+    if let Some(what) = &args.cast {
+        chosen.keep_only(what)?;
+    }
+    if args.json {
+        say(&(serde_json::to_string_pretty(&chosen.json()?)? + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let left_out = if args.all || args.cast.is_some() { 0 } else { chosen.leave_out() };
+    let trees: String = chosen.sources.iter().map(|one| tree::text(one, args.verbose)).collect();
+    let more = match left_out {
+        0 => String::new(),
+        more => format!("{more} more that ended: thalweg cast status --all\n"),
     };
-    say(&text)?;
+    say(&(trees + &here::text(&chosen.casts, is_short) + &more))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -47,20 +57,32 @@ fn number(of: &Value, key: &str) -> u64 {
     of[key].as_u64().unwrap_or(0)
 }
 
-/// A time in seconds, as it is shown.
-fn left(of: &Value) -> String {
-    of.as_f64().map_or_else(|| "-".to_owned(), crate::commands::gather::words::time)
+/// A count, if it is more than none.
+fn some(count: u64) -> String {
+    if count == 0 { NOTHING.to_owned() } else { count.to_string() }
 }
 
-/// The most bytes that a ring held, if there was something in it.
-fn ring(of: &Value) -> String {
-    match number(of, "ring_peak_bytes") {
-        0 => "-".to_owned(),
+/// A time in seconds, as it is shown.
+fn left(of: &Value) -> String {
+    of.as_f64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::words::time)
+}
+
+/// A size, if it is more than nothing.
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0 => NOTHING.to_owned(),
         bytes => crate::commands::gather::words::size(bytes),
     }
 }
 
 /// A rate, if there is one.
 fn known_rate(of: &Value) -> String {
-    of.as_u64().map_or_else(|| "-".to_owned(), crate::commands::gather::words::rate)
+    of.as_u64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::words::rate)
+}
+
+/// What comes now: what is kept of it, or else what parents say that they give, of which nothing may
+/// have been put together yet.
+fn now(of: &Value, parents: u64) -> String {
+    let bps = Some(number(of, "rate_bps")).filter(|bps| *bps > 0).unwrap_or(parents);
+    if bps == 0 { NOTHING.to_owned() } else { crate::commands::gather::words::rate(bps) }
 }

@@ -5,9 +5,16 @@ use crate::commands::{
     text::counted,
 };
 use thalweg_node::cast::source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals};
+use thalweg_wire::mesh::Name;
 
 /// Receivers with a line on a terminal, which has not many more.
 const ROWS: usize = 16;
+
+/// Receivers that are named in a line.
+const NAMED: usize = 3;
+
+/// Over less than this many seconds a rate says nothing.
+const SHORTEST: f64 = 0.1;
 
 /// Lines of the event; none for what only the curious want to know.
 pub fn told(event: &Event, verbose: bool) -> Vec<String> {
@@ -43,10 +50,17 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
                 false => Vec::new(),
             }
         }
-        Event::Progress { receivers, .. } => progress(receivers, verbose),
+        Event::Progress { receivers, total_bytes, .. } => {
+            progress(receivers, *total_bytes, verbose)
+        }
+        Event::Received { receiver, already: true, .. } => {
+            vec![format!("{receiver}: has it already")]
+        }
         Event::Received { receiver, seconds, rate_bps, .. } => match *rate_bps {
-            0 => vec![format!("{receiver}: has it")],
-            bps => vec![format!("{receiver}: has it, in {} ({})", time(*seconds), rate(bps))],
+            bps if bps > 0 && *seconds >= SHORTEST => {
+                vec![format!("{receiver}: has it, in {} ({})", time(*seconds), rate(bps))]
+            }
+            _ => vec![format!("{receiver}: has it")],
         },
         Event::Broken { why } => vec![format!("it cannot be given any more: {why}")],
         Event::Note { text } => vec![text.clone()],
@@ -72,15 +86,19 @@ fn foreseen(planned: &Planned) -> String {
 
 /// How far all are, as it is redrawn in place: if it was asked for, those that lack most as well.
 pub fn picture(event: &Event, verbose: bool) -> Vec<String> {
-    let Event::Progress { receivers, .. } = event else { return told(event, verbose) };
+    let Event::Progress { receivers, total_bytes, .. } = event else {
+        return told(event, verbose);
+    };
+    let total = *total_bytes;
     let mut last: Vec<_> = lacking(receivers).filter(|_| verbose).collect();
     last.sort_by_key(|receiver| receiver.held_bytes);
     let more = last.len().saturating_sub(ROWS);
-    let mut lines: Vec<String> = last.into_iter().take(ROWS).map(one).collect();
+    let mut lines: Vec<String> =
+        last.into_iter().take(ROWS).map(|receiver| one(receiver, total)).collect();
     if more > 0 {
         lines.push(format!("… and {more} more receivers"));
     }
-    lines.push(whole(receivers));
+    lines.push(whole(receivers, total));
     lines
 }
 
@@ -88,48 +106,79 @@ fn lacking(receivers: &[ReceiverProgress]) -> impl Iterator<Item = &ReceiverProg
     receivers.iter().filter(|receiver| receiver.state != Standing::Complete)
 }
 
-fn progress(receivers: &[ReceiverProgress], verbose: bool) -> Vec<String> {
+fn progress(receivers: &[ReceiverProgress], total: u64, verbose: bool) -> Vec<String> {
     match verbose {
-        true => lacking(receivers).map(one).collect(),
-        false => vec![whole(receivers)],
+        true => lacking(receivers).map(|receiver| one(receiver, total)).collect(),
+        false => vec![whole(receivers, total)],
     }
 }
 
-fn whole(receivers: &[ReceiverProgress]) -> String {
-    let count = |state| receivers.iter().filter(|r| r.state == state).count();
-    let moving = receivers.iter().filter(|r| r.state == Standing::Receiving);
-    let slowest = moving.min_by_key(|r| r.held_bytes).map(one);
-    let slowest = slowest.map(|line| format!("; the last: {line}")).unwrap_or_default();
-    let (complete, receiving) = (count(Standing::Complete), count(Standing::Receiving));
-    format!("{complete} of {} have it, {receiving} receive it{slowest}", receivers.len())
+/// In a line of a terminal: how many have it, how far the last is, and for whom it waits.
+fn whole(receivers: &[ReceiverProgress], total: u64) -> String {
+    let of = |state: &[Standing]| -> Vec<&ReceiverProgress> {
+        receivers.iter().filter(|receiver| state.contains(&receiver.state)).collect()
+    };
+    let (complete, receiving) = (of(&[Standing::Complete]), of(&[Standing::Receiving]));
+    let mut line = format!("{} of {} have it", complete.len(), receivers.len());
+    if let Some(last) = receiving.iter().min_by_key(|receiver| receiver.held_bytes) {
+        let so_many = format!("{} receive it; the last: ", receiving.len());
+        let many = if receiving.len() > 1 { &so_many } else { "" };
+        let sign = if many.is_empty() { ";" } else { "," };
+        line += &format!("{sign} {many}{}", far(last, total));
+    }
+    for (words, state) in [
+        ("waiting for", &[Standing::Waiting, Standing::Lost][..]),
+        ("given up:", &[Standing::Failed]),
+    ] {
+        let its = of(state);
+        if !its.is_empty() {
+            line += &format!("; {words} {}", named(&its));
+        }
+    }
+    line
 }
 
-fn one(receiver: &ReceiverProgress) -> String {
+/// The first few by name.
+fn named(receivers: &[&ReceiverProgress]) -> String {
+    let names: Vec<&str> = receivers.iter().take(NAMED).map(|r| Name::as_str(&r.name)).collect();
+    match receivers.len() - names.len() {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+/// `ber 45 %, 7.5 Mbit/s, 12 s left`
+fn far(receiver: &ReceiverProgress, total: u64) -> String {
+    let share = receiver.held_bytes as f64 / total.max(1) as f64 * 100.0;
+    let left = receiver.left_seconds.map(|left| format!(", {} left", time(left)));
+    let (name, bps) = (&receiver.name, rate(receiver.rate_bps));
+    // 100 % are there when all is.
+    format!("{name} {} %, {bps}{}", share.floor(), left.unwrap_or_default())
+}
+
+fn one(receiver: &ReceiverProgress, total: u64) -> String {
     let parents = receiver.parents.iter();
     let parents: Vec<String> =
         parents.map(|parent| format!("{} {}", parent.name, rate(parent.rate_bps))).collect();
-    let left = receiver.left_seconds.map(|left| format!(", {} left", time(left)));
-    let hop = receiver.min_hop_bps.map(|bps| format!(" of {}", rate(bps)));
-    format!(
-        "{} {}, {}{}{} from {}",
-        receiver.name,
-        size(receiver.held_bytes),
-        rate(receiver.rate_bps),
-        hop.unwrap_or_default(),
-        left.unwrap_or_default(),
-        if parents.is_empty() { "nobody yet".to_owned() } else { parents.join(", ") }
-    )
+    let from = if parents.is_empty() { "nobody yet".to_owned() } else { parents.join(", ") };
+    format!("{}; from {from}", far(receiver, total))
 }
 
 fn ended(totals: &Totals) -> String {
     let Totals { complete, receivers, seconds, bytes, served_bytes, .. } = totals;
     let sent =
         format!("{} in {}; this host sent {}", size(*bytes), time(*seconds), size(*served_bytes));
+    let others = match totals.why {
+        Some(_) => "the same command casts what is there now as another",
+        None => "the same command goes on with the others",
+    };
     match totals.outcome {
+        Outcome::Complete if totals.already == *receivers => {
+            format!("all {receivers} have it already: {}", size(*bytes))
+        }
         Outcome::Complete => format!("all {receivers} have it: {sent}"),
-        Outcome::Partial => format!(
-            "{complete} of {receivers} have it: {sent}; the same command goes on with the others"
-        ),
+        Outcome::Partial => format!("{complete} of {receivers} have it: {sent}; {others}"),
+        Outcome::Failed if totals.why.is_some() => format!("nobody has it; {others}"),
         Outcome::Failed => "nobody has it; the same command tries again".to_owned(),
         Outcome::Interrupted => format!(
             "interrupted: {complete} of {receivers} have it; the others go on among themselves, and \
@@ -149,6 +198,7 @@ mod tests {
             outcome: Outcome::Partial,
             bytes: 2_000_000,
             complete: 2,
+            already: 0,
             receivers: 3,
             seconds: 4.0,
             served_bytes: 2_500_000,
@@ -162,8 +212,33 @@ mod tests {
               the others"
             ]
         );
+        let changed = Totals { why: Some("it has changed".to_owned()), ..totals.clone() };
+        assert!(ended(&changed).ends_with("casts what is there now as another"));
         let all = Totals { outcome: Outcome::Complete, complete: 3, ..totals };
         assert!(ended(&all).starts_with("all 3 have it: 2 MB in 4.0 s"));
+        let again = Totals { already: 3, ..all };
+        assert_eq!(ended(&again), "all 3 have it already: 2 MB");
+    }
+
+    #[test]
+    fn who_had_it_and_who_got_it_in_no_time_has_no_rate() {
+        let received = |already: bool, seconds: f64| {
+            let event = Event::Received {
+                receiver: "a".parse().unwrap(),
+                already,
+                received_bytes: 1_000_000,
+                duplicate_bytes: 0,
+                served_bytes: 0,
+                parents: Vec::new(),
+                seconds,
+                rate_bps: 4_000_000,
+                after_seconds: 2.5,
+            };
+            told(&event, false).concat()
+        };
+        assert_eq!(received(false, 2.0), "a: has it, in 2.0 s (4 Mbit/s)");
+        assert_eq!(received(false, 0.09), "a: has it");
+        assert_eq!(received(true, 2.0), "a: has it already");
     }
 
     #[test]
@@ -189,33 +264,57 @@ mod tests {
         assert!(told(&event, false).is_empty());
     }
 
-    #[test]
-    fn a_terminal_shows_those_that_lack_most_and_the_whole() {
-        let receiver = |n: u64| ReceiverProgress {
+    fn receiver(n: u64, state: Standing) -> ReceiverProgress {
+        ReceiverProgress {
             name: format!("n{n}").parse().unwrap(),
-            state: if n == 0 { Standing::Complete } else { Standing::Receiving },
+            state,
             held_bytes: 1_000 - n,
             rate_bps: 8_000,
             min_hop_bps: None,
-            left_seconds: None,
+            left_seconds: Some(12.0),
             missed_symbols: 0,
             ring_peak_bytes: 0,
             parents: Vec::new(),
-        };
-        let receivers = (0..=20).map(receiver).collect();
-        let relays = Vec::new();
-        let event = Event::Progress {
+        }
+    }
+
+    fn far_are(receivers: Vec<ReceiverProgress>) -> Event {
+        Event::Progress {
             seconds: 1.0,
+            total_bytes: 2_000,
             served_bytes: 0,
             ring_peak_bytes: 0,
             receivers,
-            relays,
-        };
+            relays: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_terminal_shows_those_that_lack_most_and_the_whole() {
+        let state = |n| if n == 0 { Standing::Complete } else { Standing::Receiving };
+        let event = far_are((0..=20).map(|n| receiver(n, state(n))).collect());
         let lines = picture(&event, true);
         assert_eq!(lines.len(), ROWS + 2);
-        assert_eq!(lines[0], "n20 980 B, 8 kbit/s from nobody yet");
+        assert_eq!(lines[0], "n20 49 %, 8 kbit/s, 12 s left; from nobody yet");
         assert_eq!(lines[ROWS], "… and 4 more receivers");
-        assert!(lines[ROWS + 1].starts_with("1 of 21 have it, 20 receive it; the last: n20 "));
+        assert_eq!(
+            lines[ROWS + 1],
+            "1 of 21 have it, 20 receive it; the last: n20 49 %, 8 kbit/s, 12 s left"
+        );
         assert_eq!(picture(&event, false), lines[ROWS + 1..]);
+    }
+
+    #[test]
+    fn who_is_waited_for_is_named() {
+        let waiting = (1..=5).map(|n| receiver(n, Standing::Waiting));
+        let mut all: Vec<_> =
+            [receiver(0, Standing::Complete)].into_iter().chain(waiting).collect();
+        let said = picture(&far_are(all.clone()), false);
+        assert_eq!(said, ["1 of 6 have it; waiting for n1, n2, n3 and 2 more"]);
+        all.truncate(3);
+        all[1].state = Standing::Receiving;
+        all[2].state = Standing::Failed;
+        let said = picture(&far_are(all), false);
+        assert_eq!(said, ["1 of 3 have it; n1 49 %, 8 kbit/s, 12 s left; given up: n2"]);
     }
 }

@@ -218,7 +218,9 @@ async fn fetch(
         method: args.method,
         ..Request::new(others.iter().map(asked).collect(), landing.to_owned())
     };
-    let signals = tokio::spawn(listen(Signals::watch()?, stop.clone()));
+    let told = Arc::clone(&display);
+    let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = tokio::spawn(signals);
     let heard = Arc::new(Heard::new(display.clone()));
     let ended = gather(request, reach(&here.state)?, heard.clone(), stop.clone()).await;
     signals.abort();

@@ -16,7 +16,11 @@ use super::{
     text::say,
     uplinks,
 };
-use std::{process::ExitCode, sync::Arc};
+use std::{
+    io::{self, IsTerminal as _},
+    process::ExitCode,
+    sync::Arc,
+};
 use thalweg_net::{DialOptions, Dialer, channel::Connector};
 use thalweg_node::{
     gather::{
@@ -117,7 +121,9 @@ async fn collect(
     display: Arc<Display>,
 ) -> anyhow::Result<Result<Totals, GatherError>> {
     let stop = CancellationToken::new();
-    let signals = tokio::spawn(listen(Signals::watch()?, stop.clone()));
+    let told = Arc::clone(&display);
+    let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let names: Vec<&str> = request.sources.iter().map(|source| source.node.as_str()).collect();
     let ask = args.rates().is_none();
@@ -157,15 +163,18 @@ pub fn reach_by_bonds(state: &State) -> anyhow::Result<Reach> {
     Ok(reach(state)?.carried_by(Arc::new(uplinks::bonding(dialer, settings, state)?)))
 }
 
-/// The first Ctrl-C or SIGTERM ends the transfer in order, the second one at once.
-pub async fn listen(mut signals: Signals, stop: CancellationToken) {
+/// The first Ctrl-C or SIGTERM ends the transfer in order, the second one at once. `note` says it
+/// beside what is redrawn.
+pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn(String)) {
     loop {
         signals.next().await;
         if stop.is_cancelled() {
-            thalweg_console::note!("interrupted a second time: it ends at once");
+            // What is redrawn ends without a line end, and with this process.
+            let below = if io::stderr().is_terminal() { "\n" } else { "" };
+            thalweg_console::note!("{below}interrupted a second time: it ends at once");
             std::process::exit(INTERRUPTED.into());
         }
-        thalweg_console::note!("it ends and keeps what came; once more, and it ends at once");
+        note("it ends and keeps what came; once more, and it ends at once".to_owned());
         stop.cancel();
     }
 }

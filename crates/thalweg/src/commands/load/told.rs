@@ -199,6 +199,7 @@ mod tests {
         let relay = RelayProgress { name: name("r"), missed_symbols: 0, ring_peak_bytes: 11 };
         Event::Progress {
             seconds: 1.5,
+            total_bytes: 9,
             served_bytes: 2,
             ring_peak_bytes: 3,
             receivers: vec![one],
@@ -209,6 +210,7 @@ mod tests {
     fn received() -> Event {
         Event::Received {
             receiver: name("a"),
+            already: false,
             received_bytes: 1,
             duplicate_bytes: 2,
             served_bytes: 3,

@@ -11,6 +11,9 @@ use std::{
 };
 use thalweg_wire::mesh::Name;
 
+/// Over less than this many seconds a rate says nothing.
+const SHORTEST: f64 = 0.1;
+
 /// Hears the events of a cast, keeps what must be kept, and tells them to who wants to know.
 pub struct Keeper {
     shared: Arc<Shared>,
@@ -142,15 +145,22 @@ impl State {
         match event {
             Event::Accepted { receiver, held_bytes } => self.change(receiver, |known| {
                 known.held_bytes = *held_bytes;
-                known.why = None;
+                (known.why, known.is_refused) = (None, false);
             }),
             Event::Unreached { receiver, why } | Event::Refused { receiver, why, .. } => {
-                self.change(receiver, |known| known.why = Some(why.clone()));
-            }
-            Event::Received { receiver, .. } => {
-                let all = self.record.total_bytes;
+                let is_refused = matches!(event, Event::Refused { .. });
                 self.change(receiver, |known| {
-                    (known.is_complete, known.held_bytes, known.why) = (true, all, None);
+                    (known.why, known.is_refused) = (Some(why.clone()), is_refused);
+                });
+            }
+            Event::Received { receiver, seconds, rate_bps, .. } => {
+                let all = self.record.total_bytes;
+                let rate = (*seconds >= SHORTEST).then_some(*rate_bps);
+                self.change(receiver, |known| {
+                    (known.is_complete, known.held_bytes) = (true, all);
+                    (known.why, known.is_refused) = (None, false);
+                    // One that was started anew does not know it any more.
+                    known.rate_bps = rate.or(known.rate_bps);
                 });
             }
             Event::Progress { receivers, .. } => {

@@ -35,6 +35,7 @@ fn record(receivers: &[&str]) -> Record {
 fn received(receiver: &str) -> Event {
     Event::Received {
         receiver: name(receiver),
+        already: false,
         received_bytes: 100,
         duplicate_bytes: 0,
         served_bytes: 0,

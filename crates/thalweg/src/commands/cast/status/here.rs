@@ -1,9 +1,9 @@
 //! Casts to this host's node.
 
-use super::{known_rate, left, number, ring};
+use super::{bytes, known_rate, left, now, number, some, table::table};
 use crate::commands::{
     gather::words::{rate, size},
-    text::{aligned, listed, plain},
+    text::{counted, listed, plain},
 };
 use serde_json::Value;
 
@@ -24,14 +24,16 @@ pub fn text(casts: &Value, is_short: bool) -> String {
         "PARENTS", "CHILDREN", "GIVEN",
     ];
     let ways: String = all().filter_map(way).collect();
-    aligned(head, &rows) + &ways
+    table(head, &rows) + &ways
 }
 
 fn row(cast: &Value) -> [String; 13] {
     let text = |key: &str| cast[key].as_str().map_or_else(|| "-".to_owned(), plain);
     let parents = cast["parents"].as_array().into_iter().flatten();
-    let now = parents.filter(|parent| parent["is_now"] == true);
-    let parents = now.filter_map(|p| Some((p["name"].as_str()?, number(p, "rate_bps"))));
+    let its = parents.filter(|parent| parent["is_now"] == true);
+    let parents: Vec<(&str, u64)> =
+        its.filter_map(|p| Some((p["name"].as_str()?, number(p, "rate_bps")))).collect();
+    let given = parents.iter().map(|(_, bps)| bps).sum();
     let children = cast["children"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let state = match cast["why"].as_str() {
         Some(why) => format!("failed: {}", plain(why)),
@@ -43,14 +45,17 @@ fn row(cast: &Value) -> [String; 13] {
         state,
         size(number(cast, "held_bytes")),
         size(number(cast, "total_bytes")),
-        rate(number(cast, "rate_bps")),
+        match cast["state"] == "complete" {
+            true => known_rate(&cast["average_bps"]),
+            false => now(cast, given),
+        },
         known_rate(&cast["min_hop_bps"]),
         left(&cast["left_seconds"]),
-        number(cast, "missed_symbols").to_string(),
-        ring(cast),
-        listed(parents.map(|(name, bps)| format!("{name} {}", rate(bps)))),
+        some(number(cast, "missed_symbols")),
+        bytes(number(cast, "ring_peak_bytes")),
+        listed(parents.iter().map(|(name, bps)| format!("{name} {}", rate(*bps)))),
         listed(children),
-        size(number(cast, "served_bytes")),
+        bytes(number(cast, "served_bytes")),
     ]
 }
 
@@ -58,10 +63,13 @@ fn row(cast: &Value) -> [String; 13] {
 fn way(cast: &Value) -> Option<String> {
     let way: Vec<&str> = cast["way"].as_array()?.iter().filter_map(Value::as_str).collect();
     let name = plain(cast["name"].as_str()?);
-    let others = number(cast, "receivers").saturating_sub(1);
-    (way.len() > 1).then(|| {
-        format!("{name}: planned by {} to here; {others} others receive it\n", way.join(" → "))
-    })
+    let others = match number(cast, "receivers").saturating_sub(1) {
+        0 => "nobody else receives it".to_owned(),
+        1 => "1 other receives it".to_owned(),
+        more => format!("{} receive it", counted(more, "other")),
+    };
+    let way = (way.len() > 1).then(|| way.join(" → "))?;
+    Some(format!("{name}: planned by {way} to here; {others}\n"))
 }
 
 #[cfg(test)]
@@ -71,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_receiver_shows_its_part_of_the_tree() {
-        let cast = json!({
+        let mut cast = json!({
             "name": "image", "from": "lab", "state": "fetching", "held_bytes": 2_000_000,
             "total_bytes": 4_000_000, "rate_bps": 8_000_000, "min_hop_bps": 10_000_000,
             "left_seconds": 2.0, "missed_symbols": 3, "ring_peak_bytes": 1_000_000, "way": ["lab", "fra"], "receivers": 3,
@@ -79,7 +87,7 @@ mod tests {
                         {"name": "lab", "is_now": false, "rate_bps": 0}],
             "children": ["ber"], "served_bytes": 1_000_000,
         });
-        let said = text(&json!({ "inboxes": 1, "casts": [cast] }), false);
+        let said = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
         let lines: Vec<&str> = said.lines().collect();
         let cells: Vec<&str> =
             lines[1].split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
@@ -100,5 +108,16 @@ mod tests {
         ];
         assert_eq!(cells, expected, "{said}");
         assert_eq!(lines[2], "image: planned by lab → fra to here; 2 others receive it");
+
+        cast["receivers"] = json!(2);
+        cast["state"] = json!("complete");
+        cast["average_bps"] = json!(3_000_000);
+        let said = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
+        assert!(said.contains(" 3 Mbit/s  10 Mbit/s") && !said.contains(" 8 Mbit/s  10"), "{said}");
+        assert!(said.ends_with("1 other receives it\n"), "{said}");
+        cast["state"] = json!("fetching");
+        cast["rate_bps"] = json!(0);
+        let said = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
+        assert!(said.contains(" 8 Mbit/s  10 Mbit/s"), "what the parents give: {said}");
     }
 }

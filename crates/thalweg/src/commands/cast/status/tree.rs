@@ -1,81 +1,123 @@
 //! Casts from this host: who gets it from whom.
 
-use super::{known_rate, left, number, ring};
+use super::{
+    bytes, known_rate, left, now, number, some,
+    table::{NOTHING, table},
+};
 use crate::commands::{
     gather::words::{rate, size},
-    text::{aligned, counted, plain},
+    text::{counted, plain},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use thalweg_node::cast::source::{End, Listed, Receiver};
 use thalweg_wire::mesh::Name;
 
-/// A line about the cast, and unless all have it a table of its receivers, each below the parent that
-/// gives it most.
-pub fn text(found: &Listed) -> String {
+/// Receivers that are named in a line.
+const NAMED: usize = 4;
+
+/// A line about the cast, and unless it came to an end a table of its receivers, each below the parent
+/// that gives it most, and why some do not get it.
+pub fn text(found: &Listed, verbose: bool) -> String {
     let record = &found.record;
-    let all = counted(record.receivers.len() as u64, "receiver");
+    let names: Vec<&str> = record.receivers.keys().map(Name::as_str).collect();
     let complete = record.receivers.values().filter(|receiver| receiver.is_complete).count();
-    let state = match (found.is_running, record.end) {
-        (true, _) => "it runs",
-        (_, Some(End::Complete)) => "all have it",
-        (_, Some(End::GivenUp)) => "given up",
-        (_, Some(End::Interrupted)) => "interrupted; the same command goes on",
-        (_, Some(End::Partial | End::Failed)) => "not all have it; the same command goes on",
-        (_, None) => "cut off; the same command goes on",
-    };
     let number = record.cast.get(..8).unwrap_or_default();
-    let why = record.why.as_ref().map(|why| format!(": {}", plain(why))).unwrap_or_default();
-    let line = format!(
-        "{} ({number}): {} to {all}, {complete} complete: {state}{why}\n",
-        plain(&record.name),
-        size(record.total_bytes)
-    );
-    if !found.is_running && record.end == Some(End::Complete) {
-        return line;
+    let what = format!("{} ({number}): {}", plain(&record.name), size(record.total_bytes));
+    let count = counted(names.len() as u64, "receiver");
+    let is_over = matches!(record.end, Some(End::Complete | End::GivenUp));
+    if is_over && !found.is_running {
+        let to = if names.len() <= NAMED { names.join(", ") } else { count };
+        let end = match record.end {
+            Some(End::Complete) => "all have it".to_owned(),
+            _ => format!("given up, {complete} complete"),
+        };
+        return format!("{what} to {to}: {end}\n");
     }
+    let line = format!("{what} to {count}, {complete} complete: {}\n", state(found));
     let rows: Vec<_> =
-        tree(found).into_iter().map(|(depth, name)| row(found, depth, name)).collect();
+        tree(found).into_iter().map(|(depth, name)| row(found, depth, name, verbose)).collect();
     let head = [
         "RECEIVER", "STATE", "HELD", "RATE", "PLANNED", "MIN-HOP", "EQ2", "EQ3", "LEFT", "MISSED",
         "RING", "FROM",
     ];
-    line + &aligned(head, &rows)
+    line + &table(head, &rows) + &reasons(found)
 }
 
-fn row(found: &Listed, depth: usize, name: &Name) -> [String; 12] {
-    let receiver = &found.record.receivers[name];
-    let now = progress(found, name);
-    let state = match (now["state"].as_str(), receiver.is_complete) {
-        (_, true) => "complete".to_owned(),
-        (Some("receiving"), _) => "receiving".to_owned(),
-        (state, _) => match &receiver.why {
-            Some(why) => format!("{}: {}", state.unwrap_or("away"), plain(why)),
-            None => state.unwrap_or("-").to_owned(),
-        },
+/// How it stands, or how it ended and what the same command does now.
+fn state(found: &Listed) -> String {
+    let record = &found.record;
+    let goes_on = "the same command goes on";
+    match (found.is_running, record.end, &record.why) {
+        (true, ..) => "it runs".to_owned(),
+        (_, _, Some(why)) => {
+            format!("{}; the same command casts what is there now as another", plain(why))
+        }
+        (_, Some(End::Interrupted), _) => format!("interrupted; {goes_on}"),
+        (_, Some(_), _) => format!("not all have it; {goes_on}"),
+        (_, None, _) => format!("cut off; {goes_on}"),
+    }
+}
+
+/// Why some do not get it, a line each.
+fn reasons(found: &Listed) -> String {
+    let lacking = found.record.receivers.iter().filter(|(_, receiver)| !receiver.is_complete);
+    let line = |(name, receiver): (&Name, &Receiver)| {
+        let how = if receiver.is_refused { "refused" } else { "away" };
+        receiver.why.as_ref().map(|why| format!("{name}: {how}: {}\n", plain(why)))
     };
+    lacking.filter_map(line).collect()
+}
+
+fn row(found: &Listed, depth: usize, name: &Name, verbose: bool) -> [String; 12] {
+    let receiver = &found.record.receivers[name];
+    let its = progress(found, name);
+    let parents: Vec<(&str, u64)> = parents(its).collect();
+    let given = parents.iter().map(|(_, bps)| bps).sum();
     let parents: Vec<String> =
-        parents(now).map(|(name, bps)| format!("{name} {}", rate(bps))).collect();
-    let held = number(now, "held_bytes").max(receiver.held_bytes);
+        parents.into_iter().map(|(name, bps)| format!("{name} {}", rate(bps))).collect();
+    // Nothing is planned for who does not take it, and the formulas are for the curious.
+    let planned = |bps: Option<u64>, is_wanted: bool| {
+        known_rate(&json!(bps.filter(|_| is_wanted && is_served(receiver))))
+    };
+    let (is_complete, by) = (receiver.is_complete, receiver.predicted);
     [
         format!("{}{name}", "  ".repeat(depth)),
-        state,
-        size(held),
-        known_rate(&now["rate_bps"]),
-        known_rate(&json!(receiver.expected_bps)),
-        known_rate(&json!(receiver.min_hop_bps)),
-        known_rate(&json!(receiver.predicted.map(|by| by.eq2_bps))),
-        known_rate(&json!(receiver.predicted.map(|by| by.eq3_bps))),
-        left(&foreseen(found, receiver, now)),
-        number(now, "missed_symbols").to_string(),
-        ring(now),
-        if parents.is_empty() { "-".to_owned() } else { parents.join(", ") },
+        standing(receiver, its),
+        size(number(its, "held_bytes").max(receiver.held_bytes)),
+        if is_complete { known_rate(&json!(receiver.rate_bps)) } else { now(its, given) },
+        planned(receiver.expected_bps, true),
+        planned(receiver.min_hop_bps, true),
+        planned(by.map(|by| by.eq2_bps), verbose),
+        planned(by.map(|by| by.eq3_bps), verbose),
+        left(&foreseen(found, receiver, its)),
+        some(number(its, "missed_symbols")),
+        bytes(number(its, "ring_peak_bytes")),
+        if is_complete || parents.is_empty() { NOTHING.to_owned() } else { parents.join(", ") },
     ]
+}
+
+/// In a word; `refused` and `away` have their reasons below the table.
+fn standing(receiver: &Receiver, now: &Value) -> String {
+    let state = now["state"].as_str();
+    match receiver {
+        Receiver { is_complete: true, .. } => "complete",
+        _ if state == Some("receiving") => "receiving",
+        Receiver { why: Some(_), is_refused: true, .. } => "refused",
+        Receiver { why: Some(_), .. } => state.filter(|state| *state == "lost").unwrap_or("away"),
+        _ => state.unwrap_or(NOTHING),
+    }
+    .to_owned()
+}
+
+/// Whether it has a place in the tree: who refused it has none.
+fn is_served(receiver: &Receiver) -> bool {
+    receiver.is_complete || !receiver.is_refused
 }
 
 /// Seconds until it has all: by its rate of now, or by the plan while nothing comes.
 fn foreseen(found: &Listed, receiver: &Receiver, now: &Value) -> Value {
-    if receiver.is_complete || !found.is_running {
+    if receiver.is_complete || !found.is_running || !is_served(receiver) {
         return Value::Null;
     }
     if now["left_seconds"].is_number() {
@@ -127,11 +169,13 @@ fn below<'a>(
     }
 }
 
-/// The parent that gives it most now, or the plan's first.
+/// The parent that gives it most now, or the plan's first that takes part itself.
 fn first<'a>(found: &'a Listed, name: &Name, receiver: &'a Receiver) -> Option<&'a str> {
     let now = parents(progress(found, name)).filter(|(_, bps)| *bps > 0);
     let most = now.max_by_key(|(_, bps)| *bps).map(|(name, _)| name);
-    most.or_else(|| receiver.parents.first().map(Name::as_str))
+    let takes_part = |parent: &&Name| found.record.receivers.get(*parent).is_none_or(is_served);
+    let planned = || receiver.parents.iter().find(takes_part).map(Name::as_str);
+    most.or_else(|| is_served(receiver).then(planned).flatten())
 }
 
 #[cfg(test)]
@@ -173,9 +217,10 @@ mod tests {
         let shape: Vec<(usize, &str)> =
             tree(&found).into_iter().map(|(depth, name)| (depth, name.as_str())).collect();
         assert_eq!(shape, [(0, "a"), (1, "b"), (0, "c"), (1, "d")]);
-        let said = text(&found);
+        let said = text(&found, true);
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "image (00112233): 2 MB to 4 receivers, 0 complete: it runs");
+        assert!(!text(&found, false).contains("EQ2"), "the formulas are for the curious");
         let cells = |n: usize| -> Vec<&str> {
             lines[n].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
         };
@@ -196,5 +241,53 @@ mod tests {
         assert_eq!(cells(3), b, "{said}");
         assert_eq!(cells(2)[6..8], ["-", "-"], "no formula says anything: {said}");
         assert_eq!(cells(4)[8], "4.0 s", "by the plan: {said}");
+    }
+    #[test]
+    fn who_refuses_has_no_place_in_the_tree_and_is_told_why() {
+        let mut found = found();
+        found.progress = None;
+        let a = found.record.receivers.get_mut(&"a".parse().unwrap()).unwrap();
+        (a.why, a.is_refused) = (Some("its inbox takes nothing".to_owned()), true);
+        let b = found.record.receivers.get_mut(&"b".parse().unwrap()).unwrap();
+        b.parents = vec!["a".parse().unwrap(), "lab".parse().unwrap()];
+        b.why = Some("no route".to_owned());
+        let shape: Vec<(usize, &str)> =
+            tree(&found).into_iter().map(|(depth, name)| (depth, name.as_str())).collect();
+        assert_eq!(shape, [(0, "b"), (0, "a"), (0, "c"), (1, "d")]);
+        let said = text(&found, false);
+        let cells = |name: &str| -> Vec<String> {
+            let line = said.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+            line.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned).collect()
+        };
+        assert_eq!(cells("a"), ["a", "refused", "0 B", "-", "-", "-"], "{said}");
+        assert_eq!(cells("b"), ["b", "away", "0 B", "4 Mbit/s", "8 Mbit/s", "4.0 s"], "{said}");
+        let reasons = "a: refused: its inbox takes nothing\nb: away: no route\n";
+        assert!(said.ends_with(reasons), "{said}");
+    }
+
+    #[test]
+    fn one_that_ended_is_one_line_and_one_that_changed_is_another_cast() {
+        let mut found = found();
+        (found.is_running, found.progress) = (false, None);
+        found.record.end = Some(End::GivenUp);
+        let said = text(&found, false);
+        assert_eq!(said, "image (00112233): 2 MB to a, b, c, d: given up, 0 complete\n");
+        found.record.end = Some(End::Failed);
+        found.record.why = Some("chg.bin: it has changed".to_owned());
+        let said = text(&found, false);
+        let says = "chg.bin: it has changed; the same command casts what is there now as another";
+        assert!(said.lines().next().unwrap().ends_with(says), "{said}");
+        assert!(!said.contains("goes on"), "{said}");
+    }
+
+    #[test]
+    fn a_complete_one_has_the_average_of_its_span() {
+        let mut found = found();
+        let a = found.record.receivers.get_mut(&"a".parse().unwrap()).unwrap();
+        (a.is_complete, a.rate_bps) = (true, Some(3_000_000));
+        let said = text(&found, false);
+        let line = said.lines().find(|line| line.starts_with("a ")).unwrap();
+        assert!(line.contains("complete") && line.contains(" 3 Mbit/s"), "{said}");
+        assert!(!line.contains(" 8 Mbit/s"), "the last second's: {said}");
     }
 }

@@ -1,0 +1,139 @@
+//! Which casts are shown.
+
+use anyhow::bail;
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use thalweg_node::cast::source::{End, Listed};
+
+/// Casts that ended well are shown up to so many, the newest.
+const ENDED: usize = 10;
+
+/// The fewest digits that name a cast.
+const FEWEST: usize = 4;
+
+/// Casts from here and to here, the newest first.
+#[derive(Debug)]
+pub struct Chosen {
+    /// From here.
+    pub sources: Vec<Listed>,
+    /// What the daemon says of those to here; null without one.
+    pub casts: Value,
+}
+
+impl Chosen {
+    /// All; `sources` has the newest first.
+    pub fn of(sources: Vec<Listed>, mut casts: Value) -> Self {
+        if let Some(all) = casts["casts"].as_array_mut() {
+            all.sort_by_key(|cast| Reverse(cast["job"]["created"].as_u64()));
+        }
+        Self { sources, casts }
+    }
+
+    /// Only those of this name, or whose number begins so.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn keep_only(&mut self, what: &str) -> anyhow::Result<()> {
+        let is_it = |name: &str, number: &str| {
+            name == what || (what.len() >= FEWEST && number.starts_with(what))
+        };
+        self.sources.retain(|found| is_it(&found.record.name, &found.record.cast));
+        let mut is_empty = self.sources.is_empty();
+        if let Some(all) = self.casts["casts"].as_array_mut() {
+            let text = |cast: &Value, key: &str| cast[key].as_str().unwrap_or_default().to_owned();
+            all.retain(|cast| is_it(&text(cast, "name"), &text(cast, "cast")));
+            is_empty &= all.is_empty();
+        }
+        if is_empty {
+            bail!("nothing of the name or number `{what}` is cast from here or to here");
+        }
+        Ok(())
+    }
+
+    /// Leaves out the older ones of those that ended well; how many.
+    pub fn leave_out(&mut self) -> usize {
+        let has_ended = |found: &Listed| {
+            let end = found.record.end;
+            !found.is_running && matches!(end, Some(End::Complete | End::GivenUp))
+        };
+        let left_out = shorten(&mut self.sources, has_ended);
+        let all = self.casts["casts"].as_array_mut();
+        left_out + all.map_or(0, |all| shorten(all, |cast| cast["state"] == "complete"))
+    }
+
+    /// As one object, whose keys name their units.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub fn json(&self) -> serde_json::Result<Value> {
+        let mut all = self.casts.clone();
+        all["sources"] = serde_json::to_value(&self.sources)?;
+        for key in ["sources", "casts"] {
+            all[key].as_array_mut().into_iter().flatten().for_each(with_unit);
+        }
+        Ok(all)
+    }
+}
+
+/// Leaves out all but the first [`ENDED`] of those that ended.
+fn shorten<T>(all: &mut Vec<T>, has_ended: impl Fn(&T) -> bool) -> usize {
+    let (before, mut ended) = (all.len(), 0);
+    all.retain(|one| {
+        ended += usize::from(has_ended(one));
+        !has_ended(one) || ended <= ENDED
+    });
+    before - all.len()
+}
+
+/// A job's beginning is kept in nanoseconds, and said in seconds.
+fn with_unit(cast: &mut Value) {
+    let Some(job) = cast["job"].as_object_mut() else { return };
+    if let Some(nanos) = job.remove("created").and_then(|created| created.as_u64()) {
+        job.insert("created_unix_s".to_owned(), json!(nanos / 1_000_000_000));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(states: &[&str]) -> Chosen {
+        let cast = |(i, state): (u64, &&str)| {
+            json!({"name": format!("n{i}"), "cast": format!("{i:08}"), "state": state,
+                   "job": {"created": i * 1_000_000_000}})
+        };
+        let casts: Vec<Value> = (1..).zip(states).map(cast).collect();
+        Chosen::of(Vec::new(), json!({ "inboxes": 1, "casts": casts }))
+    }
+
+    fn names(chosen: &Chosen) -> Vec<&str> {
+        let all = chosen.casts["casts"].as_array().into_iter().flatten();
+        all.filter_map(|cast| cast["name"].as_str()).collect()
+    }
+
+    #[test]
+    fn the_newest_that_ended_are_shown_and_all_that_did_not() {
+        let states = [&["fetching", "complete", "failed"][..], &["complete"; 10]].concat();
+        let mut chosen = chosen(&states);
+        assert_eq!(chosen.leave_out(), 1);
+        let shown = names(&chosen);
+        assert_eq!((shown.len(), shown[0], &shown[10..]), (12, "n13", &["n3", "n1"][..]));
+    }
+
+    #[test]
+    fn one_is_found_by_its_name_and_by_its_number() {
+        for what in ["n2", "00000002"] {
+            let mut chosen = chosen(&["complete", "complete"]);
+            chosen.keep_only(what).unwrap();
+            assert_eq!(names(&chosen), ["n2"], "{what}");
+        }
+        let said = chosen(&["complete"]).keep_only("000").unwrap_err().to_string();
+        assert!(said.contains("nothing of the name or number `000`"), "{said}");
+    }
+
+    #[test]
+    fn keys_name_their_unit() {
+        let all = chosen(&["complete"]).json().unwrap();
+        assert_eq!(all["casts"][0]["job"], json!({"created_unix_s": 1}));
+    }
+}
