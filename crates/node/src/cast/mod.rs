@@ -13,6 +13,7 @@
 //! asks. A receiver pulls from several parents at once, each symbol from one; so nothing comes
 //! twice, a slow child holds nobody up, and what a dead parent owed is asked of another.
 
+mod average;
 mod disk;
 mod leg;
 mod receive;
@@ -21,4 +22,5 @@ mod store;
 
 pub mod source;
 
+pub use average::average_bps;
 pub use receive::{Casts, InboxError};

@@ -27,11 +27,11 @@ fn to_all_or_to_those_with_a_tag() {
     let nyc = Host::relay(&founder, "nyc", &["lab"]);
     let ber = Host::relay(&founder, "ber", &[]);
     let daemons = [fra, start(&nyc), start(&ber)];
+    let _cli = Host::joined(&founder, "cli", &[], &[]);
     let lap = Host::joined(&founder, "lap", &[], &["--no-daemon"]);
     for name in ["empty", "byte"] {
         fs::write(lap.path(name), if name == "empty" { "" } else { "x" }).unwrap();
     }
-    let _cli = Host::joined(&founder, "cli", &[], &[]);
     lap.ok(&["cast", "empty", "--to-all", "--tag", "lab"]);
     let output = lap.run(&["cast", "byte", "--to-all"]);
     let said = text(&output.stderr);

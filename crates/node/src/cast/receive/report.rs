@@ -1,6 +1,7 @@
 //! A cast here, as `thalweg cast status` shows it.
 
 use super::reception::{Reception, State};
+use crate::cast::average_bps;
 use serde_json::{Value, json};
 use thalweg_wire::cast::FromParent;
 
@@ -26,9 +27,11 @@ pub fn of(reception: &Reception) -> Value {
             "bytes": parent.bytes,
         })
     };
+    // Nothing is known any more of the span of an earlier process.
     let average = match reception.state() {
         State::Complete(_, micros) => {
-            average(account.received.saturating_sub(account.beyond), micros)
+            let new = account.received.saturating_sub(account.beyond);
+            average_bps(new, micros as f64 / 1e6)
         }
         _ => None,
     };
@@ -62,13 +65,6 @@ pub fn of(reception: &Reception) -> Value {
     })
 }
 
-/// Of one that is complete, over its own span; nothing over less than 0.1 s, or if that span was of an
-/// earlier process.
-fn average(bytes: u64, micros: u64) -> Option<u64> {
-    let seconds = micros as f64 / 1e6;
-    (seconds >= 0.1).then(|| (bytes as f64 * 8.0 / seconds) as u64)
-}
-
 /// Seconds until all is here: at its rate of now, or at the one that is planned if nothing comes just
 /// now; `None` if neither is known.
 fn left(missing: u64, now: u64, planned: Option<u64>) -> Option<f64> {
@@ -79,12 +75,6 @@ fn left(missing: u64, now: u64, planned: Option<u64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_complete_one_has_the_average_of_its_span() {
-        assert_eq!(average(1_000_000, 2_000_000), Some(4_000_000));
-        assert_eq!((average(1_000_000, 0), average(1, 99_999)), (None, None));
-    }
 
     #[test]
     fn the_end_is_foreseen_by_the_rate_of_now_or_by_the_plan() {

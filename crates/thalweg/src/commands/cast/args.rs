@@ -18,10 +18,10 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-Delivers one file, or a directory with all below it, to many members at once. Receivers hand on to
-each other what they have already; a slow one slows no other. An interrupted cast is continued by the
-same command, at the source and at each receiver; what is held is not sent again. This command runs
-until all receivers have it, or those that are away were waited for.
+Delivers one file, or a directory with all below it, to many members at once. Receivers hand on
+to each other what they have already; a slow one slows no other. An interrupted cast is continued
+by the same command, at the source and at each receiver; what is held is not sent again. This
+command runs until all receivers have it, or those that are away were waited for.
 
   thalweg cast image.iso --to fra,nyc,ber
   thalweg cast dataset/ --to-all --tag lab --json
@@ -29,9 +29,9 @@ until all receivers have it, or those that are away were waited for.
   thalweg cast status                                     # what goes out, and what lands here
   thalweg cast forget image.iso                           # give it up
 
-A node takes nothing until its settings say so: `[cast] inbox`; and the mesh must know where it is:
-an `--address` and a token of the role relay at `thalweg join`. A file gets its name there when it is
-complete, verified and synced. Each byte is proven before it is handed on.
+A node takes nothing until its settings say so: `[cast] inbox`; and the mesh must know where it
+is: an `--address` and a token of the role relay at `thalweg join`. A file gets its name there
+when it is complete, verified and synced. Each byte is proven before it is handed on.
 
 Exit codes:
   0    all receivers have it
@@ -49,8 +49,8 @@ thalweg cast [OPTIONS] <FILE|DIR> --to <NODE[,NODE…]>
        thalweg cast <COMMAND>";
 
 const STATUS_HELP: &str = "\
-Without --all: what runs, what is not complete, and the last ten others; the newest first. A column in
-which nothing stands is left out.
+Without --all: what runs, what is not complete, and the last ten others; the newest first. A
+column in which nothing stands is left out.
 
 What goes out from here, each receiver below the parent that gives it most:
   STATE    waiting; receiving; lost: it was there, and is tried again; complete;
@@ -59,15 +59,16 @@ What goes out from here, each receiver below the parent that gives it most:
   RATE     over the last second or so; of a complete one, over all of the time it took
   PLANNED  what the plan expects it to get
   MIN-HOP  the slowest hop on the widest way to it: no plan gives it more
-  EQ2,EQ3  with -v: what ROMA's formulas say of its way, the slowest hop by loss and round trip, and
-           one connection over all hops: docs/cast.md
+  EQ2,EQ3  with -v: what ROMA's formulas say of its way: the slowest hop by loss and round trip,
+           and one connection over all hops (docs/cast.md)
   LEFT     the time until it has all, by its rate or the plan's
   MISSED   of rings: how many symbols came too late to be handed on, and were made up for
   RING     of rings: the most bytes that waited for its children at once
   FROM     its parents of now, and what each gives
 
-What lands at this host's node: NAME; FROM, whose it is; STATE; HELD of OF; RATE, MIN-HOP, LEFT, MISSED
-and RING as above; PARENTS, who give to it now; CHILDREN, whom it gives to; GIVEN, how much it gave.";
+What lands at this host's node: NAME; FROM, whose it is; STATE; HELD of OF; RATE, MIN-HOP, LEFT,
+MISSED and RING as above; PARENTS, who give to it now; CHILDREN, whom it gives to; GIVEN, how much
+it gave.";
 
 /// Arguments of `thalweg cast`.
 #[derive(clap::Args)]

@@ -41,7 +41,7 @@ impl Shown for Told {
     }
 
     fn told(&self, verbose: bool) -> Vec<String> {
-        match self.is_known {
+        match self.is_known && !verbose {
             true => Vec::new(),
             false => words::told(&self.event, verbose),
         }

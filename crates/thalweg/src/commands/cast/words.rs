@@ -4,7 +4,10 @@ use crate::commands::{
     gather::words::{rate, size, time},
     text::counted,
 };
-use thalweg_node::cast::source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals};
+use thalweg_node::cast::{
+    average_bps,
+    source::{Event, Outcome, Planned, ReceiverProgress, Standing, Totals},
+};
 use thalweg_wire::mesh::Name;
 
 /// Receivers with a line on a terminal, which has not many more.
@@ -12,9 +15,6 @@ const ROWS: usize = 16;
 
 /// Receivers that are named in a line.
 const NAMED: usize = 3;
-
-/// Over less than this many seconds a rate says nothing.
-const SHORTEST: f64 = 0.1;
 
 /// Lines of the event; none for what only the curious want to know.
 pub fn told(event: &Event, verbose: bool) -> Vec<String> {
@@ -56,12 +56,14 @@ pub fn told(event: &Event, verbose: bool) -> Vec<String> {
         Event::Received { receiver, already: true, .. } => {
             vec![format!("{receiver}: has it already")]
         }
-        Event::Received { receiver, seconds, rate_bps, .. } => match *rate_bps {
-            bps if bps > 0 && *seconds >= SHORTEST => {
-                vec![format!("{receiver}: has it, in {} ({})", time(*seconds), rate(bps))]
+        Event::Received { receiver, seconds, received_bytes, duplicate_bytes, .. } => {
+            match average_bps(received_bytes.saturating_sub(*duplicate_bytes), *seconds) {
+                Some(bps) => {
+                    vec![format!("{receiver}: has it, in {} ({})", time(*seconds), rate(bps))]
+                }
+                None => vec![format!("{receiver}: has it")],
             }
-            _ => vec![format!("{receiver}: has it")],
-        },
+        }
         Event::Broken { why } => vec![format!("it cannot be given any more: {why}")],
         Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![ended(totals)],

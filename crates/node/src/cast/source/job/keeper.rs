@@ -1,7 +1,10 @@
 //! Keeps a job's record as the cast goes on.
 
 use super::{End, JobError, Lock, Record, ending, failed};
-use crate::cast::source::event::{Event, EventSink, Outcome, Standing};
+use crate::cast::{
+    average_bps,
+    source::event::{Event, EventSink, Outcome, Standing},
+};
 use serde_json::Value;
 use std::{
     fs,
@@ -10,9 +13,6 @@ use std::{
     thread::{self, JoinHandle},
 };
 use thalweg_wire::mesh::Name;
-
-/// Over less than this many seconds a rate says nothing.
-const SHORTEST: f64 = 0.1;
 
 /// Hears the events of a cast, keeps what must be kept, and tells them to who wants to know.
 pub struct Keeper {
@@ -153,9 +153,9 @@ impl State {
                     (known.why, known.is_refused) = (Some(why.clone()), is_refused);
                 });
             }
-            Event::Received { receiver, seconds, rate_bps, .. } => {
+            Event::Received { receiver, seconds, received_bytes, duplicate_bytes, .. } => {
                 let all = self.record.total_bytes;
-                let rate = (*seconds >= SHORTEST).then_some(*rate_bps);
+                let rate = average_bps(received_bytes.saturating_sub(*duplicate_bytes), *seconds);
                 self.change(receiver, |known| {
                     (known.is_complete, known.held_bytes) = (true, all);
                     (known.why, known.is_refused) = (None, false);
