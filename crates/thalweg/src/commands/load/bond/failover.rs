@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_stall_is_counted_from_its_event_on() {
-        let gap = |from, to| Line::Gap { from: from * 1_000_000, to: to * 1_000_000 };
+        let gap = |from: u64, to: u64| Line::Gap { from: from * 1_000_000, to: to * 1_000_000 };
         let lines = [Line::Begun, gap(90, 130), gap(140, 160), gap(190, 500)];
         let at = |from: u64, until: u64| stall(from * 1_000_000, until * 1_000_000, &lines);
         assert_eq!((at(100, 180), at(180, 300), at(600, 700)), (30.0, 110.0, 0.0));
