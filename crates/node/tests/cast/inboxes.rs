@@ -64,7 +64,7 @@ async fn what_has_no_bytes_and_many_entries_takes_room_too() {
     let totals = scene.cast(scene.request("set")).await.unwrap();
     assert_eq!((totals.outcome, totals.complete), (Outcome::Partial, 1));
     let said = reasons(&scene);
-    assert!(said[0].contains("at most 1000000 bytes a cast, and this one has 1228800"), "{said:?}");
+    assert!(said[0].contains("at most 1 MB a cast") && said[0].contains("1.229 MB"), "{said:?}");
     let homes = fs::read_dir(scene.nodes[0].inbox("")).unwrap();
     for home in homes {
         assert_eq!(fs::read_dir(home.unwrap().path().join("made")).unwrap().count(), 0);

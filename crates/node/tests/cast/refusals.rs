@@ -26,7 +26,7 @@ async fn policy_size_room_and_names() {
     fs::write(scene.nodes[3].inbox("image"), "something else").unwrap();
     for (n, reason) in [
         (1, "takes nothing from you"),
-        (2, "at most 1000 bytes"),
+        (2, "at most 1 kB a cast"),
         (4, "something else of the name"),
     ] {
         let mut request = scene.request("image");

@@ -41,7 +41,8 @@ impl State {
     /// A word that is no link's own goes by the idle link with the shortest round trip.
     fn give_word(&mut self, now: Time) -> bool {
         let idle = self.links.iter().filter(|(_, link)| link.is_idle && !link.is_silent);
-        let best = idle.min_by_key(|(_, link)| link.reading.info().rtt).map(|(id, _)| *id);
+        let rank = |link: &LinkState| (link.words.is_doubted, link.reading.info().rtt);
+        let best = idle.min_by_key(|(_, link)| rank(link)).map(|(id, _)| *id);
         let Some(best) = best else { return false };
         let gone = self.broken_links.pop_front().map(|link| Word::Gone { link: link.0 });
         let word =
@@ -49,6 +50,7 @@ impl State {
         let (Some(word), Some(link)) = (word, self.links.get_mut(&best)) else { return false };
         link.carry(Frame::word(&word), 0);
         link.liveness.sent(now);
+        link.words.went(now);
         true
     }
 

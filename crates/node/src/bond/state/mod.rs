@@ -19,9 +19,11 @@ use thalweg_bond::{
 use thalweg_units::Time;
 use thalweg_wire::bond::{ChunkHead, Refusal, Target, Word};
 use tokio::sync::Notify;
+use words::Words;
 
 mod account;
 mod assign;
+mod words;
 
 /// Streams of a bond at a time: more than a browser opens to all its servers.
 pub const MAX_STREAMS: usize = 512;
@@ -91,6 +93,7 @@ pub struct LinkState {
     acknowledged: u64,
     /// When it was asked last whether it is alive.
     asked: Time,
+    words: Words,
 }
 
 /// All of a bond, under one lock.
@@ -166,6 +169,7 @@ impl State {
             received: 0,
             acknowledged: 0,
             asked: Time::ZERO,
+            words: Words::default(),
         };
         self.links.insert(id, link);
         (wake, gone)
@@ -321,7 +325,12 @@ impl State {
                     link.own.push_back(Word::Pong { token, received: link.received });
                 }
             }
-            Word::Pong { .. } => self.alive(by, now),
+            Word::Pong { token, .. } => {
+                if let Some(link) = self.links.get_mut(&by) {
+                    link.words.proven(Time::from_nanos(token).min(now));
+                }
+                self.alive(by, now);
+            }
             // The link's reader ends with it.
             Word::Bye => {}
             // Its own connection may say so much later, or never.
@@ -376,7 +385,7 @@ impl State {
 
     /// Looks for links that are late or silent; asks the late ones.
     pub fn watch(&mut self, now: Time) {
-        let mut silent = Vec::new();
+        let (mut silent, mut say_again) = (Vec::new(), false);
         for (id, link) in &mut self.links {
             link.gauge.look(&mut link.reading, now);
             if link.liveness.round_trip().is_none() && !link.reading.info().rtt.is_zero() {
@@ -388,7 +397,8 @@ impl State {
             let life = link.liveness.state(Duration::ZERO, now);
             // A silent one is asked until it answers, also when something was heard by it: that the way
             // back is good says nothing of the way there.
-            let is_doubtful = link.is_silent || life != Life::Alive;
+            let is_doubtful =
+                link.is_silent || life != Life::Alive || link.words.are_to_be_proven(now);
             if is_doubtful && link.own.is_empty() && now.since(link.asked) >= ASK_AGAIN {
                 link.own.push_back(Word::Ping(now.as_nanos()));
                 link.asked = now;
@@ -397,8 +407,12 @@ impl State {
                 link.is_silent = true;
                 silent.push(*id);
             }
+            say_again |= link.words.are_lost(now);
         }
         silent.into_iter().for_each(|id| self.elsewhere(id));
+        if say_again {
+            self.flows.values_mut().for_each(Flow::say_again);
+        }
         self.dispatch(now);
     }
 

@@ -2,12 +2,14 @@
 
 use super::args::{Interfaces, PathArgs};
 use crate::commands::{here, remembered, uplinks};
+use anyhow::{Context as _, bail};
 use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
-use thalweg_net::Interface;
+use thalweg_net::{Interface, interfaces};
 use thalweg_node::{
     get::Dear,
     interfaces::{Settings, Uplinks},
 };
+use thalweg_units::likeness;
 
 /// The interfaces to use.
 pub struct Ways {
@@ -22,6 +24,48 @@ pub struct Ways {
 impl Ways {
     fn plain(interfaces: Vec<Interface>, is_bound: bool) -> Self {
         Self { interfaces, is_bound, dear: BTreeMap::new() }
+    }
+}
+
+/// The interfaces that may be used; of a kernel that lists none, none: its own choice.
+///
+/// # Errors
+/// One that was named is not there.
+pub fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Interface>> {
+    let wanted = args.interfaces()?;
+    if wanted == Interfaces::None {
+        return Ok(Vec::new());
+    }
+    let found = interfaces();
+    let Interfaces::Named(names) = wanted else {
+        let mut found = found.unwrap_or_else(|e| {
+            note(format!("only the kernel's own interface is used: it does not list others ({e})"));
+            Vec::new()
+        });
+        // `candidates` leaves out what has no default route.
+        let all = wanted == Interfaces::All;
+        found.iter_mut().for_each(|i| i.has_default_route |= all);
+        return Ok(found);
+    };
+    let found = found.context("the kernel does not list its interfaces")?;
+    names.iter().map(|name| named(name, &found)).collect()
+}
+
+fn named(name: &str, found: &[Interface]) -> anyhow::Result<Interface> {
+    if let Some(interface) = found.iter().find(|i| i.name == name) {
+        return Ok(interface.clone());
+    }
+    let names = || found.iter().map(|i| i.name.as_str());
+    match likeness::nearest(name, names()) {
+        Some(near) => bail!("no interface `{name}` can be used; did you mean `{near}`?"),
+        None => bail!(
+            "no interface `{name}` can be used; those that are up and have an address: {}",
+            if found.is_empty() {
+                "none".to_owned()
+            } else {
+                names().collect::<Vec<_>>().join(", ")
+            }
+        ),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     allowed,
-    args::{Args, Interfaces, Output, PathArgs, WebArgs},
+    args::{Args, Output, WebArgs},
     bonds,
     credentials::credentials,
     exit::Code,
@@ -15,7 +15,7 @@ use crate::commands::{
     here::quoted,
     remembered::{self, now},
 };
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use hyper::HeaderMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +24,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_net::{
-    DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions, interfaces,
-};
+use thalweg_net::{DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions};
 use thalweg_node::{
     budget::Budget,
     detours::Detours,
@@ -37,7 +35,7 @@ use thalweg_node::{
     history::History,
     part::{Batch, Publisher},
 };
-use thalweg_units::{Rate, likeness};
+use thalweg_units::Rate;
 use thalweg_wire::mesh::Terms;
 
 /// How long a path may take until its first answer: servers may fetch it from elsewhere first.
@@ -83,7 +81,7 @@ impl<'a> Maker<'a> {
         }
         mesh.check_tags(&args.paths.avoid)?;
         let within = args.effort.within;
-        let ways = allowed::of(&args.paths, within, chosen(&args.paths, note)?, note)?;
+        let ways = allowed::of(&args.paths, within, allowed::chosen(&args.paths, note)?, note)?;
         let maker = Self {
             interfaces: ways.interfaces,
             is_bound: ways.is_bound,
@@ -385,45 +383,6 @@ fn refuse_links(directory: &Path, name: &Path) -> Result<(), (String, Code)> {
 
 fn candidate(name: String, route: Route, mirror: Option<HttpUrl>) -> Candidate {
     Candidate { name, route, mirror }
-}
-
-/// The interfaces that may be used; of a kernel that lists none, none: its own choice.
-fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Interface>> {
-    let wanted = args.interfaces()?;
-    if wanted == Interfaces::None {
-        return Ok(Vec::new());
-    }
-    let found = interfaces();
-    let Interfaces::Named(names) = wanted else {
-        let mut found = found.unwrap_or_else(|e| {
-            note(format!("only the kernel's own interface is used: it does not list others ({e})"));
-            Vec::new()
-        });
-        // `candidates` leaves out what has no default route.
-        let all = wanted == Interfaces::All;
-        found.iter_mut().for_each(|i| i.has_default_route |= all);
-        return Ok(found);
-    };
-    let found = found.context("the kernel does not list its interfaces")?;
-    names.iter().map(|name| named(name, &found)).collect()
-}
-
-fn named(name: &str, found: &[Interface]) -> anyhow::Result<Interface> {
-    if let Some(interface) = found.iter().find(|i| i.name == name) {
-        return Ok(interface.clone());
-    }
-    let names = || found.iter().map(|i| i.name.as_str());
-    match likeness::nearest(name, names()) {
-        Some(near) => bail!("no interface `{name}` can be used; did you mean `{near}`?"),
-        None => bail!(
-            "no interface `{name}` can be used; those that are up and have an address: {}",
-            if found.is_empty() {
-                "none".to_owned()
-            } else {
-                names().collect::<Vec<_>>().join(", ")
-            }
-        ),
-    }
 }
 
 /// Every path by every one of these interfaces, bound to it: nothing leaves by another.

@@ -1,0 +1,90 @@
+//! Whether words that went by a link have come.
+//!
+//! Nobody acknowledges them, and a link that falls silent just then may owe nothing else; nor does what comes by the
+//! link say anything of the way there. An answer to a question proves what went before the question.
+
+use std::time::Duration;
+use thalweg_units::Time;
+
+/// Words are asked after this long.
+const PROVEN: Duration = Duration::from_millis(500);
+
+/// Those of which no proof came for so long are said again, by other links if there are any.
+const UNPROVEN: Duration = Duration::from_secs(2);
+
+/// Of one link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Words {
+    /// Since when one is not proven.
+    since: Option<Time>,
+    /// When the last one went.
+    last: Time,
+    /// Some were said again: other links are taken first.
+    pub is_doubted: bool,
+}
+
+impl Words {
+    /// One went.
+    pub fn went(&mut self, now: Time) {
+        self.since.get_or_insert(now);
+        self.last = now;
+    }
+
+    /// The far end answered what was asked then.
+    pub fn proven(&mut self, asked: Time) {
+        self.is_doubted = false;
+        self.since = self.since.filter(|_| asked < self.last).map(|since| since.max(asked));
+    }
+
+    /// Whether a question is due.
+    pub fn are_to_be_proven(&self, now: Time) -> bool {
+        self.are_older(PROVEN, now)
+    }
+
+    /// Whether they are to be said again; asked once of the same words.
+    pub fn are_lost(&mut self, now: Time) -> bool {
+        let are_lost = self.are_older(UNPROVEN, now);
+        if are_lost {
+            (self.since, self.is_doubted) = (None, true);
+        }
+        are_lost
+    }
+
+    fn are_older(&self, than: Duration, now: Time) -> bool {
+        self.since.is_some_and(|since| now.since(since) >= than)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn an_answer_proves_what_went_before_its_question() {
+        let mut words = Words::default();
+        assert!(!words.are_to_be_proven(at(9000)) && !words.are_lost(at(9000)));
+        words.went(at(0));
+        assert!(!words.are_to_be_proven(at(499)) && words.are_to_be_proven(at(500)));
+        words.went(at(600));
+        // Asked between the two: the second one is not proven.
+        words.proven(at(550));
+        assert!(!words.are_to_be_proven(at(1049)) && words.are_to_be_proven(at(1050)));
+        words.proven(at(600));
+        assert!(!words.are_to_be_proven(at(9000)));
+    }
+
+    #[test]
+    fn words_without_an_answer_are_lost_once_and_the_link_is_in_doubt_until_it_answers() {
+        let mut words = Words::default();
+        words.went(at(0));
+        words.went(at(1900));
+        assert!(!words.are_lost(at(1999)) && words.are_lost(at(2000)) && !words.are_lost(at(9000)));
+        assert!(words.is_doubted);
+        words.proven(at(9000));
+        assert!(!words.is_doubted);
+    }
+}
