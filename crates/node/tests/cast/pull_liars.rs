@@ -1,7 +1,7 @@
 //! Parents that keep what they have, and do not keep to what is asked of them.
 
 use crate::{
-    ring_liars::{accept, drain, pages, read},
+    ring_liars::{accept, pages, read, stay_silent},
     scene::{Scene, name},
 };
 use std::{fs, net::SocketAddr, sync::Arc};
@@ -14,7 +14,7 @@ use thalweg_node::{
     mesh::MeshPeer,
 };
 use thalweg_wire::cast::{
-    Fault, Frame, MAX_OPENING, MAX_WISH, Opening, Report, Said, SymbolHead, Want, Wish, encode,
+    Fault, Frame, MAX_OPENING, MAX_WISH, Opening, Said, SymbolHead, Want, Wish,
 };
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
@@ -30,14 +30,10 @@ struct Replayer(Arc<Vec<u8>>);
 impl Replayer {
     async fn replay(&self, mut channel: Channel<TcpStream>) -> std::io::Result<()> {
         let opening = read::<Opening>(&mut channel, MAX_OPENING).await?;
-        accept(&mut channel).await?;
         if !matches!(opening, Opening::Hello { want: Want::Pull, .. }) {
-            let needs = Report::Needs { manifest: false, layout: false };
-            channel.write_all(&encode(&needs)).await?;
-            channel.flush().await?;
-            drain(&mut channel).await;
-            return Ok(());
+            return stay_silent(channel).await;
         }
+        accept(&mut channel).await?;
         let geometry = Geometry::for_length(self.0.len() as u64).unwrap();
         let all = vec![(0, geometry.symbols())];
         channel.write_all(&Frame::message(&Said::Have(all))).await?;

@@ -88,9 +88,19 @@ pub async fn accept(channel: &mut Channel<TcpStream>) -> std::io::Result<()> {
     channel.flush().await
 }
 
-pub async fn drain(channel: &mut Channel<TcpStream>) {
+async fn drain(channel: &mut Channel<TcpStream>) {
     let mut buffer = vec![0; 1 << 16];
     while channel.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
+}
+
+/// What a source hears of a receiver that is there, and tells it no more.
+pub async fn stay_silent(mut channel: Channel<TcpStream>) -> std::io::Result<()> {
+    accept(&mut channel).await?;
+    let needs = Report::Needs { manifest: false, layout: false };
+    channel.write_all(&encode(&needs)).await?;
+    channel.flush().await?;
+    drain(&mut channel).await;
+    Ok(())
 }
 
 pub fn pages(content: &[u8]) -> Vec<SourcePage> {
@@ -124,12 +134,7 @@ impl Liar {
                     channel.shutdown().await?;
                 }
             }
-            _ => {
-                accept(&mut channel).await?;
-                let needs = Report::Needs { manifest: false, layout: false };
-                channel.write_all(&encode(&needs)).await?;
-                channel.flush().await?;
-            }
+            _ => return stay_silent(channel).await,
         }
         drain(&mut channel).await;
         Ok(())
