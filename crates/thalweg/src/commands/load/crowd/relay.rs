@@ -168,8 +168,12 @@ fn passed(what: &str, done: &Cast) -> anyhow::Result<f64> {
     let (passed, sent) = (done.came_from(to, from), done.served / done.bytes);
     let share = passed / done.bytes;
     ensure!(share >= 0.5, "{what}: {share:.2} objects came to `{to}` from `{from}`");
-    // By a ring the source may have to send again what was missed.
-    let most = if what == "serve" { 0.25 } else { 1.5 };
+    // A source that outruns the receiver sends again what rings missed; that costs the relay, and is told beside.
+    let most = match what {
+        "serve" => 0.25,
+        "hand_on" => 3.0,
+        _ => 1.5,
+    };
     ensure!(sent < most, "{what}: the source sent {sent:.2} objects");
     Ok(passed)
 }
@@ -192,10 +196,11 @@ mod tests {
         let of = |what, done: Cast| passed(what, &done).ok();
         assert_eq!(of("receive", done(100.0, 0.0, 100.0)), Some(100.0));
         assert_eq!(of("relay", done(100.0, 80.0, 120.0)), Some(80.0));
-        assert_eq!(of("hand_on", done(0.0, 90.0, 135.0)), Some(90.0));
+        assert_eq!(of("hand_on", done(0.0, 90.0, 185.0)), Some(90.0));
         assert_eq!(of("serve", done(0.0, 95.0, 5.0)), Some(95.0));
         // The source did it, or twice.
         assert_eq!(of("hand_on", done(0.0, 20.0, 100.0)), None);
+        assert_eq!(of("hand_on", done(0.0, 90.0, 300.0)), None);
         assert_eq!(of("serve", done(0.0, 70.0, 30.0)), None);
         assert_eq!(of("relay", done(100.0, 100.0, 200.0)), None);
     }
