@@ -4,7 +4,7 @@ use super::{
     Problem,
     text::{self, Text},
 };
-use crate::interfaces::Settings;
+use crate::interfaces::{ProbeServer, Probing, Settings};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_bond::{Action, Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
@@ -24,6 +24,12 @@ pub struct InterfacesSection {
     pub affinity: Duration,
     /// Whether hosts of this host's own networks are assigned as well.
     pub near: bool,
+    /// Files, `http://…`, a little of which is fetched by interfaces of which no traffic tells.
+    #[serde(deserialize_with = "text::list")]
+    pub probe: Vec<ProbeServer>,
+    /// The most that probes may cost in a day.
+    #[serde(deserialize_with = "text::one")]
+    pub probe_budget: ByteSize,
     /// Interfaces, by name.
     pub policy: Vec<PolicySection>,
     /// For single programs and destinations; the first that fits counts.
@@ -32,8 +38,10 @@ pub struct InterfacesSection {
 
 impl Default for InterfacesSection {
     fn default() -> Self {
-        let Settings { schedule, affinity, near, .. } = Settings::default();
-        Self { schedule, affinity, near, policy: Vec::new(), rule: Vec::new() }
+        let Settings { schedule, affinity, near, probing, .. } = Settings::default();
+        let Probing { servers: probe, per_day: probe_budget } = probing;
+        let (policy, rule) = Default::default();
+        Self { schedule, affinity, near, probe, probe_budget, policy, rule }
     }
 }
 
@@ -118,6 +126,7 @@ impl InterfacesSection {
             near: self.near,
             policies: self.policy.iter().map(policy).collect(),
             rules: Rules(self.rule.iter().filter_map(WaySection::rule).collect()),
+            probing: Probing { servers: self.probe.clone(), per_day: self.probe_budget },
         }
     }
 }

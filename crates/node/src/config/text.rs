@@ -1,6 +1,7 @@
 //! Values as text with their unit, and what is said when the unit is missing.
 
 use super::{DatabaseUrl, Whom};
+use crate::interfaces::ProbeServer;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 use std::{fmt, marker::PhantomData, net::SocketAddr, time::Duration};
@@ -47,6 +48,11 @@ text!(
 text!(NodeId, "a key of 64 hexadecimal digits", str::parse::<NodeId>);
 text!(WallTime, "a date with its zone, e.g. \"2026-04-15T23:59:00Z\"", parse_date);
 text!(Whom, "a member's name, \"@\" and a tag, or \"*\" for all members", str::parse::<Whom>);
+text!(
+    ProbeServer,
+    "a file to probe with, e.g. \"http://speed.example/256k.bin\"",
+    str::parse::<ProbeServer>
+);
 text!(Name, "a name, e.g. \"fra-1\" or \"country=de\"", str::parse::<Name>);
 
 impl Text for SocketAddr {

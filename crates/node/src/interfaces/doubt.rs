@@ -40,6 +40,11 @@ impl Doubts {
         }
     }
 
+    /// A probe by it failed: it is left out as if others had had to do [`MANY`] times.
+    pub fn leads_nowhere(&mut self, interface: u32, now: Time) {
+        (0..MANY).for_each(|_| self.missed(interface, now));
+    }
+
     /// It changed, or is gone.
     pub fn forget(&mut self, interface: u32) {
         self.0.remove(&interface);

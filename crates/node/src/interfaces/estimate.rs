@@ -61,6 +61,11 @@ impl Estimate {
         self.loss
     }
 
+    /// When the newest sample of a rate came.
+    pub fn heard(&self) -> Option<Time> {
+        self.down.newest().max(self.up.newest())
+    }
+
     /// The rate to this host; zero: not known.
     pub fn down(&self) -> Rate {
         self.down.best()
@@ -92,6 +97,10 @@ impl Peak {
             self.0.pop_back();
         }
         self.0.push_back((now, rate));
+    }
+
+    fn newest(&self) -> Option<Time> {
+        self.0.back().map(|(at, _)| *at)
     }
 
     fn best(&self) -> Rate {

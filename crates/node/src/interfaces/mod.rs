@@ -5,7 +5,8 @@
 //! A [`Table`] is pure: the usable interfaces, what they bring, what is under way by them, what
 //! each application's connections move, and what the user allows. [`Kept`] is what outlives the
 //! process. [`Uplinks`] are the table of a process at work, a [`Passage`] is one connection in it.
-//! Estimates are of traffic that goes anyway: nothing is sent to make them.
+//! Estimates are of traffic that goes anyway; where there is none, and the user names a server for it, of
+//! light probes, which are charged to the budget.
 
 mod caps;
 mod control;
@@ -15,6 +16,8 @@ mod kept;
 mod metrics;
 mod passage;
 mod present;
+mod probe;
+mod probing;
 mod program;
 mod report;
 mod settings;
@@ -28,6 +31,8 @@ pub use estimate::Estimate;
 pub use kept::{Addition, Allotting, Kept};
 pub use metrics::InterfaceMetrics;
 pub use passage::Passage;
+pub use probe::{NoProbeServer, ProbeServer, Probed};
+pub use probing::Probing;
 pub use program::program_at;
 pub use report::report;
 pub use settings::Settings;

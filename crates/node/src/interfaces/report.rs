@@ -39,6 +39,7 @@ pub fn report(uplinks: &Uplinks) -> Value {
         "affinity_seconds": settings.affinity.as_secs_f64(),
         "near": settings.near,
         "rules": settings.rules.0.len(),
+        "spent_on_probes_bytes": uplinks.spent_on_probes().as_bytes(),
         "interfaces": interfaces,
         "applications": applications.collect::<Vec<_>>(),
         "connections": connections.collect::<Vec<_>>(),
@@ -55,6 +56,7 @@ fn interface(shown: &Shown) -> Value {
         "loss": shown.estimate.loss(),
         "used_bytes": shown.used, "cap_bytes": shown.cap,
         "connections": shown.connections, "load_bytes": shown.load, "doubted": shown.doubted,
+        "probe_failure": shown.probe_failure,
     })
 }
 

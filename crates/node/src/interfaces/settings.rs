@@ -1,5 +1,6 @@
 //! What a user wants of the interfaces.
 
+use super::Probing;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::{ConnectionMethod, Policy, Rules};
 
@@ -16,13 +17,16 @@ pub struct Settings {
     pub rules: Rules,
     /// Whether hosts of this host's own networks are assigned as well; loopback never is.
     pub near: bool,
+    /// How interfaces are probed of which traffic tells nothing.
+    pub probing: Probing,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let affinity = Duration::from_secs(600);
         let schedule = ConnectionMethod::default();
-        Self { schedule, affinity, policies: BTreeMap::new(), rules: Rules::default(), near: false }
+        let (policies, rules, probing) = Default::default();
+        Self { schedule, affinity, policies, rules, near: false, probing }
     }
 }
 

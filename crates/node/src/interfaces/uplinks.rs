@@ -6,6 +6,7 @@ use super::{
     kept::Kept,
     passage::Passage,
     present::present,
+    probing::Prober,
     program_at,
     settings::Settings,
     table::{Assigned, Table},
@@ -62,6 +63,7 @@ struct Inner {
     found: Mutex<Vec<Interface>>,
     /// They, or the settings, are others than before.
     changed: Notify,
+    prober: Prober,
 }
 
 struct Pacing {
@@ -139,6 +141,7 @@ impl Uplinks {
             granted: Notify::new(),
             found: Mutex::default(),
             changed: Notify::new(),
+            prober: Prober::default(),
         }));
         uplinks.look();
         uplinks
@@ -147,6 +150,10 @@ impl Uplinks {
     /// The table, for who shows or sets it.
     pub fn table(&self) -> MutexGuard<'_, Table> {
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn prober(&self) -> &Prober {
+        &self.0.prober
     }
 
     /// The time of the table.
@@ -221,13 +228,25 @@ impl Uplinks {
     /// kept.
     pub async fn keep(&self, note: &dyn Fn(String)) {
         let saving = self.save_again_and_again(note);
-        tokio::join!(self.follow(), self.tick(), self.allot(), saving);
+        tokio::join!(
+            self.follow(),
+            self.tick(),
+            self.allot(),
+            self.probe_again_and_again(),
+            saving
+        );
     }
 
     /// The same, where nobody is there to be told.
     pub async fn keep_silently(&self) {
         let saving = self.save_again_and_again(|_| ());
-        tokio::join!(self.follow(), self.tick(), self.allot(), saving);
+        tokio::join!(
+            self.follow(),
+            self.tick(),
+            self.allot(),
+            self.probe_again_and_again(),
+            saving
+        );
     }
 
     async fn follow(&self) {

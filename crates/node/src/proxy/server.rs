@@ -9,7 +9,7 @@ use super::{
     review::Reviewer,
     shared::Shared,
     socks,
-    transparent::{Listeners, Redirected},
+    transparent::{Listeners, Meant, Redirected},
 };
 use crate::{accept, interfaces::Uplinks};
 use std::{
@@ -49,8 +49,20 @@ pub struct ProxyConfig {
     pub split_from: ByteSize,
     /// How long connections may take to end once the proxy is told to.
     pub drain: Duration,
-    /// Whether it has ports as well for connections that the kernel leads to it.
-    pub transparent: bool,
+    /// Who else leads connections to it, of programs that know of no proxy; it has ports for them.
+    pub led: Led,
+}
+
+/// Who leads the connections of programs to a proxy that they do not know of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Led {
+    /// Nobody.
+    #[default]
+    Nowhere,
+    /// The kernel, by rules that let pass what bears [`super::MARK`]; it tells where to.
+    ByRules,
+    /// Who supervises the programs, and tells by [`Proxy::meant`] where to.
+    BySupervisor,
 }
 
 impl ProxyConfig {
@@ -68,7 +80,7 @@ impl ProxyConfig {
             max_connections,
             split_from,
             drain: Duration::from_secs(10),
-            transparent: false,
+            led: Led::Nowhere,
         }
     }
 }
@@ -163,9 +175,9 @@ impl Proxy {
         let failed = |source| ProxyError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let own = listener.local_addr().map_err(failed)?;
-        let redirected = match config.transparent {
-            true => Listeners::bind().await.map_err(failed)?,
-            false => Listeners::default(),
+        let redirected = match config.led {
+            Led::Nowhere => Listeners::default(),
+            Led::ByRules | Led::BySupervisor => Listeners::bind().await.map_err(failed)?,
         };
         let tally = Arc::new(Tally::default());
         let registry = metrics::registry(&tally, uplinks.as_ref());
@@ -184,6 +196,7 @@ impl Proxy {
             cut: CancellationToken::new(),
             splits: Arc::new(Semaphore::new(SPLITS)),
             reviewer: Reviewer::default(),
+            meant: Meant::default(),
         });
         Ok(Self { listener, redirected, shared })
     }
@@ -193,9 +206,14 @@ impl Proxy {
         self.shared.own
     }
 
-    /// Where the kernel is to lead connections; `None`: it has no such ports.
+    /// Where connections are to be led; `None`: it has no such ports.
     pub fn redirected(&self) -> Option<Redirected> {
         self.redirected.ports()
+    }
+
+    /// Where who leads connections here tells whereto they were meant ([`Led::BySupervisor`]).
+    pub fn meant(&self) -> Meant {
+        self.shared.meant.clone()
     }
 
     /// For whoever hears of revocations while it runs.

@@ -9,6 +9,7 @@ use super::{
     record::Books,
     review::Reviewer,
     server::ProxyConfig,
+    transparent::Meant,
 };
 use crate::{history::Observed, interfaces::Uplinks};
 use prometheus_client::registry::Registry;
@@ -78,6 +79,8 @@ pub struct Shared {
     pub(super) splits: Arc<Semaphore>,
     /// When connections by relays are looked at.
     pub(super) reviewer: Reviewer,
+    /// Where connections were meant to go that a supervisor led here.
+    pub(super) meant: Meant,
 }
 
 impl Shared {

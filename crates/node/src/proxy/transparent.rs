@@ -1,12 +1,14 @@
-//! Connections that the kernel leads here: programs that know nothing of a proxy.
+//! Connections that are led here: programs that know nothing of a proxy.
 //!
 //! Packet rules of the host (`nftables`' `redirect`) give a connection to one of these ports, and the
-//! kernel tells where it was meant to go (`SO_ORIGINAL_DST`). It becomes a tunnel there, like any
-//! other. Our own connections bear [`MARK`], which the rules let pass.
+//! kernel tells where it was meant to go (`SO_ORIGINAL_DST`). Our own connections bear [`MARK`], which
+//! the rules let pass. Or whoever supervises a program connects its sockets here, and tells it by
+//! [`Meant`]. Either way it becomes a tunnel, like any other.
 
 use super::{
     chooser::Content,
     event::Kind,
+    server::Led,
     shared::Shared,
     socks::ENCRYPTED,
     tunnel::{self, Tunnel},
@@ -15,9 +17,10 @@ use crate::accept;
 use bytes::Bytes;
 use socket2::SockRef;
 use std::{
+    collections::HashMap,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use thalweg_wire::{Destination, Host};
@@ -40,6 +43,35 @@ pub struct Redirected {
     pub v4: u16,
     /// Of IPv6's ::1, where there is IPv6.
     pub v6: Option<u16>,
+}
+
+/// At most so many connections that were led here and not taken yet are remembered.
+const MAX_MEANT: usize = 65_536;
+
+/// Where connections were meant to go, by the address that they come from.
+#[derive(Clone, Debug, Default)]
+pub struct Meant(Arc<Mutex<HashMap<SocketAddr, SocketAddr>>>);
+
+impl Meant {
+    /// One will come from `from`; `false` if it cannot be remembered, as too many are.
+    #[must_use]
+    pub fn expect(&self, from: SocketAddr, to: SocketAddr) -> bool {
+        let mut known = self.lock();
+        let has_room = known.len() < MAX_MEANT;
+        if has_room {
+            known.insert(from, to);
+        }
+        has_room
+    }
+
+    /// It has come, or will not come after all.
+    pub fn take(&self, from: SocketAddr) -> Option<SocketAddr> {
+        self.lock().remove(&from)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, SocketAddr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The ports' listeners.
@@ -106,7 +138,11 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
 }
 
 async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
-    let Some(meant) = meant(&tcp) else {
+    let meant = match shared.config.led {
+        Led::BySupervisor => shared.meant.take(client),
+        Led::ByRules | Led::Nowhere => meant(&tcp),
+    };
+    let Some(meant) = meant else {
         let why = "it came to the port for redirected connections by itself";
         return refuse(shared, &tcp, client, String::new(), why);
     };
@@ -121,7 +157,7 @@ async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tu
     }
 }
 
-/// Where a connection was meant to go, if it was led here.
+/// Where a connection was meant to go, if the kernel led it here.
 fn meant(tcp: &TcpStream) -> Option<SocketAddr> {
     let own = tcp.local_addr().ok()?;
     let socket = SockRef::from(tcp);

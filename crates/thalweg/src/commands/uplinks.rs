@@ -66,6 +66,7 @@ pub fn bonding(dialer: Dialer, settings: Settings, state: &State) -> anyhow::Res
             let file = state.dir().join("interfaces.json");
             let at = sockets(&file);
             let uplinks = open(settings, Some(file), &|_| ())?;
+            uplinks.probe_by(dialer.clone());
             let (followed, asked) = (uplinks.clone(), uplinks.clone());
             tokio::spawn(async move { followed.keep_silently().await });
             tokio::spawn(async move { serve(&at, asked, &|_: &mut Value| ()).await });

@@ -15,6 +15,7 @@ mod host;
 #[path = "../mesh/in_lab.rs"]
 mod in_lab;
 mod lab;
+mod probes;
 mod run;
 mod started;
 mod transparent;

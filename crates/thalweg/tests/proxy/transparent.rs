@@ -1,4 +1,5 @@
-//! `thalweg proxy --transparent`, in an emulated Internet, for a program that knows no proxy.
+//! `thalweg proxy --transparent` and `thalweg run --transparent`, in an emulated Internet, for programs
+//! that know no proxy.
 
 use crate::{
     files::bytes,
@@ -43,8 +44,8 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    fn new() -> Option<Self> {
-        if !["curl", "python3", "nft"].iter().all(|name| has(name)) {
+    fn with(needed: &[&str]) -> Option<Self> {
+        if !needed.iter().all(|name| has(name)) {
             return None;
         }
         let (lab, dir) = (lab(NETWORK)?, TempDir::new().unwrap());
@@ -74,6 +75,13 @@ impl Scene {
         assert!(fs::read(self.dir.path().join(file)).unwrap() == bytes(LENGTH));
     }
 
+    /// What `thalweg run --transparent` printed of this command.
+    fn run(&self, command: &[&str]) -> Output {
+        let mut run = thalweg(self.dir.path());
+        run.args(["run", "-v", "--transparent", "--"]).args(command);
+        within(&self.lab, "client", &run).output().unwrap()
+    }
+
     fn rules(&self) -> String {
         let mut nft = Command::new("nft");
         nft.args(["list", "ruleset"]);
@@ -91,7 +99,7 @@ impl Scene {
 
 #[test]
 fn a_program_that_knows_no_proxy_goes_by_it_and_rules_end_with_it() {
-    let Some(scene) = Scene::new() else { return };
+    let Some(scene) = Scene::with(&["curl", "python3", "nft"]) else { return };
     let proxy = scene.proxy();
     assert!(scene.rules().contains("redirect to"));
     let output = scene.curl("through");
@@ -110,4 +118,67 @@ fn a_program_that_knows_no_proxy_goes_by_it_and_rules_end_with_it() {
     drop(killed);
     until("the rules of a killed proxy are gone", || !scene.rules().contains("redirect to"));
     scene.comes_whole("after");
+}
+
+/// Two threads and a child, blocking sockets and others; it also talks to itself.
+const CLIENT: &str = r#"
+import asyncio, os, socket, threading
+to = (socket.gethostbyname("www.example"), 8080)
+ask = b"GET /file HTTP/1.0\r\n\r\n"
+lengths = []
+def blocking():
+    with socket.create_connection(to) as s:
+        s.sendall(ask)
+        lengths.append(sum(iter(lambda: len(s.recv(65536)), 0)))
+async def other():
+    reader, writer = await asyncio.open_connection(*to)
+    writer.write(ask)
+    lengths.append(len(await reader.read()))
+own = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(own.getsockname()).sendall(b"here")
+assert own.accept()[0].recv(4) == b"here"
+threads = [threading.Thread(target=blocking) for _ in range(2)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+asyncio.run(other())
+child = os.fork()
+if child == 0:
+    blocking()
+    os._exit(0 if lengths[-1] == lengths[0] else 1)
+assert os.waitpid(child, 0)[1] == 0
+try:
+    socket.create_connection((to[0], 1), 5).recv(1)
+    refused = False
+except OSError:
+    refused = True
+print(min(lengths), max(lengths), len(lengths), refused)
+"#;
+
+#[test]
+fn a_started_program_that_knows_no_proxy_goes_by_it_without_root() {
+    let Some(scene) = Scene::with(&["curl", "python3"]) else { return };
+    let output = scene.run(&["python3", "-c", CLIENT]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    let words: Vec<&str> = out.split_whitespace().collect();
+    let [least, most, "3", "True"] = words[..] else { panic!("{out}{err}") };
+    assert_eq!(least, most);
+    assert!(least.parse::<u32>().unwrap() > LENGTH, "{out}");
+    // What it said to itself is not there.
+    assert!(err.contains("4 tunnels, 1 refused"), "{err}");
+}
+
+#[test]
+fn a_started_program_that_names_its_interface_has_its_way() {
+    let Some(scene) = Scene::with(&["curl", "python3"]) else { return };
+    let url = "http://www.example:8080/file";
+    let curl = ["curl", "-q", "-4", "-sS", "--noproxy", "*", "-m", "20", "-o", "led", url];
+    let led = scene.run(&curl);
+    assert!(text(&led.stderr).contains("1 tunnels"), "{}", text(&led.stderr));
+    assert!(fs::read(scene.dir.path().join("led")).unwrap() == bytes(LENGTH));
+    let mut script = "import socket; s = socket.socket(); s.bind(('', 0)); ".to_owned();
+    script += "s.connect((socket.gethostbyname('www.example'), 8080)); print(s.getpeername()[1])";
+    let own = scene.run(&["python3", "-c", &script]);
+    assert_eq!(text(&own.stdout).trim(), "8080", "{}", text(&own.stderr));
+    assert!(text(&own.stderr).contains("0 tunnels"), "{}", text(&own.stderr));
 }

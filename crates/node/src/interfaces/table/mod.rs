@@ -1,6 +1,7 @@
 //! Who gets a connection; no I/O, time as an argument.
 
 mod caps;
+mod probing;
 mod shown;
 mod usable;
 
@@ -14,6 +15,7 @@ use super::{
     settings::Settings,
 };
 use crate::proxy::is_near;
+use probing::Probes;
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -112,6 +114,7 @@ pub struct Table {
     /// Bytes to and from this host since the last second's end.
     second: BTreeMap<u32, Second>,
     doubts: Doubts,
+    probes: Probes,
     addition: Addition,
     caps: Caps,
     ticked: Time,
@@ -132,6 +135,7 @@ impl Table {
             estimates: BTreeMap::new(),
             second: BTreeMap::new(),
             doubts: Doubts::default(),
+            probes: Probes::default(),
             addition: Addition::default(),
             caps: Caps::default(),
             ticked: now,

@@ -19,6 +19,8 @@ pub struct Shown {
     pub cap: Option<u64>,
     /// Whether it is left out for a while, since nothing was reached by it.
     pub doubted: bool,
+    /// Why its last probe told nothing.
+    pub probe_failure: Option<String>,
     /// Connections by it.
     pub connections: usize,
     /// What they are still expected to move, bytes.
@@ -37,6 +39,7 @@ impl Table {
                 used: self.used(&present.name, today),
                 cap: policy.cap.map(|cap| cap.bytes),
                 doubted: self.doubts.of(present.index, self.ticked),
+                probe_failure: self.probe_failure(&present.name),
                 connections: self.by(present.index).count(),
                 load: self.load(present.index),
             }

@@ -71,6 +71,7 @@ fn millis(value: &Value) -> String {
 
 fn interface(of: &Value) -> [String; 11] {
     let note = match (of["doubted"].as_bool(), of["rate_limit_bps"].as_u64()) {
+        _ if of["probe_failure"].is_string() => word(&of["probe_failure"]),
         (Some(true), _) => "nothing was reached by it of late".to_owned(),
         (_, Some(limit)) => format!("at most {}", rate(limit)),
         _ => String::new(),

@@ -20,7 +20,7 @@ use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use thalweg_console::{note, say_line};
 use thalweg_node::{
-    proxy::{ProxyConfig, Summary},
+    proxy::{Led, ProxyConfig, Summary},
     relay::raise_descriptor_limit,
 };
 use tokio::{runtime::Runtime, time::timeout};
@@ -95,8 +95,8 @@ impl Args {
 
     fn config(&self) -> ProxyConfig {
         let max_connections = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
-        let transparent = self.transparent;
-        ProxyConfig { max_connections, transparent, ..ProxyConfig::new(self.listen) }
+        let led = if self.transparent { Led::ByRules } else { Led::Nowhere };
+        ProxyConfig { max_connections, led, ..ProxyConfig::new(self.listen) }
     }
 }
 

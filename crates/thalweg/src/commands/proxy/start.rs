@@ -18,7 +18,7 @@ use thalweg_node::{
     detours::{ByDetours, Detours},
     history::History,
     interfaces::Uplinks,
-    proxy::{MARK, Proxy, ProxyConfig, ProxyError},
+    proxy::{Led, MARK, Proxy, ProxyConfig, ProxyError},
 };
 
 /// A proxy, and what keeps it new.
@@ -48,7 +48,8 @@ pub async fn start(
     let settings = here::settings(paths.config.as_deref())?.interfaces.settings();
     let kept = file.as_deref().map(uplinks::beside);
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
-    let (dialer, bonds) = dialer(&mesh, &uplinks, config.transparent);
+    let (dialer, bonds) = dialer(&mesh, &uplinks, config.led);
+    uplinks.probe_by(dialer.clone());
     let detours = match &file {
         Some(file) => Detours::open(&Detours::beside(file)),
         None => Detours::unkept(),
@@ -82,9 +83,9 @@ pub async fn start(
 
 /// A program may read as slowly as it likes: no time-out of the kernel's for shut windows.
 ///
-/// What a transparent proxy sends is marked, so that the kernel does not lead it back.
-fn dialer(mesh: &Mesh, uplinks: &Uplinks, is_transparent: bool) -> (Dialer, Option<Bonding>) {
-    let mark = is_transparent.then_some(MARK);
+/// What a proxy sends to which the kernel leads connections is marked, so that it does not lead it back.
+fn dialer(mesh: &Mesh, uplinks: &Uplinks, led: Led) -> (Dialer, Option<Bonding>) {
+    let mark = (led == Led::ByRules).then_some(MARK);
     let socket = SocketOptions { user_timeout: None, mark, ..SocketOptions::default() };
     let options = DialOptions { socket, ..DialOptions::default() };
     match mesh.identity() {

@@ -1,5 +1,6 @@
 //! The child: started, told of signals, waited for.
 
+use super::supervise::{Prepared, Supervisor, Ways};
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{ffi::OsString, io, os::unix::process::ExitStatusExt as _, time::Duration};
@@ -27,17 +28,22 @@ const PASSED: [(SignalKind, Signal); 6] = [
     (SignalKind::quit(), Signal::QUIT),
 ];
 
-/// Runs the command with these variables besides its own environment; its exit code, as a
-/// shell has it.
+/// Runs the command with these variables besides its own environment, its connections led by these
+/// ways, if any; its exit code, as a shell has it.
 ///
 /// # Errors
-/// If the system lets no signal be watched, or the child not be waited for.
-pub async fn run(command: &[OsString], variables: &[(&str, String)]) -> anyhow::Result<u8> {
+/// If the system lets no signal be watched, or the child not be waited for or supervised.
+pub async fn run(
+    command: &[OsString],
+    variables: &[(&str, String)],
+    ways: Option<Ways>,
+) -> anyhow::Result<u8> {
     let mut signals = watch()?;
     let (program, arguments) = command.split_first().context("no command is given")?;
     let shown = program.to_string_lossy();
     let mut child = Command::new(program);
     child.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+    let prepared = ways.as_ref().map(|_| Prepared::new(&mut child)).transpose()?;
     let mut child = match child.spawn() {
         Ok(child) => child,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -49,6 +55,7 @@ pub async fn run(command: &[OsString], variables: &[(&str, String)]) -> anyhow::
             return Ok(NOT_RUN);
         }
     };
+    let _supervisor = supervise(prepared, ways)?;
     loop {
         tokio::select! {
             ended = child.wait() => {
@@ -58,6 +65,10 @@ pub async fn run(command: &[OsString], variables: &[(&str, String)]) -> anyhow::
             Some(signal) = signals.recv() => pass_on(&child, signal),
         }
     }
+}
+
+fn supervise(prepared: Option<Prepared>, ways: Option<Ways>) -> anyhow::Result<Option<Supervisor>> {
+    prepared.zip(ways).map(|(prepared, ways)| prepared.supervise(ways)).transpose()
 }
 
 /// 128 + N for signal N; codes have eight bits.

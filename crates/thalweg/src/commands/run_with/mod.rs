@@ -2,6 +2,7 @@
 
 mod child;
 mod environment;
+mod supervise;
 
 use super::proxy::{self, Format, Log, PathArgs, Running};
 use anyhow::Context as _;
@@ -11,8 +12,12 @@ use std::{
     process::ExitCode,
     sync::Arc,
 };
+use supervise::Ways;
 use thalweg_console::note;
-use thalweg_node::{proxy::ProxyConfig, relay::raise_descriptor_limit};
+use thalweg_node::{
+    proxy::{Led, ProxyConfig},
+    relay::raise_descriptor_limit,
+};
 use tokio::runtime::Runtime;
 
 /// The exit code of failures that are ours and not the command's, as timeout(1) has it.
@@ -25,6 +30,7 @@ http_proxy, https_proxy, all_proxy and the variables of npm, Node.js and rsync, 
   thalweg run git clone https://example.org/big.git
   thalweg run -v sh -c 'apt-get update && apt-get -y upgrade'   # -v: which way each one went
   thalweg run --no-proxy localhost,.example.org curl -O https://example.net/big.iso
+  thalweg run --transparent ./program-that-knows-no-proxy
 
 Options behind CMD are CMD's own.
 
@@ -50,6 +56,11 @@ pub struct Args {
     /// Say nothing of relays that are not tried, nor of a proxy that is replaced
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
+
+    /// Lead the command's TCP connections to the proxy even if it knows of none, and those of all
+    /// that it starts; without root (seccomp, Linux 5.19). It gains no privileges: no sudo in it
+    #[arg(long)]
+    transparent: bool,
 
     /// The command and its arguments
     #[arg(
@@ -99,7 +110,9 @@ async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
             note!("thalweg run: {text}");
         }
     };
-    let config = ProxyConfig::new(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0));
+    let led = if args.transparent { Led::BySupervisor } else { Led::Nowhere };
+    let listen = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let config = ProxyConfig { led, ..ProxyConfig::new(listen) };
     let Running { proxy, mut keeper } = proxy::start(config, &args.paths, log, &note).await?;
     let variables = environment::variables(proxy.local_addr(), &args.no_proxy);
     let replaced = environment::replaced(&variables, |name| std::env::var_os(name).is_some());
@@ -110,10 +123,11 @@ async fn beside(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
             replaced.join(", ")
         ));
     }
+    let ways = proxy.redirected().map(|ports| Ways { ports, meant: proxy.meant() });
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let serving = proxy.run(async { _ = end.await });
     let living = async {
-        let code = child::run(&args.command, &variables).await;
+        let code = child::run(&args.command, &variables, ways).await;
         drop(ended);
         code
     };

@@ -1,0 +1,212 @@
+//! One `connect` of a program: led to the proxy, or left alone.
+//!
+//! The program's own socket is connected, by a descriptor of ours of the same socket, so that the
+//! program can change nothing in between that is looked at here. Whatever is not understood is left
+//! to the kernel, as if nobody had looked.
+
+use super::seccomp::{Answer, Held};
+use rustix::{
+    io::Errno,
+    process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open},
+};
+use socket2::{Domain, Protocol, SockRef, Type};
+use std::{
+    fs::{self, File},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    os::{fd::OwnedFd, unix::fs::FileExt as _},
+};
+use thalweg_node::proxy::{Meant, Redirected};
+
+/// The kernel's `sockaddr_in6`, the longest that is looked at.
+const LONGEST: usize = 28;
+/// The kernel's `sockaddr_in`.
+const SHORT: usize = 16;
+
+/// What a program asks for.
+pub struct Wish {
+    /// Its socket, by a descriptor of ours.
+    socket: OwnedFd,
+    to: SocketAddr,
+}
+
+impl Wish {
+    /// `None`: not for us to look at (another kind of address), or the program's user keeps others
+    /// from looking.
+    pub fn read(held: &Held) -> Option<Self> {
+        let [descriptor, address, length, ..] = held.arguments;
+        let to = read_address(held.thread, address, usize::try_from(length).ok()?)?;
+        let program = Pid::from_raw(i32::try_from(program_of(held.thread)?).ok()?)?;
+        let program = pidfd_open(program, PidfdFlags::empty()).ok()?;
+        // The register's lower half is the argument.
+        let descriptor = (descriptor & u64::from(u32::MAX)) as i32;
+        let socket = pidfd_getfd(program, descriptor, PidfdGetfdFlags::empty()).ok()?;
+        Some(Self { socket, to })
+    }
+
+    /// Connects it to the proxy, if it leads out of this host and leaves open by which interface.
+    pub fn lead(&self, ports: Redirected, meant: &Meant) -> Answer {
+        let socket = SockRef::from(&self.socket);
+        match beside(&socket, self.to, ports) {
+            Some((from, proxy)) => connect(&socket, from, proxy, self.to, meant),
+            None => Answer::Go,
+        }
+    }
+}
+
+/// The address to bind and the one to connect to, in the socket's own family.
+fn beside(socket: &SockRef<'_>, to: SocketAddr, ports: Redirected) -> Option<(IpAddr, SocketAddr)> {
+    let is_tcp = socket.r#type().ok()? == Type::STREAM
+        && matches!(socket.protocol().ok()?, None | Some(Protocol::TCP));
+    let is_bound = socket.device().ok()?.is_some() || is_bound(socket);
+    if !is_tcp || is_bound || !leads_out(to, way_to) {
+        return None;
+    }
+    let (host, port) = match (socket.domain().ok()?, to.ip()) {
+        (Domain::IPV4, IpAddr::V4(_)) => (Ipv4Addr::LOCALHOST.into(), ports.v4),
+        (Domain::IPV6, IpAddr::V6(ip)) if ip.to_ipv4_mapped().is_some() => {
+            (Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), ports.v4)
+        }
+        (Domain::IPV6, IpAddr::V6(_)) => (Ipv6Addr::LOCALHOST.into(), ports.v6?),
+        _ => return None,
+    };
+    Some((host, SocketAddr::new(host, port)))
+}
+
+/// Whoever binds a socket means an address or a port of its own.
+fn is_bound(socket: &SockRef<'_>) -> bool {
+    let at = socket.local_addr().ok().and_then(|at| at.as_socket());
+    at.is_none_or(|at| at.port() != 0 || !at.ip().is_unspecified())
+}
+
+/// Whether it is another host's address, and one to which there is a way: where there is none, the
+/// program should hear so, and try its next address.
+fn leads_out(to: SocketAddr, way_to: impl Fn(SocketAddr) -> Option<IpAddr>) -> bool {
+    let ip = to.ip().to_canonical();
+    let is_near = ip.is_loopback() || ip.is_unspecified() || ip.is_multicast();
+    let own = || way_to(SocketAddr::new(ip, to.port()));
+    !is_near && to.port() != 0 && own().is_some_and(|own| own != ip)
+}
+
+/// The address of this host from which the kernel would go there. Nothing is sent.
+fn way_to(to: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(to).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+fn connect(
+    socket: &SockRef<'_>,
+    from: IpAddr,
+    proxy: SocketAddr,
+    to: SocketAddr,
+    meant: &Meant,
+) -> Answer {
+    // Bound first: when the proxy takes it, it is known whereto it was meant.
+    let bound = socket.bind(&SocketAddr::new(from, 0).into());
+    let Some(own) = bound.ok().and_then(|()| socket.local_addr().ok()?.as_socket()) else {
+        return Answer::Go;
+    };
+    if own.port() == 0 {
+        // `IP_BIND_ADDRESS_NO_PORT` and no address of its own: nobody writes that.
+        return Answer::Failed(Errno::ADDRNOTAVAIL);
+    }
+    let own = SocketAddr::new(own.ip().to_canonical(), own.port());
+    let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+    if !meant.expect(own, to) {
+        return Answer::Failed(Errno::NOBUFS);
+    }
+    let Err(error) = socket.connect(&proxy.into()) else { return Answer::Done };
+    let errno = Errno::from_io_error(&error).unwrap_or(Errno::CONNREFUSED);
+    if errno != Errno::INPROGRESS {
+        meant.take(own);
+    }
+    Answer::Failed(errno)
+}
+
+/// The process of a thread.
+fn program_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+fn read_address(thread: u32, at: u64, length: usize) -> Option<SocketAddr> {
+    let mut bytes = [0; LONGEST];
+    let bytes = &mut bytes[..length.min(LONGEST)];
+    File::open(format!("/proc/{thread}/mem")).ok()?.read_exact_at(bytes, at).ok()?;
+    parse(bytes)
+}
+
+/// `sockaddr_in` and `sockaddr_in6` (ip(7), ipv6(7)): the family as the host has it, all else as the
+/// network has it. A link's address with a scope is of the link, and not looked at.
+fn parse(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    let ip: IpAddr = match family {
+        libc::AF_INET if bytes.len() >= SHORT => <[u8; 4]>::try_from(bytes.get(4..8)?).ok()?.into(),
+        libc::AF_INET6 => {
+            let has_scope = bytes.get(24..28)? != [0; 4];
+            let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
+            (!has_scope).then_some(ip)?.into()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4(port: u16, ip: [u8; 4]) -> Vec<u8> {
+        let mut bytes = (libc::AF_INET as u16).to_ne_bytes().to_vec();
+        bytes.extend(port.to_be_bytes());
+        bytes.extend(ip);
+        bytes.extend([0; 8]);
+        bytes
+    }
+
+    fn v6(port: u16, ip: Ipv6Addr, scope: u32) -> Vec<u8> {
+        let mut bytes = (libc::AF_INET6 as u16).to_ne_bytes().to_vec();
+        bytes.extend(port.to_be_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(ip.octets());
+        bytes.extend(scope.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn addresses_are_read_as_the_kernel_reads_them() {
+        let is = |bytes: &[u8], text: &str| assert_eq!(parse(bytes), text.parse().ok(), "{text}");
+        is(&v4(443, [192, 0, 2, 1]), "192.0.2.1:443");
+        is(&v6(80, "2001:db8::1".parse().unwrap(), 0), "[2001:db8::1]:80");
+        is(&v6(80, "fe80::1".parse().unwrap(), 2), "a link's");
+        is(&v4(443, [192, 0, 2, 1])[..15], "too short");
+        is(&[1, 0, b'/', b'x', 0], "a name in the file system");
+        is(&[], "nothing");
+    }
+
+    #[test]
+    fn what_stays_in_this_host_is_left_alone() {
+        // This host is 198.51.100.1, and has no IPv6.
+        let own = IpAddr::from([198, 51, 100, 1]);
+        let out =
+            |text: &str| leads_out(text.parse().unwrap(), |to| to.ip().is_ipv4().then_some(own));
+        assert!(out("192.0.2.1:443") && out("[::ffff:192.0.2.1]:443"));
+        for near in ["127.0.0.1:80", "0.0.0.0:80", "224.0.0.1:9", "192.0.2.1:0", "198.51.100.1:80"]
+        {
+            assert!(!out(near), "{near}");
+        }
+        assert!(!out("[::1]:80") && !out("[::ffff:127.0.0.1]:80") && !out("[ff02::1]:80"));
+        assert!(!out("[2001:db8::1]:443"), "there is no way to it");
+    }
+
+    #[test]
+    fn the_way_to_this_host_begins_at_itself() {
+        let own = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(way_to(SocketAddr::new(own, 9)), Some(own));
+    }
+}

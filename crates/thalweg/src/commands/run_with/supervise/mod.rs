@@ -1,0 +1,146 @@
+//! A program whose connections are led to the proxy although it does not know of it: without root,
+//! by seccomp's user notifications, static programs and all that it starts included.
+//!
+//! What is not seen: connections by io_uring or by `sendto` with `MSG_FASTOPEN`, and of 32-bit programs
+//! under a 64-bit kernel. They go as the kernel sends them. It is a convenience, and keeps nobody in.
+
+mod lead;
+mod seccomp;
+
+use anyhow::{Context as _, anyhow};
+use lead::Wish;
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+        sendmsg, socketpair,
+    },
+    pipe::{PipeFlags, pipe_with},
+};
+use seccomp::{Answer, Held};
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    thread::{self, JoinHandle},
+};
+use thalweg_node::proxy::{Meant, Redirected};
+use tokio::process::Command;
+
+/// Where connections are led.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    /// The proxy's ports.
+    pub ports: Redirected,
+    /// What it is told.
+    pub meant: Meant,
+}
+
+/// A command that will be supervised once it is started.
+pub struct Prepared {
+    ours: OwnedFd,
+}
+
+impl Prepared {
+    /// Has the command's process hold its connections before it becomes the program.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(command: &mut Command) -> anyhow::Result<Self> {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (ours, its) = socketpair(AddressFamily::UNIX, kind, flags, None)
+            .context("cannot make a pair of sockets")?;
+        in_child(command, move || pass(its.as_fd(), seccomp::hold_connects()?.as_fd()));
+        Ok(Self { ours })
+    }
+
+    /// Supervises the command, which was started meanwhile.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn supervise(self, ways: Ways) -> anyhow::Result<Supervisor> {
+        let listener = take(self.ours.as_fd()).context("the program cannot be supervised")?;
+        let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let work = move || serve(&listener, &ended, &ways);
+        let thread = thread::Builder::new().name("connects".to_owned()).spawn(work)?;
+        Ok(Supervisor { end: Some(end), thread: Some(thread) })
+    }
+}
+
+#[expect(unsafe_code, reason = "what runs between fork and exec may not allocate")]
+fn in_child(command: &mut Command, work: impl FnMut() -> io::Result<()> + Send + Sync + 'static) {
+    // SAFETY: `work` is three calls of the kernel on what was made before, and allocates nothing.
+    unsafe { command.pre_exec(work) };
+}
+
+/// Gives a descriptor to the other end (unix(7), `SCM_RIGHTS`).
+fn pass(by: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let given = [descriptor];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    beside.push(SendAncillaryMessage::ScmRights(&given));
+    sendmsg(by, &[IoSlice::new(&[0])], &mut beside, SendFlags::empty())?;
+    Ok(())
+}
+
+fn take(by: BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let (mut beside, mut byte) = (RecvAncillaryBuffer::new(&mut space), [0]);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let told = recvmsg(by, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
+    debug_assert!(!told.flags.contains(ReturnFlags::CTRUNC));
+    let descriptors = beside.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    descriptors.ok_or_else(|| anyhow!("its process gave no descriptor"))
+}
+
+/// Answers a program's connections until it is dropped; later ones fail in the program.
+pub struct Supervisor {
+    end: Option<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // The other end of the pipe hears it.
+        self.end.take();
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
+    }
+}
+
+/// Until all programs have ended, or the other end of `ended` is closed.
+fn serve(listener: &OwnedFd, ended: &OwnedFd, ways: &Ways) {
+    loop {
+        let mut looked = [PollFd::new(listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+        match poll(&mut looked, None) {
+            Err(Errno::INTR) => continue,
+            Err(_) => return,
+            Ok(_) => {}
+        }
+        let [calls, end] = looked.map(|of| of.revents());
+        if !end.is_empty() || calls.contains(PollFlags::HUP) {
+            return;
+        }
+        match seccomp::receive(listener.as_fd()) {
+            Ok(held) => seccomp::answer(listener, &held, decide(listener.as_fd(), &held, ways)),
+            // It was killed meanwhile.
+            Err(Errno::NOENT | Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn decide(listener: BorrowedFd<'_>, held: &Held, ways: &Ways) -> Answer {
+    let wish = Wish::read(held);
+    // Else what was read may be another program's.
+    match wish.filter(|_| seccomp::still_waits(listener, held)) {
+        Some(wish) => wish.lead(ways.ports, &ways.meant),
+        None => Answer::Go,
+    }
+}

@@ -1,0 +1,130 @@
+//! seccomp's user notifications (seccomp_unotify(2)): a program is held in `connect` until somebody
+//! else has said what comes of it. It needs no privilege, and holds for all that the program starts.
+#![expect(unsafe_code, reason = "no library has these calls of the kernel")]
+
+use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
+use rustix::{
+    io::Errno,
+    ioctl::{Setter, Updater, opcode},
+};
+use std::{
+    io,
+    mem::{MaybeUninit, offset_of},
+    os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd},
+};
+
+/// How calls are made here (linux/audit.h). Of other kinds of programs (32 bits) nothing is held.
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+#[cfg(target_arch = "riscv64")]
+const ARCH: u32 = 0xc000_00f3;
+
+/// The group of seccomp's requests (linux/seccomp.h).
+const GROUP: u8 = b'!';
+const RECEIVE: u32 = opcode::read_write::<libc::seccomp_notif>(GROUP, 0);
+const SEND: u32 = opcode::read_write::<libc::seccomp_notif_resp>(GROUP, 1);
+const IS_VALID: u32 = opcode::write::<u64>(GROUP, 2);
+
+/// A program's call that waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    id: u64,
+    /// The thread that called.
+    pub thread: u32,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The kernel does what it was asked.
+    Go,
+    /// It is done.
+    Done,
+    /// It failed.
+    Failed(Errno),
+}
+
+/// Has every `connect` of this process and all its descendants held, from now on and for good; the
+/// descriptor at which they are heard of. Between `fork` and `exec`: it allocates nothing.
+///
+/// # Errors
+/// The kernel's: a kernel before 5.19, or a sandbox that does not allow it.
+pub fn hold_connects() -> io::Result<OwnedFd> {
+    let filter = program();
+    let whole = sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER
+        // A signal does not take a call from whoever is about to answer it.
+        | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    rustix::thread::set_no_new_privs(true)?;
+    // SAFETY: the kernel reads the program, which outlives the call, and opens a descriptor that
+    // is nobody's yet.
+    unsafe {
+        let mode = libc::SECCOMP_SET_MODE_FILTER;
+        let opened = libc::syscall(libc::SYS_seccomp, mode, flags, &raw const whole);
+        if opened < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(opened as i32))
+    }
+}
+
+/// `connect` by this machine's own kind of calls is told of; all else goes.
+fn program() -> [sock_filter; 6] {
+    let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let load = |at: usize| step(BPF_LD | BPF_W | BPF_ABS, 0, 0, at as u32);
+    let unless = |value, over| step(BPF_JMP | BPF_JEQ | BPF_K, 0, over, value);
+    let result = |value| step(BPF_RET | BPF_K, 0, 0, value);
+    [
+        load(offset_of!(libc::seccomp_data, arch)),
+        unless(ARCH, 3),
+        load(offset_of!(libc::seccomp_data, nr)),
+        unless(libc::SYS_connect as u32, 1),
+        result(libc::SECCOMP_RET_USER_NOTIF),
+        result(libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+/// The next call that waits; it is waited for.
+///
+/// # Errors
+/// [`Errno::NOENT`] if its program has just ended: look again.
+pub fn receive(listener: BorrowedFd<'_>) -> rustix::io::Result<Held> {
+    // SAFETY: all its fields are numbers; the kernel wants them 0.
+    let mut told: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: the kernel writes one `seccomp_notif`.
+    unsafe { rustix::ioctl::ioctl(listener, Updater::<RECEIVE, _>::new(&mut told))? };
+    Ok(Held { id: told.id, thread: told.pid, arguments: told.data.args })
+}
+
+/// Whether it still waits: what was looked up by its thread's number before was of that thread.
+pub fn still_waits(listener: BorrowedFd<'_>, held: &Held) -> bool {
+    // SAFETY: the kernel reads one `u64`.
+    unsafe { rustix::ioctl::ioctl(listener, Setter::<IS_VALID, _>::new(held.id)) }.is_ok()
+}
+
+/// Lets it go on. If its program has ended, nobody hears it.
+pub fn answer(listener: impl AsFd, held: &Held, answer: Answer) {
+    let (error, flags) = match answer {
+        Answer::Go => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+        Answer::Done => (0, 0),
+        Answer::Failed(errno) => (-errno.raw_os_error(), 0),
+    };
+    let mut said = libc::seccomp_notif_resp { id: held.id, val: 0, error, flags };
+    // SAFETY: the kernel reads one `seccomp_notif_resp`.
+    _ = unsafe { rustix::ioctl::ioctl(listener, Updater::<SEND, _>::new(&mut said)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The requests' numbers as linux/seccomp.h has them.
+    #[test]
+    fn requests_are_the_kernels() {
+        assert_eq!([RECEIVE, SEND, IS_VALID], [0xc050_2100, 0xc018_2101, 0x4008_2102]);
+    }
+}
