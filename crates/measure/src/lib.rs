@@ -10,8 +10,12 @@
 mod bound;
 pub mod bulk;
 mod estimate;
+pub mod estimators;
+#[cfg(test)]
+mod path;
 mod subject;
 mod table;
+pub mod train;
 
 pub use bound::{Bound, LimitedTime};
 pub use estimate::{Estimate, EstimateError, Method, Metric};

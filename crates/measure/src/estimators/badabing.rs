@@ -1,0 +1,320 @@
+//! Badabing (Sommers et al., 2005): how often a path loses packets, and how long each time; the estimators are
+//! RFC 6534's.
+//!
+//! Time is cut into slots. At each one, by chance, an *experiment* begins: two slots in a row are probed, or three
+//! for every second experiment. What is counted are the patterns of congested and other slots.
+
+use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
+use crate::train::{Flight, Probe, Train};
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::{collections::BTreeMap, time::Duration};
+
+/// Packets of a probe, back to back.
+const PACKETS: usize = 3;
+
+/// Their size, with headers.
+const SIZE: u16 = 600 - 28;
+
+/// What the tool needs of each.
+const HEADER: u16 = 12;
+
+/// Slots of a train.
+const STRETCH: u64 = 1000;
+
+/// How it probes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BadabingSettings {
+    /// A slot's length; 5 ms.
+    pub slot: Duration,
+    /// How likely an experiment begins at a slot, from 0 to 1.
+    pub chance: f64,
+    /// Slots in all.
+    pub slots: u64,
+    /// A slot is congested, too, that is so near to one with a loss…
+    pub near: Duration,
+    /// … and whose queueing delay is above this share less of the highest at losses.
+    pub below: f64,
+    /// Of the draws.
+    pub seed: u64,
+    /// Whether probes may carry riders.
+    pub may_carry: bool,
+}
+
+impl BadabingSettings {
+    /// The public tool's slots, for so long.
+    pub fn new(chance: f64, lasts: Duration, seed: u64) -> Self {
+        let slot = Duration::from_millis(5);
+        let slots = (lasts.as_secs_f64() / slot.as_secs_f64()) as u64;
+        let near = Duration::from_millis(50);
+        Self { slot, chance, slots, near, below: 0.1, seed, may_carry: false }
+    }
+}
+
+/// What came of a slot's probe.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    is_lossy: bool,
+    /// The highest delay of its packets, ns; `None`: all were lost.
+    delay: Option<i64>,
+}
+
+/// Frequency and duration of losses.
+#[derive(Clone, Debug)]
+pub struct Badabing {
+    settings: BadabingSettings,
+    random: Xoshiro256PlusPlus,
+    /// The slot at which the next train begins.
+    begins: u64,
+    /// Beginnings of experiments, and how many slots each has.
+    experiments: Vec<(u64, u64)>,
+    /// The next train's slots.
+    probed: Vec<u64>,
+    /// Slots of experiments that end in the next stretch.
+    beyond: Vec<u64>,
+    seen: BTreeMap<u64, Slot>,
+    trains: u32,
+}
+
+impl Badabing {
+    /// Before its first slot.
+    pub fn new(settings: BadabingSettings) -> Self {
+        let random = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
+        let (experiments, probed, beyond, seen) = Default::default();
+        let (begins, trains) = (0, 0);
+        let mut tool = Self { settings, random, begins, experiments, probed, beyond, seen, trains };
+        tool.draw();
+        tool
+    }
+
+    /// The slots of the next stretch that are probed; none where no experiment begins in it.
+    fn draw(&mut self) {
+        let end = (self.begins + STRETCH).min(self.settings.slots);
+        let mut probed = std::mem::take(&mut self.beyond);
+        for slot in self.begins..end {
+            let draw = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+            if draw < self.settings.chance {
+                let long = 2 + self.experiments.len() as u64 % 2;
+                self.experiments.push((slot, long));
+                probed.extend(slot..slot + long);
+            }
+        }
+        probed.sort_unstable();
+        probed.dedup();
+        let within = probed.partition_point(|slot| *slot < end);
+        self.beyond = probed.split_off(within);
+        self.probed = probed;
+    }
+
+    /// Waits of one and the next are the train's gaps, so that the first is at its slot as well.
+    fn train(&self) -> Option<Train> {
+        let BadabingSettings { slot, may_carry, .. } = self.settings;
+        let mut before = self.begins;
+        let mut probes = Vec::new();
+        for at in &self.probed {
+            let gap = slot * (at - before) as u32;
+            before = *at;
+            let probe = |gap| Probe { size: SIZE, header: HEADER, gap, may_carry };
+            probes.push(probe(gap));
+            probes.extend([probe(Duration::ZERO); PACKETS - 1]);
+        }
+        Train::new(probes).ok()
+    }
+
+    fn is_over(&self) -> bool {
+        self.begins >= self.settings.slots
+    }
+
+    /// Marks slots as congested: those with a loss, and those near one with nearly as long a queue.
+    fn congested(&self) -> BTreeMap<u64, bool> {
+        let least = self.seen.values().filter_map(|slot| slot.delay).min().unwrap_or(0);
+        let queue = |slot: &Slot| slot.delay.map(|delay| (delay - least) as f64);
+        let near = (self.settings.near.as_nanos() / self.settings.slot.as_nanos().max(1)) as u64;
+        let around = |at: u64| self.seen.range(at.saturating_sub(near)..=at.saturating_add(near));
+        let losses = || self.seen.iter().filter(|(_, slot)| slot.is_lossy).map(|(at, _)| *at);
+        let at_losses = losses().flat_map(around).filter_map(|(_, slot)| queue(slot));
+        let highest = at_losses.fold(0.0, f64::max);
+        let is_long =
+            |slot: &Slot| queue(slot).is_some_and(|q| q > (1.0 - self.settings.below) * highest);
+        let judge = |(at, slot): (&u64, &Slot)| {
+            let has_loss = || around(*at).any(|(_, other)| other.is_lossy);
+            (*at, slot.is_lossy || (is_long(slot) && has_loss()))
+        };
+        self.seen.iter().map(judge).collect()
+    }
+
+    fn result(&self) -> Result<Vec<Finding>, Unfound> {
+        let congested = self.congested();
+        let mut counts: BTreeMap<Vec<bool>, u32> = BTreeMap::new();
+        for (at, long) in &self.experiments {
+            let pattern: Option<Vec<bool>> =
+                (*at..at + long).map(|slot| congested.get(&slot).copied()).collect();
+            if let Some(pattern) = pattern {
+                *counts.entry(pattern).or_default() += 1;
+            }
+        }
+        if counts.is_empty() {
+            return Err(Unfound::Unclear);
+        }
+        Ok(findings(&counts, self.settings.slot))
+    }
+}
+
+/// Of how often each pattern was seen. Of three slots the first two count as an experiment of two as well.
+fn findings(counts: &BTreeMap<Vec<bool>, u32>, slot: Duration) -> Vec<Finding> {
+    let sum = |is: &dyn Fn(&[bool]) -> bool| {
+        counts.iter().filter(|(pattern, _)| is(pattern)).map(|(_, n)| f64::from(*n)).sum::<f64>()
+    };
+    let all = sum(&|_| true);
+    let frequency = sum(&|pattern| pattern[0]) / all;
+    let mut found = vec![Finding::plain(Quantity::LossFrequency, frequency)];
+    let any = sum(&|pattern| pattern[0] || pattern[1]);
+    let changes = sum(&|pattern| pattern[0] != pattern[1]);
+    let three = |of: [[bool; 3]; 2]| sum(&|pattern| of.iter().any(|one| one[..] == *pattern));
+    let both = three([[false, true, true], [true, true, false]]);
+    let single = three([[false, false, true], [true, false, false]]);
+    // RFC 6534's improved estimator, where it has what it needs: probes that do not see a congestion that is there.
+    let slots = match (both > 0.0 && single > 0.0, changes > 0.0) {
+        (_, false) => return found,
+        (true, _) => 2.0 * single / both * (any / changes - 1.0) + 1.0,
+        (false, _) => 2.0 * any / changes - 1.0,
+    };
+    found.push(Finding::plain(Quantity::LossDuration, slots * slot.as_secs_f64()));
+    found
+}
+
+impl Estimator for Badabing {
+    fn name(&self) -> &'static str {
+        "badabing"
+    }
+
+    fn next(&mut self) -> Step {
+        let mut empty = Duration::ZERO;
+        while !self.is_over() {
+            if let Some(train) = self.train() {
+                // From the last probe's slot to the end of its stretch nothing is sent.
+                return Step::Send { train, after: empty + self.rest() };
+            }
+            let end = (self.begins + STRETCH).min(self.settings.slots);
+            empty += self.settings.slot * (end - self.begins) as u32;
+            self.begins = end;
+            self.draw();
+        }
+        Step::Done(self.result())
+    }
+
+    fn seen(&mut self, flight: &Flight) {
+        self.trains += 1;
+        let mut packets = (0..flight.sent.len()).map(|at| (flight.sent[at], flight.arrived[at]));
+        for slot in std::mem::take(&mut self.probed) {
+            let mut of = Slot::default();
+            for (sent, arrived) in packets.by_ref().take(PACKETS) {
+                of.is_lossy |= sent.is_some() && arrived.is_none();
+                let delay = sent.zip(arrived).map(|(sent, arrived)| {
+                    (arrived.as_nanos() as i64).wrapping_sub(sent.as_nanos() as i64)
+                });
+                of.delay = of.delay.max(delay);
+            }
+            self.seen.insert(slot, of);
+        }
+        self.begins = (self.begins + STRETCH).min(self.settings.slots);
+        self.draw();
+    }
+
+    fn progress(&self) -> Progress {
+        Progress { trains: self.trains, between: None, phase: "slots" }
+    }
+}
+
+impl Badabing {
+    /// From the last train's end to the beginning of this one's stretch.
+    fn rest(&self) -> Duration {
+        let last = self.seen.last_key_value().map(|(slot, _)| *slot);
+        let from = last.map_or(self.begins, |slot| slot.max(self.begins.saturating_sub(STRETCH)));
+        self.settings.slot * (self.begins.saturating_sub(from)) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_units::Time;
+
+    /// A path that loses all in the last `long` of every `every` slots, with a queue that grows before.
+    fn run(every: u64, long: u64, queue_ns: u32, seed: u64) -> Vec<Finding> {
+        let lasts = Duration::from_secs(300);
+        let mut tool = Badabing::new(BadabingSettings::new(0.3, lasts, seed));
+        let mut now = 0;
+        loop {
+            match tool.next() {
+                Step::Done(result) => return result.unwrap(),
+                Step::Send { train, after } => {
+                    now += after.as_nanos() as u64;
+                    let mut flight = Flight::default();
+                    for probe in train.probes() {
+                        now += probe.gap.as_nanos() as u64;
+                        let place = now / 5_000_000 % every;
+                        let queue = u64::from(queue_ns) * u64::from(place >= every - 2 * long);
+                        let arrived = Time::from_nanos(now + 20_000_000 + queue);
+                        flight.sent.push(Some(Time::from_nanos(now)));
+                        flight.arrived.push((place < every - long).then_some(arrived));
+                    }
+                    tool.seen(&flight);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn frequency_and_duration_of_episodes_are_found() {
+        for (every, long) in [(200, 10), (400, 30)] {
+            let found: Vec<_> = (0..4).map(|seed| run(every, long, 0, seed)).collect();
+            let mean = |of: usize| found.iter().map(|one| one[of].value).sum::<f64>() / 4.0;
+            let (truth, slots) = (long as f64 / every as f64, mean(1) / 0.005);
+            println!("{every} {long}: {:.4}, {slots:.1} slots", mean(0));
+            assert!((mean(0) / truth - 1.0).abs() < 0.05, "{found:?}");
+            assert!((slots / long as f64 - 1.0).abs() < 0.2, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_queue_near_a_loss_counts_as_congested() {
+        let [without, with] = [0, 1_000_000].map(|queue| run(400, 8, queue, 5)[0].value);
+        assert!((1.7..2.2).contains(&(with / without)), "{without} {with}");
+    }
+
+    #[test]
+    fn slots_are_kept_from_train_to_train() {
+        let mut tool = Badabing::new(BadabingSettings::new(0.1, Duration::from_secs(30), 2));
+        let mut now = 0_u64;
+        while let Step::Send { train, after } = tool.next() {
+            now += after.as_nanos() as u64;
+            let slots = tool.probed.clone();
+            for (at, probe) in train.probes().iter().enumerate() {
+                now += probe.gap.as_nanos() as u64;
+                assert_eq!(now, slots[at / PACKETS] * 5_000_000);
+            }
+            tool.seen(&Flight {
+                sent: vec![None; slots.len() * 3],
+                arrived: vec![None; slots.len() * 3],
+                ..Flight::default()
+            });
+        }
+    }
+
+    #[test]
+    fn patterns_count_as_rfc_6534_has_them() {
+        let pattern = |text: &str| text.chars().map(|c| c == '1').collect::<Vec<bool>>();
+        let of = |counts: &[(&str, u32)]| {
+            let counts = counts.iter().map(|(text, n)| (pattern(text), *n)).collect();
+            findings(&counts, Duration::from_millis(5))
+        };
+        let basic = of(&[("00", 80), ("01", 5), ("10", 5), ("11", 10)]);
+        assert!((basic[0].value - 0.15).abs() < 1e-9);
+        assert!((basic[1].value - 0.005 * 3.0).abs() < 1e-9, "2 · 20 / 10 - 1");
+        let improved = of(&[("00", 80), ("01", 10), ("11", 10), ("011", 4), ("001", 2)]);
+        // R = 24, S = 14, V / U = 1/2.
+        assert!((improved[1].value / 0.005 - (24.0 / 14.0 - 1.0 + 1.0)).abs() < 1e-9);
+        assert_eq!(of(&[("00", 9)]).len(), 1, "without losses no duration");
+    }
+}

@@ -1,0 +1,122 @@
+//! Tools that find something out by probe trains: pure state machines behind one trait, so that a new tool is
+//! one file.
+//!
+//! A tool says which train is to go next and how long after the last one, and is told what came of it. It
+//! knows nothing of clocks, sockets and riders, but that a [`Flight`]'s tally says what traffic the train hid (§2.4).
+
+mod badabing;
+mod dispersion;
+mod fixed;
+mod pathchirp;
+mod pathload;
+
+pub use badabing::{Badabing, BadabingSettings};
+pub use dispersion::{Dispersion, DispersionSettings};
+pub use fixed::{Fixed, PK1, PK2, PK3};
+pub use pathchirp::{Pathchirp, PathchirpSettings};
+pub use pathload::{Pace, Pathload, PathloadSettings};
+
+use crate::train::{Flight, Train};
+use std::time::Duration;
+use thiserror::Error;
+
+/// What is found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Quantity {
+    /// The narrowest link's rate, bit/s.
+    Capacity,
+    /// The rate that others leave, bit/s.
+    AvailableBandwidth,
+    /// The rate at which a train came out, bit/s: between available bandwidth and capacity.
+    DispersionRate,
+    /// The share of time in which packets are lost, from 0 to 1.
+    LossFrequency,
+    /// How long an episode of losses lasts on average, s.
+    LossDuration,
+}
+
+/// A result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Finding {
+    /// What of.
+    pub of: Quantity,
+    /// The value, with hidden traffic taken off.
+    pub value: f64,
+    /// Its range, likewise; both ends the same where the tool has none.
+    pub low: f64,
+    /// The range's upper end.
+    pub high: f64,
+    /// What was taken off: riders hidden in the trains would have competed with them (§2.4).
+    pub hidden: f64,
+    /// Whether the true value may be larger: the host could not probe faster.
+    pub is_lower_bound: bool,
+}
+
+impl Finding {
+    /// A value in a range, of which what was hidden is taken off.
+    pub fn corrected(of: Quantity, low: f64, high: f64, hidden: f64) -> Self {
+        let [low, high] = [low, high].map(|end| (end - hidden).max(0.0));
+        Self { of, value: f64::midpoint(low, high), low, high, hidden, is_lower_bound: false }
+    }
+
+    /// A value without a range, of which nothing was hidden.
+    pub fn plain(of: Quantity, value: f64) -> Self {
+        Self::corrected(of, value, value, 0.0)
+    }
+}
+
+/// Nothing was found out.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unfound {
+    /// Hardly anything came through.
+    #[error("too many probes were lost ({0} trains in a row): the path may drop UDP")]
+    Lost(u32),
+    /// What came through says nothing.
+    #[error(
+        "no train could be judged: the hosts' timing is too coarse, or the path changes too fast"
+    )]
+    Unclear,
+    /// It would have taken too many trains.
+    #[error("no end after {0} trains: the path changes faster than it can be measured")]
+    Endless(u32),
+}
+
+/// What a tool wants next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// That this train is sent.
+    Send {
+        /// The train.
+        train: Train,
+        /// How long after the end of the last one, or the beginning.
+        after: Duration,
+    },
+    /// Nothing more.
+    Done(Result<Vec<Finding>, Unfound>),
+}
+
+/// How far a tool is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Trains so far.
+    pub trains: u32,
+    /// What is known of the value by now: it is between these, bit/s or as its quantity has it.
+    pub between: Option<(f64, Option<f64>)>,
+    /// What it does, in a few words.
+    pub phase: &'static str,
+}
+
+/// A tool.
+pub trait Estimator {
+    /// Its name, as commands have it.
+    fn name(&self) -> &'static str;
+
+    /// What it wants next; the same until [`Estimator::seen`] is called.
+    fn next(&mut self) -> Step;
+
+    /// What came of the train that it wanted.
+    fn seen(&mut self, flight: &Flight);
+
+    /// How far it is.
+    fn progress(&self) -> Progress;
+}

@@ -1,0 +1,106 @@
+//! A fleet of streams at one rate, and what it says of it.
+
+use super::{
+    search::Verdict,
+    trend::{Asked, Trend, trends},
+};
+use crate::train::{Flight, OVERHEAD};
+use std::time::Duration;
+
+/// Probes of a stream.
+pub const STREAM: usize = 100;
+
+/// Streams of a fleet.
+const STREAMS: usize = 12;
+
+/// A stream that lost so much ends its fleet: the rate is too high.
+const HEAVY_LOSS: f64 = 0.15;
+
+/// So does half of a fleet that lost this much.
+const LIGHT_LOSS: f64 = 0.03;
+
+/// Of the streams that say something so many agree in a verdict.
+const AGREE: f64 = 0.6;
+
+/// Of a stream's gaps so many, the longest, are the sending host's hiccups.
+const HICCUPS: f64 = 0.15;
+
+/// The streams so far.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    streams: usize,
+    growing: usize,
+    even: usize,
+    lossy: usize,
+    is_given_up: bool,
+    rates: Vec<f64>,
+    hidden: Vec<f64>,
+}
+
+impl Fleet {
+    /// One more stream, of probes of this size with this gap.
+    pub fn add(&mut self, flight: &Flight, size: u16, gap: Duration, receive_latency: Duration) {
+        self.streams += 1;
+        let lost = flight.lost();
+        self.lossy += usize::from(lost >= LIGHT_LOSS);
+        self.is_given_up |= lost >= HEAVY_LOSS || 2 * self.lossy >= STREAMS;
+        self.rates.extend(rate(flight, size));
+        self.hidden.push(flight.tally.hidden_rate().as_bps() as f64);
+        let asked = Asked { gap, count: STREAM, receive_latency };
+        for trend in trends(flight, asked) {
+            match trend {
+                Trend::Growing => self.growing += 1,
+                Trend::None => self.even += 1,
+                Trend::Unclear => {}
+            }
+        }
+    }
+
+    /// Whether no more streams are to come.
+    pub fn is_over(&self) -> bool {
+        self.is_given_up || self.streams >= STREAMS
+    }
+
+    /// Whether no stream at all could be judged.
+    pub fn is_mute(&self) -> bool {
+        self.growing + self.even == 0
+    }
+
+    /// What it says; `None`: too few streams could be judged.
+    pub fn verdict(&self) -> Option<Verdict> {
+        let usable = self.growing + self.even;
+        let agree = |count: usize| count as f64 >= AGREE * usable as f64;
+        match () {
+            () if self.is_given_up => Some(Verdict::Above),
+            () if 2 * usable < STREAMS => None,
+            () if agree(self.growing) => Some(Verdict::Above),
+            () if agree(self.even) => Some(Verdict::Below),
+            () => Some(Verdict::Grey),
+        }
+    }
+
+    /// The rate at which its streams were really sent, bit/s.
+    pub fn rate(&self) -> Option<f64> {
+        mean(&self.rates)
+    }
+
+    /// What was hidden in its streams, bit/s.
+    pub fn hidden(&self) -> f64 {
+        mean(&self.hidden).unwrap_or(0.0)
+    }
+}
+
+fn mean(of: &[f64]) -> Option<f64> {
+    (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
+}
+
+/// A stream's rate by its mean gap.
+fn rate(flight: &Flight, size: u16) -> Option<f64> {
+    let sent: Vec<_> = flight.sent.iter().flatten().collect();
+    let mut gaps: Vec<f64> =
+        sent.windows(2).map(|pair| pair[1].since(*pair[0]).as_secs_f64()).collect();
+    gaps.sort_by(f64::total_cmp);
+    gaps.truncate(gaps.len() - (gaps.len() as f64 * HICCUPS) as usize);
+    let gap = mean(&gaps).filter(|gap| *gap > 0.0)?;
+    Some(f64::from(u32::from(size) + OVERHEAD) * 8.0 / gap)
+}

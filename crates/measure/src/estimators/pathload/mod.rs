@@ -1,0 +1,266 @@
+//! Pathload (Jain and Dovrolis, 2002) as the public tool does it, with MGRP's two paces (§4.1) and its correction
+//! for hidden traffic (§2.4).
+//!
+//! A burst gives a first rate; a *fleet* of twelve streams of a hundred probes says of a rate whether delays
+//! grow; the rates are searched until the range is narrow. Where this differs from the public tool: a fleet of which
+//! too little can be judged is tried once more, and is grey then (it ends if nothing can), and of words that cannot both be true the newest
+//! counts, since the path changed. What was hidden is of the last fleet, where the paper has the last train: one train is short
+//! against a rider's bursts.
+
+mod fleet;
+mod search;
+mod trend;
+
+use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
+use crate::train::{Calibration, Flight, OVERHEAD, Probe, Train, rate_of};
+use fleet::{Fleet, STREAM};
+use search::{Search, Verdict};
+use std::time::Duration;
+
+/// Probes of the burst that gives the first rate; fewer each time that one of them is lost.
+const BURSTS: [usize; 5] = [51, 35, 20, 5, 3];
+
+/// Of the burst's rate, the width of a range that is narrow enough; more where the host batches arrivals.
+const RESOLUTION: f64 = 0.02;
+const COALESCED: f64 = 0.05;
+
+/// The same of the grey region's ends; at most [`MOST_GREY`].
+const GREY: f64 = 0.05;
+const MOST_GREY: f64 = 12e6;
+
+/// Smaller probes are mostly headers.
+const LEAST_SIZE: u16 = 200;
+
+/// The longest gap: slower streams take too long to judge.
+const LONGEST_GAP: Duration = Duration::from_millis(200);
+
+/// Shorter gaps are asked for only where rates need them.
+const USUAL_GAP: Duration = Duration::from_micros(80);
+
+/// Up to here probes grow with the rate, above gaps shrink; above the second probes are as long as can be.
+const SMALL_PROBES: f64 = 150e6;
+const TUNED_PROBES: f64 = 600e6;
+
+/// What the tool needs of each probe.
+const HEADER: u16 = 12;
+
+/// So many fleets find any rate that stands still: each halves the range.
+const MOST_TRAINS: u32 = 720;
+
+/// How long is waited between trains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// RTT + 9 · TX, as the public tool: a tenth of the rate on average (pSLOW).
+    Slow,
+    /// One RTT, as its paper says (pFAST).
+    Fast,
+}
+
+/// What pathload knows of hosts and path.
+#[derive(Clone, Copy, Debug)]
+pub struct PathloadSettings {
+    /// Between trains.
+    pub pace: Pace,
+    /// The path's round trip.
+    pub rtt: Duration,
+    /// The longest probe that is not cut on the way: the MTU without IP's and UDP's headers.
+    pub largest: u16,
+    /// What both hosts can do, the lesser of each.
+    pub host: Calibration,
+    /// Whether the receiving host batches arrivals.
+    pub is_coalesced: bool,
+    /// Whether streams may carry riders; the first burst never does (§4.2.2).
+    pub may_carry: bool,
+}
+
+/// Available bandwidth as a range.
+#[derive(Clone, Debug)]
+pub struct Pathload {
+    settings: PathloadSettings,
+    state: State,
+    trains: u32,
+    /// The last train's length: the pause depends on it.
+    took: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// How many bursts lost a probe.
+    Burst(usize),
+    Fleet {
+        search: Search,
+        rate: f64,
+        fleet: Fleet,
+        is_retry: bool,
+    },
+    Done(Result<Vec<Finding>, Unfound>),
+}
+
+impl Pathload {
+    /// Before its first train.
+    pub fn new(settings: PathloadSettings) -> Self {
+        Self { settings, state: State::Burst(0), trains: 0, took: Duration::ZERO }
+    }
+
+    fn pause(&self) -> Duration {
+        match (self.trains, self.settings.pace) {
+            (0, _) => Duration::ZERO,
+            (_, Pace::Slow) => self.settings.rtt + 9 * self.took,
+            (_, Pace::Fast) => self.settings.rtt,
+        }
+    }
+
+    fn probe(&self, size: u16, gap: Duration, may_carry: bool) -> Probe {
+        Probe { size, header: HEADER, gap, may_carry }
+    }
+
+    fn train(&self) -> Option<Train> {
+        let train = match &self.state {
+            State::Burst(lost) => {
+                let probe = self.probe(self.settings.largest, Duration::ZERO, false);
+                Train::uniform(probe, *BURSTS.get(*lost)?)
+            }
+            State::Fleet { rate, .. } => {
+                let (size, gap) = packets(*rate, &self.settings);
+                Train::uniform(self.probe(size, gap, self.settings.may_carry), STREAM)
+            }
+            State::Done(_) => return None,
+        };
+        train.ok()
+    }
+
+    fn begin(&self, burst: f64) -> State {
+        let share = if self.settings.is_coalesced { COALESCED } else { RESOLUTION };
+        let grey = (GREY * burst).min(MOST_GREY);
+        let most = self.settings.host.highest(self.settings.largest).as_bps() as f64;
+        let least = rate_of(LEAST_SIZE, LONGEST_GAP).as_bps() as f64;
+        let search = Search::new(share * burst, grey, least, most);
+        let is_within = (least..=most).contains(&burst);
+        let rate = if is_within { burst } else { f64::midpoint(least, most) };
+        State::Fleet { search, rate, fleet: Fleet::default(), is_retry: false }
+    }
+
+    fn burst_seen(&self, lost: usize, flight: &Flight) -> State {
+        match rate_of_burst(flight, self.settings.largest) {
+            Some(rate) => self.begin(rate),
+            None if lost + 1 < BURSTS.len() => State::Burst(lost + 1),
+            None => State::Done(Err(Unfound::Lost(BURSTS.len() as u32))),
+        }
+    }
+
+    fn stream_seen(
+        &self,
+        (search, rate, is_retry): (Search, f64, bool),
+        mut fleet: Fleet,
+        flight: &Flight,
+    ) -> State {
+        let (size, gap) = packets(rate, &self.settings);
+        fleet.add(flight, size, gap, self.settings.host.receive_latency);
+        if !fleet.is_over() {
+            return State::Fleet { search, rate, fleet, is_retry };
+        }
+        match fleet.verdict() {
+            None if !is_retry => {
+                State::Fleet { search, rate, fleet: Fleet::default(), is_retry: true }
+            }
+            None if fleet.is_mute() => State::Done(Err(Unfound::Unclear)),
+            verdict => Self::judged(search, rate, &fleet, verdict.unwrap_or(Verdict::Grey)),
+        }
+    }
+
+    fn judged(mut search: Search, rate: f64, fleet: &Fleet, verdict: Verdict) -> State {
+        let probed = fleet.rate().unwrap_or(rate);
+        search.learn(probed, verdict);
+        match search.next(probed) {
+            Some(rate) => State::Fleet { search, rate, fleet: Fleet::default(), is_retry: false },
+            None => State::Done(Ok(vec![found(&search, fleet.hidden())])),
+        }
+    }
+}
+
+fn found(search: &Search, hidden: f64) -> Finding {
+    let (low, high, is_lower_bound) = search.range();
+    let finding = Finding::corrected(Quantity::AvailableBandwidth, low, high, hidden);
+    Finding { is_lower_bound, ..finding }
+}
+
+/// The rate at which a burst came out, without its first probe, which may have waited for something else;
+/// `None` if one was lost.
+fn rate_of_burst(flight: &Flight, size: u16) -> Option<f64> {
+    let arrivals: Option<Vec<_>> = flight.arrived.iter().copied().collect();
+    let (first, last) = arrivals.as_deref().and_then(|all| Some((all.get(1)?, all.last()?)))?;
+    let took = last.since(*first).as_secs_f64();
+    let bits = f64::from(u32::from(size) + OVERHEAD) * 8.0 * (flight.arrived.len() - 2) as f64;
+    (took > 0.0).then(|| bits / took)
+}
+
+/// How long probes are and how far apart, for this rate in bit/s.
+fn packets(rate: f64, settings: &PathloadSettings) -> (u16, Duration) {
+    let largest = settings.largest;
+    let gap_for = |size: u16| {
+        Duration::from_secs_f64(f64::from(u32::from(size) + OVERHEAD) * 8.0 / rate.max(1.0))
+    };
+    let whole = |gap: Duration| Duration::from_micros(gap.as_secs_f64().mul_add(1e6, 0.5) as u64);
+    let size_for = |gap: Duration| rate * gap.as_secs_f64() / 8.0 - f64::from(OVERHEAD);
+    match rate {
+        _ if rate > TUNED_PROBES => (largest, whole(gap_for(largest))),
+        _ if rate >= SMALL_PROBES => {
+            let gap = whole(gap_for(largest));
+            ((size_for(gap) as u16).clamp(LEAST_SIZE, largest), gap)
+        }
+        _ => {
+            let gap = USUAL_GAP.max(settings.host.shortest_gap());
+            match size_for(gap) {
+                size if size < f64::from(LEAST_SIZE) => (LEAST_SIZE, gap_for(LEAST_SIZE)),
+                size if size > f64::from(largest) => (largest, gap_for(largest)),
+                size => (size as u16, gap),
+            }
+        }
+    }
+}
+
+impl Estimator for Pathload {
+    fn name(&self) -> &'static str {
+        match self.settings.pace {
+            Pace::Slow => "pathload-slow",
+            Pace::Fast => "pathload",
+        }
+    }
+
+    fn next(&mut self) -> Step {
+        if self.trains >= MOST_TRAINS && !matches!(self.state, State::Done(_)) {
+            self.state = State::Done(Err(Unfound::Endless(self.trains)));
+        }
+        match (self.train(), &self.state) {
+            (_, State::Done(result)) => Step::Done(result.clone()),
+            (Some(train), _) => Step::Send { train, after: self.pause() },
+            (None, _) => Step::Done(Err(Unfound::Unclear)),
+        }
+    }
+
+    fn seen(&mut self, flight: &Flight) {
+        self.took = self.train().map_or(Duration::ZERO, |train| train.takes());
+        self.trains += 1;
+        let state = std::mem::replace(&mut self.state, State::Burst(0));
+        self.state = match state {
+            State::Burst(lost) => self.burst_seen(lost, flight),
+            State::Fleet { search, rate, fleet, is_retry } => {
+                self.stream_seen((search, rate, is_retry), fleet, flight)
+            }
+            done @ State::Done(_) => done,
+        };
+    }
+
+    fn progress(&self) -> Progress {
+        let (phase, between) = match &self.state {
+            State::Burst(_) => ("a burst", None),
+            State::Fleet { search, .. } => ("fleets of streams", Some(search.between())),
+            State::Done(_) => ("done", None),
+        };
+        Progress { trains: self.trains, between, phase }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,163 @@
+//! Whether delays grow along a train of pathload: PCT and PDT (Jain and Dovrolis, as the public tool has
+//! them).
+
+use crate::train::{Flight, Passed};
+use std::time::Duration;
+
+/// A segment of a stream says something from so many packets on.
+const SEGMENT: usize = 37;
+
+/// Of PCT, the share of groups whose median is above the one before: above the first delays grow, below the second they do not.
+const PCT: (f64, f64) = (0.605, 0.495);
+
+/// Of PDT, what remains of all ups and downs from the first group to the last.
+const PDT: (f64, f64) = (0.44, 0.36);
+
+/// What a stream shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trend {
+    /// Delays grow: the rate is above what is available.
+    Growing,
+    /// They do not.
+    None,
+    /// Its two signs say different things, or neither says anything.
+    Unclear,
+}
+
+/// What was asked for of a stream, and the receiving host's resolution.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The gap.
+    pub gap: Duration,
+    /// Packets.
+    pub count: usize,
+    /// What receiving one takes.
+    pub receive_latency: Duration,
+}
+
+/// What each usable segment of a stream shows; none: nothing usable came through.
+pub fn trends(flight: &Flight, asked: Asked) -> Vec<Trend> {
+    let segments = segments(flight, asked);
+    let needed = SEGMENT.min(asked.count.saturating_sub(1));
+    let usable = segments.iter().filter(|segment| segment.len() >= needed);
+    usable.map(|segment| trend(segment)).collect()
+}
+
+/// Delays, ns, of stretches that left without a pause, without those whose successor arrived together with them: their
+/// stamps say when the host looked, not when they came.
+fn segments(flight: &Flight, asked: Asked) -> Vec<Vec<f64>> {
+    let pause = (2 * asked.gap).max(asked.gap + Duration::from_millis(1));
+    let together = Duration::from_micros(7).max(asked.receive_latency * 5 / 2);
+    let passed: Vec<Passed> = flight.passed().collect();
+    let mut segments = vec![Vec::new()];
+    for (at, probe) in passed.iter().enumerate() {
+        let next = passed.get(at + 1);
+        let is_stamped = next.is_none_or(|next| next.arrived.since(probe.arrived) >= together);
+        if is_stamped && let Some(segment) = segments.last_mut() {
+            segment.push(probe.delay() as f64);
+        }
+        let steps = next.map_or(1, |next| (next.place - probe.place) as u32);
+        // A lost probe is no pause: its gap was kept.
+        if next.is_some_and(|next| next.sent.since(probe.sent) > pause + asked.gap * (steps - 1)) {
+            segments.push(Vec::new());
+        }
+    }
+    segments
+}
+
+fn trend(delays: &[f64]) -> Trend {
+    let medians = medians(delays);
+    let pct = judge(pct(&medians), PCT);
+    let pdt = judge(pdt(&medians), PDT);
+    match (pct, pdt) {
+        (same, other) if same == other => same,
+        (Trend::Unclear, decided) | (decided, Trend::Unclear) => decided,
+        _ => Trend::Unclear,
+    }
+}
+
+fn judge(value: f64, (grows, not): (f64, f64)) -> Trend {
+    match value {
+        _ if value > grows => Trend::Growing,
+        _ if value < not => Trend::None,
+        _ => Trend::Unclear,
+    }
+}
+
+/// Of groups of √n delays each: single delays are noise.
+fn medians(delays: &[f64]) -> Vec<f64> {
+    let size = delays.len().isqrt().max(1);
+    delays.chunks_exact(size).map(|group| median(group.to_vec())).collect()
+}
+
+fn median(mut group: Vec<f64>) -> f64 {
+    group.sort_by(f64::total_cmp);
+    let middle = group.len() / 2;
+    match group.len() % 2 {
+        0 => f64::midpoint(group[middle - 1], group[middle]),
+        _ => group[middle],
+    }
+}
+
+/// Pairwise comparison test.
+fn pct(medians: &[f64]) -> f64 {
+    let up = medians.windows(2).filter(|pair| pair[0] < pair[1]).count();
+    up as f64 / medians.len().max(1) as f64
+}
+
+/// Pairwise difference test; 0 where nothing changes.
+fn pdt(medians: &[f64]) -> f64 {
+    let changes: f64 = medians.windows(2).map(|pair| (pair[1] - pair[0]).abs()).sum();
+    match (medians.first(), medians.last()) {
+        (Some(first), Some(last)) if changes > 0.0 => (last - first) / changes,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_units::Time;
+
+    const GAP: Duration = Duration::from_micros(100);
+    const ASKED: Asked = Asked { gap: GAP, count: 100, receive_latency: Duration::from_micros(1) };
+
+    /// A stream whose delays, µs, are these.
+    fn stream(delays: impl Fn(u64) -> u64) -> Flight {
+        let sent = |i: u64| Time::from_nanos(i * 100_000);
+        Flight {
+            sent: (0..100).map(|i| Some(sent(i))).collect(),
+            arrived: (0..100).map(|i| Some(sent(i) + Duration::from_micros(delays(i)))).collect(),
+            ..Flight::default()
+        }
+    }
+
+    #[test]
+    fn growing_and_even_delays_are_told_apart() {
+        assert_eq!(trends(&stream(|i| 1000 + 3 * i), ASKED), [Trend::Growing]);
+        assert_eq!(trends(&stream(|i| 1000 + i * i * 7919 % 13), ASKED), [Trend::None]);
+        assert_eq!(trends(&stream(|i| 5000 - 3 * i), ASKED), [Trend::None]);
+    }
+
+    #[test]
+    fn a_pause_of_the_sender_begins_a_new_segment_and_a_loss_does_not() {
+        let mut paused = stream(|i| 1000 + 3 * i);
+        let later = |time: &mut Option<Time>| *time = time.map(|at| at + Duration::from_millis(9));
+        paused.sent[50..].iter_mut().for_each(later);
+        paused.arrived[50..].iter_mut().for_each(later);
+        assert_eq!(trends(&paused, ASKED), [Trend::Growing, Trend::Growing]);
+        let mut lossy = stream(|i| 1000 + 3 * i);
+        lossy.arrived[50..55].fill(None);
+        assert_eq!(trends(&lossy, ASKED), [Trend::Growing]);
+    }
+
+    #[test]
+    fn what_arrives_all_at_once_says_nothing() {
+        let mut batched = stream(|_| 0);
+        for batch in batched.arrived.chunks_mut(10) {
+            let last = batch[9];
+            batch.fill(last);
+        }
+        assert!(trends(&batched, ASKED).is_empty());
+    }
+}

@@ -1,0 +1,142 @@
+//! A path for the estimators' tests: one queue, served at a constant rate, that others use as well.
+
+use crate::{
+    estimators::{Estimator, Finding, Step, Unfound},
+    train::{Flight, OVERHEAD, Tally, Train},
+};
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::time::Duration;
+use thalweg_units::Time;
+
+/// What others send, in packets of 1,000 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Cross {
+    mbps: f64,
+    is_poisson: bool,
+}
+
+impl Cross {
+    pub fn even(mbps: f64) -> Self {
+        Self { mbps, is_poisson: false }
+    }
+
+    pub fn poisson(mbps: f64) -> Self {
+        Self { mbps, is_poisson: true }
+    }
+}
+
+/// Bytes of a packet of others.
+const OTHERS: f64 = 1000.0;
+
+/// Nothing on the way takes longer than this but the queue, s.
+const DELAY: f64 = 0.02;
+
+/// The clocks' difference, s.
+const CLOCKS: f64 = 1000.0;
+
+/// One queue; times are in seconds.
+pub struct SimulatedPath {
+    /// bit/s.
+    capacity: f64,
+    cross: Cross,
+    /// When the queue is empty, and when the next packet of others comes.
+    free: f64,
+    next: f64,
+    now: f64,
+    random: Xoshiro256PlusPlus,
+    /// What is lost by chance, and from which wait on by the queue, s.
+    lost: f64,
+    queue: f64,
+    /// bit/s.
+    hidden: f64,
+}
+
+impl SimulatedPath {
+    pub fn new(mbps: f64, cross: Cross, seed: u64) -> Self {
+        let random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (free, next, now, lost, hidden) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        Self { capacity: mbps * 1e6, cross, free, next, now, random, lost, queue: 0.1, hidden }
+    }
+
+    pub fn losing(self, lost: f64) -> Self {
+        Self { lost, ..self }
+    }
+
+    /// Trains hide so much of riders.
+    pub fn hiding(self, mbps: f64) -> Self {
+        Self { hidden: mbps * 1e6, ..self }
+    }
+
+    fn uniform(&mut self) -> f64 {
+        (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Others' packets up to then.
+    fn others(&mut self, until: f64) {
+        let mean = OTHERS * 8.0 / (self.cross.mbps * 1e6);
+        while self.cross.mbps > 0.0 && self.next <= until {
+            let at = self.next;
+            self.push(at, OTHERS);
+            let draw = self.uniform();
+            self.next += if self.cross.is_poisson { -mean * (1.0 - draw).ln() } else { mean };
+        }
+    }
+
+    /// When a packet is through; `None`: the queue was full.
+    fn push(&mut self, at: f64, bytes: f64) -> Option<f64> {
+        let wait = (self.free - at).max(0.0);
+        (wait <= self.queue).then(|| {
+            self.free = at + wait + bytes * 8.0 / self.capacity;
+            self.free
+        })
+    }
+
+    fn fly(&mut self, train: &Train) -> Flight {
+        let mut flight = Flight::default();
+        let mut at = self.now;
+        for (place, probe) in train.probes().iter().enumerate() {
+            let gap = if place == 0 { 0.0 } else { probe.gap.as_secs_f64() };
+            // Back to back is as fast as the host's own link of 1 Gbit/s.
+            let bytes = f64::from(u32::from(probe.size) + OVERHEAD);
+            at += gap.max(bytes * 8e-9);
+            self.others(at);
+            let through =
+                self.push(at, bytes).filter(|_| self.lost <= 0.0 || self.uniform() >= self.lost);
+            flight.sent.push(Some(time(at)));
+            flight.arrived.push(through.map(|through| time(through + DELAY + CLOCKS)));
+        }
+        let transmitted = Duration::from_secs_f64(at - self.now);
+        let hidden_bytes = (self.hidden * transmitted.as_secs_f64() / 8.0) as u64;
+        flight.tally = Tally { transmitted, hidden_bytes, ..Tally::default() };
+        self.now = at;
+        flight
+    }
+
+    /// One train of the tool; `Err` when it is done.
+    pub fn one(&mut self, tool: &mut dyn Estimator) -> Option<Result<Vec<Finding>, Unfound>> {
+        match tool.next() {
+            Step::Done(result) => Some(result),
+            Step::Send { train, after } => {
+                self.now += after.as_secs_f64();
+                let flight = self.fly(&train);
+                tool.seen(&flight);
+                None
+            }
+        }
+    }
+
+    /// All of the tool's trains; what it says, and how long it took.
+    pub fn run(&mut self, tool: &mut dyn Estimator) -> (Result<Vec<Finding>, Unfound>, Duration) {
+        let began = self.now;
+        loop {
+            if let Some(result) = self.one(tool) {
+                return (result, Duration::from_secs_f64(self.now - began));
+            }
+        }
+    }
+}
+
+fn time(s: f64) -> Time {
+    Time::from_nanos((s * 1e9) as u64)
+}

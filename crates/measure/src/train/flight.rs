@@ -1,0 +1,125 @@
+//! What is known of a train when it is over.
+
+use std::time::Duration;
+use thalweg_units::{Rate, Time};
+
+/// Each probe's way, and what the sender counted.
+///
+/// Sending and arrival are by two clocks that need not agree: only differences within one, and
+/// differences of one-way delays, mean anything.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flight {
+    /// When each probe left, by the sender's clock; `None`: it was not sent.
+    pub sent: Vec<Option<Time>>,
+    /// When each one arrived, by the receiver's clock (the kernel's stamp); `None`: it did not.
+    pub arrived: Vec<Option<Time>>,
+    /// The sender's counts.
+    pub tally: Tally,
+}
+
+/// The statistics of §2.4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// (a) How long the tool took to submit its probes.
+    pub queued: Duration,
+    /// (a) How long the train took to be sent.
+    pub transmitted: Duration,
+    /// (b) Riders' packets that would have competed with the train.
+    pub hidden_packets: u64,
+    /// (b) Bytes of them, headers included.
+    pub hidden_bytes: u64,
+    /// (c) Probes that carried riders.
+    pub carriers: u64,
+    /// (c) Riders' bytes in all probes.
+    pub carried_bytes: u64,
+}
+
+impl Tally {
+    /// What the hidden traffic would have taken of the path while the train went.
+    pub fn hidden_rate(&self) -> Rate {
+        match self.transmitted.is_zero() {
+            true => Rate::ZERO,
+            false => {
+                let bits = self.hidden_bytes as f64 * 8.0;
+                Rate::from_bps((bits / self.transmitted.as_secs_f64()) as u64)
+            }
+        }
+    }
+}
+
+/// A probe that came through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Its place in the train.
+    pub place: usize,
+    /// By the sender's clock.
+    pub sent: Time,
+    /// By the receiver's.
+    pub arrived: Time,
+}
+
+impl Passed {
+    /// The one-way delay, ns, plus a constant that nobody knows.
+    pub fn delay(&self) -> i64 {
+        (self.arrived.as_nanos() as i64).wrapping_sub(self.sent.as_nanos() as i64)
+    }
+}
+
+impl Flight {
+    /// Those that came through, in the train's order.
+    pub fn passed(&self) -> impl Iterator<Item = Passed> {
+        let both = self.sent.iter().zip(&self.arrived).enumerate();
+        both.filter_map(|(place, (sent, arrived))| {
+            Some(Passed { place, sent: (*sent)?, arrived: (*arrived)? })
+        })
+    }
+
+    /// How many were sent.
+    pub fn left(&self) -> usize {
+        self.sent.iter().flatten().count()
+    }
+
+    /// The share that was lost, from 0 to 1.
+    pub fn lost(&self) -> f64 {
+        match self.left() {
+            0 => 1.0,
+            left => 1.0 - self.passed().count() as f64 / left as f64,
+        }
+    }
+
+    /// Whether some came in another order than they left.
+    pub fn is_reordered(&self) -> bool {
+        let arrivals: Vec<Time> = self.passed().map(|probe| probe.arrived).collect();
+        arrivals.windows(2).any(|pair| pair[1] < pair[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(us: &[i64]) -> Vec<Option<Time>> {
+        let time = |us: &i64| (*us >= 0).then(|| Time::from_nanos(*us as u64 * 1000));
+        us.iter().map(time).collect()
+    }
+
+    #[test]
+    fn what_was_lost_and_what_overtook_is_seen() {
+        let sent = at(&[0, 10, 20, -1]);
+        let seen = Flight { sent, arrived: at(&[100, -1, 130, -1]), ..Flight::default() };
+        assert!((seen.lost() - 1.0 / 3.0).abs() < 1e-9 && !seen.is_reordered());
+        let delays: Vec<i64> = seen.passed().map(|probe| probe.delay()).collect();
+        assert_eq!(delays, [100_000, 110_000]);
+        let mixed = Flight { arrived: at(&[100, 90, 130, -1]), ..seen };
+        assert!(mixed.is_reordered());
+        assert!((Flight::default().lost() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn hidden_traffic_has_the_trains_time() {
+        let transmitted = Duration::from_millis(100);
+        let tally = Tally { transmitted, hidden_bytes: 50_000, ..Tally::default() };
+        assert_eq!(tally.hidden_rate(), Rate::from_mbps(4.0));
+        assert_eq!(Tally::default().hidden_rate(), Rate::ZERO);
+    }
+}

@@ -1,0 +1,150 @@
+//! Probe transactions (MGRP §2.1): a train of probes that is submitted whole, and what is known of it
+//! afterwards.
+//!
+//! A tool says of each probe how long it is, how many of its bytes are the tool's own, the gap to the
+//! one before, and whether its padding may carry riders. It never sends by itself, so all of its trains can be
+//! held against what this host can send truthfully ([`Calibration`]) before any byte leaves.
+
+mod calibration;
+mod flight;
+
+pub use calibration::{Calibration, Dishonest};
+pub use flight::{Flight, Passed, Tally};
+
+use std::time::Duration;
+use thalweg_units::Rate;
+use thiserror::Error;
+
+/// What IPv4 and UDP add to each probe, bytes; rates count it, as pathload's do.
+pub const OVERHEAD: u32 = 28;
+
+/// The most probes of a train: more would be a flow.
+pub const MAX_PROBES: usize = 4096;
+
+/// The longest a train may take to send.
+pub const LONGEST: Duration = Duration::from_secs(10);
+
+/// One probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Bytes of its datagram, all included but IP's and UDP's headers.
+    pub size: u16,
+    /// Of these the tool's own, which reach the receiving tool as they are.
+    pub header: u16,
+    /// From the beginning of the probe before it to its own; of the first one from the train's beginning.
+    pub gap: Duration,
+    /// Whether its padding may carry riders.
+    pub may_carry: bool,
+}
+
+impl Probe {
+    /// What riders may have of it, bytes.
+    pub fn padding(&self) -> u16 {
+        self.size.saturating_sub(self.header)
+    }
+}
+
+/// A train: what a tool submits at once (the barrier of Fig. 1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Train(Vec<Probe>);
+
+/// No train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TrainError {
+    /// It has no probe.
+    #[error("a train has at least one probe")]
+    Empty,
+    /// It has too many; holds how many.
+    #[error("a train has at most {MAX_PROBES} probes; this one has {0}")]
+    Long(usize),
+    /// It takes too long; holds how long.
+    #[error("a train takes at most {} s; this one takes {} ms", LONGEST.as_secs(), .0.as_millis())]
+    Slow(Duration),
+    /// A probe's own bytes do not fit into it; holds its place.
+    #[error("probe {0} is shorter than its header")]
+    Header(usize),
+}
+
+impl Train {
+    /// These probes, in this order.
+    ///
+    /// # Errors
+    /// [`TrainError`].
+    pub fn new(probes: Vec<Probe>) -> Result<Self, TrainError> {
+        let takes = probes.iter().fold(Duration::ZERO, |sum, probe| sum.saturating_add(probe.gap));
+        match probes.iter().position(|probe| probe.header > probe.size) {
+            _ if probes.is_empty() => Err(TrainError::Empty),
+            _ if probes.len() > MAX_PROBES => Err(TrainError::Long(probes.len())),
+            _ if takes > LONGEST => Err(TrainError::Slow(takes)),
+            Some(at) => Err(TrainError::Header(at)),
+            None => Ok(Self(probes)),
+        }
+    }
+
+    /// So many equal probes with this gap; the first goes at once.
+    ///
+    /// # Errors
+    /// [`TrainError`].
+    pub fn uniform(probe: Probe, count: usize) -> Result<Self, TrainError> {
+        let mut probes = vec![probe; count];
+        if let Some(first) = probes.first_mut() {
+            first.gap = Duration::ZERO;
+        }
+        Self::new(probes)
+    }
+
+    /// Its probes, in the order in which they go.
+    pub fn probes(&self) -> &[Probe] {
+        &self.0
+    }
+
+    /// From the first probe to the last.
+    pub fn takes(&self) -> Duration {
+        self.0.iter().skip(1).map(|probe| probe.gap).sum()
+    }
+
+    /// Bytes on the network.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(|probe| u64::from(probe.size) + u64::from(OVERHEAD)).sum()
+    }
+}
+
+/// The rate of probes of `size` bytes every `gap`; pathload's `(L + 28) · 8 / T`.
+pub fn rate_of(size: u16, gap: Duration) -> Rate {
+    let bits = (u64::from(size) + u64::from(OVERHEAD)) as f64 * 8.0;
+    match gap.is_zero() {
+        true => Rate::from_bps(u64::MAX),
+        false => Rate::from_bps((bits / gap.as_secs_f64()) as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(size: u16, gap_us: u64) -> Probe {
+        Probe { size, header: 20, gap: Duration::from_micros(gap_us), may_carry: true }
+    }
+
+    #[test]
+    fn a_train_of_figure_1_takes_four_gaps() {
+        let train = Train::uniform(probe(1000, 1000), 5).unwrap();
+        assert_eq!((train.takes(), train.bytes()), (Duration::from_millis(4), 5 * 1028));
+        assert_eq!(train.probes()[0].padding(), 980);
+    }
+
+    #[test]
+    fn what_makes_no_train_is_refused() {
+        assert_eq!(Train::new(vec![]), Err(TrainError::Empty));
+        assert_eq!(Train::uniform(probe(100, 1), 4097), Err(TrainError::Long(4097)));
+        assert_eq!(Train::uniform(probe(19, 1), 3), Err(TrainError::Header(0)));
+        assert!(matches!(Train::uniform(probe(99, 100_000), 200), Err(TrainError::Slow(_))));
+    }
+
+    #[test]
+    fn rates_count_headers() {
+        assert_eq!(rate_of(972, Duration::from_millis(1)), Rate::from_mbps(8.0));
+        // Table 1 counts probes of 300 bytes whole: 12 Mbit/s every 200 µs.
+        assert_eq!(rate_of(272, Duration::from_micros(200)), Rate::from_mbps(12.0));
+    }
+}
