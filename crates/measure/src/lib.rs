@@ -13,6 +13,7 @@ mod estimate;
 pub mod estimators;
 #[cfg(test)]
 mod path;
+pub mod riders;
 mod subject;
 mod table;
 pub mod train;

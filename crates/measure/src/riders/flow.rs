@@ -1,0 +1,202 @@
+//! What can be seen of the TCP flows that ride: how much each has under way, and when it loses.
+
+use std::{collections::VecDeque, time::Duration};
+use thalweg_units::Time;
+
+/// Flows that are followed; the one that rested longest goes.
+const FLOWS: usize = 64;
+
+/// A loss is remembered for so long, and halves what may be under way.
+const SORE: Duration = Duration::from_secs(2);
+
+/// What a regulator goes by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowState {
+    /// Bytes that may ride one after the other.
+    pub window: usize,
+}
+
+/// A flow's addresses and ports, in the direction in which it rides.
+type Key = (Vec<u8>, u16, u16);
+
+#[derive(Clone, Debug)]
+struct Flow {
+    key: Key,
+    /// The byte behind the last one sent, and the last one acknowledged.
+    sent: u32,
+    acknowledged: u32,
+    /// The most that was under way of late.
+    peak: u32,
+    lost: Option<Time>,
+}
+
+/// The flows that ride.
+#[derive(Clone, Debug, Default)]
+pub struct FlowWatch(VecDeque<Flow>);
+
+/// A TCP segment in an IP packet.
+struct Segment {
+    key: Key,
+    back: Key,
+    sequence: u32,
+    /// Of content, with SYN and FIN.
+    length: u32,
+    acknowledges: Option<u32>,
+}
+
+impl FlowWatch {
+    /// A packet is about to ride.
+    pub fn leaves(&mut self, packet: &[u8], now: Time) {
+        let Some(segment) = Segment::read(packet).filter(|segment| segment.length > 0) else {
+            return;
+        };
+        let end = segment.sequence.wrapping_add(segment.length);
+        match self.0.iter_mut().find(|flow| flow.key == segment.key) {
+            Some(flow) if is_before(end, flow.sent.wrapping_add(1)) => flow.lost = Some(now),
+            Some(flow) => {
+                flow.sent = end;
+                let under_way = end.wrapping_sub(flow.acknowledged);
+                flow.peak = flow.peak.max(under_way.min(1 << 30));
+            }
+            None => {
+                if self.0.len() >= FLOWS {
+                    self.0.pop_front();
+                }
+                let (acknowledged, peak) = (segment.sequence, segment.length);
+                self.0.push_back(Flow {
+                    key: segment.key,
+                    sent: end,
+                    acknowledged,
+                    peak,
+                    lost: None,
+                });
+            }
+        }
+    }
+
+    /// A packet came from the peer: it may acknowledge.
+    pub fn arrives(&mut self, packet: &[u8]) {
+        let Some(segment) = Segment::read(packet) else { return };
+        let flow = self.0.iter_mut().find(|flow| flow.key == segment.back);
+        if let Some((flow, to)) = flow.zip(segment.acknowledges)
+            && is_before(flow.acknowledged, to)
+            && !is_before(flow.sent, to)
+        {
+            let before = flow.sent.wrapping_sub(flow.acknowledged);
+            flow.acknowledged = to;
+            // What was under way a round trip ago counts less and less.
+            flow.peak = flow.peak.saturating_sub(flow.peak / 64).max(before.min(1 << 30));
+        }
+    }
+
+    /// What all flows together may have ride one after the other.
+    pub fn state(&self, now: Time) -> FlowState {
+        let window = |flow: &Flow| {
+            let is_sore = flow.lost.is_some_and(|at| now.since(at) < SORE);
+            flow.peak as usize / if is_sore { 2 } else { 1 }
+        };
+        FlowState { window: self.0.iter().map(window).sum() }
+    }
+}
+
+/// Of sequence numbers, which begin anew after the last.
+fn is_before(one: u32, other: u32) -> bool {
+    one != other && other.wrapping_sub(one) < 1 << 31
+}
+
+impl Segment {
+    /// RFC 791, RFC 8200 without extension headers, RFC 9293. First fragments and whole packets alone have ports.
+    fn read(packet: &[u8]) -> Option<Self> {
+        let (addresses, payload) = match packet.first()? >> 4 {
+            4 => {
+                let header = usize::from(packet[0] & 15) * 4;
+                let total = usize::from(u16::from_be_bytes(packet.get(2..4)?.try_into().ok()?));
+                let is_later = u16::from_be_bytes(packet.get(6..8)?.try_into().ok()?) & 0x1fff != 0;
+                let is_tcp = *packet.get(9)? == 6;
+                (is_tcp && !is_later && header >= 20).then_some(())?;
+                (packet.get(12..20)?, packet.get(header..total)?)
+            }
+            6 => {
+                let length = usize::from(u16::from_be_bytes(packet.get(4..6)?.try_into().ok()?));
+                (*packet.get(6)? == 6).then_some(())?;
+                (packet.get(8..40)?, packet.get(40..40 + length)?)
+            }
+            _ => return None,
+        };
+        let two = |at: usize| Some(u16::from_be_bytes(payload.get(at..at + 2)?.try_into().ok()?));
+        let four = |at: usize| Some(u32::from_be_bytes(payload.get(at..at + 4)?.try_into().ok()?));
+        let (from, to, flags) = (two(0)?, two(2)?, *payload.get(13)?);
+        let header = usize::from(payload.get(12)? >> 4) * 4;
+        let content = payload.len().checked_sub(header)? as u32;
+        let (here, there) = addresses.split_at(addresses.len() / 2);
+        let key = |a: &[u8], b: &[u8], from, to| ([a, b].concat(), from, to);
+        Some(Self {
+            key: key(here, there, from, to),
+            back: key(there, here, to, from),
+            sequence: four(4)?,
+            length: content + u32::from(flags & 1) + u32::from(flags >> 1 & 1),
+            acknowledges: if flags & 16 == 0 { None } else { Some(four(8)?) },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * 1_000_000)
+    }
+
+    /// A segment from here (or back), of this sequence number, length and acknowledgement.
+    fn packet(is_back: bool, sequence: u32, length: usize, acknowledges: u32) -> Vec<u8> {
+        let ends =
+            if is_back { [[10, 0, 0, 2], [10, 0, 0, 1]] } else { [[10, 0, 0, 1], [10, 0, 0, 2]] };
+        let ports: [u16; 2] = if is_back { [80, 5000] } else { [5000, 80] };
+        let mut bytes = vec![0x45, 0];
+        bytes.extend((40 + length as u16).to_be_bytes());
+        bytes.extend([0, 0, 0, 0, 64, 6, 0, 0]);
+        bytes.extend(ends.concat());
+        ports.iter().for_each(|port| bytes.extend(port.to_be_bytes()));
+        bytes.extend(sequence.to_be_bytes());
+        bytes.extend(acknowledges.to_be_bytes());
+        bytes.extend([0x50, 16, 0, 0, 0, 0, 0, 0]);
+        bytes.resize(bytes.len() + length, 0);
+        bytes
+    }
+
+    #[test]
+    fn what_is_under_way_is_the_window_and_a_loss_halves_it_for_a_while() {
+        let mut watch = FlowWatch::default();
+        let first = u32::MAX - 1500;
+        for n in 0..4 {
+            watch.leaves(&packet(false, first.wrapping_add(n * 1000), 1000, 1), at(0));
+        }
+        assert_eq!(watch.state(at(0)).window, 4000);
+        watch.arrives(&packet(true, 1, 0, first.wrapping_add(2000)));
+        watch.leaves(&packet(false, first.wrapping_add(4000), 1000, 1), at(1));
+        assert!((3900..=4000).contains(&watch.state(at(1)).window));
+        watch.leaves(&packet(false, first.wrapping_add(2000), 1000, 1), at(2));
+        assert!(watch.state(at(2)).window <= 2000);
+        assert!(watch.state(at(2002)).window > 3000);
+    }
+
+    #[test]
+    fn other_packets_say_nothing_and_flows_are_bounded() {
+        let mut watch = FlowWatch::default();
+        for bytes in [&[][..], &[0x45; 19], &[0x60; 41], &[0x45, 0, 255, 255, 0, 0, 0, 0, 64, 6]] {
+            watch.leaves(bytes, at(0));
+            watch.arrives(bytes);
+        }
+        assert_eq!(watch.state(at(0)).window, 0);
+        for port in 0..500_u16 {
+            let mut bytes = packet(false, 1, 10, 1);
+            bytes[20..22].copy_from_slice(&port.to_be_bytes());
+            watch.leaves(&bytes, at(0));
+        }
+        assert_eq!(watch.0.len(), FLOWS);
+        // Acknowledgements of what was never sent.
+        watch.arrives(&packet(true, 1, 0, 77_777));
+        assert!(watch.state(at(0)).window <= 640);
+    }
+}

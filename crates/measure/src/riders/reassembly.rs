@@ -1,0 +1,216 @@
+//! Riders put together again, each delivered once.
+
+use super::Fragment;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+use thalweg_units::Time;
+use thiserror::Error;
+
+/// What is kept of riders that are not whole yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReassemblyLimits {
+    /// Bytes of them; the oldest goes when there are more.
+    pub bytes: usize,
+    /// Riders.
+    pub riders: usize,
+    /// How long after its first fragment one is given up: longer than any train that cuts it.
+    pub expiry: Duration,
+}
+
+impl Default for ReassemblyLimits {
+    fn default() -> Self {
+        Self { bytes: 1 << 20, riders: 1024, expiry: Duration::from_secs(2) }
+    }
+}
+
+/// Riders of which it is remembered that they were delivered: more than can be under way.
+const REMEMBERED: u32 = 1 << 16;
+
+/// Why a fragment was not taken. None of these is told to anybody: it is a bad peer's, or late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refused {
+    /// It reaches beyond its rider's end, or is empty.
+    #[error("a fragment does not lie within its rider")]
+    Beyond,
+    /// Another one said another length of the rider.
+    #[error("two fragments give their rider different lengths")]
+    Lengths,
+    /// Its rider was delivered, or is too old to tell.
+    #[error("the rider was delivered already, or is too old to tell")]
+    Delivered,
+}
+
+#[derive(Clone, Debug)]
+struct Partial {
+    bytes: Vec<u8>,
+    /// Which of them are there.
+    has: Vec<bool>,
+    missing: usize,
+    since: Time,
+}
+
+/// Riders that are not whole yet, and which ones were.
+#[derive(Clone, Debug)]
+pub struct Reassembly {
+    limits: ReassemblyLimits,
+    partial: BTreeMap<u32, Partial>,
+    /// In the order in which they began.
+    order: VecDeque<u32>,
+    bytes: usize,
+    delivered: Delivered,
+    lost: u64,
+}
+
+impl Reassembly {
+    /// Nothing came yet.
+    pub fn new(limits: ReassemblyLimits) -> Self {
+        let (partial, order, delivered) = Default::default();
+        Self { limits, partial, order, bytes: 0, delivered, lost: 0 }
+    }
+
+    /// Takes a fragment; the rider, if that makes it whole.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed then.
+    pub fn take(&mut self, fragment: &Fragment, now: Time) -> Result<Option<Vec<u8>>, Refused> {
+        let (start, total) = (usize::from(fragment.offset), usize::from(fragment.total));
+        let end = start + fragment.bytes.len();
+        if fragment.bytes.is_empty() || end > total {
+            return Err(Refused::Beyond);
+        }
+        if self.delivered.has(fragment.rider) {
+            return Err(Refused::Delivered);
+        }
+        self.expire(now);
+        if self.partial.get(&fragment.rider).is_some_and(|known| known.bytes.len() != total) {
+            return Err(Refused::Lengths);
+        }
+        if fragment.bytes.len() == total {
+            self.drop_partial(fragment.rider);
+            self.delivered.note(fragment.rider);
+            return Ok(Some(fragment.bytes.clone()));
+        }
+        let partial = self.partial_of(fragment.rider, total, now);
+        for (at, byte) in (start..end).zip(&fragment.bytes) {
+            // The first word counts: a forged second one changes nothing.
+            if !partial.has[at] {
+                (partial.has[at], partial.bytes[at]) = (true, *byte);
+                partial.missing -= 1;
+            }
+        }
+        let is_whole = partial.missing == 0;
+        let whole = if is_whole { self.drop_partial(fragment.rider) } else { None };
+        if is_whole {
+            self.delivered.note(fragment.rider);
+        }
+        self.shrink();
+        Ok(whole)
+    }
+
+    fn partial_of(&mut self, rider: u32, total: usize, now: Time) -> &mut Partial {
+        if !self.partial.contains_key(&rider) {
+            self.order.push_back(rider);
+            self.bytes += total;
+        }
+        self.partial.entry(rider).or_insert_with(|| Partial {
+            bytes: vec![0; total],
+            has: vec![false; total],
+            missing: total,
+            since: now,
+        })
+    }
+
+    fn drop_partial(&mut self, rider: u32) -> Option<Vec<u8>> {
+        let partial = self.partial.remove(&rider)?;
+        self.bytes -= partial.bytes.len();
+        if let Some(at) = self.order.iter().position(|other| *other == rider) {
+            self.order.remove(at);
+        }
+        Some(partial.bytes)
+    }
+
+    fn expire(&mut self, now: Time) {
+        let expiry = self.limits.expiry;
+        while let Some(oldest) = self.order.front().copied() {
+            let since = self.partial.get(&oldest).map_or(Time::ZERO, |partial| partial.since);
+            if now.since(since) < expiry {
+                break;
+            }
+            self.give_up(oldest);
+        }
+    }
+
+    fn shrink(&mut self) {
+        let is_over =
+            |this: &Self| this.bytes > this.limits.bytes || this.partial.len() > this.limits.riders;
+        while is_over(self)
+            && let Some(oldest) = self.order.front().copied()
+        {
+            self.give_up(oldest);
+        }
+    }
+
+    fn give_up(&mut self, rider: u32) {
+        self.drop_partial(rider);
+        self.lost += 1;
+    }
+
+    /// Bytes that are kept, each with a mark.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Riders that were given up.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Which of the last riders were delivered, as a window that slides with the newest (RFC 6479's).
+#[derive(Clone, Debug, Default)]
+struct Delivered {
+    newest: Option<u32>,
+    words: Vec<u64>,
+}
+
+impl Delivered {
+    fn has(&self, rider: u32) -> bool {
+        let Some(newest) = self.newest else { return false };
+        let ahead = rider.wrapping_sub(newest);
+        if ahead != 0 && ahead < 1 << 31 {
+            return false;
+        }
+        newest.wrapping_sub(rider) >= REMEMBERED || self.bit(rider)
+    }
+
+    fn note(&mut self, rider: u32) {
+        if self.words.is_empty() {
+            self.words = vec![0; REMEMBERED as usize / 64];
+        }
+        let newest = *self.newest.get_or_insert(rider);
+        let ahead = rider.wrapping_sub(newest);
+        if ahead < 1 << 31 {
+            // What the window leaves behind is free for what comes.
+            (0..ahead.min(REMEMBERED)).for_each(|step| self.set(rider.wrapping_sub(step), false));
+            self.newest = Some(rider);
+        }
+        self.set(rider, true);
+    }
+
+    fn bit(&self, rider: u32) -> bool {
+        let at = rider % REMEMBERED;
+        self.words[at as usize / 64] >> (at % 64) & 1 == 1
+    }
+
+    fn set(&mut self, rider: u32, to: bool) {
+        let at = rider % REMEMBERED;
+        let word = &mut self.words[at as usize / 64];
+        *word = *word & !(1 << (at % 64)) | u64::from(to) << (at % 64);
+    }
+}
+
+#[cfg(test)]
+#[path = "reassembly_tests.rs"]
+mod tests;

@@ -1,0 +1,104 @@
+use super::{
+    super::{Hold, HoldSettings},
+    *,
+};
+use rand_core::{Rng as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeMap;
+
+fn at(ms: u64) -> Time {
+    Time::from_nanos(ms * 1_000_000)
+}
+
+fn piece(rider: u32, total: u16, offset: u16, bytes: &[u8]) -> Fragment {
+    Fragment { rider, total, offset, bytes: bytes.to_vec() }
+}
+
+fn new() -> Reassembly {
+    Reassembly::new(ReassemblyLimits::default())
+}
+
+#[test]
+fn pieces_in_any_order_and_twice_make_the_rider_once() {
+    let mut all = new();
+    assert_eq!(all.take(&piece(3, 6, 4, b"ef"), at(0)), Ok(None));
+    assert_eq!(all.take(&piece(3, 6, 4, b"XX"), at(0)), Ok(None), "the first word counts");
+    assert_eq!(all.take(&piece(3, 6, 0, b"abcd"), at(0)), Ok(Some(b"abcdef".to_vec())));
+    assert_eq!(all.take(&piece(3, 6, 0, b"abcd"), at(0)), Err(Refused::Delivered));
+    assert_eq!(all.take(&piece(3, 2, 0, b"zz"), at(0)), Err(Refused::Delivered));
+    assert_eq!(all.bytes(), 0);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut all = new();
+    assert_eq!(all.take(&piece(1, 3, 2, b"xy"), at(0)), Err(Refused::Beyond));
+    assert_eq!(all.take(&piece(1, 3, 0, b""), at(0)), Err(Refused::Beyond));
+    assert_eq!(all.take(&piece(1, 65_535, 65_535, b"x"), at(0)), Err(Refused::Beyond));
+    assert_eq!(all.take(&piece(1, 3, 0, b"x"), at(0)), Ok(None));
+    assert_eq!(all.take(&piece(1, 4, 0, b"x"), at(0)), Err(Refused::Lengths));
+}
+
+#[test]
+fn what_never_becomes_whole_is_given_up() {
+    let mut all = new();
+    for rider in 0..5000 {
+        all.take(&piece(rider, 60_000, 0, b"x"), at(u64::from(rider) / 100)).unwrap();
+        assert!(all.bytes() <= 1 << 20 && all.partial.len() <= 1024);
+    }
+    assert_eq!(all.take(&piece(5000, 9, 0, b"x"), at(10_000)), Ok(None));
+    assert_eq!((all.bytes(), all.partial.len()), (9, 1));
+    assert_eq!(all.lost(), 5000);
+}
+
+#[test]
+fn numbers_begin_anew_after_the_last() {
+    let mut all = new();
+    for n in 0..200_000_u32 {
+        let rider = n.wrapping_sub(100_000);
+        assert!(all.take(&piece(rider, 1, 0, b"x"), at(0)).unwrap().is_some(), "{rider}");
+        assert_eq!(all.take(&piece(rider, 1, 0, b"x"), at(0)), Err(Refused::Delivered));
+    }
+}
+
+/// Riders in probes that are lost, doubled and overtaken: none is delivered twice or altered.
+#[test]
+fn a_million_riders_over_a_bad_path() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(20_261_123);
+    let mut draw = move |below: u64| random.next_u64() % below;
+    let settings = HoldSettings { repeats: true, ..HoldSettings::default() };
+    let (mut hold, mut all) = (Hold::new(settings, u32::MAX - 1000), new());
+    // The first bytes are the rider's number; the rest follows from it.
+    let content = |n: u32, length: usize| -> Vec<u8> {
+        let mut bytes = n.to_le_bytes().to_vec();
+        bytes.extend((4..length).map(|i| (n as usize + i) as u8));
+        bytes
+    };
+    let mut lengths = BTreeMap::new();
+    let (mut under_way, mut delivered) = (Vec::<Fragment>::new(), 0_u32);
+    for n in 0..1_000_000_u32 {
+        let now = at(u64::from(n) / 10);
+        hold.train(now + std::time::Duration::from_millis(50));
+        let length = 4 + draw(60) as usize;
+        lengths.insert(n, length);
+        under_way.extend(hold.offer(content(n, length), now));
+        under_way.extend(hold.due(now));
+        under_way.extend(hold.fill(20 + draw(120) as usize));
+        while under_way.len() > 50 {
+            let next = under_way.swap_remove(draw(under_way.len() as u64) as usize);
+            match draw(20) {
+                0 => continue,
+                1 => under_way.push(next.clone()),
+                _ => {}
+            }
+            if let Ok(Some(rider)) = all.take(&next, now) {
+                let n = u32::from_le_bytes(rider[..4].try_into().unwrap());
+                let length = lengths.remove(&n).expect("it was delivered before, or never sent");
+                assert_eq!(rider, content(n, length));
+                delivered += 1;
+            }
+        }
+    }
+    println!("{delivered} delivered, {} given up", all.lost());
+    assert!(delivered > 900_000, "{delivered}");
+}
