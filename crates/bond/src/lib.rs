@@ -31,7 +31,7 @@ pub use demand::Demand;
 pub use liveness::{Liveness, State};
 pub use nature::Nature;
 pub use period::period_start;
-pub use policy::{Cap, Policy, Tier, allowed};
+pub use policy::{Cap, Linkable, Policy, Tier, allowed, linked};
 pub use reorder::{Acks, Reorder, Unfit};
 pub use room::Room;
 pub use rules::{Action, Rule, Rules};

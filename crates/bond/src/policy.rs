@@ -76,6 +76,33 @@ pub fn allowed(interfaces: &[(Policy, bool)], is_full: bool) -> Vec<usize> {
     }
 }
 
+/// An interface as the links of a bond may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linkable {
+    /// Its policy's.
+    pub tier: Tier,
+    /// It is there, has a way out, and has bytes left.
+    pub is_usable: bool,
+    /// The bond reaches nobody by it just now.
+    pub fails: bool,
+}
+
+/// Which of these the links of a bond go by, by their places. Secondary ones are used beside primary ones always:
+/// what waits at the far end this end does not know. Backups are used only while nobody is reached by any of the
+/// others, which are still tried.
+pub fn linked(interfaces: &[Linkable]) -> Vec<usize> {
+    let of = |tiers: &[Tier]| -> Vec<usize> {
+        let places = interfaces.iter().enumerate();
+        let fits = |one: &Linkable| one.is_usable && tiers.contains(&one.tier);
+        places.filter(|(_, one)| fits(one)).map(|(at, _)| at).collect()
+    };
+    let mut chosen = of(&[Tier::Primary, Tier::Secondary]);
+    if chosen.iter().all(|at| interfaces[*at].fails) {
+        chosen.extend(of(&[Tier::Backup]));
+    }
+    chosen
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +123,21 @@ mod tests {
         assert_eq!(allowed(&all, true), [0]);
         all[0].1 = false;
         assert!(allowed(&all, true).is_empty());
+    }
+
+    #[test]
+    fn backups_carry_links_while_nothing_else_is_reached() {
+        let one = |tier| Linkable { tier, is_usable: true, fails: false };
+        let mut all = [Tier::Backup, Tier::Primary, Tier::Secondary, Tier::Never].map(one);
+        assert_eq!(linked(&all), [1, 2]);
+        all[1].fails = true;
+        assert_eq!(linked(&all), [1, 2], "the secondary one still answers");
+        all[2].is_usable = false;
+        assert_eq!(linked(&all), [1, 0], "the primary one is still tried");
+        all[0].fails = true;
+        assert_eq!(linked(&all), [1, 0]);
+        all[1].is_usable = false;
+        assert_eq!(linked(&all), [0]);
     }
 
     #[test]

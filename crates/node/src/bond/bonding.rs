@@ -5,7 +5,8 @@
 //! use the bond. Who refuses is remembered, and asked again after a while.
 
 use super::{
-    dial::{Bond, Interfaces},
+    by::{By, Interfaces},
+    dial::Bond,
     standing::{Standing, stands},
     state::Settings,
 };
@@ -39,7 +40,7 @@ const REMEMBERED: usize = 1024;
 /// Bonds at a time; the idlest goes.
 const MAX_BONDS: usize = 64;
 
-/// Who waits for a bond waits this long for its second link.
+/// Who waits for a bond waits this long for its second link, if there is to be one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The interfaces that were found are believed for so long.
@@ -52,8 +53,7 @@ pub struct Bonding(Arc<Shared>);
 struct Shared {
     dialer: Dialer,
     settings: Settings,
-    by: Interfaces,
-    uplinks: Option<Uplinks>,
+    by: By,
     /// Whether streams that nobody wants a bond for use one where it is there.
     unasked: bool,
     known: Mutex<Known>,
@@ -88,25 +88,23 @@ impl Bonding {
 
     /// By these interfaces alone.
     pub fn by(dialer: Dialer, settings: Settings, by: Interfaces) -> Self {
-        let (known, uplinks) = (Mutex::default(), None);
-        Self(Arc::new(Shared { dialer, settings, by, uplinks, unasked: true, known }))
+        Self::made(dialer, settings, By::These(by), true)
+    }
+
+    fn made(dialer: Dialer, settings: Settings, by: By, unasked: bool) -> Self {
+        Self(Arc::new(Shared { dialer, settings, by, unasked, known: Mutex::default() }))
     }
 
     /// By those that the user allows, within their caps and limits.
     pub fn over(dialer: Dialer, settings: Settings, uplinks: Uplinks) -> Self {
-        let (known, allowed) = (Mutex::default(), uplinks.clone());
-        let by: Interfaces = Arc::new(move || Ok(allowed.for_bonds()));
-        let uplinks = Some(uplinks);
-        Self(Arc::new(Shared { dialer, settings, by, uplinks, unasked: true, known }))
+        Self::made(dialer, settings, By::Allowed(uplinks), true)
     }
 
     /// The same, which makes bonds only for who asks for one.
     #[must_use]
     pub fn on_demand(self) -> Self {
-        let Shared { dialer, settings, by, uplinks, .. } = &*self.0;
-        let (dialer, by, known) = (dialer.clone(), Arc::clone(by), Mutex::default());
-        let (settings, uplinks) = (*settings, uplinks.clone());
-        Self(Arc::new(Shared { dialer, settings, by, uplinks, unasked: false, known }))
+        let Shared { dialer, settings, by, .. } = &*self.0;
+        Self::made(dialer.clone(), *settings, by.clone(), false)
     }
 
     /// The bonds there are, for who shows them: each member's key, its streams, its links.
@@ -144,7 +142,7 @@ impl Shared {
         match known.interfaces {
             Some((count, at)) if now.duration_since(at) < FRESH => count,
             _ => {
-                let count = (self.by)().map_or(0, |found| found.len());
+                let count = self.by.count();
                 known.interfaces = Some((count, now));
                 count
             }
@@ -164,9 +162,8 @@ impl Shared {
         if known.without.contains_key(&key) || self.interfaces(&mut known) < 2 {
             return None;
         }
-        let by = Arc::clone(&self.by);
-        let over = (by, self.uplinks.clone());
-        let bond = Bond::over(self.dialer.clone(), to.clone(), self.settings, over).ok()?;
+        let by = self.by.clone();
+        let bond = Bond::over(self.dialer.clone(), to.clone(), self.settings, by).ok()?;
         let bond = Arc::new(bond);
         known.make_room();
         known.bonds.insert(key, Entry { bond: Arc::clone(&bond), used: now });
@@ -234,7 +231,7 @@ async fn keep(shared: Weak<Shared>, key: NodeId, bond: Weak<Bond>) {
             drop(known);
             let without = match standing.most {
                 0 => Some(UNREACHED),
-                1 => Some(REFUSED),
+                1 if standing.wanted > 1 => Some(REFUSED),
                 _ => None,
             };
             return shared.drop_bond(key, &bond, without);
@@ -257,7 +254,7 @@ impl Carrier for Bonding {
         }
         Some(Box::pin(async move {
             if waits {
-                stands(bond.standing(), 2, PATIENCE).await.map_err(io::Error::other)?;
+                stands(bond.standing(), PATIENCE).await.map_err(io::Error::other)?;
             }
             let opened = bond.open().await.map_err(|why| why.error());
             opened.map(|stream| Box::new(stream.of(bond)) as Box<dyn Carried>)

@@ -48,6 +48,8 @@ pub struct Engine {
     offered: Notify,
     /// Told when a stream is opened: the watch begins.
     busy: Notify,
+    /// Told when a link is found silent.
+    silent: Notify,
 }
 
 /// Why a link ended.
@@ -74,6 +76,7 @@ impl Engine {
             began: Instant::now(),
             offered: Notify::new(),
             busy: Notify::new(),
+            silent: Notify::new(),
         })
     }
 
@@ -251,7 +254,7 @@ impl Engine {
                 return why;
             }
             if let Some(meter) = meter {
-                meter.moved(work.len());
+                meter.moved(work.len() as u64);
             }
         }
     }
@@ -284,7 +287,7 @@ impl Engine {
                 return Ended::Lost(why);
             }
             match (self.frame(id, read).await, meter) {
-                (Ok(length), Some(meter)) => meter.moved(length),
+                (Ok(length), Some(meter)) => meter.moved(length as u64),
                 (Ok(_), None) => {}
                 (Err(ended), _) => return ended,
             }
@@ -322,6 +325,11 @@ impl Engine {
         }
     }
 
+    /// Returns when a link is found silent; for one who waits at a time.
+    pub(super) async fn fell_silent(&self) {
+        self.silent.notified().await;
+    }
+
     /// Watches the links while there are streams.
     pub async fn watch(&self) {
         let mut ticks = interval(TICK);
@@ -335,7 +343,9 @@ impl Engine {
             };
             if is_busy {
                 ticks.tick().await;
-                self.lock().watch(self.now());
+                if self.lock().watch(self.now()) {
+                    self.silent.notify_one();
+                }
             } else {
                 self.busy.notified().await;
             }

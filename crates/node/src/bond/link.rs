@@ -14,6 +14,9 @@ use tokio::{
 /// What is read at once: some chunks.
 const BUFFER: usize = 128 << 10;
 
+/// The same where each byte is counted before the next one is read.
+const PAID_BUFFER: usize = 1 << 10;
+
 /// What comes by a link.
 pub type Read = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
 
@@ -33,8 +36,8 @@ pub struct LinkIo {
     pub meter: Option<Meter>,
 }
 
-/// An interface's cap and rate limit, for a link that leaves by it.
-#[derive(Clone, Debug)]
+/// An interface's cap and rate limit, for a link that leaves by it, until it is dropped.
+#[derive(Debug)]
 pub struct Meter {
     uplinks: Uplinks,
     interface: String,
@@ -43,12 +46,13 @@ pub struct Meter {
 impl Meter {
     /// For the interface of this name.
     pub fn new(uplinks: Uplinks, interface: &str) -> Self {
+        uplinks.table().link_began(interface);
         Self { uplinks, interface: interface.to_owned() }
     }
 
     /// The link moved so many bytes.
-    pub fn moved(&self, bytes: usize) {
-        self.uplinks.link_moved(&self.interface, bytes as u64);
+    pub fn moved(&self, bytes: u64) {
+        self.uplinks.link_moved(&self.interface, bytes);
     }
 
     /// Waits until it may move more.
@@ -57,6 +61,12 @@ impl Meter {
     /// The cap is used up.
     pub async fn may(&self) -> io::Result<()> {
         self.uplinks.may(&self.interface).await.map_err(io::Error::other)
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        self.uplinks.table().link_ended(&self.interface);
     }
 }
 
@@ -96,10 +106,12 @@ impl LinkIo {
         Self { may_duplicate: false, ..self }
     }
 
-    /// The same, whose bytes are counted, and waited for, there.
+    /// The same before anything was read of it, whose bytes are counted, and waited for, there.
     #[must_use]
     pub fn paying(self, meter: Meter) -> Self {
-        Self { meter: Some(meter), ..self }
+        // What is read ahead has come, and is not counted yet.
+        let read = BufReader::with_capacity(PAID_BUFFER, self.read.into_inner());
+        Self { read, meter: Some(meter), ..self }
     }
 
     /// The same, which leaves by the interface of this name.

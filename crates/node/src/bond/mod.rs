@@ -5,12 +5,15 @@
 //! whoever opens channels uses them.
 
 mod bonding;
+mod by;
 mod dial;
 mod engine;
 mod flow;
 mod gauge;
 mod greet;
+mod keeping;
 mod link;
+mod making;
 mod memory;
 mod outbox;
 mod serve;
@@ -20,7 +23,8 @@ mod status;
 mod stream;
 
 pub use bonding::Bonding;
-pub use dial::{Bond, Interfaces};
+pub use by::Interfaces;
+pub use dial::Bond;
 pub use engine::{Ended, Engine};
 pub use flow::Broken;
 pub use link::LinkIo;

@@ -6,6 +6,8 @@ use tokio::{sync::watch, time::timeout};
 /// Links and what came of dialling them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
+    /// Links that there are to be; 0: not known yet, or no interface may be used.
+    pub wanted: usize,
     /// Links that are there now.
     pub live: usize,
     /// The most that were there at once.
@@ -42,28 +44,34 @@ impl Standing {
         self.last = Some(why);
     }
 
-    /// Whether a stream over it uses more than one connection could: it had two links, and has one.
+    /// Whether a stream over it uses more than one connection could: it had two links, and has one; or
+    /// one, where others wait for that to fail.
     pub fn is_worth_it(&self) -> bool {
-        self.most >= 2 && self.live >= 1 && !self.is_over
+        self.most >= self.enough() && self.live >= 1 && !self.is_over
+    }
+
+    /// So many links are waited for.
+    fn enough(&self) -> usize {
+        self.wanted.clamp(1, 2)
+    }
+
+    /// Whether no more links are to be waited for.
+    fn is_settled(&self) -> bool {
+        let came = self.wanted > 0 && self.live + self.failed >= self.enough();
+        came || self.refused.is_some() || self.is_over
     }
 }
 
-/// Waits until there are so many links, or until fewer have waited for others long enough.
+/// Waits until there are two links, or as many as there are to be; or until fewer have waited for
+/// others long enough.
 ///
 /// # Errors
 /// Why there are none.
 pub async fn stands(
     mut standing: watch::Receiver<Standing>,
-    wanted: usize,
     patience: Duration,
 ) -> Result<(), String> {
-    let settled = |standing: &Standing| {
-        standing.live >= wanted
-            || standing.refused.is_some()
-            || standing.is_over
-            || standing.live + standing.failed >= wanted
-    };
-    _ = timeout(patience, standing.wait_for(settled)).await;
+    _ = timeout(patience, standing.wait_for(Standing::is_settled)).await;
     let standing = standing.borrow();
     if standing.live > 0 && !standing.is_over {
         return Ok(());
@@ -77,8 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_link_is_worth_it_only_after_two() {
-        let mut standing = Standing::default();
+    fn one_link_is_worth_it_only_after_two_unless_there_is_to_be_one() {
+        let mut standing = Standing { wanted: 3, ..Standing::default() };
         standing.came();
         assert!(!standing.is_worth_it());
         standing.came();
@@ -86,6 +94,10 @@ mod tests {
         assert!(standing.is_worth_it());
         standing.went();
         assert!(!standing.is_worth_it());
+        let mut standing = Standing { wanted: 1, ..Standing::default() };
+        assert!(!standing.is_worth_it());
+        standing.came();
+        assert!(standing.is_worth_it());
     }
 
     #[test]
@@ -101,12 +113,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_never_stands_says_why() {
-        let (told, standing) = watch::channel(Standing::default());
+        let (told, standing) = watch::channel(Standing { wanted: 1, ..Standing::default() });
         told.send_modify(|standing| standing.failed("eth1: no route".into(), false));
-        assert_eq!(stands(standing.clone(), 1, Duration::MAX).await, Err("eth1: no route".into()));
+        assert_eq!(stands(standing.clone(), Duration::MAX).await, Err("eth1: no route".into()));
         told.send_modify(Standing::came);
-        assert_eq!(stands(standing.clone(), 2, Duration::from_secs(9)).await, Ok(()));
+        assert_eq!(stands(standing.clone(), Duration::MAX).await, Ok(()));
+        told.send_modify(|standing| standing.wanted = 2);
+        assert_eq!(stands(standing.clone(), Duration::from_secs(9)).await, Ok(()));
         told.send_modify(|standing| standing.is_over = true);
-        assert!(stands(standing, 2, Duration::MAX).await.is_err());
+        assert!(stands(standing, Duration::MAX).await.is_err());
     }
 }

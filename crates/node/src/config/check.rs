@@ -3,7 +3,7 @@
 use super::{
     Config, MeasureSection, OracleSection, Problem, QuotaSection, RelaySection, RuleSection,
 };
-use crate::relay::SMTP;
+use crate::{mesh::unbonded, relay::SMTP};
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use thalweg_net::{Destination, MAX_HOPS};
 use thalweg_units::{ByteSize, Rate};
@@ -157,7 +157,7 @@ fn route(text: &str) -> Result<(), String> {
     if text == "direct" {
         return Ok(());
     }
-    let hops: Vec<_> = text.split('+').collect();
+    let hops: Vec<_> = unbonded(text).split('+').collect();
     if hops.len() > MAX_HOPS {
         return Err(format!("`{text}`: a route has at most {MAX_HOPS} relays"));
     }

@@ -246,3 +246,38 @@ fn the_method_can_be_changed_while_it_runs() {
     let all: Vec<u32> = (0..4).map(|n| by(&mut table, &format!("t{n}"), 1).1[0]).collect();
     assert_eq!(all, [2, 3, 2, 3]);
 }
+
+#[test]
+fn a_bonds_links_go_by_backups_only_while_nothing_else_answers() {
+    let backup = Policy { tier: Tier::Backup, ..Policy::default() };
+    let table = table(with("lte0", backup));
+    assert_eq!(table.for_links(&[].into(), at(0), TODAY), [2]);
+    assert_eq!(table.for_links(&[2].into(), at(0), TODAY), [2, 3]);
+    assert_eq!(table.count_for_links(TODAY), 2, "there is a bond all the same");
+    let never = Policy { tier: Tier::Never, ..Policy::default() };
+    let table = self::table(with("lte0", never));
+    assert_eq!(table.for_links(&[2].into(), at(0), TODAY), [2]);
+    assert_eq!(table.count_for_links(TODAY), 1);
+}
+
+#[test]
+fn what_a_bonds_link_may_have_under_way_is_kept_back_of_a_cap() {
+    let cap = Some(Cap { bytes: 1_000_000, reset_day: 1 });
+    let mut table = table(with("lte0", Policy { cap, ..Policy::default() }));
+    let ahead = table.ahead(3).unwrap();
+    table.link_began("lte0");
+    let mut moved = 0;
+    while let Some((name, of)) = table.wants_allotment(TODAY) {
+        table.allot_here(&name, &of);
+        // All that it may, and no more.
+        while table.may("lte0") == May::Go {
+            table.spent("lte0", 1600, TODAY);
+            moved += 1700;
+        }
+    }
+    assert_eq!(table.may("lte0"), May::Over);
+    assert!((1_000_000 - 3 * ahead..1_000_000 - 2 * ahead + 1700).contains(&moved), "{moved}");
+    assert_eq!(table.for_links(&[].into(), at(0), TODAY), [2]);
+    table.link_ended("lte0");
+    assert_eq!(table.for_links(&[].into(), at(0), TODAY), [2], "nor for another link");
+}

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{mesh::WallClock, relay::Bucket};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt, io,
     net::SocketAddr,
     num::NonZeroU32,
@@ -188,13 +188,19 @@ impl Uplinks {
         self.0.changed.notified().await;
     }
 
-    /// The interfaces that bonds may use now, in the kernel's order of preference: rules are for
-    /// single programs, whose streams a bond carries together, so they do not count here.
-    pub fn for_bonds(&self) -> Vec<Interface> {
-        let allowed = self.table().allowed(self.now(), self.today());
+    /// The interfaces that a bond's links go by now, in the kernel's order of preference, where it reaches
+    /// nobody by those of `fails` (the kernel's indices). Rules are for single programs, whose streams a
+    /// bond carries together, so they do not count here.
+    pub fn for_bonds(&self, fails: &BTreeSet<u32>) -> Vec<Interface> {
+        let allowed = self.table().for_links(fails, self.now(), self.today());
         let mut found = self.0.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
         found.retain(|interface| allowed.contains(&interface.index.get()));
         found
+    }
+
+    /// How many interfaces bonds have, with those that wait for others to fail.
+    pub fn count_for_bonds(&self) -> usize {
+        self.table().count_for_links(self.today())
     }
 
     /// Where a connection to `to` goes that the program at `client` asked for.

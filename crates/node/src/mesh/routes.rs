@@ -11,6 +11,11 @@ use thiserror::Error;
 /// At the end of a route's text: its first leg is a bond's.
 pub const BOND: &str = "%bond";
 
+/// A route's text without its bond.
+pub fn unbonded(text: &str) -> &str {
+    text.strip_suffix(BOND).unwrap_or(text)
+}
+
 /// What names on routes are looked up in.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {

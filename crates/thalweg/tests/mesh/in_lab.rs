@@ -89,7 +89,8 @@ pub fn client(lab: &Lab, fra: &Host, relays: &[(&str, &Host)], options: &[&str])
     client
 }
 
-fn node(lab: &Lab, place: &str, host: &Host, settings: &str) -> Daemon {
+/// Starts the daemon of `host` at the lab's `place`, with these settings.
+pub fn node(lab: &Lab, place: &str, host: &Host, settings: &str) -> Daemon {
     let file = host.path("node.toml");
     fs::write(&file, settings).unwrap();
     let file = file.display().to_string();

@@ -4,6 +4,7 @@
 
 mod alone;
 mod bond_lab;
+mod bond_policies;
 mod bonds;
 mod doors;
 mod drain;

@@ -34,6 +34,8 @@ pub struct Hello {
     pub window: u64,
     /// The bond had a link before: one that the far end does not know is over.
     pub goes_on: bool,
+    /// Its bytes cost at this end: it is to carry nothing that another link carries already.
+    pub is_metered: bool,
 }
 
 /// The answer.

@@ -383,8 +383,8 @@ impl State {
         }
     }
 
-    /// Looks for links that are late or silent; asks the late ones.
-    pub fn watch(&mut self, now: Time) {
+    /// Looks for links that are late or silent; asks the late ones. Whether one fell silent.
+    pub fn watch(&mut self, now: Time) -> bool {
         let (mut silent, mut say_again) = (Vec::new(), false);
         for (id, link) in &mut self.links {
             link.gauge.look(&mut link.reading, now);
@@ -409,11 +409,12 @@ impl State {
             }
             say_again |= link.words.are_lost(now);
         }
-        silent.into_iter().for_each(|id| self.elsewhere(id));
+        silent.iter().for_each(|id| self.elsewhere(*id));
         if say_again {
             self.flows.values_mut().for_each(Flow::say_again);
         }
         self.dispatch(now);
+        !silent.is_empty()
     }
 
     /// Streams that are over are remembered by their length alone.

@@ -10,6 +10,10 @@ use super::{
 use thalweg_bond::period_start;
 use thalweg_units::WallTime;
 
+/// A bond's link counts as so many connections: the kernel gives twice the buffer that is asked for, and a far
+/// end fills it whenever the link is waited for.
+const EACH_LINK: u64 = 2;
+
 impl Table {
     /// Whether an interface may move more.
     pub fn may(&self, name: &str) -> May {
@@ -31,13 +35,12 @@ impl Table {
 
     /// An interface that needs another allotment of its cap now, if it is asked for more.
     pub fn wants_allotment(&mut self, today: WallTime) -> Option<(String, Allotting)> {
-        let names: Vec<(u32, String)> =
-            self.present.iter().map(|p| (p.index, p.name.clone())).collect();
-        names.into_iter().find_map(|(index, name)| {
+        let names: Vec<String> = self.present.iter().map(|p| p.name.clone()).collect();
+        names.into_iter().find_map(|name| {
             let cap = self.settings.policy(&name).cap?;
             let size = allotment(cap);
             // Nothing is taken for an interface that nobody uses.
-            let connections = self.by(index).count() as u64;
+            let connections = self.ends_by(&name);
             let is_awaited = self.caps.is_awaited(&name);
             let is_used = connections > 0 || is_awaited || self.caps.may(&name) == May::Go;
             let wants = is_used && self.caps.wants(&name, size);
@@ -78,12 +81,41 @@ impl Table {
         }
     }
 
+    /// A bond's link goes by this interface from now on.
+    pub fn link_began(&mut self, name: &str) {
+        *self.links.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// It does not any more.
+    pub fn link_ended(&mut self, name: &str) {
+        if let Some(links) = self.links.get_mut(name) {
+            *links = links.saturating_sub(1);
+        }
+        self.links.retain(|_, links| *links > 0);
+    }
+
+    /// Connections of programs by an interface, and what links of bonds count as.
+    fn ends_by(&self, name: &str) -> u64 {
+        let index = self.present.iter().find(|p| p.name == name).map_or(UNBOUND, |p| p.index);
+        let links = self.links.get(name).copied().unwrap_or_default().saturating_mul(EACH_LINK);
+        links.saturating_add(self.by(index).count() as u64)
+    }
+
     /// Whether it has more of its cap left than what one more connection could have under way.
     pub(super) fn has_left(&self, name: &str, today: WallTime) -> bool {
+        self.has_left_for(self.ends_by(name).saturating_add(1), name, today)
+    }
+
+    /// Whether it has for a bond's link, which may be there already.
+    pub(super) fn has_left_for_link(&self, name: &str, today: WallTime) -> bool {
+        let new = if self.links.contains_key(name) { 0 } else { EACH_LINK };
+        self.has_left_for(self.ends_by(name).saturating_add(new), name, today)
+    }
+
+    fn has_left_for(&self, connections: u64, name: &str, today: WallTime) -> bool {
         let policy = self.settings.policy(name);
         let Some(cap) = policy.cap else { return true };
-        let index = self.present.iter().find(|p| p.name == name).map_or(UNBOUND, |p| p.index);
-        let reserve = ahead(cap).saturating_mul(self.by(index).count() as u64 + 1);
+        let reserve = ahead(cap).saturating_mul(connections);
         let has_left = policy.left(self.used(name, today)).is_none_or(|left| left > reserve);
         has_left && self.caps.may(name) != May::Over
     }

@@ -119,6 +119,8 @@ pub struct Table {
     caps: Caps,
     ticked: Time,
     open: BTreeMap<u64, Open>,
+    /// Links of bonds, by their interface's name.
+    links: BTreeMap<String, u64>,
     next: u64,
     decisions: VecDeque<Decision>,
 }
@@ -140,6 +142,7 @@ impl Table {
             caps: Caps::default(),
             ticked: now,
             open: BTreeMap::new(),
+            links: BTreeMap::new(),
             next: 0,
             decisions: VecDeque::new(),
         }

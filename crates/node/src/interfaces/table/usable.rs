@@ -1,24 +1,35 @@
 //! Which interfaces may be used now.
 
 use super::{Present, Table};
-use std::time::Duration;
-use thalweg_bond::{Application, Tier, allowed};
+use std::{collections::BTreeSet, time::Duration};
+use thalweg_bond::{Application, Linkable, Tier, allowed, linked};
 use thalweg_units::{Time, WallTime};
 
 /// The primary interfaces are full when what is under way on each takes longer than this.
 const FULL: Duration = Duration::from_secs(10);
 
 impl Table {
-    /// The interfaces that may be used for whatever is no single program's, by index.
-    pub fn allowed(&self, now: Time, today: WallTime) -> Vec<u32> {
+    /// The interfaces that a bond's links go by, by index, where it reaches nobody by those of `fails`.
+    pub fn for_links(&self, fails: &BTreeSet<u32>, now: Time, today: WallTime) -> Vec<u32> {
         let of = |present: &Present| {
-            let policy = self.settings.policy(&present.name);
             let serves = !self.doubts.of(present.index, now);
-            (policy, serves && self.has_left(&present.name, today))
+            Linkable {
+                tier: self.settings.policy(&present.name).tier,
+                is_usable: serves && self.has_left_for_link(&present.name, today),
+                fails: fails.contains(&present.index),
+            }
         };
-        let policies: Vec<_> = self.present.iter().map(of).collect();
-        // Bonds wait for no one: what the primary ones take, they take.
-        allowed(&policies, true).into_iter().map(|at| self.present[at].index).collect()
+        let all: Vec<_> = self.present.iter().map(of).collect();
+        linked(&all).into_iter().map(|at| self.present[at].index).collect()
+    }
+
+    /// How many interfaces links may ever go by now, whatever fails.
+    pub fn count_for_links(&self, today: WallTime) -> usize {
+        let may = |present: &&Present| {
+            let is_never = self.settings.policy(&present.name).tier == Tier::Never;
+            !is_never && self.has_left_for_link(&present.name, today)
+        };
+        self.present.iter().filter(may).count()
     }
 
     /// The places in `present` that this connection may go by, and those that are left if none of

@@ -3,11 +3,15 @@
 use super::args::{Interfaces, PathArgs};
 use crate::commands::{here, remembered, uplinks};
 use anyhow::{Context as _, bail};
-use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    time::Duration,
+};
 use thalweg_net::{Interface, interfaces};
 use thalweg_node::{
     get::Dear,
-    interfaces::{Settings, Uplinks},
+    interfaces::{Settings, Tier, Uplinks},
 };
 use thalweg_units::likeness;
 
@@ -91,7 +95,8 @@ pub fn of(
     }
     let file = remembered::file(args.history.as_deref(), &args.place);
     let uplinks = uplinks::open(settings.clone(), file.as_deref().map(uplinks::beside), note)?;
-    let allowed: Vec<_> = uplinks.for_bonds().into_iter().map(|i| i.index).collect();
+    let allowed: Vec<_> =
+        uplinks.for_bonds(&BTreeSet::new()).into_iter().map(|i| i.index).collect();
     let left = thrifty(&settings, &chosen, |i| allowed.contains(&i.index));
     anyhow::ensure!(
         !left.is_empty(),
@@ -109,6 +114,17 @@ pub fn of(
     }
     let is_bound = left.first() != chosen.first();
     Ok(Ways::plain(left, is_bound))
+}
+
+/// Of those that are found the ones that a bond of a download goes by, as the settings say; what it moves by
+/// them is not counted.
+pub fn for_bond(settings: &Settings, mut found: Vec<Interface>) -> Vec<Interface> {
+    let tier = |i: &Interface| settings.policy(&i.name).tier;
+    let is_closed = !found.iter().any(|i| i.has_default_route);
+    found.retain(|i| (is_closed || i.has_default_route) && tier(i) != Tier::Never);
+    let is_meant = |i: &Interface| tier(i) != Tier::Backup;
+    let has_other = found.iter().any(is_meant);
+    thrifty(settings, &found, |i| !has_other || is_meant(i))
 }
 
 /// Those with a price that are allowed and not used anyway.
@@ -150,16 +166,35 @@ mod tests {
     use std::num::NonZeroU32;
     use thalweg_node::interfaces::Policy;
 
-    #[test]
-    fn metered_ones_are_for_where_there_is_no_other() {
-        let interface = |index: u32, name: &str| Interface {
+    fn interface(index: u32, name: &str) -> Interface {
+        Interface {
             index: NonZeroU32::new(index).unwrap(),
             name: name.to_owned(),
             addresses: Vec::new(),
             has_default_route: true,
             metric: index,
             is_tunnel: false,
+        }
+    }
+
+    #[test]
+    fn a_bond_keeps_to_the_tiers() {
+        let tier = |tier| Policy { tier, ..Policy::default() };
+        let policies = [("lte0", tier(Tier::Backup)), ("tun0", tier(Tier::Never))];
+        let policies = policies.map(|(name, policy)| (name.to_owned(), policy)).into();
+        let settings = Settings { policies, ..Settings::default() };
+        let of = |names: &[&str]| {
+            let found = names.iter().zip(1..).map(|(name, n)| interface(n, name)).collect();
+            let left = for_bond(&settings, found);
+            left.into_iter().map(|i| i.name).collect::<Vec<_>>()
         };
+        assert_eq!(of(&["eth0", "lte0", "tun0"]), ["eth0"]);
+        assert_eq!(of(&["lte0", "tun0"]), ["lte0"]);
+        assert!(of(&["tun0"]).is_empty());
+    }
+
+    #[test]
+    fn metered_ones_are_for_where_there_is_no_other() {
         let all = [interface(1, "eth0"), interface(2, "wlan0"), interface(3, "lte0")];
         let metered = Policy { metered: true, ..Policy::default() };
         let policies = [("lte0".to_owned(), metered)].into();

@@ -1,6 +1,10 @@
 //! The path that uses all interfaces for one connection.
 
-use super::args::{Interfaces, PathArgs};
+use super::{
+    allowed,
+    args::{Interfaces, PathArgs},
+};
+use crate::commands::here;
 use std::sync::Arc;
 use thalweg_net::{Dialer, Interface, Route, interfaces};
 use thalweg_node::{
@@ -25,7 +29,11 @@ pub fn lend(dialer: Dialer, args: &PathArgs) -> anyhow::Result<Dialer> {
             Bonding::by(dialer.clone(), Settings::default(), Arc::new(by))
         }
         Interfaces::None => return Ok(dialer),
-        _ => Bonding::new(dialer.clone(), Settings::default()),
+        _ => {
+            let policies = here::settings(None)?.interfaces.settings();
+            let by = move || Ok(allowed::for_bond(&policies, interfaces()?));
+            Bonding::by(dialer.clone(), Settings::default(), Arc::new(by))
+        }
     };
     Ok(dialer.carried_by(Arc::new(bonds.on_demand())))
 }

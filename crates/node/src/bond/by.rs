@@ -1,0 +1,46 @@
+//! By which interfaces a bond's links are made.
+
+use crate::interfaces::Uplinks;
+use std::{collections::BTreeSet, io, sync::Arc};
+use thalweg_net::Interface;
+
+/// Who says by which interfaces there are to be links; one that is listed twice has two.
+pub type Interfaces = Arc<dyn Fn() -> io::Result<Vec<Interface>> + Send + Sync>;
+
+/// Which interfaces there are for links.
+#[derive(Clone)]
+pub(super) enum By {
+    /// All of these, at any time.
+    These(Interfaces),
+    /// As the user allows, within caps and limits.
+    Allowed(Uplinks),
+}
+
+impl By {
+    /// Those by which there are to be links now, where nothing is reached by those of `fails`.
+    ///
+    /// # Errors
+    /// They cannot be listed just now.
+    pub fn now(&self, fails: &BTreeSet<u32>) -> io::Result<Vec<Interface>> {
+        match self {
+            Self::These(these) => these(),
+            Self::Allowed(uplinks) => Ok(uplinks.for_bonds(fails)),
+        }
+    }
+
+    /// How many there are in all, also of those that wait for others to fail.
+    pub fn count(&self) -> usize {
+        match self {
+            Self::These(these) => these().map_or(0, |found| found.len()),
+            Self::Allowed(uplinks) => uplinks.count_for_bonds(),
+        }
+    }
+
+    /// Who knows what is allowed, where that is looked after.
+    pub fn uplinks(&self) -> Option<&Uplinks> {
+        match self {
+            Self::These(_) => None,
+            Self::Allowed(uplinks) => Some(uplinks),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! One link after the other: from an interface to a connection of the bond.
+
+use super::{
+    engine::{Ended, Engine},
+    greet::{self, Greeted},
+    keeping::Outcome,
+    link::{LinkIo, Meter},
+    standing::Standing,
+};
+use crate::interfaces::Uplinks;
+use std::{num::NonZeroU32, sync::Arc};
+use thalweg_bond::LinkId;
+use thalweg_net::{
+    Cause, Dialer, Hop, Interface, Route, TcpInfo,
+    channel::{ChannelError, Protocol},
+};
+use thalweg_wire::bond::{BondId, Hello, Refusal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// What links are made with.
+pub(super) struct Making {
+    pub dialer: Dialer,
+    pub to: Hop,
+    pub bond: BondId,
+    pub engine: Arc<Engine>,
+    pub standing: watch::Sender<Standing>,
+    /// What may be used of the interfaces, where that is looked after.
+    pub uplinks: Option<Uplinks>,
+}
+
+/// Why a link did not come about, and whether the far end said so.
+struct Failed {
+    why: String,
+    is_refusal: bool,
+    /// It does not admit us: no link will come any more.
+    is_for_good: bool,
+}
+
+impl Making {
+    /// So many links there are to be.
+    pub fn wants(&self, links: usize) {
+        self.standing.send_if_modified(|standing| {
+            let before = std::mem::replace(&mut standing.wanted, links);
+            before != links
+        });
+    }
+
+    /// One link by this interface, to its end.
+    pub async fn link(
+        &self,
+        interface: &Interface,
+        number: u32,
+        stop: CancellationToken,
+    ) -> Outcome {
+        let dialled = tokio::select! {
+            dialled = self.dial(interface, number) => dialled,
+            () = stop.cancelled() => return Outcome::Stopped,
+        };
+        let failed = match dialled {
+            Ok(Ok((link, window))) => {
+                self.engine.far_window(window);
+                self.standing.send_modify(Standing::came);
+                let link = self.paying(link.by(&interface.name), &interface.name);
+                let until = stop.cancelled();
+                let ended = self.engine.run_link_until(LinkId(number), link, until).await;
+                self.standing.send_modify(Standing::went);
+                return match ended {
+                    _ if stop.is_cancelled() => Outcome::Stopped,
+                    Ended::Lost(_) | Ended::Bye => Outcome::Lost,
+                    Ended::Hostile(_) => Outcome::Failed,
+                };
+            }
+            Ok(Err(why)) => self.refused(&why),
+            Err(failed) => failed,
+        };
+        let why = format!("{}: {}", interface.name, failed.why);
+        if failed.is_for_good && self.standing.borrow().live == 0 {
+            self.engine.break_off(&why);
+        }
+        self.standing.send_modify(|standing| standing.failed(why, failed.is_refusal));
+        Outcome::Failed
+    }
+
+    fn refused(&self, why: &Refusal) -> Failed {
+        // A far end that forgot the bond has forgotten its streams.
+        if *why == Refusal::Unknown {
+            self.engine.break_off(&why.to_string());
+        }
+        let is_refusal = *why != Refusal::Number;
+        Failed { why: why.to_string(), is_refusal, is_for_good: false }
+    }
+
+    /// The link with what its interface's policy asks of it.
+    fn paying(&self, link: LinkIo, name: &str) -> LinkIo {
+        let Some(uplinks) = &self.uplinks else { return link };
+        let meter = Meter::new(uplinks.clone(), name);
+        // How it came about has cost something as well.
+        if let Ok(info) = TcpInfo::of(&link.socket) {
+            meter.moved(info.acknowledged.saturating_add(info.received));
+        }
+        let link = if self.is_metered(name) { link.metered() } else { link };
+        link.paying(meter)
+    }
+
+    /// Whether nothing may go twice by the interface of this name.
+    fn is_metered(&self, name: &str) -> bool {
+        let policy = self.uplinks.as_ref().map(|u| u.table().settings().policy(name));
+        policy.is_some_and(|policy| !policy.may_spend())
+    }
+
+    async fn dial(&self, interface: &Interface, link: u32) -> Result<Greeted, Failed> {
+        let route = Route::direct().by_interface(interface.index);
+        let dialled =
+            self.dialer(interface.index).channel(&route, &self.to, Protocol::Bond).await;
+        let channel = dialled.map_err(|why| Failed {
+            is_refusal: matches!(why.cause, Cause::Channel(_)),
+            is_for_good: matches!(why.cause, Cause::Channel(ChannelError::NotAdmitted)),
+            why: why.to_string(),
+        })?;
+        let goes_on = self.standing.borrow().most > 0;
+        let (window, is_metered) = (self.engine.window(), self.is_metered(&interface.name));
+        let hello = Hello { bond: self.bond, link, window, goes_on, is_metered };
+        let greeted = greet::greet(channel, &hello).await;
+        // Who does not admit us may say so only now.
+        greeted.map_err(|why| {
+            let is_refusal = ChannelError::is_not_admitted(&why);
+            Failed { why: why.to_string(), is_refusal, is_for_good: is_refusal }
+        })
+    }
+
+    /// That leaves a capped interface's far end no more to send ahead than the cap has in reserve.
+    fn dialer(&self, interface: NonZeroU32) -> Dialer {
+        let ahead = self.uplinks.as_ref().and_then(|u| u.table().ahead(interface.get()));
+        match ahead {
+            Some(ahead) => self.dialer.clone().receiving(ahead as usize),
+            None => self.dialer.clone(),
+        }
+    }
+}
