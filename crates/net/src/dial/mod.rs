@@ -66,6 +66,12 @@ impl Dialer {
         self
     }
 
+    /// The same dialler without a carrier.
+    #[must_use]
+    pub fn uncarried(self) -> Self {
+        Self { carrier: None, ..self }
+    }
+
     /// The same dialler, whose peers may send so many bytes ahead of who reads
     /// ([`SocketOptions::receive_buffer`]).
     #[must_use]

@@ -54,9 +54,19 @@ struct Shared {
     dialer: Dialer,
     settings: Settings,
     by: By,
-    /// Whether streams that nobody wants a bond for use one where it is there.
-    unasked: bool,
+    whose: Whose,
     known: Mutex<Known>,
+}
+
+/// Which streams go by bonds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// Those for which one is wanted.
+    Asked,
+    /// Those as well that find one ready.
+    Ready,
+    /// Those as well for which one can be made while they wait.
+    Awaiting,
 }
 
 #[derive(Default)]
@@ -88,23 +98,34 @@ impl Bonding {
 
     /// By these interfaces alone.
     pub fn by(dialer: Dialer, settings: Settings, by: Interfaces) -> Self {
-        Self::made(dialer, settings, By::These(by), true)
+        Self::made(dialer, settings, By::These(by), Whose::Ready)
     }
 
-    fn made(dialer: Dialer, settings: Settings, by: By, unasked: bool) -> Self {
-        Self(Arc::new(Shared { dialer, settings, by, unasked, known: Mutex::default() }))
+    fn made(dialer: Dialer, settings: Settings, by: By, whose: Whose) -> Self {
+        Self(Arc::new(Shared { dialer, settings, by, whose, known: Mutex::default() }))
     }
 
     /// By those that the user allows, within their caps and limits.
     pub fn over(dialer: Dialer, settings: Settings, uplinks: Uplinks) -> Self {
-        Self::made(dialer, settings, By::Allowed(uplinks), true)
+        Self::made(dialer, settings, By::Allowed(uplinks), Whose::Ready)
     }
 
     /// The same, which makes bonds only for who asks for one.
     #[must_use]
     pub fn on_demand(self) -> Self {
+        self.of(Whose::Asked)
+    }
+
+    /// The same, whose streams wait for a bond that is being made as long as the dialler lets a carrier
+    /// take: for who opens one stream for all that it moves, so that it would never use a later bond.
+    #[must_use]
+    pub fn awaited(self) -> Self {
+        self.of(Whose::Awaiting)
+    }
+
+    fn of(&self, whose: Whose) -> Self {
         let Shared { dialer, settings, by, .. } = &*self.0;
-        Self::made(dialer.clone(), *settings, by.clone(), false)
+        Self::made(dialer.clone(), *settings, by.clone(), whose)
     }
 
     /// The bonds there are, for who shows them: each member's key, its streams, its links.
@@ -242,13 +263,15 @@ async fn keep(shared: Weak<Shared>, key: NodeId, bond: Weak<Bond>) {
 impl Carrier for Bonding {
     fn open(&self, to: &Hop, waits: bool) -> Option<Opening> {
         let key = to.key()?;
-        if !waits && (!self.0.unasked || to.addresses().all(|at| is_here(&at.host))) {
+        let is_asked = self.0.whose == Whose::Asked;
+        if !waits && (is_asked || to.addresses().all(|at| is_here(&at.host))) {
             return None;
         }
         let Some(bond) = self.0.bond(to, key) else {
             let why = "it has none, or this host has not two interfaces that lead there";
             return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as Opening);
         };
+        let waits = waits || self.0.whose == Whose::Awaiting;
         if !waits && !bond.standing().borrow().is_worth_it() {
             return None;
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 mod alone;
+mod bond_cast;
 mod bond_lab;
 mod bond_policies;
 mod bonds;

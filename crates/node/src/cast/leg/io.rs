@@ -48,42 +48,53 @@ pub struct Leg {
     pub hear: Hear,
     /// What goes.
     pub say: Say,
-    /// The connection, for its counters, if it is one: a bond's stream is several.
-    socket: Option<OwnedFd>,
+    beneath: Beneath,
+}
+
+/// What a leg goes by, for its round trip.
+#[derive(Debug)]
+enum Beneath {
+    /// A connection, whose counters say.
+    Socket(OwnedFd),
+    /// A bond, as it was when the leg began.
+    Bond(Option<Duration>),
 }
 
 impl std::fmt::Debug for Leg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Leg({:?})", self.socket)
+        write!(f, "Leg({:?})", self.beneath)
     }
 }
 
 impl Leg {
-    fn sealed<IO>(channel: Channel<IO>, socket: Option<OwnedFd>) -> Self
+    fn sealed<IO>(channel: Channel<IO>, beneath: Beneath) -> Self
     where
         IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (hear, say) = split(channel);
-        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), socket }
+        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
     }
 
     /// `early`: what was read off it already.
-    fn clear(tcp: TcpStream, early: Vec<u8>, socket: Option<OwnedFd>) -> Self {
+    fn clear(tcp: TcpStream, early: Vec<u8>, beneath: Beneath) -> Self {
         let (hear, say) = tcp.into_split();
         let hear = Cursor::new(early).chain(hear);
-        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), socket }
+        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
     }
 
     /// The same of what is no TCP connection.
-    fn carried(stream: Stream, early: Vec<u8>) -> Self {
+    fn carried(stream: Stream, early: Vec<u8>, beneath: Beneath) -> Self {
         let (hear, say) = split(stream);
         let hear = Cursor::new(early).chain(hear);
-        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), socket: None }
+        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
     }
 
-    /// The smallest round trip that the kernel has seen, if it has seen one.
+    /// The smallest round trip that the kernel has seen, or that of a bond's best link, if one is known.
     pub fn round_trip(&self) -> Option<Duration> {
-        let known = TcpInfo::of(self.socket.as_ref()?).ok()?.min_rtt;
+        let known = match &self.beneath {
+            Beneath::Socket(socket) => TcpInfo::of(socket).ok()?.min_rtt,
+            Beneath::Bond(known) => (*known)?,
+        };
         Some(known).filter(|known| !known.is_zero() && *known < Duration::MAX)
     }
 }
@@ -253,8 +264,11 @@ pub async fn open(
     mut channel: Channel<Stream>,
     opening: &Opening,
 ) -> io::Result<Result<Leg, Refusal>> {
-    let tcp = channel.get_ref().tcp();
-    let socket = tcp.map(|tcp| tcp.as_fd().try_clone_to_owned()).transpose()?;
+    let stream = channel.get_ref();
+    let beneath = match stream.tcp() {
+        Some(tcp) => Beneath::Socket(tcp.as_fd().try_clone_to_owned()?),
+        None => Beneath::Bond(stream.round_trip()),
+    };
     let greeting = async {
         channel.write_all(&encode(opening)).await?;
         channel.flush().await?;
@@ -262,13 +276,13 @@ pub async fn open(
     };
     match within(STEP, "answer", greeting).await?.cut() {
         Answer::Refused(why) => Ok(Err(why)),
-        Answer::Accepted { open: false } => Ok(Ok(Leg::sealed(channel, socket))),
+        Answer::Accepted { open: false } => Ok(Ok(Leg::sealed(channel, beneath))),
         Answer::Accepted { open: true } => {
             let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
             let (stream, early) = within(STEP, "GO", cutting).await?;
             Ok(Ok(match stream.into_tcp() {
-                Ok(tcp) => Leg::clear(tcp, early, socket),
-                Err(stream) => Leg::carried(stream, early),
+                Ok(tcp) => Leg::clear(tcp, early, beneath),
+                Err(stream) => Leg::carried(stream, early, beneath),
             }))
         }
     }
@@ -287,7 +301,7 @@ pub async fn opening(channel: &mut Channel<TcpStream>) -> io::Result<Opening> {
 /// # Errors
 /// The connection's; a peer that does otherwise than agreed.
 pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Result<Leg> {
-    let socket = Some(channel.get_ref().as_fd().try_clone_to_owned()?);
+    let beneath = Beneath::Socket(channel.get_ref().as_fd().try_clone_to_owned()?);
     let mut answer = encode(&Answer::Accepted { open: as_open });
     answer.extend(as_open.then_some(GO));
     let agreeing = within(STEP, "GO-ACK", async {
@@ -298,9 +312,9 @@ pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Resul
     match agreeing.await? {
         GO_ACK if as_open => {
             let (tcp, early) = channel.into_clear()?;
-            Ok(Leg::clear(tcp, early, socket))
+            Ok(Leg::clear(tcp, early, beneath))
         }
-        GO_ACK => Ok(Leg::sealed(channel, socket)),
+        GO_ACK => Ok(Leg::sealed(channel, beneath)),
         _ => Err(invalid("another byte than GO-ACK")),
     }
 }

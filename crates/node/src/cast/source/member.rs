@@ -182,7 +182,8 @@ impl Member {
 
     /// One conversation.
     async fn converse(&self, casting: &Casting) -> Parted {
-        let channel = casting.reach.channel(&self.name, &[], Protocol::Cast).await;
+        let reach = casting.reach.clone().uncarried();
+        let channel = reach.channel(&self.name, &[], Protocol::Cast).await;
         let channel = match channel {
             Ok(channel) => channel,
             Err(why) => return Parted::Lost(why.to_string()),
@@ -338,6 +339,7 @@ struct Giving {
 impl Giving {
     /// A data leg, as the receiver has called for one; it calls again if that does not come about.
     async fn serve(self, reach: Reach, how: Want, name: Name) {
+        let reach = leg::carried_for(how, reach);
         let Ok(channel) = reach.channel(&name, &[], Protocol::Cast).await else { return };
         let opening = Opening::Serve { cast: self.node.store.known.id, how };
         if let Ok(Ok(leg)) = leg::open(channel, &opening).await {

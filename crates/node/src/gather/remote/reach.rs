@@ -40,6 +40,12 @@ impl Reach {
         Self { dialer: self.dialer.carried_by(carrier), ..self }
     }
 
+    /// The same without a carrier: each channel is one connection.
+    #[must_use]
+    pub fn uncarried(self) -> Self {
+        Self { dialer: self.dialer.uncarried(), ..self }
+    }
+
     /// This host's name.
     pub fn me(&self) -> &Name {
         &self.me

@@ -13,6 +13,7 @@ use super::{
     gather::{self, known},
     signals::Signals,
     text::listed,
+    uplinks,
 };
 use display::Display;
 use exit::Code;
@@ -87,7 +88,7 @@ async fn deliver(
     let note = |text: String| display.note(text);
     let asked = known::ask(&state, &args.place, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
-    let reach = gather::reach(&state)?;
+    let reach = gather::reach(&state)?.carried_by(Arc::new(gather::bonds(&state)?.awaited()));
     let (to, left_out) = args.receivers(&reach)?;
     if !left_out.is_empty() {
         display.note(format!("left out: {}, without an address", listed(&left_out)));
@@ -110,6 +111,7 @@ async fn deliver(
     };
     let events = Arc::clone(display) as Arc<dyn EventSink>;
     let ended = cast(request, reach, state.client_key()?, events, stop).await;
+    uplinks::end();
     signals.abort();
     Ok(ended)
 }

@@ -23,6 +23,7 @@ use std::{
 };
 use thalweg_net::{DialOptions, Dialer, channel::Connector};
 use thalweg_node::{
+    bond::Bonding,
     gather::{
         EventSink, Reach, Totals,
         run::{GatherError, LISTING_PATIENCE, Request, gather},
@@ -151,16 +152,22 @@ pub fn reach(state: &State) -> anyhow::Result<Reach> {
     Ok(Reach::new(me, membership, identity, DialOptions::default()))
 }
 
-/// The same, which goes over all interfaces where members take bonds. Not for casts: who plans
-/// them wants each connection's own counters.
+/// The same, which goes over all interfaces where members take bonds.
 ///
 /// # Errors
 /// As [`reach`].
 pub fn reach_by_bonds(state: &State) -> anyhow::Result<Reach> {
+    Ok(reach(state)?.carried_by(Arc::new(bonds(state)?)))
+}
+
+/// The bonds of this host's client, as its settings allow.
+///
+/// # Errors
+/// As [`reach`].
+pub fn bonds(state: &State) -> anyhow::Result<Bonding> {
     let identity = Connector::new(&state.client_key()?)?;
     let dialer = Dialer::with_identity(DialOptions::default(), identity);
-    let settings = here::settings(None)?.interfaces.settings();
-    Ok(reach(state)?.carried_by(Arc::new(uplinks::bonding(dialer, settings, state)?)))
+    uplinks::bonding(dialer, here::settings(None)?.interfaces.settings(), state)
 }
 
 /// The first Ctrl-C or SIGTERM ends the transfer in order, the second one at once. `note` says it

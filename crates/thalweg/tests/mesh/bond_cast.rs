@@ -1,0 +1,92 @@
+//! Casts by a member with two interfaces in an emulated Internet:
+//!
+//! ```text
+//! client ══ wan0, wan1: 8 Mbit/s each ══ fra ── server
+//! ```
+
+use crate::{
+    host::{Daemon, Host, until},
+    in_lab::{self, lab, ok, said},
+    two_links::{LINKS, network},
+};
+use std::fs;
+use thalweg_lab::client::Lab;
+
+const FURTHER: &str = r#"
+    [host.fra]
+    [host.server]
+    [link.near]
+    rate = "200 Mbit/s"
+    delay = "2 ms"
+    [default]
+    links = ["near"]
+"#;
+
+const LENGTH: usize = 3_000_000;
+
+/// Who takes casts of all members.
+fn settings(host: &Host) -> String {
+    let inbox = host.path("inbox");
+    fs::create_dir_all(&inbox).unwrap();
+    format!(
+        "[measure]\nenabled = false\n[cast]\nkeep_free = \"0 B\"\n\
+         inbox = [{{ path = {inbox:?}, from = [\"*\"], max_bytes = \"100 MB\" }}]\n"
+    )
+}
+
+fn bytes(seed: usize) -> Vec<u8> {
+    (0..LENGTH).map(|i| (i * i / 251 + seed) as u8).collect()
+}
+
+/// Bytes that crossed both links in each direction: from the client, to it.
+fn crossed(lab: &Lab) -> [[u64; 2]; 2] {
+    let stats = lab.stats(false).unwrap();
+    let of = |name: String| stats.links.iter().find(|l| l.name == name).unwrap().bytes;
+    ["fwd", "rev"].map(|way| LINKS.map(|link| of(format!("{link}.{way}"))))
+}
+
+/// A cast that ends well, by these links in one direction.
+fn casts(lab: &Lab, (place, host): (&str, &Host), to: &str, more: &[&str], way: usize) -> [u64; 2] {
+    let before = crossed(lab)[way];
+    ok(lab, place, &host.command(&[&["cast", "big", "--to", to, "--parents", "1"], more].concat()));
+    let now = crossed(lab)[way];
+    std::array::from_fn(|n| now[n] - before[n])
+}
+
+struct Scene {
+    lab: Lab,
+    fra: Host,
+    client: Host,
+    _runs: [Daemon; 2],
+}
+
+fn scene() -> Option<Scene> {
+    let lab = lab(&network(&[("fra", &[]), ("server", &["near"])], FURTHER))?;
+    let fra = Host::new();
+    said(&lab, "fra", &fra, &["init", "--name", "fra", "--address", "fra:7373"]);
+    let fra_runs = in_lab::node(&lab, "fra", &fra, &settings(&fra));
+    let client = Host::new();
+    let token = said(&lab, "fra", &fra, &["token", "--role", "relay"]);
+    let join = ["join", &token, "--name", "client", "--address", "client:7373"];
+    said(&lab, "client", &client, &join);
+    let client_runs = in_lab::node(&lab, "client", &client, &settings(&client));
+    until("fra knows the client", || said(&lab, "fra", &fra, &["roster"]).contains("client"));
+    Some(Scene { lab, fra, client, _runs: [fra_runs, client_runs] })
+}
+
+/// What the source gives goes by both, and what it streams by one.
+#[test]
+fn a_sources_legs_use_both_interfaces_where_symbols_are_asked_for() {
+    let Some(Scene { lab, fra, client, _runs }) = scene() else { return };
+    fs::write(client.path("big"), bytes(1)).unwrap();
+    let each = casts(&lab, ("client", &client), "fra", &["--name", "stored"], 0);
+    println!("{each:?} bytes of {LENGTH} by the interfaces");
+    assert!(fs::read(fra.path("inbox/stored")).unwrap() == bytes(1));
+    assert!(each.iter().all(|bytes| *bytes > LENGTH as u64 / 4), "{each:?}");
+
+    let more = ["--name", "streamed", "--forward", "ring"];
+    let each = casts(&lab, ("client", &client), "fra", &more, 0);
+    println!("{each:?} bytes by the interfaces of what streams");
+    assert!(fs::read(fra.path("inbox/streamed")).unwrap() == bytes(1));
+    assert!(each.iter().any(|bytes| *bytes < LENGTH as u64 / 20), "one alone: {each:?}");
+}
