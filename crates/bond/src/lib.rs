@@ -10,6 +10,7 @@
 
 mod affinity;
 mod applications;
+mod beyond;
 mod connection;
 mod deadline;
 mod demand;
@@ -25,6 +26,7 @@ pub mod stripe;
 
 pub use affinity::Affinity;
 pub use applications::{Application, Applications};
+pub use beyond::Beyond;
 pub use connection::{Candidate, ConnectionMethod, ConnectionScheduler, Pick, Why};
 pub use deadline::{Offer, begins, cheapest};
 pub use demand::Demand;

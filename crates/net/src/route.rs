@@ -37,6 +37,8 @@ pub struct Hop {
     pub name: Option<Name>,
     /// What carries the leg to this relay.
     pub medium: Medium,
+    /// By which routes, if that is a carrier of several connections; none: directly.
+    pub by: Vec<Route>,
     /// What is spoken to it.
     pub speech: Speech,
 }
@@ -68,7 +70,8 @@ impl Hop {
     }
 
     const fn new(relay: Destination, speech: Speech) -> Self {
-        Self { relay, others: Vec::new(), name: None, medium: Medium::Underlay, speech }
+        let medium = Medium::Underlay;
+        Self { relay, others: Vec::new(), name: None, medium, by: Vec::new(), speech }
     }
 
     /// The same hop, called by its name in messages.
@@ -83,6 +86,11 @@ impl Hop {
     pub fn or_at(mut self, others: Vec<Destination>) -> Self {
         self.others = others;
         self
+    }
+
+    /// What it is called in messages: its name, or where it is.
+    pub fn called(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.relay.to_string(), |name| name.as_str().to_owned())
     }
 
     /// All its addresses, `relay` first.
@@ -105,8 +113,8 @@ impl Hop {
 /// - *relayed*: one; *chained*: two or three. Chains are tunnelled by the
 ///   client: it speaks to each relay itself through the ones before, so that
 ///   every relay's quotas and rules see the true client;
-/// - *bonded*: the leg to the first hop is striped over several interfaces by a bond
-///   ([`Medium::Carrier`]).
+/// - *bonded*: the leg to the first hop is striped over several interfaces, or several routes, by
+///   a bond ([`Medium::Carrier`]).
 ///
 /// The destination is no part of it: one route serves many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,6 +188,15 @@ impl Route {
         self
     }
 
+    /// The same where the bond's links go by these routes; none: directly.
+    #[must_use]
+    pub fn bonded_by(mut self, routes: Vec<Self>) -> Self {
+        if let Some(first) = self.hops.first_mut() {
+            first.by = routes;
+        }
+        self.bonded()
+    }
+
     /// Whether its first leg has to be a bond's.
     pub fn is_bonded(&self) -> bool {
         self.hops.first().is_some_and(|hop| hop.medium == Medium::Carrier)
@@ -188,6 +205,20 @@ impl Route {
     /// The hops, the one nearest to this host first; empty if direct.
     pub fn hops(&self) -> &[Hop] {
         &self.hops
+    }
+
+    /// All hops by which bytes may go: these, and those of the bond's links.
+    pub fn all_hops(&self) -> impl Iterator<Item = &Hop> {
+        let by = self.hops.iter().flat_map(|hop| &hop.by);
+        self.hops.iter().chain(by.flat_map(|route| &route.hops))
+    }
+
+    /// Its relays' names, or where they are, joined by `+`; `direct` if there is none.
+    pub fn called(&self) -> String {
+        match self.is_direct() {
+            true => "direct".to_owned(),
+            false => self.hops.iter().map(Hop::called).collect::<Vec<_>>().join("+"),
+        }
     }
 
     /// Whether no relay is on the way.
@@ -210,6 +241,10 @@ impl fmt::Display for Route {
         }
         if self.is_bonded() {
             text += " by a bond";
+            let by: Vec<_> = self.hops[0].by.iter().map(Self::called).collect();
+            if !by.is_empty() {
+                text += &format!(" over {}", by.join(", "));
+            }
         }
         if let Some(index) = self.interface {
             text += &format!(" by interface {index}");
@@ -247,5 +282,13 @@ mod tests {
         let bonded = Route::through(relays(2)).unwrap().bonded();
         assert_eq!(bonded.to_string(), "via r1.example:1080 then r2.example:1080 by a bond");
         assert!(bonded.is_bonded() && !Route::direct().bonded().is_bonded());
+        let [one, two] = <[Destination; 2]>::try_from(relays(2)).unwrap();
+        let by = vec![Route::direct(), Route::through([two]).unwrap()];
+        let bonded = Route::through([one]).unwrap().bonded_by(by);
+        assert_eq!(
+            bonded.to_string(),
+            "via r1.example:1080 by a bond over direct, r2.example:1080"
+        );
+        assert_eq!((bonded.hops().len(), bonded.all_hops().count()), (1, 2));
     }
 }

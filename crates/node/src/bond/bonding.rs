@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use thalweg_net::{Carried, Carrier, Dialer, Hop, Host, Interface, Opening, interfaces};
+use thalweg_net::{Carried, Carrier, Dialer, Hop, Host, Interface, Opening, Route, interfaces};
 use thalweg_units::NodeId;
 use tokio::time::{Instant, sleep};
 
@@ -69,11 +69,14 @@ enum Whose {
     Awaiting,
 }
 
+/// Whom a bond leads to, and by which routes: none, directly.
+type Key = (NodeId, Vec<Route>);
+
 #[derive(Default)]
 struct Known {
-    bonds: BTreeMap<NodeId, Entry>,
+    bonds: BTreeMap<Key, Entry>,
     /// Until when these are not asked.
-    without: BTreeMap<NodeId, Instant>,
+    without: BTreeMap<Key, Instant>,
     /// How many interfaces there were, and when.
     interfaces: Option<(usize, Instant)>,
 }
@@ -140,7 +143,7 @@ impl Bonding {
     /// The bonds there are, with their members' keys.
     pub fn bonds(&self) -> Vec<(NodeId, Arc<Bond>)> {
         let known = self.0.lock();
-        known.bonds.iter().map(|(key, entry)| (*key, Arc::clone(&entry.bond))).collect()
+        known.bonds.iter().map(|((member, _), entry)| (*member, Arc::clone(&entry.bond))).collect()
     }
 }
 
@@ -172,7 +175,8 @@ impl Shared {
 
     /// The bond to a member, which is made if it is not there; `None`: it has none, or one would be
     /// of no use.
-    fn bond(self: &Arc<Self>, to: &Hop, key: NodeId) -> Option<Arc<Bond>> {
+    fn bond(self: &Arc<Self>, to: &Hop, member: NodeId) -> Option<Arc<Bond>> {
+        let key = (member, to.by.clone());
         let mut known = self.lock();
         let now = Instant::now();
         known.forget(now);
@@ -180,20 +184,21 @@ impl Shared {
             entry.used = now;
             return Some(Arc::clone(&entry.bond));
         }
-        if known.without.contains_key(&key) || self.interfaces(&mut known) < 2 {
+        let ways = self.interfaces(&mut known) * to.by.len().max(1);
+        if known.without.contains_key(&key) || ways < 2 {
             return None;
         }
         let by = self.by.clone();
         let bond = Bond::over(self.dialer.clone(), to.clone(), self.settings, by).ok()?;
         let bond = Arc::new(bond);
         known.make_room();
-        known.bonds.insert(key, Entry { bond: Arc::clone(&bond), used: now });
+        known.bonds.insert(key.clone(), Entry { bond: Arc::clone(&bond), used: now });
         tokio::spawn(keep(Arc::downgrade(self), key, Arc::downgrade(&bond)));
         Some(bond)
     }
 
     /// A bond is of no use any more.
-    fn drop_bond(&self, key: NodeId, bond: &Weak<Bond>, without: Option<Duration>) {
+    fn drop_bond(&self, key: Key, bond: &Weak<Bond>, without: Option<Duration>) {
         let mut known = self.lock();
         if known.bonds.get(&key).is_some_and(|entry| entry.is(bond)) {
             known.bonds.remove(&key);
@@ -221,7 +226,7 @@ impl Known {
     fn make_room(&mut self) {
         while self.bonds.len() >= MAX_BONDS {
             let idlest = self.bonds.iter().min_by_key(|(_, entry)| entry.used);
-            let Some(key) = idlest.map(|(key, _)| *key) else { return };
+            let Some(key) = idlest.map(|(key, _)| key.clone()) else { return };
             // Its streams hold it until they end.
             self.bonds.remove(&key);
         }
@@ -229,7 +234,7 @@ impl Known {
 }
 
 /// Ends a bond that is refused, broken, idle, or brought no second link.
-async fn keep(shared: Weak<Shared>, key: NodeId, bond: Weak<Bond>) {
+async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
     loop {
         let Some(mut standing) = bond.upgrade().map(|bond| bond.standing()) else { return };
         let done = |standing: &Standing| standing.is_over || standing.refused.is_some();
@@ -262,13 +267,14 @@ async fn keep(shared: Weak<Shared>, key: NodeId, bond: Weak<Bond>) {
 
 impl Carrier for Bonding {
     fn open(&self, to: &Hop, waits: bool) -> Option<Opening> {
-        let key = to.key()?;
+        let member = to.key()?;
         let is_asked = self.0.whose == Whose::Asked;
         if !waits && (is_asked || to.addresses().all(|at| is_here(&at.host))) {
             return None;
         }
-        let Some(bond) = self.0.bond(to, key) else {
-            let why = "it has none, or this host has not two interfaces that lead there";
+        let Some(bond) = self.0.bond(to, member) else {
+            let why =
+                "it has none, or this host has not two interfaces, or routes, that lead there";
             return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as Opening);
         };
         let waits = waits || self.0.whose == Whose::Awaiting;

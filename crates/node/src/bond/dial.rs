@@ -1,4 +1,4 @@
-//! The near end: a bond to a member, with a link by each interface.
+//! The near end: a bond to a member, with a link by each interface, and by each route from it.
 
 use super::{
     BondStream, Broken, GRACE, LinkStatus,
@@ -11,7 +11,7 @@ use super::{
 };
 use std::{collections::BTreeMap, future::pending, io, sync::Arc};
 use thalweg_bond::LinkId;
-use thalweg_net::{Dialer, Hop, Medium, interfaces};
+use thalweg_net::{Dialer, Hop, Medium, Route, interfaces};
 use thalweg_wire::bond::{BondId, Target};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Bond {
 }
 
 impl Bond {
-    /// To the member `to`, by all usable interfaces.
+    /// To the member `to`, by all usable interfaces and the routes of [`Hop::by`].
     ///
     /// # Errors
     /// If the system gives no random number.
@@ -50,7 +50,11 @@ impl Bond {
     /// used any more.
     pub(super) fn over(dialer: Dialer, to: Hop, settings: Settings, by: By) -> io::Result<Self> {
         // Links are no bond's streams themselves.
-        let to = Hop { medium: Medium::Underlay, ..to };
+        let mut to = Hop { medium: Medium::Underlay, ..to };
+        let mut routes = std::mem::take(&mut to.by);
+        if routes.is_empty() {
+            routes.push(Route::direct());
+        }
         let mut bond = BondId([0; 16]);
         getrandom::fill(&mut bond.0).map_err(io::Error::other)?;
         // The far end says its window in its first greeting; until then nothing is sent.
@@ -58,8 +62,15 @@ impl Bond {
         let end = CancellationToken::new();
         let (told, standing) = watch::channel(Standing::default());
         let uplinks = by.uplinks().cloned();
-        let making =
-            Making { dialer, to, bond, engine: Arc::clone(&engine), standing: told, uplinks };
+        let making = Making {
+            dialer,
+            to,
+            routes,
+            bond,
+            engine: Arc::clone(&engine),
+            standing: told,
+            uplinks,
+        };
         let making = Arc::new(making);
         let (watching, ended) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move {

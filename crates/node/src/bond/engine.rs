@@ -5,7 +5,7 @@ use super::{
     gauge::Gauge,
     link::{LinkIo, Meter},
     memory::Memory,
-    state::{Settings, State},
+    state::{Joining, LinkState, Settings, State},
     status::LinkStatus,
     stream::BondStream,
 };
@@ -118,7 +118,7 @@ impl Engine {
     pub fn round_trip(&self) -> Option<Duration> {
         let state = self.lock();
         let alive = state.links.values().filter(|link| !link.is_silent);
-        alive.map(|link| link.reading.info().rtt).filter(|rtt| !rtt.is_zero()).min()
+        alive.map(LinkState::round_trip).filter(|rtt| !rtt.is_zero()).min()
     }
 
     /// The links, as they are now.
@@ -213,13 +213,15 @@ impl Engine {
         link: LinkIo,
         stop: impl Future<Output = ()>,
     ) -> Ended {
-        let LinkIo { mut read, mut write, socket, may_duplicate, interface, meter } = link;
+        let LinkIo { mut read, mut write, socket, may_duplicate, interface, via, beyond, meter } =
+            link;
         let meter = meter.as_ref();
         let gauge = match Gauge::new(socket) {
             Ok(gauge) => Arc::new(gauge),
             Err(why) => return Ended::Lost(why),
         };
-        let (wake, gone) = self.lock().join(id, Arc::clone(&gauge), may_duplicate, interface);
+        let joining = Joining { gauge: Arc::clone(&gauge), may_duplicate, interface, via, beyond };
+        let (wake, gone) = self.lock().join(id, joining, self.now());
         let ended = tokio::select! {
             ended = self.hear(id, &mut read, meter) => ended,
             ended = self.say(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),

@@ -2,7 +2,10 @@
 
 use super::link::LinkIo;
 use crate::talk::{self, within};
-use std::{io, time::Duration};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
 use thalweg_net::{Stream, channel::Channel, cut_over};
 use thalweg_wire::{
     bond::{Greeting, Hello, MAX_GREETING, Refusal},
@@ -29,7 +32,10 @@ pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Gr
         talk::write(&mut channel, hello).await?;
         talk::read::<Greeting>(&mut channel, MAX_GREETING).await
     };
-    let window = match within(STEP, "greeting", asked).await? {
+    let began = Instant::now();
+    let answer = within(STEP, "greeting", asked).await?;
+    let took = began.elapsed();
+    let window = match answer {
         None => return Err(io::ErrorKind::UnexpectedEof.into()),
         Some(Greeting::Refused(why)) => return Ok(Err(why.cut())),
         Some(Greeting::Welcome { window }) => window,
@@ -37,7 +43,8 @@ pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Gr
     let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
     let (stream, early) = within(STEP, "GO", cutting).await?;
     let tcp = stream.into_tcp().map_err(|_| io::Error::other("its route is not in the clear"))?;
-    Ok(Ok((LinkIo::clear_after(early, tcp)?, window)))
+    let link = LinkIo::clear_after(early, tcp)?;
+    Ok(Ok((if hello.is_relayed { link.relayed(took) } else { link }, window)))
 }
 
 /// Hears what a channel is to be a link of.
@@ -49,11 +56,15 @@ pub async fn hear(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
     hello.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Lets it be one.
+/// Lets it be one, as its hello says.
 ///
 /// # Errors
 /// The connection's; a peer that does otherwise than agreed.
-pub async fn welcome(mut channel: Channel<TcpStream>, window: u64) -> io::Result<LinkIo> {
+pub async fn welcome(
+    mut channel: Channel<TcpStream>,
+    hello: &Hello,
+    window: u64,
+) -> io::Result<LinkIo> {
     let mut greeting = object::encode(&Greeting::Welcome { window });
     greeting.push(GO);
     let agreeing = async {
@@ -61,10 +72,14 @@ pub async fn welcome(mut channel: Channel<TcpStream>, window: u64) -> io::Result
         channel.flush().await?;
         channel.read_u8().await
     };
+    let began = Instant::now();
     match within(STEP, "GO-ACK", agreeing).await? {
         GO_ACK => {
+            let took = began.elapsed();
             let (tcp, early) = channel.into_clear()?;
-            LinkIo::clear_after(early, tcp)
+            let link = LinkIo::clear_after(early, tcp)?;
+            let link = if hello.is_metered { link.metered() } else { link };
+            Ok(if hello.is_relayed { link.relayed(took) } else { link })
         }
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another byte than GO-ACK")),
     }

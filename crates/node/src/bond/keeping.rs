@@ -31,8 +31,11 @@ const SLOW: Duration = Duration::from_secs(3);
 /// An interface has answered for so long before those that took its place are let go.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// An interface, and which of the links by it.
-type Place = (NonZeroU32, usize);
+/// Links of a bond, as many as a far end takes.
+const MAX_LINKS: usize = 16;
+
+/// An interface, which of the links by it, and which of the routes from it.
+type Place = (NonZeroU32, usize, usize);
 
 /// What became of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +116,7 @@ impl Keeping {
         // What cannot be listed now can be in a second.
         let Ok(found) = self.by.now(&failing) else { return };
         self.busy.values().filter(|link| link.is_lost(&found)).for_each(|link| link.stop.cancel());
-        let places = places(found);
+        let places = places(found, self.making.routes.len());
         self.making.wants(places.len());
         for (place, interface) in places {
             let is_due = self.turns.get(&place).is_none_or(|turn| Instant::now() >= turn.at);
@@ -130,7 +133,7 @@ impl Keeping {
         let until = stop.clone();
         let busy = Busy { interface, number, since: Instant::now(), stop };
         self.busy.insert(place, busy);
-        self.links.spawn(async move { (place, making.link(&by, number, until).await) });
+        self.links.spawn(async move { (place, making.link((&by, place.2), number, until).await) });
     }
 
     fn ended(&mut self, ended: Result<(Place, Outcome), JoinError>) {
@@ -170,15 +173,17 @@ impl Keeping {
     }
 }
 
-/// Where links are to be: one that is listed several times has as many.
-fn places(found: Vec<Interface>) -> Vec<(Place, Interface)> {
+/// Where links are to be: by each of so many routes from each interface; one that is listed several times has as
+/// many.
+fn places(found: Vec<Interface>, routes: usize) -> Vec<(Place, Interface)> {
     let mut counts: BTreeMap<NonZeroU32, usize> = BTreeMap::new();
-    let place = |interface: Interface| {
+    let of = |interface: Interface| {
         let count = counts.entry(interface.index).or_default();
         *count += 1;
-        ((interface.index, *count), interface)
+        let (index, count) = (interface.index, *count);
+        (0..routes).map(move |route| ((index, count, route), interface.clone()))
     };
-    found.into_iter().map(place).collect()
+    found.into_iter().flat_map(of).take(MAX_LINKS).collect()
 }
 
 /// Waits until interfaces have changed, or what is allowed of them.

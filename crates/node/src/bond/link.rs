@@ -5,7 +5,10 @@ use std::{
     fmt,
     io::{self, Cursor},
     os::fd::{AsFd as _, OwnedFd},
+    time::Duration,
 };
+use thalweg_bond::Beyond;
+use thalweg_net::{Route, TcpInfo};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, BufReader},
     net::{TcpStream, tcp::OwnedWriteHalf},
@@ -32,6 +35,10 @@ pub struct LinkIo {
     pub may_duplicate: bool,
     /// The interface that it leaves by, where this end dialled.
     pub interface: Option<String>,
+    /// The relays that it goes by, where this end dialled and there are some.
+    pub via: Option<String>,
+    /// What lies beyond the first relay, if there is one.
+    pub beyond: Option<Beyond>,
     /// Who is told what it moves, and says when it may move more.
     pub meter: Option<Meter>,
 }
@@ -97,7 +104,8 @@ impl LinkIo {
             false => Box::new(Cursor::new(early).chain(read)),
         };
         let read = BufReader::with_capacity(BUFFER, read);
-        Ok(Self { read, write, socket, may_duplicate: true, interface: None, meter: None })
+        let (interface, via, beyond, meter) = (None, None, None, None);
+        Ok(Self { read, write, socket, may_duplicate: true, interface, via, beyond, meter })
     }
 
     /// The same, which carries nothing that another carries already: its bytes cost.
@@ -114,9 +122,17 @@ impl LinkIo {
         Self { read, meter: Some(meter), ..self }
     }
 
-    /// The same, which leaves by the interface of this name.
+    /// The same, which leaves by the interface of this name, and by this route.
     #[must_use]
-    pub fn by(self, interface: &str) -> Self {
-        Self { interface: Some(interface.to_owned()), ..self }
+    pub fn by(self, interface: &str, route: &Route) -> Self {
+        let via = (!route.is_direct()).then(|| route.called());
+        Self { interface: Some(interface.to_owned()), via, ..self }
+    }
+
+    /// The same, which goes through relays: an answer of the far end took so long.
+    #[must_use]
+    pub fn relayed(self, took: Duration) -> Self {
+        let own = TcpInfo::of(&self.socket).map_or(took, |info| info.rtt);
+        Self { beyond: Some(Beyond::new(took, own)), ..self }
     }
 }

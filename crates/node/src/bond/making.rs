@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Making {
     pub dialer: Dialer,
     pub to: Hop,
+    /// By which it is reached from each interface; at least one.
+    pub routes: Vec<Route>,
     pub bond: BondId,
     pub engine: Arc<Engine>,
     pub standing: watch::Sender<Standing>,
@@ -46,22 +48,23 @@ impl Making {
         });
     }
 
-    /// One link by this interface, to its end.
+    /// One link by this interface and this of the routes, to its end.
     pub async fn link(
         &self,
-        interface: &Interface,
+        (interface, route): (&Interface, usize),
         number: u32,
         stop: CancellationToken,
     ) -> Outcome {
+        let Some(route) = self.routes.get(route) else { return Outcome::Failed };
         let dialled = tokio::select! {
-            dialled = self.dial(interface, number) => dialled,
+            dialled = self.dial((interface, route), number) => dialled,
             () = stop.cancelled() => return Outcome::Stopped,
         };
         let failed = match dialled {
             Ok(Ok((link, window))) => {
                 self.engine.far_window(window);
                 self.standing.send_modify(Standing::came);
-                let link = self.paying(link.by(&interface.name), &interface.name);
+                let link = self.paying(link.by(&interface.name, route), &interface.name);
                 let until = stop.cancelled();
                 let ended = self.engine.run_link_until(LinkId(number), link, until).await;
                 self.standing.send_modify(Standing::went);
@@ -109,18 +112,24 @@ impl Making {
         policy.is_some_and(|policy| !policy.may_spend())
     }
 
-    async fn dial(&self, interface: &Interface, link: u32) -> Result<Greeted, Failed> {
-        let route = Route::direct().by_interface(interface.index);
-        let dialled =
-            self.dialer(interface.index).channel(&route, &self.to, Protocol::Bond).await;
+    async fn dial(
+        &self,
+        (interface, route): (&Interface, &Route),
+        link: u32,
+    ) -> Result<Greeted, Failed> {
+        let bound = route.clone().by_interface(interface.index);
+        let dialled = self.dialer(interface.index).channel(&bound, &self.to, Protocol::Bond).await;
+        // What a relay on the way says is nothing that the far end said.
         let channel = dialled.map_err(|why| Failed {
-            is_refusal: matches!(why.cause, Cause::Channel(_)),
-            is_for_good: matches!(why.cause, Cause::Channel(ChannelError::NotAdmitted)),
+            is_refusal: why.relay().is_none() && matches!(why.cause, Cause::Channel(_)),
+            is_for_good: why.relay().is_none()
+                && matches!(why.cause, Cause::Channel(ChannelError::NotAdmitted)),
             why: why.to_string(),
         })?;
         let goes_on = self.standing.borrow().most > 0;
         let (window, is_metered) = (self.engine.window(), self.is_metered(&interface.name));
-        let hello = Hello { bond: self.bond, link, window, goes_on, is_metered };
+        let is_relayed = !route.is_direct();
+        let hello = Hello { bond: self.bond, link, window, goes_on, is_metered, is_relayed };
         let greeted = greet::greet(channel, &hello).await;
         // Who does not admit us may say so only now.
         greeted.map_err(|why| {

@@ -170,8 +170,7 @@ impl Shared {
             Err(why) => return greet::refuse(channel, why).await,
         };
         let _place = Place(Arc::clone(&self), (of, hello.bond));
-        let link = greet::welcome(channel, self.settings.first_window()).await?;
-        let link = if hello.is_metered { link.metered() } else { link };
+        let link = greet::welcome(channel, &hello, self.settings.first_window()).await?;
         match engine.run_link(LinkId(hello.link), link).await {
             super::Ended::Bye => Ok(()),
             // Programs end, and their links with them.

@@ -23,12 +23,15 @@ pub struct LinkStatus {
     pub link: u32,
     /// The interface that it leaves by, where this end dialled.
     pub interface: Option<String>,
+    /// The relays that it goes by, where this end dialled and there are some.
+    pub via: Option<String>,
     /// How it does.
     pub life: LinkLife,
     /// What it delivers: smoothed over the kernel's samples (gain 1/8), of which those that were
-    /// limited by what we sent count as lower bounds; zero: not known yet.
+    /// limited by what we sent count as lower bounds; through relays what the far end confirms, the
+    /// best of late. Zero: not known yet.
     pub rate: Rate,
-    /// The kernel's smoothed round trip; zero: not known yet.
+    /// The kernel's smoothed round trip, with that beyond the first relay; zero: not known yet.
     #[serde(with = "thalweg_units::serde_duration")]
     pub rtt: Duration,
     /// Of the bytes that TCP sent, the share that it sent again, from 0 to 1.

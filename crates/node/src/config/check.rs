@@ -3,7 +3,7 @@
 use super::{
     Config, MeasureSection, OracleSection, Problem, QuotaSection, RelaySection, RuleSection,
 };
-use crate::{mesh::unbonded, relay::SMTP};
+use crate::{mesh::routes_in, relay::SMTP};
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use thalweg_net::{Destination, MAX_HOPS};
 use thalweg_units::{ByteSize, Rate};
@@ -142,7 +142,7 @@ fn socks(config: &Config, problems: &mut Vec<Problem>) {
         problems.push(Problem::of("socks", what));
     }
     for way in &socks.via {
-        if let Err(why) = route(way) {
+        if let Err(why) = routes_in(way).into_iter().try_for_each(route) {
             problems.push(Problem::of("socks.via", why));
         }
     }
@@ -157,7 +157,7 @@ fn route(text: &str) -> Result<(), String> {
     if text == "direct" {
         return Ok(());
     }
-    let hops: Vec<_> = unbonded(text).split('+').collect();
+    let hops: Vec<_> = text.split('+').collect();
     if hops.len() > MAX_HOPS {
         return Err(format!("`{text}`: a route has at most {MAX_HOPS} relays"));
     }

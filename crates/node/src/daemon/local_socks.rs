@@ -210,7 +210,7 @@ impl LocalSocks {
             Speech::Mesh { key, .. } => Some(*key),
             Speech::Socks => None,
         };
-        let keys: Vec<_> = route.hops().iter().filter_map(key).collect();
+        let keys: Vec<_> = route.all_hops().filter_map(key).collect();
         let left = (!keys.is_empty()).then(|| self.membership.left_any(keys));
         async move {
             match left {

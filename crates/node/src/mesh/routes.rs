@@ -4,16 +4,32 @@ use std::collections::BTreeSet;
 use thalweg_net::{Destination, Hop, MAX_HOPS, Route, RouteError};
 use thalweg_wire::{
     DestinationError,
-    mesh::{Member, Name, NameError, Role, Roster, Tag, Terms},
+    mesh::{LegKind, Member, Name, NameError, Role, Roster, Tag, Terms},
 };
 use thiserror::Error;
 
-/// At the end of a route's text: its first leg is a bond's.
+/// At the end of a route's text: its first leg is a bond's. Behind it may stand the routes that the bond's
+/// links go by, each after a `%`.
 pub const BOND: &str = "%bond";
 
-/// A route's text without its bond.
-pub fn unbonded(text: &str) -> &str {
-    text.strip_suffix(BOND).unwrap_or(text)
+/// The most routes of a bond's links: with two interfaces they make as many links as a far end takes.
+pub const MAX_BOND_ROUTES: usize = 8;
+
+/// The texts of all routes in one: the route itself, and those of its bond's links.
+pub fn routes_in(text: &str) -> Vec<&str> {
+    match bond_in(text) {
+        Some((route, links)) => std::iter::once(route).chain(links).collect(),
+        None => vec![text],
+    }
+}
+
+/// A route and those of its bond's links, if it has a bond.
+fn bond_in(text: &str) -> Option<(&str, Vec<&str>)> {
+    let (route, links) = text.split_once(BOND)?;
+    match links.strip_prefix('%') {
+        Some(links) => Some((route, links.split('%').collect())),
+        None => links.is_empty().then_some((route, Vec::new())),
+    }
 }
 
 /// What names on routes are looked up in.
@@ -74,6 +90,20 @@ pub enum RouteNameError {
     /// A bond leads to nodes of the mesh alone.
     #[error("`{0}{BOND}`: a bond leads to a relay of the mesh, named first")]
     NoBond(String),
+    /// A link would go through the node that it leads to.
+    #[error(
+        "`{link}{BOND}…%{link}`: a bond's link does not go through the node that the bond leads to"
+    )]
+    ThroughItself {
+        /// The link's route.
+        link: String,
+    },
+    /// A link is to go by a route that another goes by.
+    #[error("the bond has a link by `{0}` twice")]
+    LinkTwice(String),
+    /// Too many; holds how many.
+    #[error("a bond's links go by at most {MAX_BOND_ROUTES} routes; these are {0}")]
+    TooManyLinks(usize),
     /// Neither a name nor `HOST:PORT`.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -95,15 +125,14 @@ fn did_you_mean(nearest: &Option<Name>) -> String {
 impl Names<'_> {
     /// The route that `text` names: relays' names or `HOST:PORT`s joined by `+`, the first
     /// the nearest; `direct` is none. The same terms go to each relay of the mesh. With
-    /// [`BOND`] at the end all interfaces are used up to the first relay.
+    /// [`BOND`] at the end all interfaces are used up to the first relay, and with routes behind that,
+    /// `%nyc%ber+ams` or `%direct`, all these routes to it as well.
     ///
     /// # Errors
     /// [`RouteNameError`].
     pub fn route(&self, text: &str, terms: &Terms) -> Result<Route, RouteNameError> {
-        if let Some(text) = text.strip_suffix(BOND) {
-            let bonded = self.route(text, terms)?.bonded();
-            let is_node = bonded.is_bonded() && bonded.hops()[0].key().is_some();
-            return is_node.then_some(bonded).ok_or(RouteNameError::NoBond(text.to_owned()));
+        if let Some((text, links)) = bond_in(text) {
+            return self.bonded(text, &links, terms);
         }
         if text == "direct" {
             return Ok(Route::direct());
@@ -114,6 +143,29 @@ impl Names<'_> {
         }
         let hops: Result<Vec<_>, _> = parts.into_iter().map(|part| self.hop(part, terms)).collect();
         Ok(Route::new(hops?)?)
+    }
+
+    fn bonded(&self, text: &str, links: &[&str], terms: &Terms) -> Result<Route, RouteNameError> {
+        let route = self.route(text, terms)?;
+        let no_bond = || RouteNameError::NoBond(text.to_owned());
+        let far = route.hops().first().and_then(Hop::key).ok_or_else(no_bond)?;
+        if links.len() > MAX_BOND_ROUTES {
+            return Err(RouteNameError::TooManyLinks(links.len()));
+        }
+        // What links carry is sealed by the ends of its streams.
+        let terms = Terms { leg: LegKind::Open, ..terms.clone() };
+        let mut by = Vec::new();
+        for link in links {
+            let way = self.route(link, &terms)?;
+            if way.hops().iter().any(|hop| hop.key() == Some(far)) {
+                return Err(RouteNameError::ThroughItself { link: (*link).to_owned() });
+            }
+            if by.contains(&way) {
+                return Err(RouteNameError::LinkTwice((*link).to_owned()));
+            }
+            by.push(way);
+        }
+        Ok(route.bonded_by(by))
     }
 
     /// The relays that `me` may use under these terms and the roster's rules, in the roster's
@@ -199,7 +251,7 @@ mod tests {
     use super::*;
     use thalweg_net::Speech;
     use thalweg_units::{NodeId, WallTime};
-    use thalweg_wire::mesh::{LegKind, Rule};
+    use thalweg_wire::mesh::Rule;
 
     fn member(name: &str, key: u8, roles: &[Role], tags: &[&str]) -> Member {
         Member {
@@ -248,6 +300,33 @@ mod tests {
         assert_eq!(speech, [mesh(1), Speech::Socks, mesh(4)]);
         assert_eq!(route.to_string(), "via 10.0.0.1:7373 then 10.9.9.9:1080 then 10.0.0.4:7373");
         assert!(with(&roster, "home", |n| n.route("direct", &terms(&[]))).unwrap().is_direct());
+    }
+
+    #[test]
+    fn a_bonds_links_go_by_routes_that_are_named_behind_it() {
+        let mut roster = roster();
+        roster.members[2].roles.insert(Role::Relay);
+        let sealed = Terms { leg: LegKind::Sealed, ..Terms::default() };
+        let route = |text: &str| with(&roster, "home", |names| names.route(text, &sealed));
+        let bonded = route("fra%bond%direct%nyc+laptop").unwrap();
+        assert_eq!(bonded.to_string(), "via 10.0.0.1:7373 by a bond over direct, nyc+laptop");
+        let links = bonded.all_hops().skip(1);
+        let is_open = |hop: &Hop| matches!(&hop.speech, Speech::Mesh { terms, .. } if terms.leg == LegKind::Open);
+        assert!({ links }.all(is_open), "what is sealed twice makes no link");
+        assert!(route("fra%bond").unwrap().hops()[0].by.is_empty());
+        for (text, says) in [
+            ("fra%bond%fra", "does not go through the node"),
+            ("fra%bond%nyc%nyc", "by `nyc` twice"),
+            ("fra%bond%", "is no name"),
+            ("fra%bonds", "is no name"),
+            ("direct%bond%nyc", "leads to a relay"),
+            ("fra%bond%1%2%3%4%5%6%7%8%9", "at most 8 routes"),
+        ] {
+            let error = route(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        assert_eq!(routes_in("fra+nyc%bond%direct%ber"), ["fra+nyc", "direct", "ber"]);
+        assert_eq!(routes_in("fra%bonds"), ["fra%bonds"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod alone;
 mod bond_cast;
 mod bond_lab;
 mod bond_policies;
+mod bond_relays;
 mod bonds;
 mod doors;
 mod drain;

@@ -36,6 +36,8 @@ pub struct Hello {
     pub goes_on: bool,
     /// Its bytes cost at this end: it is to carry nothing that another link carries already.
     pub is_metered: bool,
+    /// It goes through relays: TCP's round trip is not that of the link.
+    pub is_relayed: bool,
 }
 
 /// The answer.

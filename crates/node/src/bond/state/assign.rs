@@ -23,25 +23,13 @@ impl State {
 
     /// The links as the scheduler sees them.
     fn view(&mut self, now: Time) -> Vec<Link> {
-        let view = |(id, link): (&LinkId, &mut LinkState)| {
-            link.gauge.look(&mut link.reading, now);
-            let pending = link.work.as_ref().map_or(0, |work| work.len() as u64);
-            let seen = link.reading.link(*id);
-            Link {
-                unsent: seen.unsent + pending,
-                writable: link.is_idle,
-                usable: !link.is_silent,
-                may_duplicate: link.may_duplicate,
-                ..seen
-            }
-        };
-        self.links.iter_mut().map(view).collect()
+        self.links.iter_mut().map(|(id, link)| link.seen(*id, now)).collect()
     }
 
     /// A word that is no link's own goes by the idle link with the shortest round trip.
     fn give_word(&mut self, now: Time) -> bool {
         let idle = self.links.iter().filter(|(_, link)| link.is_idle && !link.is_silent);
-        let rank = |link: &LinkState| (link.words.is_doubted, link.reading.info().rtt);
+        let rank = |link: &LinkState| (link.words.is_doubted, link.round_trip());
         let best = idle.min_by_key(|(_, link)| rank(link)).map(|(id, _)| *id);
         let Some(best) = best else { return false };
         let gone = self.broken_links.pop_front().map(|link| Word::Gone { link: link.0 });

@@ -2,9 +2,8 @@
 
 use super::{
     flow::{Birth, Broken, FIRST, Flow},
-    gauge::{Gauge, Reading},
     memory::Memory,
-    status::{LinkLife, LinkStatus},
+    status::LinkStatus,
 };
 use bytes::Bytes;
 use std::{
@@ -13,17 +12,17 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use thalweg_bond::{
-    LinkId, Liveness, SenderSettings, State as Life, StripeMethod, StripeScheduler,
-};
+use thalweg_bond::{LinkId, SenderSettings, State as Life, StripeMethod, StripeScheduler};
 use thalweg_units::Time;
 use thalweg_wire::bond::{ChunkHead, Refusal, Target, Word};
 use tokio::sync::Notify;
-use words::Words;
 
 mod account;
 mod assign;
+mod link;
 mod words;
+
+pub use link::{Joining, LinkState};
 
 /// Streams of a bond at a time: more than a browser opens to all its servers.
 pub const MAX_STREAMS: usize = 512;
@@ -36,6 +35,9 @@ const MOST_BROKEN: usize = 16;
 
 /// A link that does not answer is asked again so often.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
+
+/// One through relays is asked so often: only its answers tell how far the far end is.
+const ASK_RELAYED: Duration = Duration::from_secs(1);
 
 /// How a bond works.
 #[derive(Clone, Copy, Debug)]
@@ -64,36 +66,6 @@ impl Settings {
     pub fn first_window(&self) -> u64 {
         self.window.min(FIRST)
     }
-}
-
-/// A link as the bond sees it.
-#[derive(Debug)]
-pub struct LinkState {
-    pub gauge: Arc<Gauge>,
-    pub reading: Reading,
-    pub liveness: Liveness,
-    /// It does not answer; what it carried goes elsewhere.
-    pub is_silent: bool,
-    /// Its writer waits for something to carry.
-    pub is_idle: bool,
-    /// What its writer is to carry next.
-    pub work: Option<Vec<u8>>,
-    pub wake: Arc<Notify>,
-    /// Told when it broke at the far end.
-    pub gone: Arc<Notify>,
-    /// Answers and questions for this link alone.
-    pub own: VecDeque<Word>,
-    pub may_duplicate: bool,
-    /// That it leaves by, where this end dialled.
-    interface: Option<String>,
-    /// Bytes of chunks that were given to it.
-    pub sent: u64,
-    /// Bytes of chunks that came by it.
-    pub received: u64,
-    acknowledged: u64,
-    /// When it was asked last whether it is alive.
-    asked: Time,
-    words: Words,
 }
 
 /// All of a bond, under one lock.
@@ -145,34 +117,15 @@ impl State {
     }
 
     /// A link is there: who is told of work, and of its end.
-    pub fn join(
-        &mut self,
-        id: LinkId,
-        gauge: Arc<Gauge>,
-        may_duplicate: bool,
-        interface: Option<String>,
-    ) -> (Arc<Notify>, Arc<Notify>) {
-        let (wake, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let link = LinkState {
-            gauge,
-            reading: Reading::default(),
-            liveness: Liveness::default(),
-            is_silent: false,
-            is_idle: false,
-            work: None,
-            wake: Arc::clone(&wake),
-            gone: Arc::clone(&gone),
-            own: VecDeque::new(),
-            may_duplicate,
-            interface,
-            sent: 0,
-            received: 0,
-            acknowledged: 0,
-            asked: Time::ZERO,
-            words: Words::default(),
-        };
+    pub fn join(&mut self, id: LinkId, link: Joining, now: Time) -> (Arc<Notify>, Arc<Notify>) {
+        let mut link = LinkState::new(link);
+        if link.is_relayed() {
+            // How long the greeting took is how long two busy hosts took as well.
+            link.ask(now);
+        }
+        let told = (Arc::clone(&link.wake), Arc::clone(&link.gone));
         self.links.insert(id, link);
-        (wake, gone)
+        told
     }
 
     /// The links, as they are now.
@@ -327,7 +280,7 @@ impl State {
             }
             Word::Pong { token, .. } => {
                 if let Some(link) = self.links.get_mut(&by) {
-                    link.words.proven(Time::from_nanos(token).min(now));
+                    link.answered(Time::from_nanos(token).min(now), now);
                 }
                 self.alive(by, now);
             }
@@ -355,8 +308,8 @@ impl State {
     fn freed(&mut self, freed: &[thalweg_bond::Freed], now: Time) {
         for one in freed {
             let Some(link) = self.links.get_mut(&one.link) else { continue };
-            link.acknowledged += u64::from(one.bytes);
-            let owes = link.acknowledged < link.sent;
+            link.arrived(one.bytes, now);
+            let owes = link.owed() > 0;
             link.liveness.heard(now, owes);
             link.comes_back();
             if one.is_plain {
@@ -369,7 +322,7 @@ impl State {
     /// streams is another matter; that the way back is good says nothing of the way there.
     pub fn heard_by(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id)
-            && link.acknowledged >= link.sent
+            && link.owed() == 0
         {
             link.liveness.heard(now, false);
         }
@@ -388,20 +341,21 @@ impl State {
         let (mut silent, mut say_again) = (Vec::new(), false);
         for (id, link) in &mut self.links {
             link.gauge.look(&mut link.reading, now);
-            if link.liveness.round_trip().is_none() && !link.reading.info().rtt.is_zero() {
-                link.liveness.sample(link.reading.info().rtt);
+            if link.liveness.round_trip().is_none() && !link.round_trip().is_zero() {
+                link.liveness.sample(link.round_trip());
             }
             if link.reading.drains() {
                 link.liveness.heard(now, true);
             }
-            let life = link.liveness.state(Duration::ZERO, now);
+            let life = link.liveness.state(link.queue(), now);
             // A silent one is asked until it answers, also when something was heard by it: that the way
             // back is good says nothing of the way there.
             let is_doubtful =
                 link.is_silent || life != Life::Alive || link.words.are_to_be_proven(now);
-            if is_doubtful && link.own.is_empty() && now.since(link.asked) >= ASK_AGAIN {
-                link.own.push_back(Word::Ping(now.as_nanos()));
-                link.asked = now;
+            let patience = if is_doubtful { ASK_AGAIN } else { ASK_RELAYED };
+            let is_asked = is_doubtful || link.is_relayed();
+            if is_asked && link.own.is_empty() && now.since(link.asked) >= patience {
+                link.ask(now);
             }
             if life == Life::Silent && !link.is_silent {
                 link.is_silent = true;
@@ -428,41 +382,5 @@ impl State {
         while self.past.len() > REMEMBERED {
             self.past.pop_front();
         }
-    }
-}
-
-impl LinkState {
-    /// It answers. What it delivered while it fell silent says nothing of how it is now.
-    fn comes_back(&mut self) {
-        if std::mem::replace(&mut self.is_silent, false) {
-            self.reading.forget_rate();
-        }
-    }
-
-    fn status(&mut self, id: LinkId, now: Time) -> LinkStatus {
-        self.gauge.look(&mut self.reading, now);
-        let life = match self.liveness.state(Duration::ZERO, now) {
-            _ if self.is_silent => LinkLife::Silent,
-            Life::Alive => LinkLife::Alive,
-            Life::Late | Life::Silent => LinkLife::Late,
-        };
-        LinkStatus {
-            link: id.0,
-            interface: self.interface.clone(),
-            life,
-            rate: self.reading.rate(),
-            rtt: self.reading.info().rtt,
-            loss: self.reading.loss(),
-            sent: self.sent,
-            received: self.received,
-            may_duplicate: self.may_duplicate,
-        }
-    }
-
-    fn carry(&mut self, frame: Vec<u8>, data: u64) {
-        self.sent += data;
-        self.is_idle = false;
-        self.work = Some(frame);
-        self.wake.notify_one();
     }
 }

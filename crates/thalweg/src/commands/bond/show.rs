@@ -112,12 +112,18 @@ fn connection(of: &Value) -> [String; 5] {
     ]
 }
 
+/// The interface of a link, and its relays.
+fn by(link: &Value) -> String {
+    let interface = word(&link["interface"]);
+    link["via"].as_str().map_or(interface.clone(), |via| format!("{interface} via {}", plain(via)))
+}
+
 fn links(bond: &Value) -> Vec<[String; 7]> {
     let member: String = word(&bond["member"]).chars().take(12).collect();
     let row = |link: &Value| {
         [
             member.clone(),
-            word(&link["interface"]),
+            by(link),
             word(&link["life"]),
             word(&link["rate"]),
             word(&link["rtt"]),
@@ -152,6 +158,9 @@ mod tests {
         let bond = json!({ "member": "0123456789abcdef", "links": [{
             "interface": "wan0", "life": "alive", "rate": "8 Mbit/s", "rtt": "20 ms",
             "sent": 10, "received": 2_000_000,
+        }, {
+            "interface": "wan0", "via": "nyc+ams", "life": "silent", "rate": "2 Mbit/s",
+            "rtt": "90 ms", "sent": 7, "received": 1_000_000,
         }]});
         let said = json!({ "processes": [{
             "pid": 7, "listen": "127.0.0.1:3128", "schedule": "maximum-throughput",

@@ -90,7 +90,7 @@ impl Mesh {
     /// that holds nothing is known against them.
     pub fn still_has(&self, route: &Route) -> bool {
         let Ok(roster) = &self.roster else { return true };
-        let mut keys = route.hops().iter().filter_map(Hop::key);
+        let mut keys = route.all_hops().filter_map(Hop::key);
         keys.all(|key| roster.by_key(&key).is_some())
     }
 

@@ -3,7 +3,7 @@
 use crate::commands::here::Place;
 use clap::{ValueEnum, builder::RangedU64ValueParser};
 use std::path::PathBuf;
-use thalweg_node::{detours::Draw, mesh::unbonded};
+use thalweg_node::{detours::Draw, mesh::routes_in};
 use thalweg_plan::selection::{Config, Ending};
 use thalweg_wire::mesh::{LegKind, Tag, Terms};
 
@@ -124,7 +124,7 @@ impl PathArgs {
     /// The names of relays that the user gave.
     pub fn named(&self) -> Vec<&str> {
         let paths = self.path.iter().chain(&self.via);
-        let hops = paths.flat_map(|path| unbonded(path).split('+'));
+        let hops = paths.flat_map(|path| routes_in(path)).flat_map(|route| route.split('+'));
         hops.filter(|name| *name != "direct").collect()
     }
 
