@@ -289,7 +289,7 @@ impl Pulling {
         if let Err(lost) = self.hold(say).await {
             return lost.into();
         }
-        let mut said = Instant::now();
+        let (mut said, mut news) = (Instant::now(), self.child.store.news());
         loop {
             let changed = self.child.desk.changed.notified();
             if self.child.store.have().is_complete() {
@@ -304,6 +304,8 @@ impl Pulling {
             tokio::select! {
                 () = changed => {}
                 () = self.came.notified() => {}
+                // The last symbol is written some time after it came, and then nothing else comes.
+                () = self.child.store.completed(&mut news) => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
         }

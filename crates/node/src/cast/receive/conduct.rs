@@ -104,7 +104,7 @@ impl Conductor {
                 _ = accounts.tick() => {
                     told.reception.tell(Report::Account(told.reception.account(true)));
                 }
-                _ = until_complete(told.store, &mut news) => {}
+                () = told.store.completed(&mut news) => {}
             }
         }
         // They say goodbye; those that hang are cut.
@@ -215,11 +215,6 @@ pub async fn leg_to(
         None => from_source(line, want).await,
         Some(name) => from_peer(reach, line, name, want).await,
     }
-}
-
-async fn until_complete(store: &Store, news: &mut tokio::sync::watch::Receiver<u64>) {
-    // The store has the sender: this ends with the last symbol, or not at all.
-    _ = news.wait_for(|_| store.have().is_complete()).await;
 }
 
 async fn from_source(line: &(impl Line + Sync), want: Want) -> Result<Leg, End> {

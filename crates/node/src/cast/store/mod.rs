@@ -85,6 +85,12 @@ impl Store {
         self.news.subscribe()
     }
 
+    /// Ends with the last symbol, or not at all; with what [`Self::news`] gave.
+    pub async fn completed(&self, news: &mut watch::Receiver<u64>) {
+        // The sender is in here.
+        _ = news.wait_for(|_| self.have().is_complete()).await;
+    }
+
     /// Writes a proven symbol; whether it was missing.
     ///
     /// # Errors
