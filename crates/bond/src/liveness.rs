@@ -44,6 +44,11 @@ impl Liveness {
         self.owed_since = owes.then_some(now);
     }
 
+    /// For so long until now this host could not hear anything: it was not running. That time is nobody's silence.
+    pub fn excuse(&mut self, time: Duration, now: Time) {
+        self.owed_since = self.owed_since.map(|since| (since + time).min(now));
+    }
+
     /// A round trip was measured (RFC 6298 §2's gains).
     pub fn sample(&mut self, rtt: Duration) {
         let Some(smoothed) = self.smoothed else {
@@ -116,6 +121,22 @@ mod tests {
         assert_eq!(link.state(none, at(739)), State::Alive);
         link.heard(at(740), false);
         assert_eq!(link.state(none, at(9999)), State::Alive);
+    }
+
+    #[test]
+    fn who_did_not_run_heard_no_silence() {
+        let mut link = Liveness::default();
+        link.excuse(Duration::from_secs(9), at(0));
+        assert_eq!(link.next_change(Duration::ZERO, at(0)), None);
+        link.sample(Duration::from_millis(80));
+        link.sent(at(0));
+        link.excuse(Duration::from_millis(400), at(600));
+        assert_eq!(link.state(Duration::ZERO, at(600)), State::Alive);
+        assert_eq!(link.state(Duration::ZERO, at(880)), State::Silent);
+        link.sent(at(900));
+        link.excuse(Duration::from_secs(9), at(1000));
+        assert_eq!(link.state(Duration::ZERO, at(1479)), State::Late);
+        assert_eq!(link.state(Duration::ZERO, at(1480)), State::Silent);
     }
 
     #[test]

@@ -7,6 +7,16 @@ use bytes::{Buf as _, Bytes};
 use std::{collections::BTreeMap, ops::Range};
 use thiserror::Error;
 
+/// Pieces that touch are joined up to this length, so that whoever writes little at a time costs no entry each.
+const JOINED: usize = 1 << 10;
+
+/// Pieces that a stream may have in any case.
+const PIECES: u64 = 1024;
+
+/// And one more for so many bytes of what it may hold: then entries take no more than three times those bytes,
+/// and whole chunks of the smallest record of TLS fit with a hole between any two.
+const BYTES_A_PIECE: u64 = 48;
+
 /// A chunk that a peer that keeps to the protocol does not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unfit {
@@ -26,6 +36,9 @@ pub enum Unfit {
         /// Where the stream ends.
         last: u64,
     },
+    /// In crumbs: entries would take far more memory than the bytes.
+    #[error("a stream in more than {0} pieces")]
+    Pieces(u64),
 }
 
 /// What is here, for the sender.
@@ -42,7 +55,8 @@ pub struct Acks {
 /// Puts one stream in order.
 ///
 /// Memory: what is held beyond a hole and what the application has not taken, `capacity` bytes at
-/// most; and an entry of some 100 bytes a chunk.
+/// most and twice that where chunks overlap; and an entry of some 100 bytes a piece, of which there are 1024 and
+/// one for 48 bytes of `capacity` at most.
 #[derive(Clone, Debug)]
 pub struct Reorder {
     capacity: u64,
@@ -87,18 +101,25 @@ impl Reorder {
         if let Some(last) = self.end.filter(|last| end > *last) {
             return Err(Unfit::End { end, last });
         }
+        let pieces = PIECES + self.capacity / BYTES_A_PIECE;
+        if self.held.len() as u64 >= pieces {
+            return Err(Unfit::Pieces(pieces));
+        }
         let known = self.arrived.saturating_sub(offset).min(length);
         bytes.advance(known as usize);
-        let fresh = self.fill(offset + known, bytes);
+        let fresh = self.fill(offset + known, bytes, length as usize);
         self.duplicates += length - fresh;
+        if let Some((at, held)) = self.held.range(..=self.arrived).next_back() {
+            self.arrived = self.arrived.max(at + held.len() as u64);
+        }
         while let Some(held) = self.held.get(&self.arrived).filter(|held| !held.is_empty()) {
             self.arrived += held.len() as u64;
         }
         Ok(fresh)
     }
 
-    /// Puts bytes where none are; how many those were.
-    fn fill(&mut self, mut offset: u64, mut bytes: Bytes) -> u64 {
+    /// Puts bytes of a chunk of `whole` where none are; how many those were.
+    fn fill(&mut self, mut offset: u64, mut bytes: Bytes, whole: usize) -> u64 {
         let mut fresh = 0;
         if let Some((before, held)) = self.held.range(..=offset).next_back() {
             let covered = (before + held.len() as u64).saturating_sub(offset);
@@ -110,7 +131,7 @@ impl Reorder {
             let next = self.held.range(offset..).next().map(|(at, held)| (*at, held.len()));
             let gap = next.map_or(u64::MAX, |(at, _)| at - offset).min(bytes.len() as u64);
             if gap > 0 {
-                self.held.insert(offset, bytes.split_to(gap as usize));
+                self.hold(offset, bytes.split_to(gap as usize), whole);
                 fresh += gap;
             }
             let skip = next.map_or(0, |(_, length)| length).min(bytes.len());
@@ -118,6 +139,19 @@ impl Reorder {
             offset += gap + skip as u64;
         }
         fresh
+    }
+
+    /// Keeps a piece of a chunk of `whole` bytes; not all of the chunk's memory for a little of it.
+    fn hold(&mut self, offset: u64, piece: Bytes, whole: usize) {
+        if let Some((at, before)) = self.held.range_mut(..offset).next_back()
+            && at + before.len() as u64 == offset
+            && before.len() + piece.len() <= JOINED
+        {
+            *before = [&before[..], &piece[..]].concat().into();
+            return;
+        }
+        let is_little = piece.len() * 2 < whole;
+        self.held.insert(offset, if is_little { Bytes::copy_from_slice(&piece) } else { piece });
     }
 
     /// The sender says where the stream ends.
@@ -223,6 +257,42 @@ mod tests {
         reorder.widen(30);
         reorder.widen(10);
         assert_eq!((reorder.limit(), reorder.accept(20, text(20..30))), (30, Ok(10)));
+    }
+
+    #[test]
+    fn whoever_writes_single_bytes_is_held_in_few_pieces() {
+        let mut reorder = Reorder::new(100_000);
+        (0..50_000).for_each(|at| assert_eq!(reorder.accept(at, text(at..at + 1)), Ok(1)));
+        assert!(reorder.held.len() <= 50, "{}", reorder.held.len());
+        assert_eq!(reorder.acks(8), Acks { arrived: 50_000, ranges: vec![], limit: 100_000 });
+        let mut out = Vec::new();
+        while let Some(bytes) = reorder.pop() {
+            out.extend(bytes);
+        }
+        assert_eq!(out, &text(0..50_000)[..]);
+    }
+
+    #[test]
+    fn a_stream_in_crumbs_is_refused() {
+        let mut reorder = Reorder::new(256 << 10);
+        let most = PIECES + (256 << 10) / BYTES_A_PIECE;
+        let refused = (0..).find_map(|n| reorder.accept(2 * n + 1, text(0..1)).err());
+        assert_eq!((refused, reorder.held.len() as u64), (Some(Unfit::Pieces(most)), most));
+        // What a program sends at once is more than a crumb: half of it may be missing.
+        let mut reorder = Reorder::new(256 << 10);
+        let records =
+            (0..).map(|n| (48 * n + 24, 48 * n + 48)).take_while(|(_, end)| *end <= 256 << 10);
+        records.for_each(|(at, end)| assert_eq!(reorder.accept(at, text(at..end)), Ok(24)));
+    }
+
+    #[test]
+    fn a_byte_of_a_chunk_does_not_keep_the_chunk() {
+        let mut reorder = Reorder::new(1 << 20);
+        reorder.accept(1000, text(1000..200_000)).unwrap();
+        let chunk = text(999..200_000);
+        let memory = chunk.as_ptr_range();
+        assert_eq!(reorder.accept(999, chunk), Ok(1));
+        assert!(!memory.contains(&reorder.held[&999].as_ptr()));
     }
 
     #[test]

@@ -212,3 +212,42 @@ fn the_corpus_has_casts_that_are_right() {
     assert!(cast::Pass::decode(&file("cast-pass")).is_ok());
     assert_eq!(cast::Layout::decode(&file("cast-layout"), 3).map(|l| l.entries.len()), Ok(3));
 }
+
+#[test]
+fn the_corpus_has_every_word_of_a_bond() {
+    let found: std::collections::BTreeMap<String, Vec<u8>> = corpus().into_iter().collect();
+    let file = |name: &str| {
+        let found = found.iter().find(|(path, _)| path.ends_with(&format!("/{name}")));
+        found.map(|(_, bytes)| bytes.clone()).expect("it is in corpus/")
+    };
+    let words = [
+        "open-service",
+        "opened",
+        "refused",
+        "acks",
+        "end",
+        "reset",
+        "ping",
+        "pong",
+        "bye",
+        "gone",
+    ];
+    let others = ["open-server", "open-member", "acks-ended-of-nothing"];
+    for name in words.iter().chain(&others) {
+        let word = object::decode::<bond::Word>(&file(&format!("bond-{name}")));
+        assert!(word.as_ref().is_ok_and(bond::Word::is_sound), "{name}: {word:?}");
+    }
+    let kinds = words.map(|name| file(&format!("bond-{name}"))[0]);
+    assert_eq!(kinds.to_vec(), (0..=9).collect::<Vec<u8>>(), "each kind once");
+    for bad in ["word-unknown", "word-with-more-behind", "open-member-no-name", "acks-limit-behind"]
+    {
+        let word = object::decode::<bond::Word>(&file(&format!("bond-{bad}")));
+        assert!(!word.is_ok_and(|word| word.is_sound()), "{bad}");
+    }
+    for name in ["hello", "hello-window-huge"] {
+        assert!(object::decode::<bond::Hello>(&file(&format!("bond-{name}"))).is_ok(), "{name}");
+    }
+    for name in ["greeting-welcome", "greeting-refused"] {
+        assert!(object::decode::<bond::Greeting>(&file(&format!("bond-{name}"))).is_ok(), "{name}");
+    }
+}
