@@ -32,7 +32,9 @@ pub use dial::{
     connect_by_terms, cut_over,
 };
 pub use identity::{Ed25519, KeyError, PrivateKey};
-pub use interfaces::{Changes, Interface, interface_for, interfaces, own_addresses};
+pub use interfaces::{
+    Changes, Interface, Lack, Survey, interface_for, interfaces, leads, own_addresses, survey,
+};
 pub use peer::Peer;
 pub use resolve::{NameSources, resolve};
 pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};

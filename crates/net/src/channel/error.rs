@@ -41,6 +41,15 @@ impl ChannelError {
         }
     }
 
+    /// Whether somebody else answered than who was meant: with another key, or with what is no TLS.
+    pub fn is_somebody_else(&self) -> bool {
+        match self {
+            Self::WrongKey(_) => true,
+            Self::Handshake(error) => matches!(tls(error), Some(Error::InvalidMessage(_))),
+            Self::NotAdmitted => false,
+        }
+    }
+
     /// Whether a channel's read or write failed because the peer does not admit us.
     ///
     /// In TLS 1.3 a client is done before the server has seen its key: a

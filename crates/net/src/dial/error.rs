@@ -67,6 +67,14 @@ pub enum Cause {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// No route to this address leaves by the route's interface: it has none, or none of this family.
+    #[error("no route to {} leaves by interface {index} (see `ip route`)", address.ip())]
+    NoRoute {
+        /// The address.
+        address: SocketAddr,
+        /// The interface's index.
+        index: NonZeroU32,
+    },
     /// A socket could not be made or set up.
     #[error("{0}")]
     Socket(#[source] io::Error),

@@ -1,7 +1,7 @@
 //! Happy eyeballs: several addresses of one host, each a little after the one before.
 
 use super::{Cause, DialOptions};
-use crate::sys;
+use crate::{leads, sys};
 use socket2::SockRef;
 use std::{io, net::SocketAddr, num::NonZeroU32, os::fd::AsFd, time::Duration};
 use tokio::{
@@ -42,7 +42,7 @@ pub async fn connect(
 /// or at once when one fails. The others are dropped.
 ///
 /// # Errors
-/// The first failure, or [`Cause::NoAddress`] if there is no attempt.
+/// The first failure but for routes that are lacking, or [`Cause::NoAddress`] if there is no attempt.
 pub(super) async fn staggered<T, F>(
     attempts: impl ExactSizeIterator<Item = F>,
     stagger: Duration,
@@ -66,7 +66,11 @@ where
         };
         match result.map_err(io::Error::other).map_err(Cause::Socket).and_then(|done| done) {
             Ok(won) => return Ok(won),
-            Err(cause) => _ = first_failure.get_or_insert(cause),
+            // That there is no route by one family says less than what became of the other.
+            Err(cause) if !matches!(first_failure, None | Some(Cause::NoRoute { .. })) => {
+                drop(cause)
+            }
+            Err(cause) => first_failure = Some(cause),
         }
     }
 }
@@ -96,6 +100,9 @@ async fn attempt(
     let socket = socket.map_err(Cause::Socket)?;
     options.apply(SockRef::from(&socket)).map_err(Cause::Socket)?;
     if let Some(index) = interface {
+        if !leads(index, address.ip()) {
+            return Err(Cause::NoRoute { address, index });
+        }
         sys::bind_to_interface(socket.as_fd(), index)
             .map_err(|source| Cause::Interface { index, source })?;
     }

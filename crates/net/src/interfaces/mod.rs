@@ -10,7 +10,7 @@ use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::{AddressAttribute, AddressMessage},
     link::LinkMessage,
-    route::{RouteAttribute, RouteMessage},
+    route::{RouteAttribute, RouteFlags, RouteMessage},
 };
 use std::{collections::BTreeSet, io, net::IpAddr, num::NonZeroU32};
 
@@ -32,6 +32,42 @@ pub struct Interface {
     /// Whether what leaves by it goes through another interface in the end: WireGuard, OpenVPN,
     /// IP in IP. Where that is the way into the world, the user wants nothing beside it.
     pub is_tunnel: bool,
+    /// One that comes before it in [`interfaces`] and has an address in one network with it. Both answer when the
+    /// network asks who has either address (arp(7), `arp_ignore`), so what is sent to the one may come in by the other,
+    /// where no socket that is bound hears it.
+    pub doubles: Option<NonZeroU32>,
+}
+
+/// What an interface lacks to be usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// It is switched off.
+    Down,
+    /// No cable, no network that was joined.
+    Carrier,
+    /// It has none, or one that nobody beyond its link answers to.
+    Address,
+    /// No unicast route leaves by it.
+    Route,
+}
+
+/// All interfaces but loopback, as they are now.
+#[derive(Clone, Debug, Default)]
+pub struct Survey {
+    /// As [`interfaces`] has them.
+    pub usable: Vec<Interface>,
+    /// The names of the others, and what each one lacks first; ports of bridges that have none are left out.
+    pub lacking: Vec<(String, Lack)>,
+}
+
+/// All of this network namespace's interfaces, for who shows them.
+///
+/// # Errors
+/// If the kernel gives no list (rtnetlink).
+pub fn survey() -> io::Result<Survey> {
+    let known = known()?;
+    let lacking = known.clone().lacking();
+    Ok(Survey { usable: known.usable(), lacking })
 }
 
 /// The interfaces of this network namespace that may carry a transfer: those with a
@@ -44,12 +80,16 @@ pub struct Interface {
 /// # Errors
 /// If the kernel gives no list (rtnetlink).
 pub fn interfaces() -> io::Result<Vec<Interface>> {
+    known().map(usable::Known::usable)
+}
+
+fn known() -> io::Result<usable::Known> {
     let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let addresses = dump(all_addresses())?;
     let routes = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
     let mut known = usable::Known::default();
     links.iter().chain(&addresses).chain(&routes).for_each(|message| known.learn(message));
-    Ok(known.usable())
+    Ok(known)
 }
 
 /// The index of the interface by which the kernel sends to `ip` what is bound to none.
@@ -57,14 +97,7 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 /// # Errors
 /// The kernel's, e.g. `NetworkUnreachable`.
 pub fn interface_for(ip: IpAddr) -> io::Result<NonZeroU32> {
-    let mut question = RouteMessage::default();
-    let (family, bits) = match ip {
-        IpAddr::V4(_) => (AddressFamily::Inet, 32),
-        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
-    };
-    question.header.address_family = family;
-    question.header.destination_prefix_length = bits;
-    question.attributes.push(RouteAttribute::Destination(ip.into()));
+    let question = question(ip);
     let RouteNetlinkMessage::NewRoute(route) = ask(RouteNetlinkMessage::GetRoute(question))? else {
         return Err(io::ErrorKind::InvalidData.into());
     };
@@ -73,6 +106,34 @@ pub fn interface_for(ip: IpAddr) -> io::Result<NonZeroU32> {
         _ => None,
     });
     out.ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
+}
+
+fn question(ip: IpAddr) -> RouteMessage {
+    let mut question = RouteMessage::default();
+    let (family, bits) = match ip {
+        IpAddr::V4(_) => (AddressFamily::Inet, 32),
+        IpAddr::V6(_) => (AddressFamily::Inet6, 128),
+    };
+    question.header.address_family = family;
+    question.header.destination_prefix_length = bits;
+    question.attributes.push(RouteAttribute::Destination(ip.into()));
+    question
+}
+
+/// Whether a route to `ip` leaves by this interface.
+///
+/// A socket that is bound to an interface without one sends all the same: the kernel takes every IPv4 address for a
+/// neighbour there, with another interface's address as its own if need be. Who asks first need not wait for what cannot
+/// answer. Where the kernel does not say, it is taken for granted.
+pub fn leads(index: NonZeroU32, ip: IpAddr) -> bool {
+    let mut question = question(ip);
+    question.header.flags = RouteFlags::FibMatch;
+    question.attributes.push(RouteAttribute::Oif(index.get()));
+    let none = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ESRCH];
+    match ask(RouteNetlinkMessage::GetRoute(question)) {
+        Err(why) => !why.raw_os_error().is_some_and(|code| none.contains(&code)),
+        Ok(_) => true,
+    }
 }
 
 /// All addresses of all interfaces, up or down, but loopback's.
@@ -129,6 +190,13 @@ mod tests {
         let by = found.iter().find(|i| i.index == index);
         assert!(by.is_some_and(|i| i.addresses.contains(&own)), "{own} {index} {found:?}");
         assert!(own_addresses().unwrap().contains(&own));
+    }
+
+    #[test]
+    fn loopback_leads_to_loopback_alone() {
+        let lo = interface_for("127.0.0.1".parse().unwrap()).unwrap();
+        assert!(leads(lo, "127.0.0.1".parse().unwrap()));
+        assert!(!leads(lo, "198.51.100.1".parse().unwrap()));
     }
 
     #[test]

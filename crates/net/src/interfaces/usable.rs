@@ -1,6 +1,6 @@
 //! Which of the kernel's links, addresses and routes make a usable interface; no I/O.
 
-use super::{Interface, own_address};
+use super::{Interface, Lack, own_address};
 use netlink_packet_route::{
     AddressFamily, RouteNetlinkMessage,
     address::AddressMessage,
@@ -10,14 +10,17 @@ use netlink_packet_route::{
 use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr, num::NonZeroU32};
 
 /// What the kernel said, by the interfaces' indices.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Known(BTreeMap<NonZeroU32, Seen>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Seen {
-    /// Its name, if it is up, running and not loopback.
+    /// Its name, if it is not loopback and no port of another one (a bridge, a team).
     name: Option<String>,
-    addresses: Vec<IpAddr>,
+    is_up: bool,
+    runs: bool,
+    /// With the lengths of their networks' prefixes.
+    addresses: Vec<(IpAddr, u8)>,
     /// The smallest metrics.
     default_route: Option<u32>,
     other_route: Option<u32>,
@@ -37,9 +40,24 @@ impl Known {
 
     /// The usable ones: default routes first, then by metric, then by index.
     pub(super) fn usable(self) -> Vec<Interface> {
-        let mut found: Vec<_> = self.0.into_iter().filter_map(|(i, seen)| seen.usable(i)).collect();
+        let usable = self.0.iter().filter_map(|(i, seen)| seen.clone().usable(*i));
+        let mut found: Vec<Interface> = usable.collect();
         found.sort_by_key(|i| (Reverse(i.has_default_route), i.metric, i.index));
+        for at in 1..found.len() {
+            let (before, this) = found.split_at_mut(at);
+            let seen = |interface: &Interface| self.0.get(&interface.index);
+            let Some(own) = this.first().and_then(seen) else { continue };
+            let double =
+                before.iter().find(|one| seen(one).is_some_and(|one| own.shares_network(one)));
+            this[0].doubles = double.map(|one| one.index);
+        }
         found
+    }
+
+    /// The others, in the order of their indices.
+    pub(super) fn lacking(self) -> Vec<(String, Lack)> {
+        let lacking = |seen: Seen| Some((seen.name.clone()?, seen.lack()?));
+        self.0.into_values().filter_map(lacking).collect()
     }
 
     fn at(&mut self, index: u32) -> Option<&mut Seen> {
@@ -48,16 +66,17 @@ impl Known {
 
     fn link(&mut self, link: &LinkMessage) {
         let flags = link.header.flags;
-        let runs = flags.contains(LinkFlags::Up | LinkFlags::Running);
         let name = link.attributes.iter().find_map(|a| match a {
             LinkAttribute::IfName(name) => Some(name.clone()),
             _ => None,
         });
+        let is_port = link.attributes.iter().any(|a| matches!(a, LinkAttribute::Controller(_)));
         if let Some(seen) = self.at(link.header.index)
-            && runs
             && !flags.contains(LinkFlags::Loopback)
         {
-            seen.name = name;
+            let is_up = flags.contains(LinkFlags::Up);
+            (seen.is_up, seen.runs) = (is_up, is_up && flags.contains(LinkFlags::Running));
+            seen.name = name.filter(|_| !is_port || seen.runs);
             seen.is_tunnel = is_tunnel(link);
         }
     }
@@ -65,7 +84,7 @@ impl Known {
     fn address(&mut self, address: &AddressMessage) {
         let Some(ip) = own_address(address).filter(|ip| !is_link_local(*ip)) else { return };
         if let Some(seen) = self.at(address.header.index) {
-            seen.addresses.push(ip);
+            seen.addresses.push((ip, address.header.prefix_len));
         }
     }
 
@@ -91,14 +110,44 @@ impl Known {
 
 impl Seen {
     fn usable(self, index: NonZeroU32) -> Option<Interface> {
+        let lack = self.lack();
         let (name, metric) = (self.name?, self.default_route.or(self.other_route)?);
         let has_default_route = self.default_route.is_some();
-        let usable = !self.addresses.is_empty();
-        let addresses = self.addresses;
+        let addresses = self.addresses.into_iter().map(|(ip, _)| ip).collect();
         let is_tunnel = self.is_tunnel;
-        let found = Interface { index, name, addresses, has_default_route, metric, is_tunnel };
-        usable.then_some(found)
+        let doubles = None;
+        let found =
+            Interface { index, name, addresses, has_default_route, metric, is_tunnel, doubles };
+        lack.is_none().then_some(found)
     }
+
+    fn lack(&self) -> Option<Lack> {
+        let has_route = self.default_route.or(self.other_route).is_some();
+        match () {
+            () if !self.is_up => Some(Lack::Down),
+            () if !self.runs => Some(Lack::Carrier),
+            () if self.addresses.is_empty() => Some(Lack::Address),
+            () if !has_route => Some(Lack::Route),
+            () => None,
+        }
+    }
+
+    fn shares_network(&self, other: &Self) -> bool {
+        let all = self.addresses.iter().flat_map(|a| other.addresses.iter().map(move |b| (a, b)));
+        all.into_iter().any(|((a, bits), (b, more))| {
+            bits == more && network(*a, *bits).is_some_and(|own| Some(own) == network(*b, *more))
+        })
+    }
+}
+
+/// The address with only its first bits left; a network of one address is nobody's else.
+fn network(ip: IpAddr, bits: u8) -> Option<(bool, u128)> {
+    let (whole, length): (u128, u8) = match ip {
+        IpAddr::V4(ip) => (u128::from(u32::from(ip)), 32),
+        IpAddr::V6(ip) => (u128::from(ip), 128),
+    };
+    let host = u32::from(length.checked_sub(bits).filter(|host| *host > 0)?);
+    Some((ip.is_ipv4(), whole.checked_shr(host).unwrap_or(0)))
 }
 
 /// By the kind that its driver has; LTE modems (`wwan`) and cards say another one or none.
@@ -248,6 +297,52 @@ mod tests {
         assert!(names(&v6("2001:db8::1", "fe80::")).is_empty());
         assert_eq!(names(&v6("2001:db8::1", "2001:db8::")), ["card"]);
         assert!(names(&v6("169.254.7.7", "2001:db8::")).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_usable_says_what_it_lacks() {
+        let lack = |messages: &[RouteNetlinkMessage]| {
+            let mut known = Known::default();
+            messages.iter().for_each(|message| known.learn(message));
+            known.lacking()
+        };
+        let base = whole(2, "card", 100);
+        let of = |without: usize, lack_of: Lack| {
+            let mut lacking = base.clone();
+            lacking.remove(without);
+            assert_eq!(lack(&lacking), [("card".to_owned(), lack_of)]);
+        };
+        assert_eq!(lack(&base), []);
+        of(1, Lack::Address);
+        of(2, Lack::Route);
+        let flags = |flags| [&[link(2, "card", flags)], &base[1..]].concat();
+        assert_eq!(lack(&flags(LinkFlags::Up)), [("card".to_owned(), Lack::Carrier)]);
+        assert_eq!(lack(&flags(LinkFlags::Running)), [("card".to_owned(), Lack::Down)]);
+        assert_eq!(lack(&[link(1, "lo", RUNS | LinkFlags::Loopback)]), []);
+        let mut port = link(3, "port", LinkFlags::Up);
+        let RouteNetlinkMessage::NewLink(of_bridge) = &mut port else { panic!() };
+        of_bridge.attributes.push(LinkAttribute::Controller(9));
+        assert_eq!(lack(&[port]), [], "what belongs to a bridge is the bridge's affair");
+    }
+
+    #[test]
+    fn two_in_one_network_are_told() {
+        let doubles = |one: (&str, u8), other: (&str, u8)| {
+            let mut all = Vec::new();
+            for (index, (ip, bits)) in [(2, one), (3, other)] {
+                let mut at = address(index, ip);
+                let RouteNetlinkMessage::NewAddress(own) = &mut at else { panic!() };
+                own.header.prefix_len = bits;
+                all.extend([link(index, "card", RUNS), at, route(index, "0.0.0.0", 0, 9 - index)]);
+            }
+            // The better one comes first.
+            usable(&all).iter().map(|i| i.doubles.map_or(0, NonZeroU32::get)).collect::<Vec<_>>()
+        };
+        assert_eq!(doubles(("192.168.1.7", 24), ("192.168.1.8", 24)), [0, 3]);
+        assert_eq!(doubles(("192.168.1.7", 24), ("192.168.2.8", 24)), [0, 0]);
+        assert_eq!(doubles(("192.168.1.7", 32), ("192.168.1.7", 32)), [0, 0]);
+        assert_eq!(doubles(("2001:db8::7", 64), ("2001:db8::8", 64)), [0, 3]);
+        assert_eq!(doubles(("0.0.0.7", 24), ("::7", 120)), [0, 0]);
     }
 
     #[test]

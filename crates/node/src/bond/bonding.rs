@@ -11,6 +11,7 @@ use super::{
     state::Settings,
 };
 use crate::interfaces::Uplinks;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fmt, io,
@@ -19,6 +20,7 @@ use std::{
 };
 use thalweg_net::{Carried, Carrier, Dialer, Hop, Host, Interface, Opening, Route, interfaces};
 use thalweg_units::NodeId;
+use thalweg_wire::mesh::Name;
 use tokio::time::{Instant, sleep};
 
 /// A bond without streams ends after this long: a browser's pause between two pages.
@@ -75,14 +77,23 @@ type Key = (NodeId, Vec<Route>);
 #[derive(Default)]
 struct Known {
     bonds: BTreeMap<Key, Entry>,
-    /// Until when these are not asked.
-    without: BTreeMap<Key, Instant>,
+    /// Who is not asked.
+    without: BTreeMap<Key, Without>,
     /// How many interfaces there were, and when.
     interfaces: Option<(usize, Instant)>,
 }
 
+/// A member that has no bond.
+struct Without {
+    until: Instant,
+    name: Option<Name>,
+    why: String,
+}
+
 struct Entry {
     bond: Arc<Bond>,
+    /// The member's name, where the roster has one.
+    name: Option<Name>,
     /// When a stream was asked for, or seen.
     used: Instant,
 }
@@ -131,13 +142,27 @@ impl Bonding {
         Self::made(dialer.clone(), *settings, by.clone(), whose)
     }
 
-    /// The bonds there are, for who shows them: each member's key, its streams, its links.
-    pub fn report(&self) -> serde_json::Value {
-        let bonds = self.bonds().into_iter().map(|(key, bond)| {
-            let (streams, links) = (bond.streams(), bond.links());
-            serde_json::json!({ "member": key.to_string(), "streams": streams, "links": links })
+    /// The bonds there are, for who shows them: each member, its streams, its links, and interfaces without one;
+    /// and the members that are not asked for one, why, and for how many seconds.
+    pub fn report(&self) -> Value {
+        let now = Instant::now();
+        let known = self.0.lock();
+        let bonds = known.bonds.iter().map(|((key, _), entry)| {
+            let without = entry.bond.standing().borrow().without.clone();
+            json!({
+                "member": key.to_string(), "name": entry.name, "streams": entry.bond.streams(),
+                "links": entry.bond.links(), "without": without,
+            })
         });
-        bonds.collect()
+        let none =
+            known.without.iter().filter(|(_, none)| none.until > now).map(|((key, _), none)| {
+                let left = none.until.duration_since(now).as_secs_f64();
+                json!({
+                    "member": key.to_string(), "name": none.name, "links": [], "none": none.why,
+                    "again_seconds": left,
+                })
+            });
+        bonds.chain(none).collect()
     }
 
     /// The bonds there are, with their members' keys.
@@ -147,8 +172,9 @@ impl Bonding {
     }
 }
 
-/// Those with a default route; where none has one, as in a closed network, all.
+/// Those with a default route; where none has one, as in a closed network, all. Of two in one network the first.
 fn into_the_world(mut found: Vec<Interface>) -> Vec<Interface> {
+    found.retain(|interface| interface.doubles.is_none());
     if found.iter().any(|interface| interface.has_default_route) {
         found.retain(|interface| interface.has_default_route);
     }
@@ -192,19 +218,21 @@ impl Shared {
         let bond = Bond::over(self.dialer.clone(), to.clone(), self.settings, by).ok()?;
         let bond = Arc::new(bond);
         known.make_room();
-        known.bonds.insert(key.clone(), Entry { bond: Arc::clone(&bond), used: now });
+        let name = to.name.clone();
+        known.bonds.insert(key.clone(), Entry { bond: Arc::clone(&bond), name, used: now });
         tokio::spawn(keep(Arc::downgrade(self), key, Arc::downgrade(&bond)));
         Some(bond)
     }
 
-    /// A bond is of no use any more.
-    fn drop_bond(&self, key: Key, bond: &Weak<Bond>, without: Option<Duration>) {
+    /// A bond is of no use any more; for how long none is made, and why.
+    fn drop_bond(&self, key: Key, bond: &Weak<Bond>, without: Option<(Duration, String)>) {
         let mut known = self.lock();
-        if known.bonds.get(&key).is_some_and(|entry| entry.is(bond)) {
-            known.bonds.remove(&key);
-            if let Some(time) = without {
-                known.without.insert(key, Instant::now() + time);
-            }
+        if known.bonds.get(&key).is_some_and(|entry| entry.is(bond))
+            && let Some(Entry { name, .. }) = known.bonds.remove(&key)
+            && let Some((time, why)) = without
+        {
+            let until = Instant::now() + time;
+            known.without.insert(key, Without { until, name, why });
         }
     }
 }
@@ -217,7 +245,7 @@ impl Entry {
 
 impl Known {
     fn forget(&mut self, now: Instant) {
-        self.without.retain(|_, until| *until > now);
+        self.without.retain(|_, none| none.until > now);
         while self.without.len() > REMEMBERED {
             self.without.pop_first();
         }
@@ -245,7 +273,7 @@ async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
         let (Some(shared), Some(held)) = (shared.upgrade(), bond.upgrade()) else { return };
         let standing = held.standing().borrow().clone();
         if is_done {
-            let without = standing.refused.map(|_| REFUSED);
+            let without = standing.refused.map(|why| (REFUSED, why));
             return shared.drop_bond(key, &bond, without);
         }
         let mut known = shared.lock();
@@ -255,9 +283,10 @@ async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
         }
         if entry.used.elapsed() >= IDLE {
             drop(known);
+            let why = standing.last.unwrap_or_else(|| "no second link came about".to_owned());
             let without = match standing.most {
-                0 => Some(UNREACHED),
-                1 if standing.wanted > 1 => Some(REFUSED),
+                0 => Some((UNREACHED, why)),
+                1 if standing.wanted > 1 => Some((REFUSED, why)),
                 _ => None,
             };
             return shared.drop_bond(key, &bond, without);

@@ -27,7 +27,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::tcp::OwnedWriteHalf,
     sync::Notify,
-    time::{Instant, interval, timeout},
+    time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
 /// How often links are looked at while streams are open: a fifth of the shortest silence.
@@ -166,8 +166,10 @@ impl Engine {
             let told = self.offered.notified();
             {
                 let mut state = self.lock();
-                if let Some(offered) = state.offered.pop_front() {
-                    return Some(offered);
+                if let Some((stream, to)) = state.offered.pop_front() {
+                    // Its word may come again before it leads anywhere.
+                    state.flows.get_mut(&stream).map(Flow::led);
+                    return Some((stream, to));
                 }
                 if state.broken.is_some() {
                     return None;
@@ -199,6 +201,8 @@ impl Engine {
         state.links.values().for_each(|link| link.wake.notify_one());
         drop(state);
         self.offered.notify_one();
+        // The watch of a bond without streams ends as well.
+        self.busy.notify_one();
     }
 
     /// Carries over one link until it ends. The bond goes on without it.
@@ -335,6 +339,7 @@ impl Engine {
     /// Watches the links while there are streams.
     pub async fn watch(&self) {
         let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_busy = {
                 let state = self.lock();

@@ -30,6 +30,8 @@ pub enum Birth {
     Opened,
     /// There; nobody here has taken it yet.
     Offered,
+    /// There; it is being led somewhere here.
+    Led,
     /// There, and it leads somewhere here.
     Accepted,
 }
@@ -355,9 +357,16 @@ impl Flow {
         }
     }
 
+    /// This end leads it somewhere: it is not offered again.
+    pub fn led(&mut self) {
+        if self.birth == Birth::Offered {
+            self.birth = Birth::Led;
+        }
+    }
+
     /// This end says that it leads somewhere here.
     pub fn accept(&mut self) {
-        if self.birth == Birth::Offered {
+        if self.broken.is_none() && matches!(self.birth, Birth::Offered | Birth::Led) {
             (self.birth, self.due.birth) = (Birth::Accepted, true);
         }
     }

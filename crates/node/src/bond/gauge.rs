@@ -69,6 +69,11 @@ impl Gauge {
         self.socket.async_io(Interest::WRITABLE, ask).await
     }
 
+    /// Whether something came that nobody has read yet.
+    pub fn has_unread(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.socket).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Reads it, if the last reading is old.
     pub fn look(&self, reading: &mut Reading, now: Time) {
         if reading.at.is_some_and(|at| now.since(at) < FRESH) {

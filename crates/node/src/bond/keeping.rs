@@ -1,6 +1,6 @@
 //! Where a bond's links are to be, and that they are there.
 
-use super::{by::By, making::Making, status::LinkLife};
+use super::{by::By, making::Making, standing::Standing, status::LinkLife};
 use crate::interfaces::Uplinks;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -115,6 +115,8 @@ impl Keeping {
         let failing = self.failing();
         // What cannot be listed now can be in a second.
         let Ok(found) = self.by.now(&failing) else { return };
+        let is_there = |name: &str| found.iter().any(|interface| interface.name == name);
+        self.making.standing.send_if_modified(|standing| standing.keeps(is_there));
         self.busy.values().filter(|link| link.is_lost(&found)).for_each(|link| link.stop.cancel());
         let places = places(found, self.making.routes.len());
         self.making.wants(places.len());
@@ -133,6 +135,7 @@ impl Keeping {
         let until = stop.clone();
         let busy = Busy { interface, number, since: Instant::now(), stop };
         self.busy.insert(place, busy);
+        self.making.standing.send_modify(Standing::begins);
         self.links.spawn(async move { (place, making.link((&by, place.2), number, until).await) });
     }
 

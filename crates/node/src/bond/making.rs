@@ -37,6 +37,8 @@ struct Failed {
     is_refusal: bool,
     /// It does not admit us: no link will come any more.
     is_for_good: bool,
+    /// Somebody else answered by this interface.
+    is_somebody_else: bool,
 }
 
 impl Making {
@@ -58,16 +60,25 @@ impl Making {
         let Some(route) = self.routes.get(route) else { return Outcome::Failed };
         let dialled = tokio::select! {
             dialled = self.dial((interface, route), number) => dialled,
-            () = stop.cancelled() => return Outcome::Stopped,
+            () = stop.cancelled() => {
+                self.standing.send_modify(Standing::left);
+                return Outcome::Stopped;
+            }
         };
         let failed = match dialled {
             Ok(Ok((link, window))) => {
                 self.engine.far_window(window);
-                self.standing.send_modify(Standing::came);
+                self.tell(|uplinks| uplinks.table().is_genuine(interface.index.get()));
+                self.standing.send_modify(|standing| standing.came(&interface.name));
                 let link = self.paying(link.by(&interface.name, route), &interface.name);
                 let until = stop.cancelled();
                 let ended = self.engine.run_link_until(LinkId(number), link, until).await;
-                self.standing.send_modify(Standing::went);
+                self.standing.send_modify(|standing| {
+                    standing.went();
+                    if let Ended::Hostile(why) = &ended {
+                        standing.refused = Some(format!("it does not keep to the protocol: {why}"));
+                    }
+                });
                 return match ended {
                     _ if stop.is_cancelled() => Outcome::Stopped,
                     Ended::Lost(_) | Ended::Bye => Outcome::Lost,
@@ -77,11 +88,15 @@ impl Making {
             Ok(Err(why)) => self.refused(&why),
             Err(failed) => failed,
         };
-        let why = format!("{}: {}", interface.name, failed.why);
         if failed.is_for_good && self.standing.borrow().live == 0 {
-            self.engine.break_off(&why);
+            self.engine.break_off(&format!("{}: {}", interface.name, failed.why));
         }
-        self.standing.send_modify(|standing| standing.failed(why, failed.is_refusal));
+        if failed.is_somebody_else && self.standing.borrow().live > 0 {
+            // By another interface it is the member itself.
+            self.tell(|uplinks| uplinks.table().is_impostor(interface.index.get(), uplinks.now()));
+        }
+        let Failed { why, is_refusal, .. } = failed;
+        self.standing.send_modify(|standing| standing.failed(&interface.name, &why, is_refusal));
         Outcome::Failed
     }
 
@@ -91,7 +106,14 @@ impl Making {
             self.engine.break_off(&why.to_string());
         }
         let is_refusal = *why != Refusal::Number;
-        Failed { why: why.to_string(), is_refusal, is_for_good: false }
+        let (is_for_good, is_somebody_else) = (false, false);
+        Failed { why: why.to_string(), is_refusal, is_for_good, is_somebody_else }
+    }
+
+    fn tell(&self, what: impl FnOnce(&Uplinks)) {
+        if let Some(uplinks) = &self.uplinks {
+            what(uplinks);
+        }
     }
 
     /// The link with what its interface's policy asks of it.
@@ -124,6 +146,8 @@ impl Making {
             is_refusal: why.relay().is_none() && matches!(why.cause, Cause::Channel(_)),
             is_for_good: why.relay().is_none()
                 && matches!(why.cause, Cause::Channel(ChannelError::NotAdmitted)),
+            is_somebody_else: route.is_direct()
+                && matches!(&why.cause, Cause::Channel(why) if why.is_somebody_else()),
             why: why.to_string(),
         })?;
         let goes_on = self.standing.borrow().most > 0;
@@ -134,7 +158,8 @@ impl Making {
         // Who does not admit us may say so only now.
         greeted.map_err(|why| {
             let is_refusal = ChannelError::is_not_admitted(&why);
-            Failed { why: why.to_string(), is_refusal, is_for_good: is_refusal }
+            let (is_for_good, is_somebody_else) = (is_refusal, false);
+            Failed { why: why.to_string(), is_refusal, is_for_good, is_somebody_else }
         })
     }
 

@@ -4,6 +4,7 @@
 //! keeps the bonds of a host, and lends their streams to a [`Dialer`](thalweg_net::Dialer), so that
 //! whoever opens channels uses them.
 
+mod answered;
 mod bonding;
 mod by;
 mod dial;

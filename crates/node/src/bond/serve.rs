@@ -4,9 +4,9 @@
 //! whatever protocol as it would over TCP, so that relays' rules, files' rights and quotas see the
 //! true member, and nobody has to trust the links.
 
-use super::{GRACE, engine::Engine, greet, memory::Memory, state::Settings};
+use super::{GRACE, answered::Answered, engine::Engine, greet, memory::Memory, state::Settings};
 use crate::{
-    daemon::{BoxFuture, MemberService},
+    daemon::{BoxFuture, MemberService, throttle::Throttle},
     mesh::MeshPeer,
     relay::{Event, Log},
 };
@@ -16,7 +16,7 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use thalweg_bond::LinkId;
 use thalweg_net::channel::Channel;
@@ -24,6 +24,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
 use tokio::{
     net::TcpStream,
+    sync::Semaphore,
     time::{sleep, timeout},
 };
 
@@ -32,6 +33,10 @@ const MAX_BONDS_EACH: usize = 8;
 
 /// Links of a bond at a time.
 const MAX_LINKS: usize = 16;
+
+/// Streams of a member that the own port has not answered yet: they hold places for handshakes, which all bonds
+/// have from the same source.
+const MAX_MUTE: usize = 64;
 
 /// The own port answers so soon.
 const REACHED: Duration = Duration::from_secs(5);
@@ -57,6 +62,8 @@ struct Shared {
     /// Where this node listens, as it reaches it itself.
     own: OnceLock<SocketAddr>,
     log: Log,
+    /// Lines about links that broke, and about members that do not keep to the protocol.
+    breaks: [Throttle; 2],
     bonds: Mutex<BTreeMap<(NodeId, BondId), Entry>>,
 }
 
@@ -64,7 +71,7 @@ struct Shared {
 struct Entry {
     engine: Arc<Engine>,
     /// Its owner's.
-    memory: Memory,
+    owned: Owned,
     /// Numbers that were used.
     numbers: BTreeSet<u32>,
     live: usize,
@@ -72,12 +79,19 @@ struct Entry {
     turn: u64,
 }
 
+/// What a member's bonds share.
+#[derive(Clone, Debug)]
+struct Owned {
+    memory: Memory,
+    mute: Arc<Semaphore>,
+}
+
 impl Bonds {
     /// Within these limits. Their streams lead nowhere before [`Self::lead_to`].
     pub fn new(settings: Settings, limits: BondLimits, log: Log) -> Self {
         let memory = Memory::new(limits.memory);
-        let (own, bonds) = Default::default();
-        Self(Arc::new(Shared { settings, limits, memory, own, log, bonds }))
+        let (own, bonds, breaks) = Default::default();
+        Self(Arc::new(Shared { settings, limits, memory, own, log, breaks, bonds }))
     }
 
     /// Their streams lead to this node's port, which it reaches there itself; the first word counts.
@@ -107,17 +121,20 @@ impl Shared {
             return Err(Refusal::Busy);
         }
         let others = bonds.iter().find(|((owner, _), _)| *owner == of);
-        let part = others.map(|(_, entry)| entry.memory.clone());
-        let memory = part.unwrap_or_else(|| self.memory.part(self.limits.memory / 2));
+        let owned = others.map(|(_, entry)| entry.owned.clone()).unwrap_or_else(|| Owned {
+            memory: self.memory.part(self.limits.memory / 2),
+            mute: Arc::new(Semaphore::new(MAX_MUTE)),
+        });
         if hello.goes_on && !bonds.contains_key(&key) {
             return Err(Refusal::Unknown);
         }
         let entry = bonds.entry(key).or_insert_with(|| {
-            let engine = Engine::within(self.settings, hello.window, false, memory.clone());
-            tokio::spawn(lead(Arc::clone(&engine), Arc::clone(self)));
+            let memory = owned.memory.clone();
+            let engine = Engine::within(self.settings, hello.window, false, memory);
+            tokio::spawn(lead(Arc::clone(&engine), Arc::clone(self), Arc::clone(&owned.mute)));
             let watching = Arc::clone(&engine);
             tokio::spawn(async move { watching.watch().await });
-            Entry { engine, memory, numbers: BTreeSet::new(), live: 0, turn: 0 }
+            Entry { engine, owned, numbers: BTreeSet::new(), live: 0, turn: 0 }
         });
         if entry.live >= MAX_LINKS || entry.numbers.len() >= 1 << 16 {
             return Err(Refusal::Busy);
@@ -153,6 +170,18 @@ impl Shared {
         }
     }
 
+    /// Writes of a link's end, once a second at most: interfaces flap.
+    fn note(&self, from: SocketAddr, peer: &MeshPeer, why: &io::Error) {
+        let is_hostile = why.kind() == io::ErrorKind::InvalidData;
+        let [broke, hostile] = &self.breaks;
+        let throttle = if is_hostile { hostile } else { broke };
+        if let Some(more) = throttle.pass(Instant::now()) {
+            let event = Event::new("bond_link").with("client", from);
+            let event = event.with("peer", &peer.member().name).with("why", why);
+            self.log.put(event.with("unlogged", more));
+        }
+    }
+
     /// The peer is none any more.
     fn disown(&self, of: NodeId) {
         self.lock().retain(|(owner, _), entry| {
@@ -179,6 +208,7 @@ impl Shared {
             super::Ended::Hostile(why) => {
                 let turn = self.lock().get(&(of, hello.bond)).map_or(0, |entry| entry.turn);
                 self.forget((of, hello.bond), turn, &why);
+                let why = format!("the bond ended, the peer does not keep to the protocol: {why}");
                 Err(io::Error::new(io::ErrorKind::InvalidData, why))
             }
         }
@@ -215,11 +245,11 @@ impl Drop for Place {
 }
 
 /// Leads each stream of a bond to this node's own port, until the bond is broken.
-async fn lead(engine: Arc<Engine>, shared: Arc<Shared>) {
+async fn lead(engine: Arc<Engine>, shared: Arc<Shared>, mute: Arc<Semaphore>) {
     while let Some((stream, to)) = engine.next().await {
         match (to, shared.own.get()) {
             (Target::Service(_), Some(own)) => {
-                tokio::spawn(join(Arc::clone(&engine), stream, *own));
+                tokio::spawn(join(Arc::clone(&engine), stream, *own, Arc::clone(&mute)));
             }
             (Target::Service(_), None) => engine.refuse(stream, Refusal::Busy),
             _ => engine.refuse(stream, Refusal::Forbidden("streams lead to the node".into())),
@@ -227,17 +257,19 @@ async fn lead(engine: Arc<Engine>, shared: Arc<Shared>) {
     }
 }
 
-async fn join(engine: Arc<Engine>, stream: u32, own: SocketAddr) {
-    let mut tcp = match timeout(REACHED, TcpStream::connect(own)).await {
+async fn join(engine: Arc<Engine>, stream: u32, own: SocketAddr, mute: Arc<Semaphore>) {
+    let Ok(place) = mute.acquire_owned().await else { return };
+    let tcp = match timeout(REACHED, TcpStream::connect(own)).await {
         Ok(Ok(tcp)) => tcp,
         Ok(Err(why)) => return engine.refuse(stream, Refusal::Unreached(why.to_string())),
         Err(_) => return engine.refuse(stream, Refusal::Unreached("it does not answer".into())),
     };
+    let mut tcp = Answered::new(tcp, place);
     let mut stream = engine.accept(stream);
     if tokio::io::copy_bidirectional(&mut stream, &mut tcp).await.is_err() {
         // Neither end takes what it has for all there is.
         stream.reset("the far end's connection broke");
-        _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
+        _ = SockRef::from(tcp.tcp()).set_linger(Some(Duration::ZERO));
     }
 }
 
@@ -256,8 +288,7 @@ impl MemberService for Bonds {
                 Err(io::Error::other(revoked))
             });
             if let Err(why) = ended {
-                let event = Event::new("bond_link").with("client", from);
-                shared.log.put(event.with("peer", &peer.member().name).with("why", why));
+                shared.note(from, &peer, &why);
             }
         })
     }

@@ -107,6 +107,7 @@ mod tests {
             has_default_route,
             metric: index,
             is_tunnel: false,
+            doubles: None,
         }
     }
 

@@ -1,10 +1,16 @@
 //! A connection that was assigned to an interface, from its dial to its end.
 
 use super::{Uplinks, UsedUp};
-use crate::relay::{legs::LegWatcher, pump::Moved};
+use crate::relay::{
+    legs::{LegWatcher, Sender},
+    pump::Moved,
+};
 use std::{
     num::NonZeroU32,
-    sync::{Mutex, PoisonError, atomic::Ordering::Relaxed},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 use thalweg_net::TcpInfo;
@@ -16,11 +22,13 @@ pub struct Passage {
     id: u64,
     /// Bytes acknowledged and segments sent again, when this was looked at last.
     seen: Mutex<(u64, u32)>,
+    /// Whether the program's first bytes are TLS's.
+    speaks_tls: AtomicBool,
 }
 
 impl Passage {
     pub(super) fn new(uplinks: Uplinks, id: u64) -> Self {
-        Self { uplinks, id, seen: Mutex::default() }
+        Self { uplinks, id, seen: Mutex::default(), speaks_tls: AtomicBool::new(false) }
     }
 
     /// It stands, by this interface, with this round trip. `None`: by what the kernel chose.
@@ -31,6 +39,11 @@ impl Passage {
             Some(index) => table.stands(self.id, index.get(), rtt, now),
             None => table.stands_free(self.id, now),
         }
+    }
+
+    /// No route to its destination leaves by this interface.
+    pub fn leads_not_by(&self, interface: NonZeroU32) {
+        self.uplinks.table().leads_not_by(self.id, interface.get());
     }
 
     /// It has moved so many bytes by now, to and from this host.
@@ -85,6 +98,35 @@ impl LegWatcher for Passage {
     fn saw(&self, _: &TcpInfo, destination: &TcpInfo) {
         self.saw(destination);
     }
+
+    fn wants_beginnings(&self) -> bool {
+        true
+    }
+
+    /// Who speaks TLS and is answered otherwise did not reach whom he meant: networks where one has to log in
+    /// first answer for everybody.
+    fn begins(&self, from: Sender, bytes: &[u8]) {
+        match from {
+            Sender::Client => self.speaks_tls.store(is_tls(bytes, HELLO), Relaxed),
+            Sender::Destination if self.speaks_tls.load(Relaxed) => {
+                let (now, mut table) = (self.uplinks.now(), self.uplinks.table());
+                match is_tls(bytes, HELLO) || is_tls(bytes, ALERT) {
+                    true => table.proven(self.id),
+                    false => table.answered_falsely(self.id, now),
+                }
+            }
+            Sender::Destination => {}
+        }
+    }
+}
+
+/// The types of TLS's first records (RFC 8446 §5.1): handshake, and alert.
+const HELLO: u8 = 22;
+const ALERT: u8 = 21;
+
+/// Whether they begin a record of TLS, of this type.
+fn is_tls(bytes: &[u8], kind: u8) -> bool {
+    matches!(bytes, [found, 3, ..] if *found == kind)
 }
 
 impl Drop for Passage {

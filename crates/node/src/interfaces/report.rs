@@ -3,6 +3,7 @@
 use super::{Shown, Uplinks};
 use serde_json::{Value, json};
 use thalweg_bond::{Application, Demand};
+use thalweg_net::{Interface, Lack, Survey, survey};
 use thalweg_units::{Rate, Time};
 
 /// Applications that are shown: those that were used last.
@@ -11,10 +12,11 @@ const MOST_APPLICATIONS: usize = 64;
 /// Interfaces, applications, and why the last connections went where they went.
 pub fn report(uplinks: &Uplinks) -> Value {
     let (now, today) = (uplinks.now(), uplinks.today());
+    let survey = survey().unwrap_or_default();
     let table = uplinks.table();
     let settings = table.settings();
-    let interfaces: Vec<Value> = table
-        .show(today)
+    let all = table.show(today);
+    let interfaces: Vec<Value> = all
         .iter()
         .map(|shown| {
             let policy = settings.policy(&shown.name);
@@ -23,6 +25,7 @@ pub fn report(uplinks: &Uplinks) -> Value {
             value["may_spend"] = json!(policy.may_spend());
             value["price_per_gb"] = json!(policy.price);
             value["reset_day"] = json!(policy.cap.map(|cap| cap.reset_day));
+            found(&mut value, &shown.name, &survey);
             value
         })
         .collect();
@@ -41,6 +44,7 @@ pub fn report(uplinks: &Uplinks) -> Value {
         "rules": settings.rules.0.len(),
         "spent_on_probes_bytes": uplinks.spent_on_probes().as_bytes(),
         "interfaces": interfaces,
+        "unused": unused(&all, &survey),
         "applications": applications.collect::<Vec<_>>(),
         "connections": connections.collect::<Vec<_>>(),
     })
@@ -55,9 +59,46 @@ fn interface(shown: &Shown) -> Value {
         "rtt_seconds": (!rtt.is_zero()).then_some(rtt.as_secs_f64()),
         "loss": shown.estimate.loss(),
         "used_bytes": shown.used, "cap_bytes": shown.cap,
-        "connections": shown.connections, "load_bytes": shown.load, "doubted": shown.doubted,
+        "connections": shown.connections, "load_bytes": shown.load,
+        "doubted": shown.doubted.is_some(), "doubt": shown.doubted,
         "probe_failure": shown.probe_failure,
     })
+}
+
+/// What the kernel says of an interface that is used.
+fn found(value: &mut Value, name: &str, survey: &Survey) {
+    let Some(this) = survey.usable.iter().find(|found| found.name == name) else { return };
+    value["ipv4"] = json!(this.addresses.iter().any(|ip| ip.is_ipv4()));
+    value["ipv6"] = json!(this.addresses.iter().any(|ip| ip.is_ipv6()));
+}
+
+/// The interfaces that nothing is assigned to, and why.
+fn unused(used: &[Shown], survey: &Survey) -> Value {
+    let is_used = |found: &&Interface| used.iter().any(|shown| shown.name == found.name);
+    let has_default = survey.usable.iter().any(|found| found.has_default_route);
+    let name = |index| survey.usable.iter().find(|found| found.index == index).map(|f| &f.name);
+    let idle = survey.usable.iter().filter(|found| !is_used(found)).map(|found| {
+        let why = match found.doubles.and_then(name) {
+            _ if has_default && !found.has_default_route => {
+                "no default route leaves by it".to_owned()
+            }
+            Some(other) => format!("it is in one network with {other}, which takes its answers"),
+            None if found.is_tunnel => "a tunnel that is not the way into the world".to_owned(),
+            None => "a tunnel is the way into the world, and nothing goes beside it".to_owned(),
+        };
+        (&found.name, why)
+    });
+    let lacking = survey.lacking.iter().map(|(name, lack)| (name, lacks(*lack).to_owned()));
+    idle.chain(lacking).map(|(name, why)| json!({ "name": name, "why": why })).collect()
+}
+
+fn lacks(lack: Lack) -> &'static str {
+    match lack {
+        Lack::Down => "it is down",
+        Lack::Carrier => "no cable, or no network joined",
+        Lack::Address => "it has no address",
+        Lack::Route => "no route leaves by it",
+    }
 }
 
 fn application((application, demand): (&Application, Demand)) -> Value {

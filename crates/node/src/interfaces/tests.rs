@@ -119,8 +119,36 @@ fn an_interface_that_reaches_nobody_comes_last_for_a_while() {
     assert_eq!(by(&mut table, "next", 1).1, [3]);
     let Assigned::By(_, order) = table.assign(app(), "x", at(1), TODAY) else { panic!() };
     assert_eq!(order, [(3, false), (2, true)], "it is there for the worst");
-    assert!(table.show(TODAY)[0].doubted);
+    assert_eq!(table.show(TODAY)[0].doubted, Some(doubt::Why::Unreached));
     assert_eq!(by(&mut table, "later", 11).1, [2, 3]);
+}
+
+#[test]
+fn an_interface_without_a_route_to_one_destination_is_in_no_doubt() {
+    let schedule = ConnectionMethod::OnlyOne;
+    let mut table = table(Settings { affinity: Duration::ZERO, schedule, ..Settings::default() });
+    for n in 0..3 {
+        let (id, order) = by(&mut table, &format!("site{n}"), 0);
+        assert_eq!(order, [2, 3]);
+        table.leads_not_by(id, 2);
+        table.stands(id, 3, None, at(0));
+        assert!(table.decisions().next().unwrap().why.contains("no route"));
+    }
+    assert_eq!(table.show(TODAY)[0].doubted, None);
+}
+
+#[test]
+fn an_interface_by_which_another_answers_is_left_out_also_for_who_kept_to_it() {
+    let mut table = table(with("eth0", Policy::default()));
+    let (id, order) = by(&mut table, "bank", 0);
+    table.stands(id, order[0], None, at(0));
+    table.answered_falsely(id, at(0));
+    let other = 5 - order[0];
+    assert_eq!(by(&mut table, "bank", 1).1, [other]);
+    let (again, _) = by(&mut table, "bank", 11);
+    table.stands(again, order[0], None, at(11));
+    table.proven(again);
+    assert_eq!(by(&mut table, "shop", 12).1.len(), 2);
 }
 
 #[test]

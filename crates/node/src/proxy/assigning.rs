@@ -49,6 +49,7 @@ pub fn accompany(raced: &mut Raced, passage: Option<Passage>) {
     if interface.is_none() && !route.is_direct() {
         return;
     }
+    raced.routeless.iter().for_each(|index| passage.leads_not_by(*index));
     passage.stands(interface, dialled.stream.round_trip());
     dialled.passage = interface.map(|_| Arc::new(passage));
 }

@@ -6,6 +6,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use std::{
     collections::VecDeque,
     io,
+    num::NonZeroU32,
     sync::Arc,
     time::{Duration, Instant as Clock},
 };
@@ -33,6 +34,8 @@ pub struct Raced {
     pub won: Result<Dialled, DialError>,
     /// The names of detours that failed before.
     pub failed: Vec<String>,
+    /// The interfaces by which no route leads to the destination.
+    pub routeless: Vec<NonZeroU32>,
 }
 
 /// Tries the ways of `choice`, each when its time has come or an earlier one failed; losers
@@ -45,17 +48,20 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
     let start = |way| attempt(dialer, to, way);
     let mut running: FuturesUnordered<_> = waiting.pop_front().map(start).into_iter().collect();
     let (began, mut direct, mut last, mut failed) = (Instant::now(), None, None, Vec::new());
+    let mut routeless = Vec::new();
     let mut due = waiting.front().map_or(began, |next| began + next.after);
     loop {
         tokio::select! {
             biased;
             Some((way, tried)) = running.next(), if !running.is_empty() => match tried {
-                Ok(won) => return Raced { won: Ok(won), failed },
+                Ok(won) => return Raced { won: Ok(won), failed, routeless },
                 Err(error) if way.route.is_direct() => {
                     if is_final(&error) {
                         // Another network of this host's may have another answer.
                         waiting.retain(|way| way.route.is_direct());
                     }
+                    let is_routeless = matches!(error.cause, Cause::NoRoute { .. });
+                    routeless.extend(way.route.interface().filter(|_| is_routeless));
                     // The first interface's word: it is the one that was meant.
                     (direct, due) = (direct.or(Some(error)), Instant::now());
                 }
@@ -76,7 +82,7 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
         // A choice has at least one way, whose attempt left an error.
         None => attempt(dialer, to, Way::direct()).await.1,
     };
-    Raced { won, failed }
+    Raced { won, failed, routeless }
 }
 
 async fn attempt(dialer: &Dialer, to: &Destination, way: Way) -> (Way, Result<Dialled, DialError>) {

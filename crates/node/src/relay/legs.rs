@@ -27,6 +27,23 @@ const LEAST_BYTES: u64 = 256 * 1024;
 pub trait LegWatcher: Debug + Sync {
     /// The kernel's counters now.
     fn saw(&self, client: &TcpInfo, destination: &TcpInfo);
+
+    /// Whether it is told how each direction begins.
+    fn wants_beginnings(&self) -> bool {
+        false
+    }
+
+    /// The first bytes of a direction: those that came at once, three to eight.
+    fn begins(&self, _: Sender, _: &[u8]) {}
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Who asked for it.
+    Client,
+    /// Whom it leads to.
+    Destination,
 }
 
 /// What was seen of all legs to members; cheap to clone.

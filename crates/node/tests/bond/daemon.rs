@@ -9,7 +9,7 @@ use members::{ANYWHERE, config, key, member, membership, name, nothing, served, 
 use std::{net::SocketAddr, num::NonZeroU32, sync::Arc};
 use tempfile::TempDir;
 use thalweg_net::{
-    DialOptions, Dialer, Interface,
+    DialOptions, Dialer, Interface, PrivateKey,
     channel::{Channel, Connector, Protocol},
 };
 use thalweg_node::{
@@ -18,7 +18,12 @@ use thalweg_node::{
     mesh::{Membership, MeshPeer, Names},
     relay::Log,
 };
-use thalweg_wire::{Signer as _, mesh::Role};
+use thalweg_wire::{
+    Signer as _,
+    bond::{BondId, FRAME_HEAD, Frame, Greeting, Hello, Refusal, Target, Word},
+    mesh::Role,
+    object,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -65,7 +70,8 @@ async fn scene() -> Scene {
     let services = Services { bond: Some(bond), files: Some(files), ..nothing() };
     let daemon = Daemon::bind(config(at, dir.path()), served(1, &membership, services));
     let daemon = daemon.await.unwrap();
-    let members = vec![member(0, None, &[Role::Client]), member(1, Some(at), &[Role::Client])];
+    let node = member(1, Some(at), &[Role::Client]);
+    let members = vec![member(0, None, &[Role::Client]), node, member(2, None, &[Role::Client])];
     membership.offer(&signed(1, members)).unwrap();
     let end = CancellationToken::new();
     let cancelled = end.clone();
@@ -101,6 +107,7 @@ impl Scene {
             has_default_route: true,
             metric: 0,
             is_tunnel: false,
+            doubles: None,
         };
         let all: Vec<Interface> = (0..links).map(interface).collect();
         Bond::by(dialer, to, Settings::default(), Arc::new(move || Ok(all.clone()))).unwrap()
@@ -146,4 +153,97 @@ async fn a_revoked_member_has_no_bond() {
         }
     })
     .await;
+}
+
+/// A link by hand, with whatever greeting: the connection, or why not.
+async fn link(scene: &Scene, key: &PrivateKey, hello: &Hello) -> Result<TcpStream, Refusal> {
+    let identity = Connector::new(key).unwrap();
+    let tcp = TcpStream::connect(scene.at).await.unwrap();
+    let connect = identity.connect(tcp, self::key(1).id(), Protocol::Bond);
+    let mut channel = soon(connect).await.unwrap();
+    channel.write_all(&object::encode(hello)).await.unwrap();
+    channel.flush().await.unwrap();
+    let length = soon(channel.read_u32()).await.unwrap();
+    let mut body = vec![0; length as usize];
+    soon(channel.read_exact(&mut body)).await.unwrap();
+    match object::decode(&body).unwrap() {
+        Greeting::Refused(why) => Err(why),
+        Greeting::Welcome { .. } => {
+            let (tcp, early) = soon(thalweg_net::cut_over(channel)).await.unwrap();
+            assert!(early.is_empty());
+            Ok(tcp)
+        }
+    }
+}
+
+fn hello(bond: u8, link: u32, goes_on: bool) -> Hello {
+    let (is_metered, is_relayed) = (false, false);
+    Hello { bond: BondId([bond; 16]), link, window: 1 << 20, goes_on, is_metered, is_relayed }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_joins_anothers_bond() {
+    let scene = scene().await;
+    let mut own = link(&scene, &key(100), &hello(7, 0, false)).await.unwrap();
+    assert_eq!(link(&scene, &key(100), &hello(7, 0, true)).await.err(), Some(Refusal::Number));
+    // A member who has learnt the name, and says that he was there before.
+    let thief = link(&scene, &key(102), &hello(7, 1, true)).await;
+    assert_eq!(thief.err(), Some(Refusal::Unknown));
+    assert_eq!(scene.bonds.count(), 1);
+    // As the first link it begins a bond of his own.
+    let mut thief = link(&scene, &key(102), &hello(7, 0, false)).await.unwrap();
+    assert_eq!(scene.bonds.count(), 2);
+    own.write_all(&Frame::word(&open(0))).await.unwrap();
+    for word in
+        [open(0), Word::Acks { stream: 1, arrived: 9, limit: 9, ranges: vec![], ended: true }]
+    {
+        thief.write_all(&Frame::word(&word)).await.unwrap();
+    }
+    // His ends; the owner's stream is led to the node.
+    soon(async { while thief.read(&mut [0; 100]).await.is_ok_and(|n| n > 0) {} }).await;
+    soon(async {
+        while scene.bonds.count() > 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let mut head = [0; FRAME_HEAD];
+    soon(own.read_exact(&mut head)).await.unwrap();
+    assert!(matches!(Frame::decode(head), Ok(Frame::Word(_))));
+}
+
+fn open(stream: u32) -> Word {
+    Word::Open { stream, to: Target::Service("node".into()) }
+}
+
+/// All the bonds and streams that a member may have, in none of which a word is said: they hold places for
+/// handshakes at the node's port, which has all bonds' streams from one source.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_takes_all_it_may_leaves_others_theirs() {
+    let scene = scene().await;
+    let mut links = Vec::new();
+    for bond in 0..8 {
+        let mut tcp = link(&scene, &key(102), &hello(bond, 0, false)).await.unwrap();
+        let all: Vec<u8> = (0..512).flat_map(|n| Frame::word(&open(2 * n))).collect();
+        tcp.write_all(&all).await.unwrap();
+        links.push(tcp);
+    }
+    assert_eq!(link(&scene, &key(102), &hello(8, 0, false)).await.err(), Some(Refusal::Busy));
+    let report = || scene.bonds.report()["memory"].as_u64().unwrap();
+    // Half of what all may hold, and not a byte more.
+    soon(async {
+        while report() < LIMITS.memory / 2 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let bond = scene.bond(1);
+    for _ in 0..20 {
+        let stream = soon(bond.open()).await.unwrap();
+        let connector = Connector::new(&key(100)).unwrap();
+        let channel = connector.connect(stream, key(1).id(), Protocol::Object);
+        let mut channel = soon(channel).await.unwrap();
+        soon(channel.read_exact(&mut [0; 2])).await.unwrap();
+    }
+    drop(links);
 }

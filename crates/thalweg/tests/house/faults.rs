@@ -1,4 +1,4 @@
-//! Each case of docs/relay-faults.md, docs/get-faults.md and docs/cast.md has tests, and they exist.
+//! Each case of docs/relay-faults.md, docs/get-faults.md, docs/cast.md and docs/bond-faults.md has tests, and they exist.
 
 use super::tree;
 use std::{collections::BTreeSet, fs};
@@ -16,6 +16,11 @@ fn every_fault_of_a_download_has_tests_that_exist() {
 #[test]
 fn every_fault_of_a_cast_has_tests_that_exist() {
     check("docs/cast.md", (1..=10).collect());
+}
+
+#[test]
+fn every_fault_of_a_bond_has_tests_that_exist() {
+    check("docs/bond-faults.md", (1..=16).collect());
 }
 
 /// The document's table is of these cases, by their numbers: the first two follow one list.

@@ -29,21 +29,22 @@ const FURTHER: &str = r#"
     links = ["near"]
 "#;
 
-const LENGTH: usize = 4_000_000;
+pub const LENGTH: usize = 4_000_000;
 
 /// A mesh, a file, and the client's way to them.
-struct Scene {
-    lab: Lab,
-    client: Host,
-    bytes: Vec<u8>,
+pub struct Scene {
+    pub lab: Lab,
+    pub client: Host,
+    pub bytes: Vec<u8>,
+    /// The relay.
+    pub fra: Option<(Host, Daemon)>,
     _server: Running,
     _dir: TempDir,
-    _fra: (Host, Daemon),
 }
 
-const URL: &str = "http://server:8080/big.bin";
+pub const URL: &str = "http://server:8080/big.bin";
 
-fn scene() -> Option<Scene> {
+pub fn scene() -> Option<Scene> {
     if Command::new("python3").arg("--version").output().is_err() {
         eprintln!("skipped: there is no python3");
         return None;
@@ -55,7 +56,7 @@ fn scene() -> Option<Scene> {
     let bytes: Vec<u8> = (0..LENGTH).map(|i| (i * i / 251) as u8).collect();
     fs::write(dir.path().join("big.bin"), &bytes).unwrap();
     let _server = whole_files(&lab, dir.path(), "HTTP/1.0");
-    Some(Scene { lab, client, bytes, _server, _dir: dir, _fra: (fra, fra_runs) })
+    Some(Scene { lab, client, bytes, fra: Some((fra, fra_runs)), _server, _dir: dir })
 }
 
 #[test]

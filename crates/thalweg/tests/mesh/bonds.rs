@@ -23,6 +23,7 @@ fn loopback() -> Interface {
         has_default_route: true,
         metric: 0,
         is_tunnel: false,
+        doubles: None,
     }
 }
 

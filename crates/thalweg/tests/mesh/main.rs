@@ -16,6 +16,8 @@ mod host;
 mod in_lab;
 mod local_socks;
 mod no_daemon;
+mod odd;
+mod odd_links;
 mod oracle_down;
 mod two_links;
 mod words;

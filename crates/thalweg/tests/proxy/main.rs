@@ -15,6 +15,9 @@ mod host;
 #[path = "../mesh/in_lab.rs"]
 mod in_lab;
 mod lab;
+#[path = "../mesh/odd.rs"]
+mod odd;
+mod odd_interfaces;
 mod probes;
 mod run;
 mod started;

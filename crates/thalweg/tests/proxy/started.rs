@@ -58,6 +58,11 @@ impl Started {
         format!("http://{}", self.at)
     }
 
+    /// Of its process, or in a lab of the one that started it there.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends it in order; its events, the summary last, and what it said on stderr. The test's
     /// own servers work on meanwhile: tunnels end when both sides have ended them.
     pub async fn end(self) -> (Vec<Value>, String) {

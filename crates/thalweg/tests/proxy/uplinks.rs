@@ -28,15 +28,15 @@ const FURTHER: &str = r#"
 const LENGTH: u32 = 600_000;
 
 /// The lab, the server and a file.
-struct Scene {
-    dir: TempDir,
-    lab: Lab,
-    content: Vec<u8>,
+pub struct Scene {
+    pub dir: TempDir,
+    pub lab: Lab,
+    pub content: Vec<u8>,
     _server: Running,
 }
 
 impl Scene {
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         if !["curl", "python3"].iter().all(|name| has(name)) {
             return None;
         }
@@ -49,7 +49,7 @@ impl Scene {
     }
 
     /// The client's proxy.
-    fn proxy(&self, args: &[&str]) -> Started {
+    pub fn proxy(&self, args: &[&str]) -> Started {
         let mut command = thalweg(self.dir.path());
         command.args(["proxy", "--listen", "127.0.0.1:0", "--json"]).args(args);
         command.env("XDG_CONFIG_HOME", self.dir.path().join("config"));
@@ -57,14 +57,14 @@ impl Scene {
     }
 
     /// One command of the client.
-    fn thalweg(&self, args: &[&str]) -> Output {
+    pub fn thalweg(&self, args: &[&str]) -> Output {
         let mut command = thalweg(self.dir.path());
         command.args(args).env("XDG_CONFIG_HOME", self.dir.path().join("config"));
         within(&self.lab, "client", &command).output().unwrap()
     }
 
     /// A download by the proxy: through a tunnel, or as a request in absolute form.
-    fn curl(&self, proxy: &Started, host: &str, file: &str, tunnel: bool) -> Child {
+    pub fn curl(&self, proxy: &Started, host: &str, file: &str, tunnel: bool) -> Child {
         let mut curl = program("curl", self.dir.path());
         curl.args(["-q", "-sS", "--fail", "-x", &proxy.url(), "-o", file]);
         curl.args(tunnel.then_some("--proxytunnel"));
@@ -72,14 +72,14 @@ impl Scene {
         within(&self.lab, "client", &curl).spawn().unwrap()
     }
 
-    fn is_whole(&self, file: &str) {
+    pub fn is_whole(&self, file: &str) {
         let got = fs::read(self.dir.path().join(file)).unwrap();
         assert!(got == self.content, "{file}: {} bytes", got.len());
     }
 
     /// Downloads from these hosts, one after the other or all at once; they come whole. Through
     /// tunnels, or where the letter is large as requests in absolute form, by links that are kept.
-    fn download(&self, proxy: &Started, hosts: &str, at_once: bool) {
+    pub fn download(&self, proxy: &Started, hosts: &str, at_once: bool) {
         let mut running = Vec::new();
         for (n, host) in hosts.chars().enumerate() {
             let (name, tunnel) = (host.to_lowercase().to_string(), host.is_lowercase());
@@ -94,13 +94,13 @@ impl Scene {
         (0..hosts.len()).for_each(|n| self.is_whole(&format!("got-{n}")));
     }
 
-    fn ended(&self, curl: Child) {
+    pub fn ended(&self, curl: Child) {
         let output = curl.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
     }
 
     /// Bytes that came by each while `work` was done.
-    fn during(&self, work: impl FnOnce()) -> [u64; 2] {
+    pub fn during(&self, work: impl FnOnce()) -> [u64; 2] {
         let before = came(&self.lab);
         work();
         let each = came_since(&self.lab, before);
@@ -116,7 +116,7 @@ impl Scene {
         halves.map(|l| l.bytes).sum()
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub fn path(&self, name: &str) -> std::path::PathBuf {
         Path::new(self.dir.path()).join(name)
     }
 }
@@ -150,13 +150,13 @@ async fn a_connection_that_does_not_come_about_moves_to_the_other_interface() {
     assert!(kept.contains("\"curl\"") && kept.contains("wan1"), "{kept}");
 }
 
-fn settings(scene: &Scene, text: &str) {
+pub fn settings(scene: &Scene, text: &str) {
     fs::create_dir_all(scene.path("config/thalweg")).unwrap();
     fs::write(scene.path("config/thalweg/config.toml"), text).unwrap();
 }
 
 /// The one process's answer.
-fn status(scene: &Scene) -> Value {
+pub fn status(scene: &Scene) -> Value {
     let said = scene.thalweg(&["bond", "status", "--json"]);
     let said: Value = serde_json::from_str(&text(&said.stdout)).unwrap();
     said["processes"][0].clone()

@@ -6,6 +6,7 @@ use super::{
     status::LinkStatus,
 };
 use bytes::Bytes;
+use past::Past;
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
@@ -20,15 +21,13 @@ use tokio::sync::Notify;
 mod account;
 mod assign;
 mod link;
+mod past;
 mod words;
 
 pub use link::{Joining, LinkState};
 
 /// Streams of a bond at a time: more than a browser opens to all its servers.
 pub const MAX_STREAMS: usize = 512;
-
-/// Streams that ended and are still answered for.
-const REMEMBERED: usize = 1024;
 
 /// Links that broke and of which the far end is told once a link is there.
 const MOST_BROKEN: usize = 16;
@@ -38,6 +37,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// One through relays is asked so often: only its answers tell how far the far end is.
 const ASK_RELAYED: Duration = Duration::from_secs(1);
+
+/// Links are looked at far more often: where a look comes later than this after the last one, this process did not run.
+const HELD_UP: Duration = Duration::from_millis(100);
 
 /// How a bond works.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +84,8 @@ pub struct State {
     next_stream: u32,
     /// The highest stream that the far end opened.
     newest: Option<u32>,
-    /// Streams that are over, with their lengths as they were received.
-    past: VecDeque<(u32, u64)>,
+    /// Streams that are over, the oldest first.
+    past: VecDeque<(u32, Past)>,
     /// The stream that was served last.
     turn: u32,
     /// Links that broke here, of which the far end is not told yet.
@@ -92,6 +94,8 @@ pub struct State {
     pub offered: VecDeque<(u32, Target)>,
     /// Why it carries nothing any more.
     pub broken: Option<String>,
+    /// When the links were looked at last.
+    watched: Time,
     memory: Memory,
 }
 
@@ -112,6 +116,7 @@ impl State {
             broken_links: VecDeque::new(),
             offered: VecDeque::new(),
             broken: None,
+            watched: Time::ZERO,
             memory,
         }
     }
@@ -230,15 +235,6 @@ impl State {
         Ok(())
     }
 
-    /// The far end does not know that it has all of a stream's words: it hears so again.
-    fn answer_for_past(&mut self, by: LinkId, stream: u32) {
-        let length = self.past.iter().find(|(past, _)| *past == stream).map(|(_, length)| *length);
-        if let (Some(length), Some(link)) = (length, self.links.get_mut(&by)) {
-            let (arrived, limit, ranges) = (length, length, Vec::new());
-            link.own.push_back(Word::Acks { stream, arrived, limit, ranges, ended: true });
-        }
-    }
-
     /// A word came by a link.
     ///
     /// # Errors
@@ -246,15 +242,17 @@ impl State {
     pub fn word(&mut self, by: LinkId, word: Word, now: Time) -> Result<(), String> {
         self.heard_by(by, now);
         match word {
-            Word::Open { stream, to } => {
-                if let Some(flow) = self.find(stream)?
-                    && flow.birth == Birth::Offered
-                    && flow.broken.is_none()
-                    && !self.offered.iter().any(|(offered, _)| *offered == stream)
-                {
-                    self.offered.push_back((stream, to));
+            Word::Open { stream, to } => match self.find(stream)? {
+                Some(flow) => {
+                    if flow.birth == Birth::Offered
+                        && flow.broken.is_none()
+                        && !self.offered.iter().any(|(offered, _)| *offered == stream)
+                    {
+                        self.offered.push_back((stream, to));
+                    }
                 }
-            }
+                None => self.answer_for_broken(by, stream),
+            },
             Word::Opened { stream } => self.with(stream, Flow::opened)?,
             Word::Refused { stream, why } => {
                 self.with(stream, |flow| flow.break_off(Broken::Refused(why)))?;
@@ -268,9 +266,13 @@ impl State {
             },
             Word::Acks { stream, arrived, limit, ranges, ended } => {
                 let ranges: Vec<Range<u64>> = ranges.into_iter().map(|(a, b)| a..b).collect();
-                let Some(flow) = self.find(stream)? else { return Ok(()) };
-                let freed = flow.acks(arrived, limit, &ranges, ended)?;
-                self.freed(&freed, now);
+                match self.find(stream)? {
+                    Some(flow) => {
+                        let freed = flow.acks(arrived, limit, &ranges, ended)?;
+                        self.freed(&freed, now);
+                    }
+                    None => self.answer_for_broken(by, stream),
+                }
             }
             Word::Ping(token) => {
                 if let Some(link) = self.links.get_mut(&by) {
@@ -339,7 +341,11 @@ impl State {
     /// Looks for links that are late or silent; asks the late ones. Whether one fell silent.
     pub fn watch(&mut self, now: Time) -> bool {
         let (mut silent, mut say_again) = (Vec::new(), false);
+        let held_up = now.since(std::mem::replace(&mut self.watched, now));
         for (id, link) in &mut self.links {
+            if held_up > HELD_UP {
+                link.liveness.excuse(held_up, now);
+            }
             link.gauge.look(&mut link.reading, now);
             if link.liveness.round_trip().is_none() && !link.round_trip().is_zero() {
                 link.liveness.sample(link.round_trip());
@@ -357,7 +363,8 @@ impl State {
             if is_asked && link.own.is_empty() && now.since(link.asked) >= patience {
                 link.ask(now);
             }
-            if life == Life::Silent && !link.is_silent {
+            // What came and was not read yet may be what it owes.
+            if life == Life::Silent && !link.is_silent && !link.gauge.has_unread() {
                 link.is_silent = true;
                 silent.push(*id);
             }
@@ -367,20 +374,8 @@ impl State {
         if say_again {
             self.flows.values_mut().for_each(Flow::say_again);
         }
+        self.bury();
         self.dispatch(now);
         !silent.is_empty()
-    }
-
-    /// Streams that are over are remembered by their length alone.
-    pub fn bury(&mut self) {
-        let over = self.flows.iter().filter(|(_, flow)| flow.is_over());
-        let over: Vec<(u32, u64)> = over.map(|(stream, flow)| (*stream, flow.received())).collect();
-        for (stream, length) in over {
-            self.flows.remove(&stream);
-            self.past.push_back((stream, length));
-        }
-        while self.past.len() > REMEMBERED {
-            self.past.pop_front();
-        }
     }
 }

@@ -59,6 +59,8 @@ struct Open {
     expected: u64,
     /// Bytes to and from this host so far.
     moved: (u64, u64),
+    /// Whether no route leads there by the interface that it was assigned.
+    is_routeless: bool,
     /// Whether it stands; before, it is being dialled.
     stands: bool,
     /// When it began, or moved something last.
@@ -233,7 +235,17 @@ impl Table {
         self.next += 1;
         let (destination, interface) = (destination.to_owned(), first);
         let (moved, stands, active) = ((0, 0), false, now);
-        let open = Open { application, destination, interface, expected, moved, stands, active };
+        let is_routeless = false;
+        let open = Open {
+            application,
+            destination,
+            interface,
+            expected,
+            moved,
+            is_routeless,
+            stands,
+            active,
+        };
         self.open.insert(id, open);
         Assigned::By(id, order)
     }
@@ -244,6 +256,7 @@ impl Table {
         let assigned = std::mem::replace(&mut open.interface, interface);
         let missed = assigned != interface;
         (open.stands, open.active) = (true, now);
+        let is_routeless = open.is_routeless;
         let (application, destination) = (open.application.clone(), open.destination.clone());
         self.affinity.went(&destination, interface, now);
         self.doubts.serves(interface);
@@ -251,10 +264,49 @@ impl Table {
             self.estimates.entry(name).or_default().round_trip(rtt);
         }
         if missed {
-            self.doubts.missed(assigned, now);
-            let why = "what was tried before it did not answer".to_owned();
+            let why = match is_routeless {
+                true => "by what was tried before it no route leads there",
+                false => {
+                    self.doubts.missed(assigned, now);
+                    "what was tried before it did not answer"
+                }
+            };
+            let why = why.to_owned();
             self.decide(&application, &destination, interface, why, now);
         }
+    }
+
+    /// No route to the connection's destination leaves by this interface: that is no fault of it.
+    pub fn leads_not_by(&mut self, id: u64, interface: u32) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.is_routeless |= open.interface == interface;
+        }
+    }
+
+    /// Whom the connection was meant for has answered.
+    pub fn proven(&mut self, id: u64) {
+        if let Some(open) = self.open.get(&id) {
+            self.doubts.proven(open.interface);
+        }
+    }
+
+    /// Somebody else answered the connection than whom it was meant for: its interface is left out for a while, and
+    /// the destination need not keep to it.
+    pub fn answered_falsely(&mut self, id: u64, now: Time) {
+        if let Some(index) = self.open.get(&id).map(|open| open.interface) {
+            self.is_impostor(index, now);
+        }
+    }
+
+    /// The same of what is no program's connection: a bond's link.
+    pub fn is_impostor(&mut self, interface: u32, now: Time) {
+        self.doubts.answered_falsely(interface, now);
+        self.affinity.gone(interface);
+    }
+
+    /// A bond's link by it reached the very member.
+    pub fn is_genuine(&mut self, interface: u32) {
+        self.doubts.proven(interface);
     }
 
     /// The connection has moved so many bytes by now, to and from this host. How many more than

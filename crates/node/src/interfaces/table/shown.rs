@@ -1,6 +1,9 @@
 //! What is shown of the interfaces.
 
-use super::{super::estimate::Estimate, Present, Table};
+use super::{
+    super::{doubt::Why, estimate::Estimate},
+    Present, Table,
+};
 use thalweg_bond::Tier;
 use thalweg_units::WallTime;
 
@@ -17,8 +20,8 @@ pub struct Shown {
     pub used: u64,
     /// Its cap, bytes.
     pub cap: Option<u64>,
-    /// Whether it is left out for a while, since nothing was reached by it.
-    pub doubted: bool,
+    /// Why it is left out for a while.
+    pub doubted: Option<Why>,
     /// Why its last probe told nothing.
     pub probe_failure: Option<String>,
     /// Connections by it.

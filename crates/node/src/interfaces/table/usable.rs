@@ -12,7 +12,7 @@ impl Table {
     /// The interfaces that a bond's links go by, by index, where it reaches nobody by those of `fails`.
     pub fn for_links(&self, fails: &BTreeSet<u32>, now: Time, today: WallTime) -> Vec<u32> {
         let of = |present: &Present| {
-            let serves = !self.doubts.of(present.index, now);
+            let serves = self.doubts.of(present.index, now).is_none();
             Linkable {
                 tier: self.settings.policy(&present.name).tier,
                 is_usable: serves && self.has_left_for_link(&present.name, today),
@@ -46,7 +46,7 @@ impl Table {
         let policy = |at: usize| self.settings.policy(names[at]);
         ruled.retain(|at| policy(*at).tier != Tier::Never && self.has_left(names[*at], today));
         ruled.sort_by_key(|at| policy(*at).tier);
-        let serves = |at: usize| !self.doubts.of(self.present[at].index, now);
+        let serves = |at: usize| self.doubts.of(self.present[at].index, now).is_none();
         let primary = |at: &&usize| policy(**at).tier == Tier::Primary && serves(**at);
         let is_full = ruled.iter().filter(primary).all(|at| self.is_full(*at));
         let of = |serves: &dyn Fn(usize) -> bool| {

@@ -5,6 +5,7 @@ use super::{
     turn::{End, Way, allowance},
     watch::{Holding, Watch},
 };
+use crate::relay::legs::Sender;
 use socket2::SockRef;
 use std::{
     io,
@@ -29,8 +30,9 @@ pub async fn both(
     terms: Terms<'_>,
 ) -> Result<(), Stopped> {
     let throttled = [AtomicBool::new(false), AtomicBool::new(false)];
-    let up = Way { from: client, to: destination, moved: &terms.moved.up };
-    let down = Way { from: destination, to: client, moved: &terms.moved.down };
+    let (up, down) = (&terms.moved.up, &terms.moved.down);
+    let up = Way { from: client, sender: Sender::Client, to: destination, moved: up };
+    let down = Way { from: destination, sender: Sender::Destination, to: client, moved: down };
     let mut up_runs = pin!(run(up, early, terms, &throttled[0]));
     let mut down_runs = pin!(run(down, Vec::new(), terms, &throttled[1]));
     let (mut up_ended, mut down_ended) = (false, false);
@@ -61,6 +63,7 @@ async fn run(
     terms: Terms<'_>,
     throttled: &AtomicBool,
 ) -> Result<(), Stopped> {
+    tell_beginning(&way, &early, terms).await.map_err(Stopped::Broken)?;
     copy::give(&way, &early).await.map_err(Stopped::Broken)?;
     pay(terms, early.len(), throttled).await?;
     drop(early);
@@ -75,6 +78,27 @@ async fn run(
         }
         much = bytes >= LITTLE;
     }
+}
+
+/// Tells who wants to know how a direction begins; bytes that came stay where they are.
+async fn tell_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Result<()> {
+    let Some(watcher) = terms.watcher.filter(|watcher| watcher.wants_beginnings()) else {
+        return Ok(());
+    };
+    let mut first = [0; 8];
+    let count = match early.is_empty() {
+        true => way.from.peek(&mut first).await?,
+        false => {
+            let count = early.len().min(first.len());
+            first[..count].copy_from_slice(&early[..count]);
+            count
+        }
+    };
+    // An end without a byte says nothing, and less than three bytes not enough.
+    if count >= 3 {
+        watcher.begins(way.sender, &first[..count]);
+    }
+    Ok(())
 }
 
 /// Waits for bytes and moves them: at once with a pipe if `much` came of late.

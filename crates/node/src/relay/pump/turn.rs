@@ -1,6 +1,7 @@
 //! A turn: what one direction moves before it pays, and before others come to theirs.
 
 use super::throttle::{THROTTLED_TURN, Throttle};
+use crate::relay::legs::Sender;
 use std::{
     io,
     sync::atomic::{AtomicU64, Ordering},
@@ -31,6 +32,8 @@ pub enum End {
 pub struct Way<'a> {
     /// The sender's leg.
     pub from: &'a TcpStream,
+    /// Which end that is.
+    pub sender: Sender,
     /// The receiver's leg.
     pub to: &'a TcpStream,
     /// Counts what was passed on.

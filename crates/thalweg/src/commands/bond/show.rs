@@ -35,6 +35,12 @@ fn one(said: &Value) -> String {
         true => "no interface leads into the world\n".to_owned(),
         false => aligned(head, &interfaces),
     };
+    let unused: Vec<_> =
+        all(said, "unused").map(|of| [word(&of["name"]), word(&of["why"])]).collect();
+    if !unused.is_empty() {
+        text += "\n";
+        text += &aligned(["NOT USED", "BECAUSE"], &unused);
+    }
     let programs: Vec<_> = all(said, "applications").take(MOST).map(program).collect();
     if !programs.is_empty() {
         text += "\n";
@@ -47,8 +53,9 @@ fn one(said: &Value) -> String {
     }
     let links: Vec<_> = all(said, "bonds").flat_map(links).collect();
     if !links.is_empty() {
+        let head = ["BOND WITH", "BY", "STATE", "RATE", "RTT", "SENT", "RECEIVED", ""];
         text += "\n";
-        text += &aligned(["BOND WITH", "BY", "STATE", "RATE", "RTT", "SENT", "RECEIVED"], &links);
+        text += &aligned(head, &links);
     }
     text
 }
@@ -70,12 +77,6 @@ fn millis(value: &Value) -> String {
 }
 
 fn interface(of: &Value) -> [String; 11] {
-    let note = match (of["doubted"].as_bool(), of["rate_limit_bps"].as_u64()) {
-        _ if of["probe_failure"].is_string() => word(&of["probe_failure"]),
-        (Some(true), _) => "nothing was reached by it of late".to_owned(),
-        (_, Some(limit)) => format!("at most {}", rate(limit)),
-        _ => String::new(),
-    };
     [
         word(&of["name"]),
         word(&of["tier"]),
@@ -87,8 +88,26 @@ fn interface(of: &Value) -> [String; 11] {
         known(&of["cap_bytes"], size),
         known(&of["connections"], |n| n.to_string()),
         known(&of["load_bytes"], size),
-        note,
+        notes(of),
     ]
+}
+
+/// What is out of the ordinary with an interface.
+fn notes(of: &Value) -> String {
+    let doubt = match of["doubt"].as_str() {
+        Some("impostor") => Some(
+            "left out: another answers there than who was asked (a page to log in to?)".to_owned(),
+        ),
+        Some(_) => Some("left out: nothing was reached by it of late".to_owned()),
+        None => None,
+    };
+    let alone = match (of["ipv4"].as_bool(), of["ipv6"].as_bool()) {
+        (Some(false), Some(true)) => Some("IPv6 alone".to_owned()),
+        _ => None,
+    };
+    let limit = of["rate_limit_bps"].as_u64().map(|limit| format!("at most {}", rate(limit)));
+    let probe = of["probe_failure"].as_str().map(plain);
+    [doubt, alone, probe, limit].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn program(of: &Value) -> [String; 5] {
@@ -118,8 +137,20 @@ fn by(link: &Value) -> String {
     link["via"].as_str().map_or(interface.clone(), |via| format!("{interface} via {}", plain(via)))
 }
 
-fn links(bond: &Value) -> Vec<[String; 7]> {
-    let member: String = word(&bond["member"]).chars().take(12).collect();
+fn links(bond: &Value) -> Vec<[String; 8]> {
+    let member = match bond["name"].as_str() {
+        Some(name) => plain(name),
+        None => word(&bond["member"]).chars().take(12).collect(),
+    };
+    let no_link = |by: &str, state: &str, why: String| {
+        let none = || "-".to_owned();
+        [member.clone(), plain(by), state.to_owned(), none(), none(), none(), none(), why]
+    };
+    if let Some(why) = bond["none"].as_str() {
+        let again = Duration::try_from_secs_f64(bond["again_seconds"].as_f64().unwrap_or(0.0));
+        let again = rough(again.unwrap_or_default());
+        return vec![no_link("-", "none", format!("{} (asked again in {again})", plain(why)))];
+    }
     let row = |link: &Value| {
         [
             member.clone(),
@@ -129,9 +160,12 @@ fn links(bond: &Value) -> Vec<[String; 7]> {
             word(&link["rtt"]),
             known(&link["sent"], size),
             known(&link["received"], size),
+            String::new(),
         ]
     };
-    all(bond, "links").map(row).collect()
+    let without = bond["without"].as_object().into_iter().flatten();
+    let without = without.map(|(by, why)| no_link(by, "no link", word(why)));
+    all(bond, "links").map(row).chain(without).collect()
 }
 
 #[cfg(test)]
@@ -145,8 +179,11 @@ mod tests {
             "name": "wan0", "tier": "primary", "down_bps": 8_000_000, "up_bps": null,
             "rtt_seconds": 0.021, "loss": 0.013, "used_bytes": 5_000_000,
             "cap_bytes": 10_000_000_000_u64, "connections": 2, "load_bytes": 300_000,
-            "doubted": false, "rate_limit_bps": 20_000_000,
+            "doubted": false, "doubt": null, "rate_limit_bps": 20_000_000, "ipv4": false,
+            "ipv6": true,
         });
+        let portal = json!({ "name": "wan1", "tier": "primary", "doubt": "impostor" });
+        let unused = json!({ "name": "eth3", "why": "no route leaves by it" });
         let connection = json!({
             "process": "curl", "port": 443, "to": "a.example", "interface": "wan0",
             "why": "its turn", "ago_seconds": 3.2,
@@ -155,17 +192,22 @@ mod tests {
             "process": "curl", "port": 443, "nature": "bulk", "demand_bytes": 600_000,
             "connections": 4,
         });
-        let bond = json!({ "member": "0123456789abcdef", "links": [{
+        let without = json!({ "wan1": "cannot reach fra: another node answered" });
+        let bond = json!({ "member": "0123456789abcdef", "without": without, "links": [{
             "interface": "wan0", "life": "alive", "rate": "8 Mbit/s", "rtt": "20 ms",
             "sent": 10, "received": 2_000_000,
         }, {
             "interface": "wan0", "via": "nyc+ams", "life": "silent", "rate": "2 Mbit/s",
             "rtt": "90 ms", "sent": 7, "received": 1_000_000,
         }]});
+        let none = json!({
+            "member": "fedcba9876543210", "name": "nyc", "links": [],
+            "none": "wan0: it takes no bonds", "again_seconds": 540.0,
+        });
         let said = json!({ "processes": [{
             "pid": 7, "listen": "127.0.0.1:3128", "schedule": "maximum-throughput",
-            "interfaces": [interface], "applications": [program], "connections": [connection],
-            "bonds": [bond],
+            "interfaces": [interface, portal], "unused": [unused], "applications": [program],
+            "connections": [connection], "bonds": [bond, none],
         }]});
         insta::assert_snapshot!(text(&said));
     }

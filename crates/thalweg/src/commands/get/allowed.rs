@@ -174,6 +174,7 @@ mod tests {
             has_default_route: true,
             metric: index,
             is_tunnel: false,
+            doubles: None,
         }
     }
 

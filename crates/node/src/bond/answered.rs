@@ -1,0 +1,61 @@
+//! A connection that holds a place until its far end says something.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    sync::OwnedSemaphorePermit,
+};
+
+/// The connection; the place is free again with the first byte that comes, or the end.
+#[derive(Debug)]
+pub struct Answered {
+    tcp: TcpStream,
+    place: Option<OwnedSemaphorePermit>,
+}
+
+impl Answered {
+    /// Nothing has come yet.
+    pub fn new(tcp: TcpStream, place: OwnedSemaphorePermit) -> Self {
+        Self { tcp, place: Some(place) }
+    }
+
+    /// The connection itself.
+    pub fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+}
+
+impl AsyncRead for Answered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = ready!(Pin::new(&mut self.tcp).poll_read(cx, buf));
+        self.place = None;
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Answered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}

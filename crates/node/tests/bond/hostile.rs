@@ -1,0 +1,330 @@
+//! A peer that does not keep to the protocol: the bond ends and says why, within bounded memory.
+
+use crate::soon;
+use bytes::Bytes;
+use proptest::prelude::*;
+use socket2::SockRef;
+use std::sync::Arc;
+use thalweg_bond::LinkId;
+use thalweg_node::bond::{Ended, Engine, LinkIo, Memory, Settings};
+use thalweg_wire::bond::{ChunkHead, FRAME_HEAD, Frame, MAX_WORD, Target, Word};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpSocket, TcpStream},
+    task::JoinHandle,
+};
+
+/// All that streams of these bonds may hold.
+const MEMORY: u64 = 64 << 20;
+
+/// Streams of a bond at a time.
+const STREAMS: usize = 512;
+
+/// The end that behaves, and the connection of the one that does not.
+struct Scene {
+    far: Arc<Engine>,
+    memory: Memory,
+    tcp: TcpStream,
+    running: JoinHandle<Ended>,
+}
+
+impl Scene {
+    async fn new(settings: Settings) -> Self {
+        let memory = Memory::new(MEMORY);
+        let far = Engine::within(settings, settings.first_window(), false, memory.clone());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // What is not read is soon felt; afterwards a window would shrink that was promised.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let dial = socket.connect(listener.local_addr().unwrap());
+        let (tcp, served) = tokio::join!(dial, listener.accept());
+        let (tcp, served) = (tcp.unwrap(), served.unwrap().0);
+        SockRef::from(&served).set_send_buffer_size(4096).unwrap();
+        let (link, runs) = (LinkIo::clear(served).unwrap(), Arc::clone(&far));
+        let running = tokio::spawn(async move { runs.run_link(LinkId(0), link).await });
+        Self { far, memory, tcp, running }
+    }
+
+    async fn say(&mut self, word: &Word) {
+        self.tcp.write_all(&Frame::word(word)).await.unwrap();
+    }
+
+    /// Reads what has come.
+    fn drain(&self) {
+        while matches!(self.tcp.try_read(&mut [0; 4096]), Ok(1..)) {}
+    }
+
+    /// Why the bond ended.
+    async fn ended(self) -> String {
+        match soon(self.running).await.unwrap() {
+            Ended::Hostile(why) => why,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn open(stream: u32) -> Word {
+    Word::Open { stream, to: Target::Service("x".into()) }
+}
+
+fn acks(stream: u32, arrived: u64, ranges: Vec<(u64, u64)>) -> Word {
+    Word::Acks { stream, arrived, limit: u64::MAX, ranges, ended: false }
+}
+
+fn chunk(stream: u32, offset: u64, bytes: &[u8]) -> Vec<u8> {
+    let length = bytes.len() as u32;
+    let mut frame = Frame::Chunk(ChunkHead { stream, offset, length }).encode().to_vec();
+    frame.extend(bytes);
+    frame
+}
+
+/// What the peer sends once stream 0 is there, and what the end of the bond says.
+fn faults() -> Vec<(&'static str, Vec<u8>)> {
+    let word = |word: &Word| Frame::word(word);
+    let ends = [word(&Word::End { stream: 0, at: 10 }), chunk(0, 5, &[0; 6])].concat();
+    let two_ends = [10, 11].map(|at| word(&Word::End { stream: 0, at })).concat();
+    let far_out = Frame::Chunk(ChunkHead { stream: 0, offset: u64::MAX, length: 1 }).encode();
+    let long = Frame::Word(MAX_WORD + 1).encode().to_vec();
+    let garbled = [&Frame::Word(3).encode()[..], &[250, 1, 2]].concat();
+    let crumbs = (0..1 << 14).flat_map(|n| chunk(0, 2 * n + 1, &[0])).collect();
+    vec![
+        ("stream 1 was never opened", chunk(1, 0, &[0])),
+        ("stream 7 was never opened", word(&acks(7, 0, vec![]))),
+        ("too many streams", word(&open(2 * STREAMS as u32))),
+        ("too many streams", chunk(u32::MAX - 1, 0, &[0])),
+        ("bytes up to 1 were acknowledged, and 0 were sent", word(&acks(0, 1, vec![]))),
+        ("were acknowledged, and 0 were sent", word(&acks(0, 0, vec![(1, u64::MAX)]))),
+        ("numbers are out of order", word(&acks(0, 9, vec![(3, 4)]))),
+        ("it may send to 262144", chunk(0, 262_144, &[0])),
+        ("the stream ends at 10", ends),
+        ("the stream ends at 10", two_ends),
+        ("where no stream ends", far_out.to_vec()),
+        ("a chunk or word of 4097 bytes", long),
+        ("neither a chunk nor a word", vec![7; FRAME_HEAD]),
+        ("message", garbled),
+        ("pieces", crumbs),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_cannot_be_ends_the_bond_and_is_named() {
+    for (expected, bytes) in faults() {
+        let mut scene = Scene::new(Settings::default()).await;
+        scene.say(&open(0)).await;
+        let (stream, _) = soon(scene.far.next()).await.unwrap();
+        let mut stream = scene.far.accept(stream);
+        // It may be refused before all of it is written.
+        _ = scene.tcp.write_all(&bytes).await;
+        let (far, memory) = (Arc::clone(&scene.far), scene.memory.clone());
+        let why = scene.ended().await;
+        assert!(why.contains(expected), "{expected}: {why}");
+        let read = soon(stream.read(&mut [0; 10])).await.unwrap_err();
+        assert!(read.to_string().contains(&why), "{expected}: {read}");
+        assert!(soon(far.next()).await.is_none() && far.links().is_empty(), "{expected}");
+        drop((stream, far));
+        assert_eq!(memory.used(), 0, "{expected}: nothing is held any more");
+    }
+}
+
+/// Each stream ends before the next one begins: there is no end of them, and nothing remains.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_without_end_are_forgotten_one_by_one() {
+    let mut scene = Scene::new(Settings::default()).await;
+    for stream in (0..20_000).step_by(2) {
+        scene.say(&open(stream)).await;
+        scene.say(&Word::Reset { stream, why: "x".repeat(3000) }).await;
+        if let Some((stream, _)) = soon(scene.far.next()).await {
+            drop(scene.far.accept(stream));
+        }
+        scene.drain();
+        assert!(scene.far.streams() <= STREAMS);
+    }
+    assert!(scene.memory.used() <= MEMORY);
+    scene.say(&Word::Bye).await;
+    assert!(matches!(soon(scene.running).await.unwrap(), Ended::Bye));
+}
+
+/// Streams that nobody reads, up to what may be held; one more is refused, and the bond goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_sent_to_nobody_stays_within_the_memory_there_is() {
+    let mut scene = Scene::new(Settings::default()).await;
+    let mut all = Vec::new();
+    let full = vec![0; 128 << 10];
+    for n in 0..200 {
+        scene.say(&open(2 * n)).await;
+        if let Err(why) = scene.tcp.write_all(&chunk(2 * n, 0, &full)).await {
+            panic!("stream {n}: {why}: {:?}; {}", scene.running.await, scene.far.account());
+        }
+        scene.drain();
+        // Refused ones are not offered.
+        if 2 * n < 2 * 128 {
+            let (stream, _) = soon(scene.far.next()).await.unwrap();
+            all.push(scene.far.accept(stream));
+        }
+        assert!(scene.memory.used() <= MEMORY, "{} bytes", scene.memory.used());
+    }
+    assert_eq!(scene.memory.used(), MEMORY);
+    let mut got = vec![1; full.len()];
+    soon(all[7].read_exact(&mut got)).await.unwrap();
+    assert!(got == full);
+}
+
+/// It asks for an answer again and again, and reads none.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_nobody_reads_do_not_pile_up() {
+    let mut scene = Scene::new(Settings::default()).await;
+    for n in 0..200 {
+        scene.say(&open(2 * n)).await;
+        let (stream, _) = soon(scene.far.next()).await.unwrap();
+        drop(scene.far.accept(stream));
+        scene.say(&Word::Reset { stream: 2 * n, why: "x".into() }).await;
+    }
+    let over = async {
+        while scene.far.streams() > 0 {
+            // What has been said of a stream is looked at when a word comes.
+            scene.say(&Word::Ping(1)).await;
+            scene.drain();
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(over).await;
+    const EACH: u64 = 40;
+    for _ in 0..EACH {
+        let all: Vec<u8> = (0..200).flat_map(|n| chunk(2 * n, 0, &[0])).collect();
+        scene.tcp.write_all(&all).await.unwrap();
+    }
+    let taken = async {
+        while scene.far.links()[0].received < 200 * EACH {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(taken).await;
+    let account = scene.far.account();
+    let words = account.split(", ").find_map(|part| part.strip_suffix(" words of its own"));
+    let words: usize = words.unwrap().parse().unwrap();
+    assert!(words <= 64, "{account}");
+}
+
+/// A stream's first word comes again where a link broke: it is led to one place all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_opened_again_is_offered_once() {
+    let mut scene = Scene::new(Settings::default()).await;
+    scene.say(&open(0)).await;
+    assert_eq!(soon(scene.far.next()).await.unwrap().0, 0);
+    scene.say(&open(0)).await;
+    scene.say(&open(2)).await;
+    assert_eq!(soon(scene.far.next()).await.unwrap().0, 2);
+}
+
+/// The word that a stream was refused was lost with its link: whoever still asks is told again.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_a_stream_that_broke_is_told_again() {
+    let mut scene = Scene::new(Settings::default()).await;
+    scene.say(&open(0)).await;
+    let (stream, _) = soon(scene.far.next()).await.unwrap();
+    scene.far.refuse(stream, thalweg_wire::bond::Refusal::Busy);
+    let mut heard = Vec::new();
+    for again in [None, Some(open(0)), Some(acks(0, 0, vec![]))] {
+        if let Some(word) = &again {
+            scene.say(word).await;
+        }
+        let word = soon(word(&mut scene.tcp)).await;
+        assert!(matches!(word, Word::Refused { stream: 0, .. } | Word::Reset { stream: 0, .. }));
+        heard.push(word);
+    }
+    assert!(matches!(heard[0], Word::Refused { .. }), "{heard:?}");
+}
+
+async fn word(tcp: &mut TcpStream) -> Word {
+    let mut head = [0; FRAME_HEAD];
+    tcp.read_exact(&mut head).await.unwrap();
+    let Ok(Frame::Word(length)) = Frame::decode(head) else { panic!("{head:?}") };
+    let mut body = vec![0; length];
+    tcp.read_exact(&mut body).await.unwrap();
+    thalweg_wire::object::decode(&body).unwrap()
+}
+
+fn any_word() -> impl Strategy<Value = Word> {
+    let stream = || prop_oneof![Just(0u32), Just(1), Just(2), 0u32..40, any::<u32>()];
+    let number = || prop_oneof![0u64..10, 0u64..300_000, any::<u64>()];
+    let ranges = prop::collection::vec((number(), number()), 0..4);
+    prop_oneof![
+        stream().prop_map(open),
+        stream().prop_map(|stream| Word::Opened { stream }),
+        (stream(), number()).prop_map(|(stream, at)| Word::End { stream, at }),
+        (stream(), ".{0,9}").prop_map(|(stream, why)| Word::Reset { stream, why }),
+        (stream(), number(), number(), ranges, any::<bool>()).prop_map(
+            |(stream, arrived, limit, ranges, ended)| Word::Acks {
+                stream,
+                arrived,
+                limit,
+                ranges,
+                ended
+            }
+        ),
+        number().prop_map(Word::Ping),
+        (number(), number()).prop_map(|(token, received)| Word::Pong { token, received }),
+        (0u32..3).prop_map(|link| Word::Gone { link }),
+    ]
+}
+
+/// Words, chunks, and bytes that are neither.
+fn any_frame() -> impl Strategy<Value = Vec<u8>> {
+    let at = prop_oneof![0u64..100, 0u64..300_000];
+    prop_oneof![
+        8 => any_word().prop_map(|word| Frame::word(&word)),
+        4 => (0u32..6, at, 1usize..3000).prop_map(|(s, at, length)| chunk(s, at, &vec![0; length])),
+        1 => prop::collection::vec(any::<u8>(), FRAME_HEAD..40),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The failing frames are printed by their values, and the seed with them.
+    #[test]
+    fn no_frames_make_an_end_panic_or_hold_more_than_it_may(
+        frames in prop::collection::vec(any_frame(), 1..120),
+    ) {
+        tokio::runtime::Runtime::new().unwrap().block_on(bears(frames));
+    }
+}
+
+impl Scene {
+    /// Takes what the peer opens, writes something into it, and reads it to its end.
+    fn serves(&self) -> JoinHandle<()> {
+        let far = Arc::clone(&self.far);
+        tokio::spawn(async move {
+            while let Some((stream, _)) = far.next().await {
+                let mut stream = far.accept(stream);
+                tokio::spawn(async move {
+                    _ = stream.write_all(&Bytes::from_static(&[7; 5000])).await;
+                    _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+                });
+            }
+        })
+    }
+}
+
+async fn bears(frames: Vec<Vec<u8>>) {
+    let scene = Scene::new(Settings::default()).await;
+    let watching = Arc::clone(&scene.far);
+    let watching = tokio::spawn(async move { watching.watch().await });
+    let serving = scene.serves();
+    let Scene { far, memory, tcp, running } = scene;
+    let (mut read, mut write) = tcp.into_split();
+    let reading = tokio::spawn(async move {
+        _ = tokio::io::copy(&mut read, &mut tokio::io::sink()).await;
+    });
+    for frame in frames {
+        if write.write_all(&frame).await.is_err() {
+            break;
+        }
+        assert!(far.streams() <= STREAMS && memory.used() <= MEMORY);
+    }
+    drop(write);
+    // Whatever it was, the link's end is one, not a panic.
+    soon(running).await.unwrap();
+    far.break_off("the test is over");
+    soon(async { tokio::join!(serving, watching, reading) }).await.0.unwrap();
+}

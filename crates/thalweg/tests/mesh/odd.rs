@@ -1,0 +1,112 @@
+//! What is done to the second interface of the host `client` in a lab, and undone.
+
+use crate::in_lab::{ok, within};
+use std::process::{Child, Command};
+use thalweg_lab::client::Lab;
+
+/// No IPv4 address any more.
+pub const V6_ALONE: &str = "ip -4 address flush dev wan1";
+
+/// Addresses, and no route by which anything would leave.
+#[allow(dead_code, reason = "of interest to the proxy alone")]
+pub const NO_ROUTE: &str = "for family in -4 -6; do
+    ip $family route flush dev wan1; ip $family route flush table 101; done";
+
+/// The smallest packets that every host takes.
+pub const SMALL_PACKETS: &str = "ip link set wan1 mtu 576";
+
+/// Down and up ten times a second for five seconds, with the routes that the kernel forgets.
+const FLAP: &str = "ip -4 route show table all dev wan1 | grep -v 'table local' > routes
+    for n in $(seq 50); do
+        ip link set wan1 down; sleep 0.05
+        ip link set wan1 up
+        while read -r route; do ip route replace $route dev wan1; done < routes
+        sleep 0.05
+    done";
+
+/// Answers whatever it is asked with the same page.
+const PORTAL: &str = "
+import socketserver, sys
+class Page(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.recv(4096)
+        body = b'<html>Please log in</html>'
+        head = b'HTTP/1.1 200 OK\\r\\nContent-Type: text/html\\r\\nConnection: close\\r\\nContent-Length: %d\\r\\n\\r\\n'
+        self.request.sendall(head % len(body) + body)
+class Server(socketserver.ThreadingTCPServer): allow_reuse_address = daemon_threads = True
+print('ready', flush=True)
+Server(('0.0.0.0', 8888), Page).serve_forever()
+";
+
+fn script(text: &str) -> Command {
+    let mut sh = Command::new("sh");
+    sh.args(["-ec", text]);
+    sh
+}
+
+/// Does it in the host.
+pub fn change(lab: &Lab, host: &str, text: &str) {
+    ok(lab, host, &script(text));
+}
+
+/// Has `wan1` flap for five seconds; what it writes is below `dir`.
+pub fn flaps(lab: &Lab, dir: &std::path::Path) -> Child {
+    let mut sh = script(FLAP);
+    sh.current_dir(dir);
+    within(lab, "client", &sh).spawn().unwrap()
+}
+
+/// A network where one has to log in first, behind `wan1`: whatever the client asks by it at these hosts, another
+/// answers. Those that answer; ended when dropped.
+pub fn portal(lab: &Lab, hosts: &[&str]) -> Vec<crate::in_lab::Running> {
+    let address = crate::in_lab::ok(
+        lab,
+        "client",
+        &script("ip -4 -o address show dev wan1 | awk '{ print $4 }'"),
+    );
+    let address = crate::host::text(&address.stdout);
+    let address = address.trim().split('/').next().unwrap().to_owned();
+    let led = format!(
+        "nft add table ip portal
+        nft 'add chain ip portal in {{ type nat hook prerouting priority dstnat; }}'
+        nft 'add rule ip portal in ip saddr {address} tcp dport != 8888 redirect to :8888'"
+    );
+    let mut all = Vec::new();
+    for host in hosts {
+        let mut python = Command::new("python3");
+        python.args(["-c", PORTAL]);
+        let mut running = within(lab, host, &python).spawn().unwrap();
+        let mut line = String::new();
+        let out = running.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        all.push(crate::in_lab::Running(running));
+        change(lab, host, &led);
+    }
+    all
+}
+
+/// Bytes of anonymous memory that are resident, of the largest process that this one has started in the lab: who started it
+/// has only its forerunner outside.
+pub fn memory_below(pid: u32) -> u64 {
+    let parents = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        Some((pid, parent))
+    });
+    let parents: Vec<(u32, u32)> = parents.collect();
+    let mut all = vec![pid];
+    while let Some((child, _)) =
+        parents.iter().find(|(child, parent)| all.contains(parent) && !all.contains(child))
+    {
+        all.push(*child);
+    }
+    all.into_iter().filter_map(memory).max().unwrap_or(0)
+}
+
+/// None once it has ended.
+fn memory(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}

@@ -1,0 +1,265 @@
+//! Programs' connections on a host whose second interface is out of the ordinary; and what the status says of it.
+
+use crate::{
+    host::{text, until},
+    in_lab::{Running, serve, within},
+    odd,
+    started::{has, program},
+    two_links::{came, came_since},
+    uplinks::{Scene, settings, status},
+};
+use serde_json::Value;
+use std::{
+    io::{BufRead as _, BufReader},
+    process::Child,
+};
+
+const FILE: u64 = 600_000;
+
+/// Each in turn, so that a connection is meant for the second one.
+const IN_TURN: &str = "[interfaces]\nschedule = \"round-robin\"\naffinity = \"0 s\"\n";
+
+/// The line of an interface in what a user sees.
+fn line(scene: &Scene, name: &str) -> String {
+    let shown = text(&scene.thalweg(&["bond", "status"]).stdout);
+    println!("{shown}");
+    let mut lines = shown.lines().filter(|line| line.starts_with(name));
+    lines.next().unwrap_or_else(|| panic!("no line of {name}: {shown}")).to_owned()
+}
+
+fn interface(scene: &Scene, name: &str) -> Value {
+    let said = status(scene);
+    let all = said["interfaces"].as_array().unwrap();
+    all.iter().find(|found| found["name"] == name).cloned().unwrap_or(Value::Null)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_without_a_route_is_not_used_and_named() {
+    let Some(scene) = Scene::new() else { return };
+    settings(&scene, IN_TURN);
+    let proxy = scene.proxy(&[]);
+    scene.download(&proxy, "aB", false);
+    odd::change(&scene.lab, "client", odd::NO_ROUTE);
+    until("it is not used any more", || interface(&scene, "wan1").is_null());
+    let each = scene.during(|| scene.download(&proxy, "cDeF", false));
+    assert!(each[0] > 4 * FILE && each[1] < 20_000, "{each:?}");
+    let line = line(&scene, "wan1");
+    assert!(line.contains("no route leaves by it"), "{line}");
+    odd::change(&scene.lab, "client", "ip link set wan1 down");
+    until("it says why", || {
+        text(&scene.thalweg(&["bond", "status"]).stdout).contains("it is down")
+    });
+    proxy.end().await;
+}
+
+/// A server on another port that speaks IPv6 alone.
+fn by_v6(scene: &Scene) -> Running {
+    let mut python = program("python3", &scene.path("www"));
+    python.args(["-m", "http.server", "--bind", "::", "8086"]);
+    serve(&scene.lab, &python, 8086)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_of_ipv6_alone_carries_what_goes_by_ipv6() {
+    let Some(scene) = Scene::new() else { return };
+    let _by_v6 = by_v6(&scene);
+    settings(&scene, IN_TURN);
+    // A name that has no address of the other family.
+    let at = scene.lab.address("server");
+    odd::change(&scene.lab, "client", &format!("echo '{at} old.example' >> /etc/hosts"));
+    odd::change(&scene.lab, "client", odd::V6_ALONE);
+    let proxy = scene.proxy(&[]);
+    let get = |url: &str| {
+        let mut curl = program("curl", scene.dir.path());
+        curl.args(["-q", "-sS", "--fail", "--proxytunnel", "-m", "30", "-o", "got", "-x"]);
+        curl.args([&proxy.url(), url]);
+        scene.ended(within(&scene.lab, "client", &curl).spawn().unwrap());
+        scene.is_whole("got");
+    };
+    let each = scene.during(|| (0..4).for_each(|_| get("http://old.example:8080/file")));
+    assert!(each[0] > 4 * FILE && each[1] < 20_000, "{each:?}");
+    let said = status(&scene);
+    let newest = &said["connections"][0];
+    assert_eq!(newest["interface"], "wan0", "{said}");
+    let why = said["connections"].to_string();
+    assert!(why.contains("no route leads there"), "{why}");
+    // It is not at fault: what it can reach goes by it.
+    assert_eq!(interface(&scene, "wan1")["doubted"], false);
+    let each = scene.during(|| (0..4).for_each(|_| get("http://a.example:8086/file")));
+    assert!(each.iter().all(|bytes| *bytes > FILE), "{each:?}");
+    let line = line(&scene, "wan1");
+    assert!(line.contains("IPv6 alone") && !line.contains("left out"), "{line}");
+    proxy.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_packets_are_as_good_as_large_ones() {
+    let Some(scene) = Scene::new() else { return };
+    odd::change(&scene.lab, "client", odd::SMALL_PACKETS);
+    let proxy = scene.proxy(&[]);
+    let each = scene.during(|| scene.download(&proxy, "aBcDeF", true));
+    assert!(each.iter().all(|bytes| *bytes > 2 * FILE), "{each:?}");
+    assert!(!line(&scene, "wan1").contains("left out"));
+    proxy.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_that_flaps_costs_neither_connections_nor_memory() {
+    let Some(scene) = Scene::new() else { return };
+    settings(&scene, IN_TURN);
+    let proxy = scene.proxy(&[]);
+    scene.download(&proxy, "aB", true);
+    let before = odd::memory_below(proxy.id());
+    let mut flapping: Child = odd::flaps(&scene.lab, scene.dir.path());
+    let mut rounds = 0;
+    while flapping.try_wait().unwrap().is_none() {
+        scene.download(&proxy, "aBcD", true);
+        rounds += 1;
+    }
+    let after = odd::memory_below(proxy.id());
+    println!("{rounds} rounds; {before} bytes of memory before, {after} after");
+    assert!(after < before + (16 << 20), "{before} bytes before, {after} after");
+    let said = status(&scene);
+    assert!(said["connections"].as_array().unwrap().len() <= 64);
+    until("it is used again", || {
+        let each = scene.during(|| scene.download(&proxy, "aBcD", true));
+        each[1] > FILE
+    });
+    let (events, errors) = proxy.end().await;
+    assert!(errors.lines().count() < 20, "{errors}");
+    assert!(events.iter().all(|event| event["event"] != "refused"), "{events:?}");
+}
+
+/// Both ends of a private network: a router that is the server as well, and two cards in one of its networks. Ended when
+/// dropped.
+struct OneNetwork {
+    _router: Running,
+    _server: Running,
+}
+
+const ROUTER: &str = "touch router.ns
+    exec unshare -n sh -ec 'mount --bind /proc/self/ns/net router.ns; echo $$ > router.pid
+        echo ready; exec sleep 600'";
+
+const CARDS: &str = "
+    for n in 0 1; do
+        ip link add card$n type veth peer name port$n; ip link set port$n netns $(cat router.pid)
+    done
+    nsenter --net=router.ns sh -ec 'ip link set lo up; ip link add br0 type bridge
+        for n in 0 1; do ip link set port$n master br0; ip link set port$n up; done
+        ip link set br0 up; ip address add 192.168.7.1/24 dev br0; ip address add 203.0.113.1/32 dev lo'
+    for n in 0 1; do
+        ip address add 192.168.7.1$n/24 dev card$n; ip link set card$n up
+        ip route add default via 192.168.7.1 dev card$n metric 10$n
+    done";
+
+/// The same command's process once it has said a line.
+fn ready(mut child: Child) -> Running {
+    let mut line = String::new();
+    let out = child.stdout.take().unwrap();
+    BufReader::new(out).read_line(&mut line).unwrap();
+    assert!(!line.is_empty(), "it ended");
+    Running(child)
+}
+
+impl OneNetwork {
+    fn new(scene: &Scene) -> Option<Self> {
+        let script = |text: &str| {
+            let mut sh = program("sh", scene.dir.path());
+            sh.args(["-ec", text]);
+            within(&scene.lab, "client", &sh)
+        };
+        let _router = ready(script(ROUTER).spawn().unwrap());
+        let made = script(CARDS).output().unwrap();
+        if !made.status.success() {
+            eprintln!("skipped: no bridge here: {}", text(&made.stderr));
+            return None;
+        }
+        let server = "cd www; exec nsenter --net=../router.ns python3 -u -m http.server 8080";
+        Some(Self { _router, _server: ready(script(server).spawn().unwrap()) })
+    }
+
+    /// The router forgets who has which address, and asks: both cards answer for both (arp(7), `arp_ignore`).
+    fn forgets(&self, scene: &Scene) {
+        let file = scene.path("router.ns").display().to_string();
+        odd::change(&scene.lab, "client", &format!("nsenter --net={file} ip neigh flush all"));
+    }
+}
+
+/// What comes by the other card than it was asked for reaches no socket that is bound to one: so one of them is used, and the
+/// other when that is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_interfaces_in_one_network_one_is_used_and_then_the_other() {
+    let Some(scene) = Scene::new() else { return };
+    if !["unshare", "nsenter"].iter().all(|name| has(name)) {
+        return;
+    }
+    let Some(network) = OneNetwork::new(&scene) else { return };
+    settings(&scene, IN_TURN);
+    let proxy = scene.proxy(&[]);
+    let get = || {
+        network.forgets(&scene);
+        let mut curl = program("curl", scene.dir.path());
+        // A second later the next interface would be tried.
+        curl.args(["-q", "-sS", "--fail", "-o", "got", "-m", "20", "-w", "%{time_total}", "-x"]);
+        curl.args([&proxy.url(), "http://203.0.113.1:8080/file"]);
+        let output = within(&scene.lab, "client", &curl).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        scene.is_whole("got");
+        println!("{} s", text(&output.stdout));
+    };
+    (0..6).for_each(|_| get());
+    let shown = line(&scene, "card1");
+    assert!(shown.contains("in one network with card0"), "{shown}");
+    assert!(interface(&scene, "card1").is_null() && !interface(&scene, "card0").is_null());
+    odd::change(&scene.lab, "client", "ip link set card0 down");
+    until("the other is used", || interface(&scene, "card1")["name"] == "card1");
+    (0..3).for_each(|_| get());
+    proxy.end().await;
+}
+
+/// A server of TLS on another port, with a certificate that nobody vouches for.
+fn by_tls(scene: &Scene) -> Running {
+    let mut make = program("openssl", scene.dir.path());
+    make.args(["req", "-x509", "-newkey", "ed25519", "-nodes", "-subj", "/CN=a.example"]);
+    make.args(["-keyout", "key.pem", "-out", "cert.pem"]);
+    let made = make.output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let mut openssl = program("openssl", &scene.path("www"));
+    openssl.args(["s_server", "-WWW", "-quiet", "-accept", "8443"]);
+    openssl.args(["-key", "../key.pem", "-cert", "../cert.pem"]);
+    serve(&scene.lab, &openssl, 8443)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_where_one_has_to_log_in_is_left_out_once_tls_shows_it() {
+    let Some(scene) = Scene::new() else { return };
+    if !["nft", "openssl"].iter().all(|name| has(name)) {
+        return;
+    }
+    let _by_tls = by_tls(&scene);
+    let _portal = odd::portal(&scene.lab, &["server"]);
+    settings(&scene, IN_TURN);
+    let proxy = scene.proxy(&[]);
+    let get = || {
+        let mut curl = program("curl", scene.dir.path());
+        curl.args(["-q", "-sS", "-k", "-m", "20", "-o", "got", "-x", &proxy.url()]);
+        curl.arg("https://a.example:8443/file");
+        within(&scene.lab, "client", &curl).output().unwrap()
+    };
+    // One of the first two is answered by another; TLS does not let it pass.
+    let failed = (0..2).filter(|_| !get().status.success()).count();
+    assert_eq!(failed, 1);
+    until("it is known", || interface(&scene, "wan1")["doubt"] == "impostor");
+    let before = came(&scene.lab);
+    for _ in 0..3 {
+        let output = get();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        scene.is_whole("got");
+    }
+    let each = came_since(&scene.lab, before);
+    assert!(each[0] > 3 * FILE && each[1] < 20_000, "{each:?}");
+    let line = line(&scene, "wan1");
+    assert!(line.contains("another answers there than who was asked"), "{line}");
+    proxy.end().await;
+}
