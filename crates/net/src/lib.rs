@@ -33,7 +33,8 @@ pub use dial::{
 };
 pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use interfaces::{
-    Changes, Interface, Lack, Survey, interface_for, interfaces, leads, own_addresses, survey,
+    Changes, Interface, Lack, Leads, Survey, interface_for, interfaces, leads, own_addresses,
+    survey,
 };
 pub use peer::Peer;
 pub use resolve::{NameSources, resolve};

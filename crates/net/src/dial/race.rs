@@ -1,7 +1,7 @@
 //! Happy eyeballs: several addresses of one host, each a little after the one before.
 
 use super::{Cause, DialOptions};
-use crate::{leads, sys};
+use crate::{Leads, leads, sys};
 use socket2::SockRef;
 use std::{io, net::SocketAddr, num::NonZeroU32, os::fd::AsFd, time::Duration};
 use tokio::{
@@ -100,11 +100,13 @@ async fn attempt(
     let socket = socket.map_err(Cause::Socket)?;
     options.apply(SockRef::from(&socket)).map_err(Cause::Socket)?;
     if let Some(index) = interface {
-        if !leads(index, address.ip()) {
-            return Err(Cause::NoRoute { address, index });
+        let unusable = |source| Cause::Interface { index, source };
+        sys::bind_to_interface(socket.as_fd(), index).map_err(unusable)?;
+        match leads(index, address.ip()) {
+            Leads::Yes => {}
+            Leads::From(own) => socket.bind(SocketAddr::new(own, 0)).map_err(unusable)?,
+            Leads::No => return Err(Cause::NoRoute { address, index }),
         }
-        sys::bind_to_interface(socket.as_fd(), index)
-            .map_err(|source| Cause::Interface { index, source })?;
     }
     socket.connect(address).await.map_err(|source| match interface {
         // The kernel takes any index and misses the interface only now.

@@ -120,15 +120,45 @@ fn question(ip: IpAddr) -> RouteMessage {
     question
 }
 
+/// Whether a route leaves by an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leads {
+    /// One does.
+    Yes,
+    /// One does for what comes from this address of the interface: a socket has to be bound to it (`ip rule`).
+    From(IpAddr),
+    /// None does.
+    No,
+}
+
 /// Whether a route to `ip` leaves by this interface.
 ///
 /// A socket that is bound to an interface without one sends all the same: the kernel takes every IPv4 address for a
 /// neighbour there, with another interface's address as its own if need be. Who asks first need not wait for what cannot
 /// answer. Where the kernel does not say, it is taken for granted.
-pub fn leads(index: NonZeroU32, ip: IpAddr) -> bool {
-    let mut question = question(ip);
+pub fn leads(index: NonZeroU32, ip: IpAddr) -> Leads {
+    if has_route(index, ip, None) {
+        return Leads::Yes;
+    }
+    let own =
+        dump(all_addresses()).unwrap_or_default().into_iter().filter_map(|found| match found {
+            RouteNetlinkMessage::NewAddress(at) if at.header.index == index.get() => {
+                own_address(&at)
+            }
+            _ => None,
+        });
+    let mut own = own.filter(|own| own.is_ipv4() == ip.is_ipv4());
+    own.find(|own| has_route(index, ip, Some(*own))).map_or(Leads::No, Leads::From)
+}
+
+fn has_route(index: NonZeroU32, to: IpAddr, from: Option<IpAddr>) -> bool {
+    let mut question = question(to);
     question.header.flags = RouteFlags::FibMatch;
     question.attributes.push(RouteAttribute::Oif(index.get()));
+    if let Some(from) = from {
+        question.header.source_prefix_length = question.header.destination_prefix_length;
+        question.attributes.push(RouteAttribute::Source(from.into()));
+    }
     let none = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::ESRCH];
     match ask(RouteNetlinkMessage::GetRoute(question)) {
         Err(why) => !why.raw_os_error().is_some_and(|code| none.contains(&code)),
@@ -195,8 +225,8 @@ mod tests {
     #[test]
     fn loopback_leads_to_loopback_alone() {
         let lo = interface_for("127.0.0.1".parse().unwrap()).unwrap();
-        assert!(leads(lo, "127.0.0.1".parse().unwrap()));
-        assert!(!leads(lo, "198.51.100.1".parse().unwrap()));
+        assert_eq!(leads(lo, "127.0.0.1".parse().unwrap()), Leads::Yes);
+        assert_eq!(leads(lo, "198.51.100.1".parse().unwrap()), Leads::No);
     }
 
     #[test]

@@ -12,6 +12,11 @@ pub const V6_ALONE: &str = "ip -4 address flush dev wan1";
 pub const NO_ROUTE: &str = "for family in -4 -6; do
     ip $family route flush dev wan1; ip $family route flush table 101; done";
 
+/// Routes for what has its own address alone.
+#[allow(dead_code, reason = "of interest to the proxy alone")]
+pub const ROUTE_BY_SOURCE: &str =
+    "for family in -4 -6; do ip $family route flush dev wan1 table main; done";
+
 /// The smallest packets that every host takes.
 pub const SMALL_PACKETS: &str = "ip link set wan1 mtu 576";
 

@@ -2,15 +2,12 @@
 
 use crate::{
     bond_lab::{LENGTH, Scene, URL, scene},
-    host::{Daemon, text, until},
+    host::{text, until},
     in_lab::{Running, within},
     odd,
     two_links::{LINKS, came, came_since},
 };
-use std::{
-    fs,
-    process::{Command, Output},
-};
+use std::{fs, process::Output};
 
 impl Scene {
     fn get(&self) -> Output {
@@ -93,20 +90,6 @@ fn who_answers_for_everybody_is_no_relay_and_speaks_for_none() {
         .unwrap();
     let each = scene.comes_whole("a portal");
     assert!(each[0] > LENGTH as u64 && each[1] < 20_000, "{each:?}");
-    // What a user sees of it while a proxy runs.
-    let args = ["proxy", "--listen", "127.0.0.1:0", "--json", "--via", "fra%bond"];
-    let proxy = Daemon::spawn(&mut within(&scene.lab, "client", &scene.client.command(&args)));
-    let mut curl = Command::new("curl");
-    let at = format!("http://{}", proxy.ready["listen"].as_str().unwrap());
-    curl.args(["-q", "-sS", "--fail", "-o", "/dev/null", "-m", "50", "-x", &at, URL]);
-    let output = within(&scene.lab, "client", &curl).output().unwrap();
-    let status = scene.client.command(&["bond", "status"]);
-    let shown = text(&within(&scene.lab, "client", &status).output().unwrap().stdout);
-    println!("{shown}");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let line = |name: &str| shown.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-    assert!(line("wan1").contains("another answers there than who was asked"), "{shown}");
-    assert!(line("fra").contains("wan0") && line("fra").contains("alive"), "{shown}");
 }
 
 fn has_nft() -> bool {

@@ -52,6 +52,20 @@ async fn an_interface_without_a_route_is_not_used_and_named() {
     proxy.end().await;
 }
 
+/// As on hosts with several providers: what has the one's address leaves by the one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_whose_routes_are_for_its_own_address_is_used() {
+    let Some(scene) = Scene::new() else { return };
+    settings(&scene, IN_TURN);
+    odd::change(&scene.lab, "client", odd::ROUTE_BY_SOURCE);
+    let proxy = scene.proxy(&[]);
+    let each = scene.during(|| scene.download(&proxy, "aBcD", false));
+    assert!(each.iter().all(|bytes| *bytes > 2 * FILE), "{each:?}");
+    let from = interface(&scene, "wan1");
+    assert_eq!(from["doubted"], false, "{from}");
+    proxy.end().await;
+}
+
 /// A server on another port that speaks IPv6 alone.
 fn by_v6(scene: &Scene) -> Running {
     let mut python = program("python3", &scene.path("www"));
