@@ -1,4 +1,4 @@
-//! Casts by a member with two interfaces in an emulated Internet:
+//! Casts by a member with two interfaces in an emulated Internet, from it and to it:
 //!
 //! ```text
 //! client ══ wan0, wan1: 8 Mbit/s each ══ fra ── server
@@ -89,4 +89,25 @@ fn a_sources_legs_use_both_interfaces_where_symbols_are_asked_for() {
     println!("{each:?} bytes by the interfaces of what streams");
     assert!(fs::read(fra.path("inbox/streamed")).unwrap() == bytes(1));
     assert!(each.iter().any(|bytes| *bytes < LENGTH as u64 / 20), "one alone: {each:?}");
+}
+
+/// What a receiver asks of another comes by all interfaces of who asks.
+#[test]
+fn a_receiver_asks_another_over_both_interfaces() {
+    let Some(Scene { lab, fra, client, _runs }) = scene() else { return };
+    let server = Host::new();
+    let token = said(&lab, "fra", &fra, &["token"]);
+    said(&lab, "server", &server, &["join", &token, "--name", "server", "--no-daemon"]);
+    for (place, host) in [("fra", &fra), ("client", &client)] {
+        until("they know the source", || said(&lab, place, host, &["roster"]).contains("server"));
+    }
+    fs::write(server.path("big"), bytes(2)).unwrap();
+    let rates =
+        "from,to,rate\nserver,fra,90 Mbit/s\nfra,client,16 Mbit/s\nserver,client,1 Mbit/s\n";
+    fs::write(server.path("rates.csv"), rates).unwrap();
+    let more = ["--rates", "rates.csv"];
+    let each = casts(&lab, ("server", &server), "fra,client", &more, 1);
+    println!("{each:?} bytes of {LENGTH} by the interfaces");
+    assert!(fs::read(client.path("inbox/big")).unwrap() == bytes(2));
+    assert!(each.iter().all(|bytes| *bytes > LENGTH as u64 / 4), "{each:?}");
 }

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     cast::{
         leg::{
-            Desk, Leg,
+            Desk, Leg, carried_for,
             child::{self, Child, Got, Left},
             open,
         },
@@ -236,6 +236,7 @@ async fn from_peer(
     want: Want,
 ) -> Result<Leg, End> {
     let unreached = |why: String| End::Unreached(why);
+    let reach = carried_for(want, reach.clone());
     let channel = reach.channel(name, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| unreached(why.to_string()))?;
     let (cast, pass) = line.pass();

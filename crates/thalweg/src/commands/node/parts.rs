@@ -263,7 +263,10 @@ impl Parts {
     fn casts(&self, config: &Config, state: &State) -> anyhow::Result<Casts> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
+        let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
+        let bonds = uplinks::bonding(dialer, config.interfaces.settings(), state)?;
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
+        let reach = reach.carried_by(Arc::new(bonds.awaited()));
         Ok(Casts::new(&config.cast, state.dir(), membership, reach, log)?)
     }
 
