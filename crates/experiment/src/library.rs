@@ -17,10 +17,12 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 38] = [
+pub const BUILT_IN: [(&str, &str); 40] = [
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
+    ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
     ("bond-failover", include_str!("../../../experiments/bond-failover.toml")),
     ("bond-mptcp", include_str!("../../../experiments/bond-mptcp.toml")),
+    ("bond-policy", include_str!("../../../experiments/bond-policy.toml")),
     ("bond-transfers", include_str!("../../../experiments/bond-transfers.toml")),
     ("cast-chain", include_str!("../../../experiments/cast-chain.toml")),
     ("cast-isolation", include_str!("../../../experiments/cast-isolation.toml")),

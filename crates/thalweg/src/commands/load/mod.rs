@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `bistro-deadline`, `bond-failover`, `bond-mptcp`, `bond-transfers`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
+//! `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -21,7 +21,8 @@
 //! - [`told`]: what `thalweg cast --json` tells;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
-//! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend.
+//! - [`way`]: how the client comes to the server; [`watched`]: what the relay's processes spend;
+//! - [`mod@process`]: what one process spent; [`veth`]: another network namespace.
 
 mod bistro;
 mod bond;
@@ -39,6 +40,7 @@ mod mesh;
 mod oracle;
 mod pattern;
 mod port;
+mod process;
 mod report;
 mod server;
 mod soak;
@@ -46,6 +48,7 @@ mod strangers;
 mod takeover;
 mod tls;
 mod told;
+mod veth;
 mod watched;
 mod way;
 

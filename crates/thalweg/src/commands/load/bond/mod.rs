@@ -7,6 +7,7 @@
 //! - [`failover`]: streams whose interfaces are lost and come back; [`trouble`] what is done to them, [`gaps`] a stream
 //!   that says when nothing came;
 //! - [`mix`]: the paper's load, connections that come and go;
+//! - [`cost`]: CPU time of a stream between programs that copy, and [`pipe`], such a program;
 //! - [`near`]: how the client comes there; [`members`]: who the two ends are to each other;
 //! - [`counters`]: what the kernel says of interfaces, and of MPTCP.
 //!
@@ -14,12 +15,14 @@
 //! with has no TLS either.
 
 mod bulk;
+mod cost;
 mod counters;
 mod failover;
 mod gaps;
 mod members;
 mod mix;
 mod near;
+mod pipe;
 mod serve;
 mod transfers;
 mod trouble;
@@ -45,6 +48,10 @@ enum Work {
     Mix(mix::Args),
     /// A stream that says when nothing came
     Gaps(gaps::Args),
+    /// A program that copies: what comes on loopback goes by a stream
+    Pipe(pipe::Args),
+    /// CPU time of a stream between two such programs
+    Cost(cost::Args),
     /// Streams whose interfaces are lost and come back
     Failover(failover::Args),
 }
@@ -60,6 +67,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         Work::Transfers(args) => transfers::run(args).await,
         Work::Mix(args) => mix::run(args).await,
         Work::Gaps(args) => gaps::run(args).await,
+        Work::Pipe(args) => pipe::run(args).await,
+        Work::Cost(args) => tokio::task::block_in_place(|| cost::run(args)),
         // Other processes do the work.
         Work::Failover(args) => tokio::task::block_in_place(|| failover::run(args)),
     }

@@ -26,8 +26,11 @@ const LIMITS: BondLimits = BondLimits { bonds: 256, memory: 1 << 30 };
 #[derive(clap::Args)]
 pub struct Args {
     /// The server of known bytes; bonds lead to the first of several
-    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', required_unless_present = "lead")]
     listen: Vec<SocketAddr>,
+    /// Bonds lead to this server of this host, and none runs here
+    #[arg(long, value_name = "ADDR:PORT", requires = "bonds", conflicts_with = "listen")]
+    lead: Option<SocketAddr>,
     /// The daemon that takes bonds; absent: none runs
     #[arg(long, value_name = "ADDR:PORT")]
     bonds: Option<SocketAddr>,
@@ -90,8 +93,13 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     for at in &args.listen {
         listeners.push(server::listen(*at).context("cannot listen")?);
     }
-    let port = listeners.first().context("--listen is missing")?.local_addr()?.port();
-    let own = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let own = match (args.lead, listeners.first()) {
+        (Some(lead), _) => lead,
+        (None, first) => {
+            let port = first.context("--listen is missing")?.local_addr()?.port();
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)
+        }
+    };
     let dir = tempfile::tempdir()?;
     if let Some(at) = args.bonds {
         let daemon = daemon(at, own, args.how.settings(), dir.path()).await?;
@@ -101,7 +109,11 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     writeln!(io::stdout().lock(), "{}", json!({ "event": "ready" }))?;
     let accept = |listener| server::accept(listener, args.congestion.clone());
     let mut serving: JoinSet<_> = listeners.into_iter().map(accept).collect();
-    serving.join_next().await.context("nothing is served")??
+    match serving.join_next().await {
+        Some(ended) => ended?,
+        // The daemon alone.
+        None => std::future::pending().await,
+    }
 }
 
 async fn daemon(

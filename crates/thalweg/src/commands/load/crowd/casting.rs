@@ -1,9 +1,11 @@
 //! One `thalweg cast`, and what it told.
 
 use super::{
-    super::told::{self, Told},
+    super::{
+        process::{cpu_seconds, memory_mib},
+        told::{self, Told},
+    },
     mesh::{Mesh, SOURCE},
-    process::{cpu_seconds, memory_mib},
     sockets::Seen,
 };
 use anyhow::{Context as _, ensure};

@@ -1,11 +1,10 @@
 //! An object that is larger than the memory that a receiver may have.
 
 use super::{
-    super::report::Report,
+    super::{process::memory_mib, report::Report},
     casting::cast,
     limit::Limit,
     mesh::{Files, Mesh, SOURCE, Start},
-    process::memory_mib,
 };
 use anyhow::{Context as _, ensure};
 use std::{

@@ -4,17 +4,15 @@
 //! - [`relay`]: one node between the source and a receiver: how much does a core of it pass on?
 //! - [`large`]: an object that is larger than the memory that a receiver may have;
 //! - [`mesh`]: the nodes; [`casting`]: `thalweg cast` and what it told; [`sockets`]: bytes on the wire;
-//!   [`process`]: what a process spent; [`limit`]: a memory limit; [`veth`]: another network namespace.
+//!   [`limit`]: a memory limit.
 
 mod casting;
 mod large;
 mod limit;
 mod mesh;
-mod process;
 mod relay;
 mod scale;
 mod sockets;
-mod veth;
 
 use clap::Subcommand;
 

@@ -1,11 +1,13 @@
 //! One node between the source and a receiver, each on a core of its own.
 
 use super::{
-    super::report::Report,
+    super::{
+        process::{cpu_seconds, memory_mib},
+        report::Report,
+        veth::{FAR, Far, NEAR},
+    },
     casting::{Cast, cast},
     mesh::{Files, Mesh, SOURCE, Start},
-    process::{cpu_seconds, memory_mib},
-    veth::{FAR, Far, NEAR},
 };
 use anyhow::{Context as _, ensure};
 use rand_core::{Rng as _, SeedableRng as _};

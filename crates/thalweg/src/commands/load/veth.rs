@@ -1,10 +1,11 @@
-//! A second network namespace, joined to this one by a veth pair.
+//! A second network namespace, joined to this one by veth pairs.
 //!
 //! What crosses it is neither delayed nor limited, but goes through two devices, as between hosts; on
 //! loopback both ends share one, whose packets are as long as 64 KiB.
 
 use anyhow::{Context as _, ensure};
 use std::{
+    ffi::OsStr,
     fs,
     net::Ipv4Addr,
     process::{Child, Command, Stdio},
@@ -12,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// This end's address.
+/// This end's address, of the first pair.
 pub const NEAR: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 
 /// The other end's.
@@ -28,25 +29,40 @@ const LOOK: Duration = Duration::from_millis(5);
 pub struct Far(Child);
 
 impl Far {
-    /// Joins a new namespace to this process's, which should be one of its own (`unshare --net`): its
-    /// loopback is brought up, and it gets a device `near`.
+    /// Joins a new namespace to this process's, which should be one of its own (`unshare --net`), by one pair:
+    /// this end is at [`NEAR`], the other at [`FAR`]. Loopback is brought up in both.
     ///
     /// # Errors
     /// Without the right to do so; without `ip`, `unshare` and `nsenter`.
     pub fn join() -> anyhow::Result<Self> {
+        Self::join_by(1)
+    }
+
+    /// The same by so many pairs: `near0` at 10.9.0.1 and `far0` at 10.9.0.2, `near1` at 10.9.1.1 and so on.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn join_by(pairs: u8) -> anyhow::Result<Self> {
         let mut idle = Command::new("unshare");
         idle.args(["--net", "sleep", "infinity"]).stdin(Stdio::null()).stdout(Stdio::null());
         let far = Self(idle.spawn().context("`unshare` is missing")?);
         far.wait()?;
-        let id = far.id().to_string();
         ip(&["link", "set", "lo", "up"])?;
-        ip(&["link", "add", "near", "type", "veth", "peer", "name", "far", "netns", &id])?;
-        ip(&["addr", "add", &format!("{NEAR}/24"), "dev", "near"])?;
-        ip(&["link", "set", "near", "up"])?;
-        far.ip(&["addr", "add", &format!("{FAR}/24"), "dev", "far"])?;
-        far.ip(&["link", "set", "far", "up"])?;
         far.ip(&["link", "set", "lo", "up"])?;
+        (0..pairs).try_for_each(|pair| far.pair(pair))?;
         Ok(far)
+    }
+
+    fn pair(&self, pair: u8) -> anyhow::Result<()> {
+        let ends = ["near", "far"].map(|end| format!("{end}{pair}"));
+        let at = [NEAR, FAR].map(|end| format!("{}/24", of_pair(end, pair)));
+        let [near, far] = ends.each_ref().map(String::as_str);
+        let id = self.id().to_string();
+        ip(&["link", "add", near, "type", "veth", "peer", "name", far, "netns", &id])?;
+        ip(&["addr", "add", &at[0], "dev", near])?;
+        ip(&["link", "set", near, "up"])?;
+        self.ip(&["addr", "add", &at[1], "dev", far])?;
+        self.ip(&["link", "set", far, "up"])
     }
 
     /// The process whose namespace it is.
@@ -65,10 +81,19 @@ impl Far {
         Ok(())
     }
 
-    fn ip(&self, args: &[&str]) -> anyhow::Result<()> {
+    /// A command that runs there; the process is that of `program` itself.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut inside = Command::new("nsenter");
-        inside.args(["--target", &self.id().to_string(), "--net", "ip"]);
-        done(inside.args(args))
+        inside.args(["--target", &self.id().to_string(), "--net"]).arg(program);
+        inside
+    }
+
+    /// Runs `ip` there.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn ip(&self, args: &[&str]) -> anyhow::Result<()> {
+        done(self.command("ip").args(args))
     }
 }
 
@@ -80,7 +105,17 @@ impl Drop for Far {
     }
 }
 
-fn ip(args: &[&str]) -> anyhow::Result<()> {
+/// The end's address of another pair.
+pub fn of_pair(end: Ipv4Addr, pair: u8) -> Ipv4Addr {
+    let [a, b, _, d] = end.octets();
+    Ipv4Addr::new(a, b, pair, d)
+}
+
+/// Runs `ip` here.
+///
+/// # Errors
+/// When it fails.
+pub fn ip(args: &[&str]) -> anyhow::Result<()> {
     done(Command::new("ip").args(args))
 }
 
