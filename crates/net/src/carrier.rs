@@ -1,7 +1,7 @@
 //! Streams to members otherwise than over one TCP connection: those of a bond.
 
 use crate::Hop;
-use std::{fmt, future::Future, io, pin::Pin, time::Duration};
+use std::{fmt, future::Future, io, num::NonZeroU32, pin::Pin, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A stream that something else than one TCP connection carries.
@@ -26,4 +26,9 @@ pub trait Carrier: fmt::Debug + Send + Sync {
     /// tells. Otherwise `None` says that it is not ready, or that the node has none: the dialler
     /// goes the plain way, so that nobody waits, and the carrier may be made meanwhile.
     fn open(&self, to: &Hop, waits: bool) -> Option<Opening>;
+
+    /// The interface that the plain way to `to` is to leave by; `None`: the kernel's choice will do.
+    fn leaves_by(&self, _to: &Hop) -> Option<NonZeroU32> {
+        None
+    }
 }

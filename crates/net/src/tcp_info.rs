@@ -39,6 +39,10 @@ pub struct TcpInfo {
     pub acknowledged: u64,
     /// Bytes received in order.
     pub received: u64,
+    /// Bytes sent, those that were sent again among them.
+    pub sent: u64,
+    /// Segments that came and went, those without bytes among them.
+    pub segments: u64,
     /// How long ago the peer last acknowledged anything; back to zero each time it does.
     pub since_ack: Duration,
     /// How long ago data last came; back to zero each time it does.
@@ -103,6 +107,8 @@ impl TcpInfo {
             unsent: f.u32(144),
             acknowledged: f.u64(120),
             received: f.u64(128),
+            sent: f.u64(200),
+            segments: u64::from(f.u32(136)) + u64::from(f.u32(140)),
             since_ack: f.millis(56),
             since_data: f.millis(52),
             busy: f.long_micros(168),
@@ -133,7 +139,9 @@ mod tests {
         let info = TcpInfo::of(&near).unwrap();
         // The SYN counts as one acknowledged byte; the far end's data carried the acknowledgement.
         assert_eq!(info.acknowledged, 5001);
-        assert_eq!(info.received, 300);
+        assert_eq!((info.received, info.sent), (300, 5000));
+        // Three of the handshake, and the data of either end at least.
+        assert!(info.segments >= 5, "{info:?}");
         assert!(info.rtt > Duration::ZERO && info.min_rtt <= info.rtt * 2, "{info:?}");
         assert!(info.cwnd >= 2 && info.mss >= 536, "{info:?}");
         assert!(info.delivery_rate > Rate::ZERO, "{info:?}");

@@ -5,6 +5,12 @@ use crate::{Hop, Medium, Speech, channel::Protocol, transport::Transport};
 use std::num::NonZeroU32;
 
 impl Dialer {
+    /// The interface that the plain way to a node leaves by, where the carrier does not leave that to the kernel.
+    pub(super) fn leaves_by(&self, hop: &Hop, protocol: Protocol) -> Option<NonZeroU32> {
+        let is_members = matches!(hop.speech, Speech::Mesh { .. }) && protocol != Protocol::Bond;
+        self.carrier.as_ref().filter(|_| is_members)?.leaves_by(hop)
+    }
+
     /// The node, if a carrier leads there: at once, or, where the hop wants it, once it does.
     ///
     /// # Errors

@@ -175,6 +175,7 @@ impl Dialer {
         if let Some(entered) = self.enter_carried(patience, hop, interface, protocol).await? {
             return Ok(entered);
         }
+        let interface = interface.or_else(|| self.leaves_by(hop, protocol));
         let mut addresses: Vec<&Destination> = hop.addresses().collect();
         let mut misled = None;
         loop {

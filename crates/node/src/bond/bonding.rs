@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fmt, io,
+    num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -318,9 +319,14 @@ impl Carrier for Bonding {
             opened.map(|stream| Box::new(stream.of(bond)) as Box<dyn Carried>)
         }))
     }
+
+    fn leaves_by(&self, to: &Hop) -> Option<NonZeroU32> {
+        let By::Allowed(uplinks) = &self.0.by else { return None };
+        if to.addresses().any(|at| is_here(&at.host)) { None } else { uplinks.plain_way() }
+    }
 }
 
-/// No second interface leads to this host itself.
+/// Nothing but loopback leads to this host itself.
 fn is_here(host: &Host) -> bool {
     matches!(host, Host::Ip(ip) if ip.to_canonical().is_loopback())
 }

@@ -23,6 +23,7 @@ use thalweg_net::channel::Channel;
 use thalweg_units::NodeId;
 use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
 use tokio::{
+    io::copy_bidirectional_with_sizes,
     net::TcpStream,
     sync::Semaphore,
     time::{sleep, timeout},
@@ -37,6 +38,9 @@ const MAX_LINKS: usize = 16;
 /// Streams of a member that the own port has not answered yet: they hold places for handshakes, which all bonds
 /// have from the same source.
 const MAX_MUTE: usize = 64;
+
+/// Read and written at once between a stream and the own port.
+const COPIED: usize = 64 << 10;
 
 /// The own port answers so soon.
 const REACHED: Duration = Duration::from_secs(5);
@@ -266,7 +270,7 @@ async fn join(engine: Arc<Engine>, stream: u32, own: SocketAddr, mute: Arc<Semap
     };
     let mut tcp = Answered::new(tcp, place);
     let mut stream = engine.accept(stream);
-    if tokio::io::copy_bidirectional(&mut stream, &mut tcp).await.is_err() {
+    if copy_bidirectional_with_sizes(&mut stream, &mut tcp, COPIED, COPIED).await.is_err() {
         // Neither end takes what it has for all there is.
         stream.reset("the far end's connection broke");
         _ = SockRef::from(tcp.tcp()).set_linger(Some(Duration::ZERO));

@@ -1,6 +1,9 @@
 //! A connection that was assigned to an interface, from its dial to its end.
 
-use super::{Uplinks, UsedUp};
+use super::{
+    Uplinks, UsedUp,
+    caps::{CONNECTION, on_the_way, with_headers},
+};
 use crate::relay::{
     legs::{LegWatcher, Sender},
     pump::Moved,
@@ -9,7 +12,7 @@ use std::{
     num::NonZeroU32,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -24,20 +27,30 @@ pub struct Passage {
     seen: Mutex<(u64, u32)>,
     /// Whether the program's first bytes are TLS's.
     speaks_tls: AtomicBool,
+    /// Bytes that were paid for, headers among them.
+    paid: AtomicU64,
 }
 
 impl Passage {
     pub(super) fn new(uplinks: Uplinks, id: u64) -> Self {
-        Self { uplinks, id, seen: Mutex::default(), speaks_tls: AtomicBool::new(false) }
+        let (speaks_tls, paid) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { uplinks, id, seen: Mutex::default(), speaks_tls, paid }
     }
 
     /// It stands, by this interface, with this round trip. `None`: by what the kernel chose.
     pub fn stands(&self, interface: Option<NonZeroU32>, rtt: Option<Duration>) {
-        let now = self.uplinks.now();
-        let mut table = self.uplinks.table();
-        match interface {
-            Some(index) => table.stands(self.id, index.get(), rtt, now),
-            None => table.stands_free(self.id, now),
+        // What was tried first, and what is used then: both had packets.
+        self.pay(CONNECTION);
+        let (now, before) = (self.uplinks.now(), self.name());
+        {
+            let mut table = self.uplinks.table();
+            match interface {
+                Some(index) => table.stands(self.id, index.get(), rtt, now),
+                None => table.stands_free(self.id, now),
+            }
+        }
+        if self.name() != before {
+            self.pay(CONNECTION);
         }
     }
 
@@ -57,6 +70,20 @@ impl Passage {
         };
         if let Some(name) = name {
             self.uplinks.charge(&name, more);
+            self.paid.fetch_add(with_headers(more), Relaxed);
+        }
+    }
+
+    /// Its interface.
+    fn name(&self) -> Option<String> {
+        self.uplinks.table().interface_of(self.id)
+    }
+
+    /// Pays for what no content tells of.
+    fn pay(&self, bytes: u64) {
+        if let Some(name) = self.name() {
+            self.paid.fetch_add(bytes, Relaxed);
+            self.uplinks.carried(&name, bytes);
         }
     }
 
@@ -91,6 +118,8 @@ impl Passage {
         let again = u64::from(retransmitted.saturating_sub(seen.1)) * u64::from(info.mss);
         *seen = (acknowledged, retransmitted);
         self.uplinks.table().saw(self.id, info.rtt, again, new.saturating_add(again));
+        let more = on_the_way(info).saturating_sub(self.paid.load(Relaxed));
+        self.pay(more);
     }
 }
 

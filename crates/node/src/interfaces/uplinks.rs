@@ -203,6 +203,19 @@ impl Uplinks {
         self.table().count_for_links(self.today())
     }
 
+    /// The interface of what is neither a bond's link nor a program's connection, and counted nowhere: where the
+    /// kernel's own choice has a cap or a limit, or may not be used, another one that has none.
+    pub(crate) fn plain_way(&self) -> Option<NonZeroU32> {
+        let allowed = self.for_bonds(&BTreeSet::new());
+        let first = self.0.found.lock().unwrap_or_else(PoisonError::into_inner).first().cloned()?;
+        let is_free = |interface: &&Interface| !self.is_tolled(&interface.name);
+        let free = allowed.iter().find(is_free)?;
+        if allowed.iter().filter(is_free).any(|own| own.index == first.index) {
+            return None;
+        }
+        Some(free.index)
+    }
+
     /// Where a connection to `to` goes that the program at `client` asked for.
     pub async fn assign(&self, client: SocketAddr, to: &Destination) -> Lanes {
         if !self.table().has_choice(to) {
@@ -335,6 +348,14 @@ impl Uplinks {
     pub fn link_moved(&self, name: &str, bytes: u64) {
         self.table().spent(name, bytes, self.today());
         self.charge(name, bytes);
+    }
+
+    /// So many bytes more went by an interface, headers included, that no content tells of.
+    pub(super) fn carried(&self, name: &str, bytes: u64) {
+        if bytes > 0 {
+            self.table().carried(name, bytes, self.today());
+            self.charge(name, bytes);
+        }
     }
 
     /// Whether what moves by an interface has a cap or a limit to wait for.

@@ -331,7 +331,11 @@ impl Table {
 
     /// So many bytes more went by an interface, by whatever of ours.
     pub fn spent(&mut self, name: &str, bytes: u64, today: WallTime) {
-        let bytes = with_headers(bytes);
+        self.carried(name, with_headers(bytes), today);
+    }
+
+    /// The same, of bytes that have their headers.
+    pub fn carried(&mut self, name: &str, bytes: u64, today: WallTime) {
         if self.settings.policy(name).cap.is_some() {
             return self.caps.pay(name, bytes);
         }

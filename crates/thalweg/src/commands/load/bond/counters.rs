@@ -8,13 +8,27 @@ use std::{collections::BTreeMap, fs};
 /// # Errors
 /// When the kernel does not say.
 pub fn received() -> anyhow::Result<BTreeMap<String, u64>> {
-    Ok(devices(&fs::read_to_string("/proc/self/net/dev")?))
+    Ok(devices(&fs::read_to_string("/proc/self/net/dev")?, &[RECEIVED]))
 }
 
-fn devices(text: &str) -> BTreeMap<String, u64> {
+/// The same of both directions together.
+///
+/// # Errors
+/// When the kernel does not say.
+pub fn both_ways() -> anyhow::Result<BTreeMap<String, u64>> {
+    Ok(devices(&fs::read_to_string("/proc/self/net/dev")?, &[RECEIVED, SENT]))
+}
+
+/// The places of proc_pid_net(5) `dev`.
+const RECEIVED: usize = 0;
+const SENT: usize = 8;
+
+fn devices(text: &str, places: &[usize]) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let (name, counts) = line.split_once(':')?;
-        Some((name.trim().to_owned(), counts.split_whitespace().next()?.parse().ok()?))
+        let counts: Vec<&str> = counts.split_whitespace().collect();
+        let of = |at: &usize| counts.get(*at)?.parse::<u64>().ok();
+        Some((name.trim().to_owned(), places.iter().map(of).sum::<Option<u64>>()?))
     };
     let all: BTreeMap<String, u64> = text.lines().filter_map(line).collect();
     all.into_iter().filter(|(name, _)| name != "lo").collect()
@@ -43,10 +57,10 @@ mod tests {
 
     #[test]
     fn counters_are_read() {
-        let text =
-            "Inter-| Receive |\n face |bytes packets|\n    lo: 7 1 0\n  wan0: 12 2 0\n wan1:9 1";
-        let wanted = [("wan0".to_owned(), 12), ("wan1".to_owned(), 9)];
-        assert_eq!(devices(text), BTreeMap::from(wanted));
+        let text = "Inter-| Receive |\n face |bytes packets|\n    lo: 7 1 0 0 0 0 0 0 1\n  wan0: 12 2 0 0 0 0 0 0 5 1\n wan1:9 1 0 0 0 0 0 0 4";
+        let wanted = |a, b| BTreeMap::from([("wan0".to_owned(), a), ("wan1".to_owned(), b)]);
+        assert_eq!(devices(text, &[RECEIVED]), wanted(12, 9));
+        assert_eq!(devices(text, &[RECEIVED, SENT]), wanted(17, 13));
         let text = "TcpExt: A B\nTcpExt: 1 2\nMPTcpExt: X MPJoinSynAckRx\nMPTcpExt: 5 3\n";
         assert_eq!(counter(text, "MPTcpExt:", "MPJoinSynAckRx"), Some(3));
         assert_eq!(counter(text, "MPTcpExt:", "Y"), None);

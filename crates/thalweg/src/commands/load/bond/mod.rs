@@ -8,6 +8,7 @@
 //!   that says when nothing came;
 //! - [`mix`]: the paper's load, connections that come and go;
 //! - [`cost`]: CPU time of a stream between programs that copy, and [`pipe`], such a program;
+//! - [`capped`]: what goes by an interface that has a cap;
 //! - [`near`]: how the client comes there; [`members`]: who the two ends are to each other;
 //! - [`counters`]: what the kernel says of interfaces, and of MPTCP.
 //!
@@ -15,6 +16,7 @@
 //! with has no TLS either.
 
 mod bulk;
+mod capped;
 mod cost;
 mod counters;
 mod failover;
@@ -50,6 +52,8 @@ enum Work {
     Gaps(gaps::Args),
     /// A program that copies: what comes on loopback goes by a stream
     Pipe(pipe::Args),
+    /// What goes by an interface that has a cap
+    Capped(capped::Args),
     /// CPU time of a stream between two such programs
     Cost(cost::Args),
     /// Streams whose interfaces are lost and come back
@@ -68,6 +72,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         Work::Mix(args) => mix::run(args).await,
         Work::Gaps(args) => gaps::run(args).await,
         Work::Pipe(args) => pipe::run(args).await,
+        Work::Capped(args) => tokio::task::block_in_place(|| capped::run(args)),
         Work::Cost(args) => tokio::task::block_in_place(|| cost::run(args)),
         // Other processes do the work.
         Work::Failover(args) => tokio::task::block_in_place(|| failover::run(args)),

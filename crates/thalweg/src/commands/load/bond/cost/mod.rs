@@ -127,7 +127,8 @@ impl Flow {
     fn reading(&self, place: &Place) -> anyhow::Result<Reading> {
         let [near, far] = [cpu_seconds(place.near())?, cpu_seconds(place.far())?];
         let all = place.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
-        let (spent, interfaces) = ([near, far, all, watched::machine()?.machine], counters::received()?);
+        let (spent, interfaces) =
+            ([near, far, all, watched::machine()?.machine], counters::received()?);
         Ok(Reading { at: Instant::now(), bytes: self.position, spent, interfaces })
     }
 }
