@@ -45,6 +45,13 @@ impl Affinity {
         self.entries.insert(destination.to_owned(), (interface, now + self.keep));
     }
 
+    /// This destination need not keep to this interface any more.
+    pub fn free(&mut self, destination: &str, interface: u32) {
+        if self.entries.get(destination).is_some_and(|(kept, _)| *kept == interface) {
+            self.entries.remove(destination);
+        }
+    }
+
     /// An interface is gone: its destinations are free.
     pub fn gone(&mut self, interface: u32) {
         self.entries.retain(|_, (kept, _)| *kept != interface);
@@ -62,6 +69,9 @@ mod tests {
         affinity.went("bank", 2, at(0));
         assert_eq!((affinity.of("bank", at(9)), affinity.of("bank", at(10))), (Some(2), None));
         affinity.went("bank", 2, at(20));
+        affinity.free("bank", 3);
+        affinity.free("shop", 2);
+        assert_eq!(affinity.of("bank", at(21)), Some(2));
         affinity.gone(2);
         assert_eq!(affinity.of("bank", at(21)), None);
     }

@@ -45,8 +45,10 @@ pub struct Pick {
 /// Why a connection went where it did.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// There was one candidate, or the method knows but one.
+    /// There was one candidate.
     Only,
+    /// The method knows but the system's first one.
+    First,
     /// It was its turn.
     Turn,
     /// It was its turn, and it gets this share of the connections.
@@ -66,6 +68,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Only => f.write_str("the only one"),
+            Self::First => f.write_str("the system's first choice, as only-one has it"),
             Self::Turn => f.write_str("its turn"),
             Self::Share(share) => write!(f, "its turn, at {:.0} % of connections", share * 100.0),
             Self::Finish { seconds, next } => {
@@ -108,7 +111,7 @@ impl ConnectionScheduler {
             return Some(Pick { interface: first.interface, why: Why::Only });
         }
         let pick = match self.method {
-            ConnectionMethod::OnlyOne => Pick { interface: first.interface, why: Why::Only },
+            ConnectionMethod::OnlyOne => Pick { interface: first.interface, why: Why::First },
             ConnectionMethod::RoundRobin => self.turn(candidates),
             ConnectionMethod::WeightedRoundRobin => self.weighted(candidates),
             ConnectionMethod::MaximumThroughput if nature == Nature::Realtime => {

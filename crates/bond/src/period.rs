@@ -4,21 +4,38 @@ use thalweg_units::WallTime;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
-/// When the period began that `now` lies in, if one begins at midnight UTC of `day` each month, or
-/// of the month's last day where it has no such day. `day` counts from 1; more than 31 is 31.
-pub fn period_start(now: WallTime, day: u8) -> WallTime {
-    let days = (now.as_unix_nanos() / DAY_NS) as i64;
-    let (year, month, today) = date(days);
-    let reset = |year, month| i64::from(day.clamp(1, 31)).min(days_in(year, month));
-    let (year, month) = if today >= reset(year, month) {
-        (year, month)
-    } else if month == 1 {
-        (year - 1, 12)
-    } else {
-        (year, month - 1)
-    };
-    let start = days_since_epoch(year, month, reset(year, month)).max(0);
-    WallTime::from_unix_nanos(start as u64 * DAY_NS)
+/// The month that a cap is for and the day in it, in days since 1970-01-01, UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period {
+    /// The day on which it began.
+    pub start: u32,
+    /// The day on which the next one begins.
+    pub end: u32,
+    /// The day that it was made for.
+    pub today: u32,
+}
+
+impl Period {
+    /// The one that `now` lies in, if one begins at midnight UTC of `day` each month, or of the month's last day where
+    /// it has no such day. `day` counts from 1; more than 31 is 31.
+    pub fn at(now: WallTime, day: u8) -> Self {
+        let days = (now.as_unix_nanos() / DAY_NS) as i64;
+        let (year, month, today) = date(days);
+        let reset = |year, month| i64::from(day.clamp(1, 31)).min(days_in(year, month));
+        let (year, month) = match (today >= reset(year, month), month) {
+            (true, _) => (year, month),
+            (false, 1) => (year - 1, 12),
+            (false, _) => (year, month - 1),
+        };
+        let next = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+        let begins = |(year, month)| unsigned(days_since_epoch(year, month, reset(year, month)));
+        Self { start: begins((year, month)), end: begins(next), today: unsigned(days) }
+    }
+}
+
+/// Nanoseconds since 1970 in 64 bits end in 2554, and nothing was before.
+fn unsigned(days: i64) -> u32 {
+    u32::try_from(days.max(0)).unwrap_or(u32::MAX)
 }
 
 fn days_in(year: i64, month: i64) -> i64 {
@@ -54,9 +71,11 @@ mod tests {
     }
 
     fn start(now: WallTime, day: u8) -> (i64, i64, i64) {
-        let start = period_start(now, day).as_unix_nanos();
-        assert_eq!(start % DAY_NS, 0);
-        date((start / DAY_NS) as i64)
+        let period = Period::at(now, day);
+        assert!(period.start <= period.today && period.today < period.end);
+        let next = WallTime::from_unix_nanos(u64::from(period.end) * DAY_NS);
+        assert_eq!(Period::at(next, day).start, period.end, "one follows on the other");
+        date(period.start.into())
     }
 
     #[test]

@@ -10,7 +10,8 @@ pub enum Tier {
     /// Always.
     #[default]
     Primary,
-    /// While the primary ones are full, or none is there.
+    /// Whole connections: while the primary ones are full, or none is there. Links of bonds, and downloads: always, since
+    /// what waits at the far end this end does not know ([`linked`]).
     Secondary,
     /// While no other is there.
     Backup,
@@ -23,7 +24,7 @@ pub enum Tier {
 pub struct Cap {
     /// The bytes.
     pub bytes: u64,
-    /// The day on which a month begins, from 1; see [`crate::period_start`].
+    /// The day on which a month begins, from 1; see [`crate::Period`].
     pub reset_day: u8,
 }
 
@@ -33,7 +34,7 @@ pub struct Cap {
 pub struct Policy {
     /// When it is used.
     pub tier: Tier,
-    /// Its most, each way; none: as fast as it is.
+    /// Its most, both ways together; none: as fast as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<Rate>,
     /// Its most in a month; an interface with a cap counts as metered.
@@ -45,6 +46,8 @@ pub struct Policy {
     pub spend: bool,
     /// What a gigabyte costs, in whatever unit the user counts.
     pub price: f64,
+    /// It may be used where a tunnel is the way into the world, which it bypasses then.
+    pub beside_tunnel: bool,
 }
 
 impl Policy {

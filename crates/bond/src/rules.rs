@@ -19,7 +19,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rule {
-    /// The process's name; a `*` at its end stands for anything.
+    /// The process's name, of which the kernel keeps 15 bytes; a `*` at its end stands for anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<String>,
     /// The destination's port.
@@ -41,7 +41,12 @@ pub struct Rules(pub Vec<Rule>);
 impl Rules {
     /// The rule for a connection of this application to this destination.
     pub fn of(&self, application: &Application, destination: &str) -> Option<&Rule> {
-        self.0.iter().find(|rule| rule.fits(application, destination))
+        self.number(application, destination).and_then(|number| self.0.get(number - 1))
+    }
+
+    /// Its number, from 1, in the order in which they are written.
+    pub fn number(&self, application: &Application, destination: &str) -> Option<usize> {
+        self.0.iter().position(|rule| rule.fits(application, destination)).map(|at| at + 1)
     }
 
     /// The places of the interfaces, in order of preference, that are left of `names` for it.
@@ -65,13 +70,18 @@ impl Rule {
         let by_process = self.process.as_deref().is_none_or(|pattern| {
             let process = application.process.as_deref();
             process.is_some_and(|process| match pattern.strip_suffix('*') {
-                Some(beginning) => process.starts_with(beginning),
-                None => process == pattern,
+                Some(beginning) => process.as_bytes().starts_with(kept(beginning)),
+                None => process.as_bytes() == kept(pattern),
             })
         });
         let by_port = self.port.is_none_or(|port| port == application.port);
         by_process && by_port && self.destination.as_deref().is_none_or(|p| names(p, destination))
     }
+}
+
+/// What the kernel keeps of a process's name: proc_pid_comm(5).
+fn kept(name: &str) -> &[u8] {
+    &name.as_bytes()[..name.len().min(15)]
 }
 
 fn names(pattern: &str, destination: &str) -> bool {
@@ -119,7 +129,12 @@ mod tests {
         assert_eq!(filter("firefox", "bank.example"), [0, 2]);
         assert_eq!(filter("firefox", "notbank.example"), [0, 2]);
         assert_eq!(rules.filter(&app("f"), "a.bank.example", &["eth0"]), [0]);
+        assert_eq!(rules.number(&app("f"), "nobody.example"), Some(3));
         assert!(rules.filter(&app("zoom"), "x", &["wlan0"]).is_empty());
+        // The kernel says no more of `transmission-daemon`.
+        let long = Rules(vec![rule(Some("transmission-daemon"), None, Action::Only(vec![]))]);
+        assert!(long.of(&app("transmission-da"), "x").is_some());
+        assert!(long.of(&app("transmission-d"), "x").is_none());
     }
 
     #[test]

@@ -17,13 +17,16 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The plans that every binary has.
-pub const BUILT_IN: [(&str, &str); 40] = [
+pub const BUILT_IN: [(&str, &str); 48] = [
+    ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
     ("bond-failover", include_str!("../../../experiments/bond-failover.toml")),
     ("bond-mptcp", include_str!("../../../experiments/bond-mptcp.toml")),
     ("bond-policy", include_str!("../../../experiments/bond-policy.toml")),
+    ("bond-sharing", include_str!("../../../experiments/bond-sharing.toml")),
     ("bond-transfers", include_str!("../../../experiments/bond-transfers.toml")),
+    ("carrier-cost", include_str!("../../../experiments/carrier-cost.toml")),
     ("cast-chain", include_str!("../../../experiments/cast-chain.toml")),
     ("cast-isolation", include_str!("../../../experiments/cast-isolation.toml")),
     ("cast-peers", include_str!("../../../experiments/cast-peers.toml")),
@@ -48,9 +51,14 @@ pub const BUILT_IN: [(&str, &str); 40] = [
     ("load-aware", include_str!("../../../experiments/load-aware.toml")),
     ("measure-budget", include_str!("../../../experiments/measure-budget.toml")),
     ("mesh-detour", include_str!("../../../experiments/mesh-detour.toml")),
+    ("mgrp-completion", include_str!("../../../experiments/mgrp-completion.toml")),
+    ("mgrp-overhead", include_str!("../../../experiments/mgrp-overhead.toml")),
+    ("mgrp-source", include_str!("../../../experiments/mgrp-source.toml")),
     ("oracle-scale", include_str!("../../../experiments/oracle-scale.toml")),
     ("oracle-takeover", include_str!("../../../experiments/oracle-takeover.toml")),
+    ("pacing", include_str!("../../../experiments/pacing.toml")),
     ("planner-cost", include_str!("../../../experiments/planner-cost.toml")),
+    ("probe-accuracy", include_str!("../../../experiments/probe-accuracy.toml")),
     ("proxy-cost", include_str!("../../../experiments/proxy-cost.toml")),
     ("relay-cost", include_str!("../../../experiments/relay-cost.toml")),
     ("relay-faults", include_str!("../../../experiments/relay-faults.toml")),

@@ -56,7 +56,8 @@ pub fn draw_all(
         .map(|plot| {
             let file = directory.join(format!("{}-{}.svg", plan.name, plot.name));
             let plot = Plot { title: Some(title(plan, plot, quick)?), ..plot.clone() };
-            let svg = draw(plan, &plot, rounds)?;
+            let rounds = of_cells(&plot, rounds);
+            let svg = draw(plan, &plot, &rounds)?;
             fs::write(&file, svg).map_err(ExperimentError::file("write", &file))?;
             Ok(file)
         })
@@ -82,14 +83,23 @@ pub fn draw(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Result<String> 
                 let (x, unit) = (plot.x.clone().unwrap_or_default(), unit_of(plot, rounds));
                 curves(&area, plan, plot, &lines(plan, plot, rounds), (&x, &unit))?;
             }
-            PlotKind::Series => {
-                let unit = plot.unit.clone().unwrap_or_default();
-                curves(&area, plan, plot, &series(plan, plot, rounds), ("s", &unit))?;
+            PlotKind::Series | PlotKind::Dots => {
+                let (x, unit) = (plot.x.as_deref().unwrap_or("s"), plot.unit.clone());
+                let unit = unit.unwrap_or_default();
+                curves(&area, plan, plot, &series(plan, plot, rounds), (x, &unit))?;
             }
         }
         area.present().map_err(refused)?;
     }
     Ok(svg)
+}
+
+/// The rounds of the cells that the plot is of.
+fn of_cells(plot: &Plot, rounds: &[RoundRecord]) -> Vec<RoundRecord> {
+    let wanted = |round: &&RoundRecord| {
+        plot.cells.as_ref().is_none_or(|patterns| pattern::any(patterns, &round.cell))
+    };
+    rounds.iter().filter(wanted).cloned().collect()
 }
 
 fn refused(error: impl Display) -> ExperimentError {
@@ -221,14 +231,22 @@ fn leading_number(label: &str) -> Option<f64> {
     label[..end.unwrap_or(label.len())].parse().ok()
 }
 
-/// The first round's series of each arm.
+/// The first round's series of each arm; where the plot is of several series, each has its own curve.
 fn series(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
-    let points = |arm: &str| {
-        let found = rounds.iter().find_map(|r| r.arm(arm)?.series.get(&plot.metric));
-        found.map(|s| s.iter().map(|[x, y]| (*x, *y)).collect()).unwrap_or_default()
+    let several = plot.metric.contains('*');
+    let of = |arm: String| {
+        let wanted = |(name, _): &(&String, &Vec<[f64; 2]>)| pattern::matches(&plot.metric, name);
+        let found = rounds.iter().filter_map(|r| r.arm(&arm)).find_map(|record| {
+            let all: Vec<_> = record.series.iter().filter(wanted).collect();
+            (!all.is_empty()).then_some(all)
+        });
+        let curve = |(name, points): (&String, &Vec<[f64; 2]>)| Curve {
+            arm: if several { format!("{arm} {name}") } else { arm.clone() },
+            points: points.iter().map(|[x, y]| (*x, *y)).collect(),
+        };
+        found.into_iter().flatten().map(curve).collect::<Vec<_>>()
     };
-    let curve = |arm: String| Curve { points: points(&arm), arm };
-    arms(plan, plot).into_iter().map(curve).collect()
+    arms(plan, plot).into_iter().flat_map(of).collect()
 }
 
 fn curves(
@@ -256,9 +274,14 @@ fn curves(
         .map_err(refused)?;
     for (nth, curve) in curves.iter().filter(|c| !c.points.is_empty()).enumerate() {
         let colour = COLOURS[nth % COLOURS.len()];
-        let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));
-        chart
-            .draw_series(line)
+        let points = curve.points.iter().copied();
+        let drawn = match plot.kind {
+            PlotKind::Dots => {
+                chart.draw_series(points.map(|point| Circle::new(point, 2, colour.filled())))
+            }
+            _ => chart.draw_series(LineSeries::new(points, colour.stroke_width(2))),
+        };
+        drawn
             .map_err(refused)?
             .label(&curve.arm)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
@@ -294,7 +317,7 @@ mod tests {
         let plot = |(kind, metric): (&str, &str)| {
             format!("[[plot]]\nname='{kind}'\nkind='{kind}'\nmetric='{metric}'\nx='rtt'\n")
         };
-        let kinds = [("bars", "v"), ("cdf", "v"), ("lines", "v"), ("series", "s")];
+        let kinds = [("bars", "v"), ("cdf", "v"), ("lines", "v"), ("series", "s"), ("dots", "s*")];
         Plan::parse(&format!("{PLAN}{}", kinds.map(plot).concat()), "x").unwrap()
     }
 
@@ -320,6 +343,20 @@ mod tests {
             let empty = draw(&plan, plot, &[]).unwrap();
             assert!(empty.trim_end().ends_with("</svg>"), "{:?}", plot.kind);
         }
+    }
+
+    #[test]
+    fn a_plot_is_of_its_cells_and_of_the_series_that_its_pattern_names() {
+        let plan = plan();
+        let mut rounds = vec![round("10 ms", [1.0, 2.0]), round("100 ms", [3.0, 4.0])];
+        let plot = Plot { cells: Some(vec!["rtt=100 ms".into()]), ..plan.plot[4].clone() };
+        let of = of_cells(&plot, &rounds);
+        assert_eq!((of.len(), series(&plan, &plot, &of)[0].points[0]), (1, (0.0, 3.0)));
+        rounds[1].arms[0].series.insert("s2".into(), vec![[0.0, 9.0]]);
+        let of = of_cells(&plot, &rounds);
+        let names: Vec<String> =
+            series(&plan, &plot, &of).into_iter().map(|curve| curve.arm).collect();
+        assert_eq!(names, ["one s", "one s2", "two s"]);
     }
 
     #[test]

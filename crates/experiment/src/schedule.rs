@@ -48,6 +48,15 @@ pub struct Round {
     pub repeat: u32,
 }
 
+impl Round {
+    /// The seed of the network's draws (losses, other traffic): the round's own in the first repeat, and
+    /// another in each further one, since repeats of one draw would say nothing of chance. All arms of
+    /// a round have the same.
+    pub const fn draw(&self) -> u64 {
+        self.seed ^ ((self.repeat as u64) << 40)
+    }
+}
+
 /// All rounds of a run: repeat by repeat, seed by seed, cell by cell, so that
 /// what drifts on the machine meets all cells alike.
 ///

@@ -106,6 +106,8 @@ fn nothing_outside_the_directory_is_served() {
 
 #[test]
 fn a_directory_that_is_not_there_is_an_error() {
-    let message = fail(&["http", "/nonexistent", "--listen", "127.0.0.1:0"]);
-    assert!(message.contains("/nonexistent is not a directory"), "{message}");
+    let dir = tempfile::tempdir().unwrap();
+    let none = dir.path().join("none").display().to_string();
+    let message = fail(&["http", &none, "--listen", "127.0.0.1:0"]);
+    assert!(message.contains(&format!("{none} is not a directory")), "{message}");
 }

@@ -65,6 +65,31 @@ fn a_sink_serves_measurements_over_ipv6_beside_a_flood() {
 }
 
 #[test]
+fn a_flow_with_a_rate_sends_what_is_due_and_no_more() {
+    let mut sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
+    let source = ["tcp-source", "--to", &sink.address, "--for", "600ms", "--rate", "8Mbit/s"];
+    let report = run(&source);
+    assert!(sink.end());
+    let received = report["flows"][0]["received_bytes"].as_u64().unwrap();
+    // 600 kB are due in all; a busy machine may be late with the last of them, never early.
+    assert!((1..=601_000).contains(&received), "{received} bytes");
+}
+
+#[test]
+fn a_web_of_flows_delivers_them_whole() {
+    let sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0"]);
+    let web = ["tcp-web", "--to", &sink.address, "--for", "400ms", "--rate", "80Mbit/s"];
+    let report = run(&[&web[..], &["--seed", "5"]].concat());
+    let of = |key: &str| report[key].as_u64().unwrap();
+    assert!(of("flows") > 5, "{report}");
+    assert_eq!(of("broken"), 0, "{report}");
+    let whole = of("flows") - of("left_out");
+    assert!(of("bytes") >= whole * 64_000 && whole > 0, "{report}");
+    let one = run(&[&web[..], &["--seed", "5", "--concurrent", "1"]].concat());
+    assert_eq!(one["flows"], report["flows"], "arrivals repeat with the seed");
+}
+
+#[test]
 fn a_sink_ends_by_itself() {
     let mut sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--max", "50ms"]);
     assert!(sink.end());
@@ -78,6 +103,8 @@ fn bad_wishes_are_refused_with_what_to_try() {
     assert!(with(&["1s", "--warmup", "1s"]).contains("longer than --warmup"));
     assert!(fail(&["tcp-source", "--to", "127.0.0.1", "--for", "1s"]).contains("10.1.0.2:5000"));
     assert!(fail(&["tcp-flood", "--to", "127.0.0.1:9", "--for", "2h"]).contains("within an hour"));
+    let web = ["tcp-web", "--to", "127.0.0.1:9", "--for", "1s", "--rate", "0bit/s"];
+    assert!(fail(&web).contains("above 0"));
     let sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0"]);
     let to = ["tcp-source", "--to", &sink.address, "--for", "1s"];
     assert!(fail(&[&to[..], &["--congestion", "nosuch"]].concat()).contains("nosuch"));

@@ -11,6 +11,7 @@ mod bound;
 pub mod bulk;
 mod estimate;
 pub mod estimators;
+pub mod overlay;
 #[cfg(test)]
 mod path;
 pub mod riders;

@@ -26,6 +26,20 @@ impl Cross {
     }
 }
 
+/// Hosts that do other things besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Busy {
+    /// How likely the sender pauses before a probe, and how long on average, s.
+    pub pauses: (f64, f64),
+    /// The receiver looks so often, s, and stamps what came meanwhile one after the other.
+    pub looks: f64,
+    /// How likely it pauses between two looks, and how long on average, s.
+    pub rests: (f64, f64),
+}
+
+/// What stamping one packet takes, s.
+const STAMP: f64 = 4e-6;
+
 /// Bytes of a packet of others.
 const OTHERS: f64 = 1000.0;
 
@@ -50,13 +64,17 @@ pub struct SimulatedPath {
     queue: f64,
     /// bit/s.
     hidden: f64,
+    busy: Busy,
+    /// When the receiver looks next.
+    look: f64,
 }
 
 impl SimulatedPath {
     pub fn new(mbps: f64, cross: Cross, seed: u64) -> Self {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let (free, next, now, lost, hidden) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        Self { capacity: mbps * 1e6, cross, free, next, now, random, lost, queue: 0.1, hidden }
+        let (free, next, now, lost, hidden, look) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+        let (capacity, queue, busy) = (mbps * 1e6, 0.1, Busy::default());
+        Self { capacity, cross, free, next, now, random, lost, queue, hidden, busy, look }
     }
 
     pub fn losing(self, lost: f64) -> Self {
@@ -66,6 +84,30 @@ impl SimulatedPath {
     /// Trains hide so much of riders.
     pub fn hiding(self, mbps: f64) -> Self {
         Self { hidden: mbps * 1e6, ..self }
+    }
+
+    /// Between hosts that are busy.
+    pub fn busy(self, busy: Busy) -> Self {
+        Self { busy, ..self }
+    }
+
+    /// How long a host pauses now, s; mostly not at all.
+    fn paused(&mut self, (chance, mean): (f64, f64)) -> f64 {
+        let does = chance > 0.0 && self.uniform() < chance;
+        if does { -mean * (1.0 - self.uniform()).ln() } else { 0.0 }
+    }
+
+    /// When a packet that is there then is stamped.
+    fn stamped(&mut self, through: f64) -> f64 {
+        if self.busy.looks <= 0.0 {
+            return through;
+        }
+        while self.look < through {
+            let rest = self.paused(self.busy.rests);
+            self.look = self.look.max(through - 20.0 * self.busy.looks) + self.busy.looks + rest;
+        }
+        self.look += STAMP;
+        self.look
     }
 
     fn uniform(&mut self) -> f64 {
@@ -94,17 +136,21 @@ impl SimulatedPath {
 
     fn fly(&mut self, train: &Train) -> Flight {
         let mut flight = Flight::default();
-        let mut at = self.now;
+        let (mut at, mut due) = (self.now, self.now);
         for (place, probe) in train.probes().iter().enumerate() {
             let gap = if place == 0 { 0.0 } else { probe.gap.as_secs_f64() };
             // Back to back is as fast as the host's own link of 1 Gbit/s.
             let bytes = f64::from(u32::from(probe.size) + OVERHEAD);
-            at += gap.max(bytes * 8e-9);
+            due += gap.max(bytes * 8e-9);
+            at = due.max(at + bytes * 8e-9) + self.paused(self.busy.pauses);
+            // As the pacer: one that is a little late does not make those after it late.
+            due = if at - due >= gap { at } else { due };
             self.others(at);
             let through =
                 self.push(at, bytes).filter(|_| self.lost <= 0.0 || self.uniform() >= self.lost);
             flight.sent.push(Some(time(at)));
-            flight.arrived.push(through.map(|through| time(through + DELAY + CLOCKS)));
+            let stamp = through.map(|through| self.stamped(through + DELAY));
+            flight.arrived.push(stamp.map(|stamp| time(stamp + CLOCKS)));
         }
         let transmitted = Duration::from_secs_f64(at - self.now);
         let hidden_bytes = (self.hidden * transmitted.as_secs_f64() / 8.0) as u64;

@@ -1,7 +1,7 @@
 //! Streams to members otherwise than over one TCP connection: those of a bond.
 
-use crate::Hop;
-use std::{fmt, future::Future, io, num::NonZeroU32, pin::Pin, time::Duration};
+use crate::{Bookkeeper, Hop};
+use std::{fmt, future::Future, io, num::NonZeroU32, pin::Pin, sync::Arc, time::Duration};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A stream that something else than one TCP connection carries.
@@ -27,8 +27,20 @@ pub trait Carrier: fmt::Debug + Send + Sync {
     /// goes the plain way, so that nobody waits, and the carrier may be made meanwhile.
     fn open(&self, to: &Hop, waits: bool) -> Option<Opening>;
 
-    /// The interface that the plain way to `to` is to leave by; `None`: the kernel's choice will do.
-    fn leaves_by(&self, _to: &Hop) -> Option<NonZeroU32> {
-        None
+    /// Where the plain way to `to` leaves; `None`: the kernel's choice will do.
+    ///
+    /// # Errors
+    /// No interface may be used for it.
+    fn leaves_by(&self, _to: &Hop) -> io::Result<Option<Leaving>> {
+        Ok(None)
     }
+}
+
+/// Where a connection leaves this host.
+#[derive(Clone, Debug)]
+pub struct Leaving {
+    /// The interface.
+    pub interface: NonZeroU32,
+    /// Who keeps account of it.
+    pub books: Option<Arc<dyn Bookkeeper>>,
 }

@@ -5,6 +5,7 @@
 //! between hosts gets them from here, so that deadlines, socket options and
 //! the wording of failures are the same everywhere.
 
+mod books;
 mod carrier;
 mod closed_on_drop;
 mod dial;
@@ -18,14 +19,17 @@ mod stream;
 mod sys;
 mod tcp_info;
 mod transport;
+mod tun;
 
 pub mod channel;
+pub mod probe;
 pub mod socks5;
 pub mod splice;
 pub mod tcp;
 pub mod tls;
 
-pub use carrier::{Carried, Carrier, Opening};
+pub use books::{Account, Bookkeeper, Entry, Way};
+pub use carrier::{Carried, Carrier, Leaving, Opening};
 pub use closed_on_drop::ClosedOnDrop;
 pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect,
@@ -33,8 +37,8 @@ pub use dial::{
 };
 pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use interfaces::{
-    Changes, Interface, Lack, Leads, Survey, interface_for, interfaces, leads, own_addresses,
-    survey,
+    Changes, Interface, Lack, Leads, Survey, Wish, interface_for, interface_for_the_world,
+    interfaces, into_the_world, leads, own_addresses, survey,
 };
 pub use peer::Peer;
 pub use resolve::{NameSources, resolve};
@@ -43,3 +47,4 @@ pub use stream::{Monitor, Stream};
 pub use tcp_info::TcpInfo;
 pub use thalweg_wire::{Destination, Host};
 pub use tls::{TlsClient, TlsError, TlsOptions};
+pub use tun::{Tun, TunError, TunSettings};

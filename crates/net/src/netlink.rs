@@ -1,7 +1,7 @@
-//! Questions to the kernel's routing (rtnetlink), each on a socket of its own.
+//! Questions to the kernel's routing (rtnetlink), and changes of it, each on a socket of its own.
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -27,6 +27,15 @@ pub(crate) fn ask(question: RouteNetlinkMessage) -> io::Result<RouteNetlinkMessa
     let mut found = Vec::new();
     read(&socket.recv_from_full()?.0, &mut found)?;
     found.pop().ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Has the kernel change something, in this thread's network namespace.
+///
+/// # Errors
+/// The kernel's refusal.
+pub(crate) fn change(wanted: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    let socket = asked(wanted, NLM_F_REQUEST | NLM_F_ACK | flags)?;
+    read(&socket.recv_from_full()?.0, &mut Vec::new()).map(drop)
 }
 
 fn asked(question: RouteNetlinkMessage, flags: u16) -> io::Result<Socket> {

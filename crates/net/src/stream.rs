@@ -1,6 +1,6 @@
 //! A connection that was dialled.
 
-use crate::{Route, TcpInfo, transport::Transport};
+use crate::{Account, Route, TcpInfo, transport::Transport};
 use std::{
     fmt, io,
     pin::Pin,
@@ -95,12 +95,17 @@ impl Stream {
         Monitor(self.transport.tcp().map(Arc::downgrade).unwrap_or_default())
     }
 
+    /// The account of the connection, which the taker keeps from now on; `None`: nobody keeps one.
+    pub fn take_account(&mut self) -> Option<Box<dyn Account>> {
+        self.transport.take_account()
+    }
+
     /// The TCP connection, if nothing is between it and the stream's bytes.
     ///
     /// So on direct routes, and where all legs are open or plain SOCKS5: for whoever splices.
     ///
     /// # Errors
-    /// The stream itself, if there is a layer or a monitor looks at it just now.
+    /// The stream itself, if there is a layer, a monitor looks at it just now, or somebody keeps account of it.
     pub fn into_tcp(self) -> Result<TcpStream, Self> {
         let Self { transport, route, destination } = self;
         match transport {

@@ -47,12 +47,16 @@ pub struct TcpInfo {
     pub since_ack: Duration,
     /// How long ago data last came; back to zero each time it does.
     pub since_data: Duration,
+    /// What we last told the peer it may send, bytes beyond what has come; zero before Linux 6.2.
+    pub offered: u32,
     /// Time with data to send (including the next two).
     pub busy: Duration,
     /// Of `busy`: time held up by the peer's receive window.
     pub receiver_limited: Duration,
     /// Of `busy`: time held up by our send buffer.
     pub send_buffer_limited: Duration,
+    /// Whether the peer has ended its direction, so that nothing more comes.
+    pub peer_has_ended: bool,
 }
 
 /// The bytes of a `struct tcp_info`, read by offset; what lies past their end reads as zero.
@@ -111,9 +115,12 @@ impl TcpInfo {
             segments: u64::from(f.u32(136)) + u64::from(f.u32(140)),
             since_ack: f.millis(56),
             since_data: f.millis(52),
+            offered: f.u32(232),
             busy: f.long_micros(168),
             receiver_limited: f.long_micros(176),
             send_buffer_limited: f.long_micros(184),
+            // From TIME_WAIT (6) on, but for LISTEN and NEW_SYN_RECV: include/net/tcp_states.h.
+            peer_has_ended: matches!(bytes.first(), Some(6..=9 | 11)),
         }
     }
 }
@@ -144,8 +151,11 @@ mod tests {
         assert!(info.segments >= 5, "{info:?}");
         assert!(info.rtt > Duration::ZERO && info.min_rtt <= info.rtt * 2, "{info:?}");
         assert!(info.cwnd >= 2 && info.mss >= 536, "{info:?}");
-        assert!(info.delivery_rate > Rate::ZERO, "{info:?}");
+        assert!(info.delivery_rate > Rate::ZERO && !info.peer_has_ended, "{info:?}");
         assert_eq!((info.unacknowledged, info.unsent, info.retransmitted), (0, 0, 0));
+        drop(far);
+        assert_eq!(near.read(&mut [0; 1]).unwrap(), 0);
+        assert!(TcpInfo::of(&near).unwrap().peer_has_ended);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! What carries a dialled stream: a TCP connection, or layers over one.
 
-use crate::{Carried, channel::Channel, tcp};
+use crate::{Account, Carried, TcpInfo, Way, channel::Channel, tcp};
 use socket2::SockRef;
 use std::{
     io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 use tokio::{
@@ -31,7 +31,13 @@ pub(crate) enum Transport {
 ///
 /// Shared with no other owner than monitors' short looks.
 #[derive(Debug)]
-pub(crate) struct Leg(Arc<TcpStream>);
+pub(crate) struct Leg {
+    tcp: Arc<TcpStream>,
+    account: Option<Box<dyn Account>>,
+}
+
+/// What is written at once of a connection that has an account: it is paid before it is sent.
+const PAID_AT_ONCE: usize = 64 << 10;
 
 /// Clear bytes that came with a channel's last record, then `beneath`.
 #[derive(Debug)]
@@ -53,7 +59,7 @@ impl Transport {
     /// The TCP connection beneath all layers, if it is one.
     pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         match self {
-            Self::Tcp(leg) => Some(&leg.0),
+            Self::Tcp(leg) => Some(&leg.tcp),
             Self::Sealed(channel) => channel.get_ref().tcp(),
             Self::After(after) => after.beneath.tcp(),
             Self::Carried(_) => None,
@@ -70,11 +76,21 @@ impl Transport {
         }
     }
 
+    /// The account of the TCP connection beneath all layers, if there is one.
+    pub fn take_account(&mut self) -> Option<Box<dyn Account>> {
+        match self {
+            Self::Tcp(leg) => leg.account.take(),
+            Self::Sealed(channel) => channel.get_mut().take_account(),
+            Self::After(after) => after.beneath.take_account(),
+            Self::Carried(_) => None,
+        }
+    }
+
     /// Has it end so that no end of it looks like a good one.
     pub fn reset(&mut self) {
         match self {
             // A socket that refuses this is already gone.
-            Self::Tcp(leg) => _ = SockRef::from(&*leg.0).set_linger(Some(Duration::ZERO)),
+            Self::Tcp(leg) => _ = SockRef::from(&*leg.tcp).set_linger(Some(Duration::ZERO)),
             Self::Sealed(channel) => channel.get_mut().reset(),
             Self::After(after) => after.beneath.reset(),
             Self::Carried(carried) => carried.reset(),
@@ -139,24 +155,45 @@ impl AsyncWrite for Transport {
     }
 }
 
+impl Leg {
+    /// With its account, if there is one.
+    pub fn new(tcp: TcpStream, account: Option<Box<dyn Account>>) -> Self {
+        Self { tcp: Arc::new(tcp), account }
+    }
+
+    /// The connection, if no monitor looks at it just now, and nobody keeps account of it.
+    pub fn into_inner(self) -> Result<TcpStream, Self> {
+        if self.account.is_some() {
+            return Err(self);
+        }
+        let tcp = Arc::clone(&self.tcp);
+        drop(self);
+        Arc::try_unwrap(tcp).map_err(|tcp| Self { tcp, account: None })
+    }
+
+    fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.account.as_mut().map_or(Poll::Ready(Ok(())), |account| account.poll_may(way, cx))
+    }
+
+    fn moved(&mut self, bytes: usize) {
+        if let Some(account) = &mut self.account {
+            account.moved(bytes, TcpInfo::of(&*self.tcp).ok().as_ref());
+        }
+    }
+}
+
 impl AsyncRead for Leg {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        tcp::poll_read(&self.0, cx, buf)
-    }
-}
-
-impl Leg {
-    pub fn new(tcp: TcpStream) -> Self {
-        Self(Arc::new(tcp))
-    }
-
-    /// The connection, if no monitor looks at it just now.
-    pub fn into_inner(self) -> Result<TcpStream, Self> {
-        Arc::try_unwrap(self.0).map_err(Self)
+        let this = self.get_mut();
+        ready!(this.poll_may(Way::Down, cx))?;
+        let before = buf.filled().len();
+        let read = ready!(tcp::poll_read(&this.tcp, cx, buf));
+        this.moved(buf.filled().len() - before);
+        Poll::Ready(read)
     }
 }
 
@@ -166,7 +203,13 @@ impl AsyncWrite for Leg {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        tcp::poll_write_by(&self.0, cx, |tcp| tcp.try_write(buf))
+        let this = self.get_mut();
+        ready!(this.poll_may(Way::Up, cx))?;
+        let most = if this.account.is_some() { PAID_AT_ONCE } else { usize::MAX };
+        let buf = &buf[..buf.len().min(most)];
+        let wrote = ready!(tcp::poll_write_by(&this.tcp, cx, |tcp| tcp.try_write(buf)));
+        this.moved(*wrote.as_ref().unwrap_or(&0));
+        Poll::Ready(wrote)
     }
 
     fn poll_write_vectored(
@@ -174,11 +217,15 @@ impl AsyncWrite for Leg {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        tcp::poll_write_by(&self.0, cx, |tcp| tcp.try_write_vectored(bufs))
+        if self.account.is_some() {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
+            return self.poll_write(cx, first.map_or(&[], |buf| &**buf));
+        }
+        tcp::poll_write_by(&self.tcp, cx, |tcp| tcp.try_write_vectored(bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
-        true
+        self.account.is_none()
     }
 
     /// TCP sends by itself: nothing to do.
@@ -187,7 +234,15 @@ impl AsyncWrite for Leg {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(tcp::end_writing(&self.0))
+        Poll::Ready(tcp::end_writing(&self.tcp))
+    }
+}
+
+impl Drop for Leg {
+    fn drop(&mut self) {
+        if let Some(account) = &mut self.account {
+            account.ends(TcpInfo::of(&*self.tcp).ok().as_ref());
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod talk;
 
 pub mod bond;
 pub mod budget;
+pub mod carrier;
 pub mod cast;
 pub mod config;
 pub mod daemon;
@@ -22,3 +23,4 @@ pub mod part;
 pub mod prober;
 pub mod proxy;
 pub mod relay;
+pub mod trains;

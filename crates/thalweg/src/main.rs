@@ -40,6 +40,10 @@ enum Command {
     Receipt(commands::receipt::Args),
     /// Show this node's drop boxes, and collect what was submitted to them
     DropBox(commands::drop_box::Args),
+    /// Measure the path to another member with probe trains
+    Measure(commands::measure::Args),
+    /// Show what rides in probe trains, and nodes' overlay addresses
+    Carrier(commands::carrier::Args),
     /// Show what is known of paths, which relays are tried and why, and where one more would help
     Paths(commands::paths::Args),
     /// Show what downloads remember of paths and relays, and forget it
@@ -91,6 +95,8 @@ fn main() -> ExitCode {
         Command::Receipt(args) => commands::receipt::run(args),
         Command::DropBox(args) => commands::drop_box::run(args),
         Command::Submit(args) => commands::submit::run(args),
+        Command::Measure(args) => commands::measure::run(args),
+        Command::Carrier(args) => commands::carrier::run(args),
         Command::Paths(args) => commands::paths::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Init(args) => commands::init::run(args),

@@ -19,6 +19,7 @@ pub mod manifest;
 pub mod mesh;
 pub mod metalink;
 pub mod object;
+pub mod probe;
 pub mod repr_digest;
 pub mod retry_after;
 pub mod signed;

@@ -13,7 +13,7 @@ use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination, Manifest, Signable, Signature, Signed, Verifier, bond, cast, content_disposition,
     content_range::{ContentRange, RequestRange},
-    file_name, object, repr_digest, retry_after,
+    file_name, object, probe, repr_digest, retry_after,
     socks5::{self, Decoded, Socks5Error},
 };
 
@@ -89,6 +89,36 @@ fn bond_holds(bytes: &[u8]) {
     _ = object::decode::<bond::Hello>(bytes);
 }
 
+/// Payloads have one form but for the zeros behind them, and no fragment is beyond its rider; numbers outside are read from
+/// what routers quote as from whole datagrams.
+fn probe_holds(bytes: &[u8]) {
+    if let Ok(payload) = probe::Payload::decode(bytes) {
+        let again = payload.encode();
+        assert!(bytes.starts_with(&again) && bytes[again.len()..].iter().all(|b| *b == 0));
+        let (probe::Payload::Probe { riders, .. } | probe::Payload::Riders(riders)) = &payload;
+        for rider in riders {
+            let end = usize::from(rider.offset) + rider.bytes.len();
+            assert!(!rider.bytes.is_empty() && end <= usize::from(rider.total), "{rider:?}");
+        }
+    }
+    if let Some((outer, sealed)) = probe::Outer::split(bytes) {
+        assert_eq!(probe::Outer::read(bytes), Some(outer));
+        assert!(bytes.starts_with(&outer.encode()) && bytes.ends_with(sealed));
+        assert!(sealed.len() > probe::TAG);
+    }
+    for size in [bytes.len() as u16, u16::MAX] {
+        let header = bytes.first().map_or(0, |b| u16::from(*b));
+        let least = probe::Payload::least(header);
+        assert_eq!(probe::Payload::padding(size, header).is_some(), size >= least);
+    }
+    if let Ok(ask) = object::decode::<probe::Ask>(bytes) {
+        assert_eq!(object::decode(&object::encode(&ask)[4..]), Ok(ask));
+    }
+    if let Ok(tell) = object::decode::<probe::Tell>(bytes) {
+        assert_eq!(object::decode(&object::encode(&tell)[4..]), Ok(tell));
+    }
+}
+
 fn text_holds(text: &str) {
     if let Ok(to) = text.parse::<Destination>() {
         assert_eq!(to.to_string().parse(), Ok(to));
@@ -116,6 +146,7 @@ fn all_hold(bytes: &[u8]) {
     manifest_holds(bytes);
     cast_holds(bytes);
     bond_holds(bytes);
+    probe_holds(bytes);
     if let Ok(signed) = Signed::<Manifest>::open(bytes, &Believer) {
         assert_eq!(signed.encode(), bytes);
     }
@@ -250,4 +281,37 @@ fn the_corpus_has_every_word_of_a_bond() {
     for name in ["greeting-welcome", "greeting-refused"] {
         assert!(object::decode::<bond::Greeting>(&file(&format!("bond-{name}"))).is_ok(), "{name}");
     }
+}
+
+#[test]
+fn the_corpus_has_probes_riders_and_every_word_about_them() {
+    let found: std::collections::BTreeMap<String, Vec<u8>> = corpus().into_iter().collect();
+    let file = |name: &str| {
+        let found = found.iter().find(|(path, _)| path.ends_with(&format!("/probe-{name}")));
+        found.map(|(_, bytes)| bytes.clone()).expect("it is in corpus/")
+    };
+    for (name, carried) in [("bare", 0), ("with-riders", 2)] {
+        match probe::Payload::decode(&file(name)) {
+            Ok(probe::Payload::Probe { riders, .. }) => assert_eq!(riders.len(), carried, "{name}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    assert!(matches!(probe::Payload::decode(&file("riders")), Ok(probe::Payload::Riders(_))));
+    for (name, why) in [
+        ("padding-not-empty", probe::PayloadError::Padding),
+        ("fragment-beyond-its-rider", probe::PayloadError::Fragment),
+        ("header-cut", probe::PayloadError::Short),
+        ("riders-none", probe::PayloadError::Short),
+    ] {
+        assert_eq!(probe::Payload::decode(&file(name)), Err(why), "{name}");
+    }
+    let outside = file("datagram");
+    assert_eq!(probe::Outer::split(&outside).map(|(outer, _)| outer.number), Some(9));
+    for name in ["ask-open", "ask-arrivals", "ask-send"] {
+        assert!(object::decode::<probe::Ask>(&file(name)).is_ok(), "{name}");
+    }
+    for name in ["tell-opened", "tell-arrivals", "tell-sent", "tell-refused"] {
+        assert!(object::decode::<probe::Tell>(&file(name)).is_ok(), "{name}");
+    }
+    assert!(object::decode::<probe::Ask>(&file("ask-send-count-huge")).is_err());
 }

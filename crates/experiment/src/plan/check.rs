@@ -192,6 +192,8 @@ pub enum PlotKind {
     Lines,
     /// A time series from the arms' output, a curve per arm.
     Series,
+    /// The same, its points alone.
+    Dots,
 }
 
 /// A picture.
@@ -202,11 +204,13 @@ pub struct Plot {
     pub name: String,
     /// What it shows.
     pub kind: PlotKind,
-    /// Of which metric, or which series.
+    /// Of which metric, or which series; a pattern takes several series.
     pub metric: String,
     /// Patterns of arms; absent: all.
     pub arms: Option<Vec<String>>,
-    /// The axis, for `lines`.
+    /// Patterns of the cells that count; absent: all.
+    pub cells: Option<Vec<String>>,
+    /// The axis, for `lines`; what is along a series, for the others, where it is not seconds.
     pub x: Option<String>,
     /// The heading, with placeholders of `[params]`; absent: the claim.
     pub title: Option<String>,

@@ -218,7 +218,12 @@ fn plots(plan: &Plan) -> Checked {
             return Err(format!("plot {}: `x` must name an axis of [[vary]]", plot.name));
         }
     }
+    let cells = schedule::all_cells(plan);
     for plot in &plan.plot {
+        let is_one = |p: &&String| cells.iter().any(|cell| pattern::matches(p, &cell.label));
+        if let Some(lost) = plot.cells.iter().flatten().find(|p| !is_one(p)) {
+            return Err(format!("plot {}: no cell matches `{lost}`", plot.name));
+        }
         for quick in [false, true] {
             let title = crate::plot::title(plan, plot, quick);
             title.map_err(|e| format!("plot {}: title: {e}", plot.name))?;

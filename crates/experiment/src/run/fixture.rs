@@ -28,23 +28,30 @@ pub struct Made {
     pub blake3: String,
 }
 
-/// Makes the random files of a plan below `scratch`.
+/// Makes the random files of a plan below `scratch`, those that `made` does not have with the size that
+/// these values give: a cell may ask for another.
 ///
 /// # Errors
 /// A size that is none, or a file that cannot be written.
-pub fn make_random(plan: &Plan, scratch: &Path, values: &Values) -> Result<BTreeMap<String, Made>> {
-    let mut made = BTreeMap::new();
+pub fn make_random(
+    plan: &Plan,
+    scratch: &Path,
+    values: &Values,
+    made: &mut BTreeMap<String, Made>,
+) -> Result<()> {
     for file in &plan.file {
-        if let Some(size) = &file.size {
-            let size = values.render(size, Face::Real)?;
-            let at = || format!("file {}", file.name);
-            let size: ByteSize = size.parse().map_err(|e| ExperimentError::value(at(), e))?;
-            let path = path_of(file, scratch)?;
-            let fault = ExperimentError::file("write", &path);
-            made.insert(file.name.clone(), write_random(&path, size.as_bytes()).map_err(fault)?);
+        let Some(size) = &file.size else { continue };
+        let at = || format!("file {}", file.name);
+        let size = values.render(size, Face::Real)?;
+        let size: ByteSize = size.parse().map_err(|e| ExperimentError::value(at(), e))?;
+        if made.get(&file.name).is_some_and(|made| made.bytes == size.as_bytes()) {
+            continue;
         }
+        let path = path_of(file, scratch)?;
+        let fault = ExperimentError::file("write", &path);
+        made.insert(file.name.clone(), write_random(&path, size.as_bytes()).map_err(fault)?);
     }
-    Ok(made)
+    Ok(())
 }
 
 /// Writes the text files of a plan, with the values of this network.

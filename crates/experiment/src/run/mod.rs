@@ -80,7 +80,7 @@ pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Resu
     if request.for_commit {
         machine::require_clean(&commit)?;
     }
-    let runner = Runner::prepare(plan, directory, request)?;
+    let mut runner = Runner::prepare(plan, directory, request)?;
     let rounds = schedule::rounds(plan, &request.options)?;
     announce(plan, &request.options, &runner.arms, &rounds)?;
     let mut journal = runner.open_journal(text, commit.clone())?;
@@ -130,7 +130,7 @@ impl<'a> Runner<'a> {
         };
         let round = Round { index: 0, cell: schedule::Cell::default(), seed: 1, repeat: 0 };
         let values = runner.values(&round)?;
-        runner.made = fixture::make_random(plan, runner.scratch.path(), &values)?;
+        fixture::make_random(plan, runner.scratch.path(), &values, &mut runner.made)?;
         for arm in &runner.arms {
             let asked =
                 arm.version.as_ref().map(|v| values.render_args(v, Face::Real)).transpose()?;
@@ -185,20 +185,21 @@ impl<'a> Runner<'a> {
 
     /// A round that nobody interrupted: Ctrl-C reaches the lab as well, whose
     /// end may be seen first and must not pass for an arm's failure.
-    fn whole_round(&self, round: &Round, of: usize) -> Result<RoundRecord> {
-        let record = self.round(round, of);
+    fn whole_round(&mut self, round: &Round, of: usize) -> Result<RoundRecord> {
+        let values = self.values(round)?;
+        fixture::make_random(self.plan, self.scratch.path(), &values, &mut self.made)?;
+        let record = self.round(round, of, &values);
         self.stop.check()?;
         record
     }
 
-    fn round(&self, round: &Round, of: usize) -> Result<RoundRecord> {
-        let values = self.values(round)?;
+    fn round(&self, round: &Round, of: usize, values: &Values) -> Result<RoundRecord> {
         let topology =
-            network::topology(self.plan, self.directory, self.topology.as_ref(), round, &values)?;
+            network::topology(self.plan, self.directory, self.topology.as_ref(), round, values)?;
         let blueprint = Blueprint {
             plan: self.plan,
             topology: topology.as_ref(),
-            values: &values,
+            values,
             scratch: self.scratch.path(),
             made: &self.made,
             stop: &self.stop,

@@ -12,7 +12,9 @@ use std::{
     net::TcpListener,
     path::Path,
     process::{Command, Stdio},
+    sync::Once,
 };
+use thalweg_console::note;
 use thalweg_lab::{
     client::Lab,
     topology::{LinkChange, Resolved, Topology},
@@ -30,6 +32,19 @@ pub enum Network {
 
 fn lab_fault(error: impl ToString) -> ExperimentError {
     ExperimentError::Lab(error.to_string())
+}
+
+/// Says once that packets may be late, where the kernel keeps the emulator from being served first.
+fn tell_priority(lab: &Lab) {
+    static TOLD: Once = Once::new();
+    if lab.stats(false).is_ok_and(|stats| !stats.realtime) {
+        TOLD.call_once(|| {
+            note!(
+                "the emulator runs at ordinary priority: on a busy machine packets are late, and rounds \
+                 run again for it. Run as root, outside of a control group whose cpu.rt_runtime_us is 0"
+            );
+        });
+    }
 }
 
 /// The topology of a round: the plan's or a file's, with the round's seed, its
@@ -65,7 +80,7 @@ pub fn topology(
         }
     }
     // TOML's integers are signed; a topology's seed is not negative.
-    let seed = toml::Value::Integer((round.seed & (u64::MAX >> 1)) as i64);
+    let seed = toml::Value::Integer((round.draw() & (u64::MAX >> 1)) as i64);
     // A seed of its own keeps the network while rounds draw other things.
     table.entry("seed").or_insert(seed);
     let mut value = toml::Value::Table(table);
@@ -113,7 +128,11 @@ impl Network {
     /// What the lab says, with what to do about it.
     pub fn start(topology: Option<&Topology>) -> Result<Self> {
         match topology {
-            Some(topology) => Ok(Self::Lab(Box::new(Lab::start(topology).map_err(lab_fault)?))),
+            Some(topology) => {
+                let lab = Lab::start(topology).map_err(lab_fault)?;
+                tell_priority(&lab);
+                Ok(Self::Lab(Box::new(lab)))
+            }
             None => Ok(Self::Host),
         }
     }

@@ -26,6 +26,7 @@ mod sys;
 mod tcp_flood;
 mod tcp_sink;
 mod tcp_source;
+mod tcp_web;
 mod train;
 mod web_faults;
 mod wire;
@@ -47,6 +48,8 @@ enum Tool {
     TcpSource(tcp_source::Args),
     /// Load a path with real TCP cross traffic for a bounded time
     TcpFlood(tcp_flood::Args),
+    /// Load a path with short TCP flows that arrive at random, for a bounded time
+    TcpWeb(tcp_web::Args),
     /// Answer `udp-ping`
     UdpEcho(ping::EchoArgs),
     /// Measure round-trip times with kernel receive stamps
@@ -77,6 +80,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Tool::TcpSink(a) => tcp_sink::run(&a),
         Tool::TcpSource(a) => tcp_source::run(&a),
         Tool::TcpFlood(a) => tcp_flood::run(&a),
+        Tool::TcpWeb(a) => tcp_web::run(&a),
         Tool::UdpEcho(a) => ping::run_echo(&a),
         Tool::UdpPing(a) => ping::run_ping(&a),
         Tool::TrainSink(a) => datagram_sink::run(&a),

@@ -171,3 +171,15 @@ pub fn parse_span(text: &str) -> anyhow::Result<Duration> {
     }
     Ok(span)
 }
+
+/// A duration for cross traffic: as [`parse_span`], an hour at most.
+///
+/// # Errors
+/// When it is no duration or out of range.
+pub fn at_most_an_hour(text: &str) -> anyhow::Result<Duration> {
+    let span = parse_span(text)?;
+    if span > Duration::from_secs(3600) {
+        bail!("cross traffic ends within an hour");
+    }
+    Ok(span)
+}

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     to: String,
     /// How long; an hour at most
-    #[arg(long = "for", value_name = "TIME", value_parser = at_most_an_hour)]
+    #[arg(long = "for", value_name = "TIME", value_parser = net::at_most_an_hour)]
     duration: Duration,
     /// How many flows
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -46,14 +46,6 @@ pub struct Args {
     /// Congestion control; without it, the route's or the kernel's
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-}
-
-fn at_most_an_hour(text: &str) -> anyhow::Result<Duration> {
-    let span = net::parse_span(text)?;
-    if span > Duration::from_secs(3600) {
-        bail!("cross traffic ends within an hour");
-    }
-    Ok(span)
 }
 
 /// What `tcp-flood` prints.

@@ -16,11 +16,14 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+use thalweg_units::Rate;
 
 /// Bytes per write.
 const CHUNK: usize = 128 * 1024;
 /// A blocked write looks at the clock this often.
 const WRITE_SLICE: Duration = Duration::from_millis(50);
+/// A flow with a rate sends what is due this often.
+const STEP: Duration = Duration::from_millis(5);
 /// What the control connection may take besides the measurement: it shares the
 /// path's queue, and may lose packets.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(60);
@@ -43,6 +46,9 @@ pub struct Args {
     /// How many flows
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     flows: u16,
+    /// What each flow has to send, like a stream of media; without it, as much as TCP takes
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
     /// Local address to send from
     #[arg(long, value_name = "IP")]
     from: Option<IpAddr>,
@@ -77,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let flows = open_flows(to, &options, plan)?;
     control.send(&Turn::Go)?;
     control.expect(Turn::Started)?;
-    let senders = send_all(flows, args.duration)?;
+    let senders = send_all(flows, args.duration, args.rate)?;
     let count: TcpCount = control.receive()?;
     if count.bytes.len() != plan.flows || count.receive_buffers.len() != plan.flows {
         bail!("the sink reports another number of flows than were sent");
@@ -120,33 +126,62 @@ pub fn greeting(greeting: &Greeting) -> anyhow::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn send_all(flows: Vec<TcpStream>, duration: Duration) -> anyhow::Result<Vec<Sender>> {
-    let deadline = Instant::now() + duration;
-    let threads: Vec<_> =
-        flows.into_iter().map(|f| thread::spawn(move || send_until(f, deadline))).collect();
+fn send_all(
+    flows: Vec<TcpStream>,
+    duration: Duration,
+    rate: Option<Rate>,
+) -> anyhow::Result<Vec<Sender>> {
+    let pace = Pace { begin: Instant::now(), rate };
+    let send = |flow| thread::spawn(move || send_until(flow, &pace, duration));
+    let threads: Vec<_> = flows.into_iter().map(send).collect();
     let join =
         |t: thread::JoinHandle<_>| t.join().unwrap_or_else(|_| bail!("a flow's thread died"));
     threads.into_iter().map(join).collect()
 }
 
+/// What a flow has to send, and since when.
+#[derive(Clone, Copy)]
+struct Pace {
+    begin: Instant,
+    /// `None`: more than TCP can take.
+    rate: Option<Rate>,
+}
+
+impl Pace {
+    /// Bytes that are due now beyond those `sent`. What TCP did not take in time stays due, as in
+    /// a player's queue.
+    fn due(&self, sent: u64) -> usize {
+        let Some(rate) = self.rate else { return usize::MAX };
+        let due = rate.as_bps() as f64 / 8.0 * self.begin.elapsed().as_secs_f64();
+        (due as u64).saturating_sub(sent) as usize
+    }
+}
+
 /// Fills the flow until `deadline`, then takes the kernel's account of it,
 /// while it is still running, and resets it.
-fn send_until(mut stream: TcpStream, deadline: Instant) -> anyhow::Result<Sender> {
+fn send_until(mut stream: TcpStream, pace: &Pace, duration: Duration) -> anyhow::Result<Sender> {
     stream.set_write_timeout(Some(WRITE_SLICE))?;
     let chunk = vec![0x5a; CHUNK];
-    while Instant::now() < deadline {
-        write_some(&mut stream, &chunk).context("a flow broke during the measurement")?;
+    let mut sent = 0;
+    while pace.begin.elapsed() < duration {
+        let due = pace.due(sent).min(CHUNK);
+        if due == 0 {
+            thread::sleep(STEP);
+            continue;
+        }
+        sent += write_some(&mut stream, &chunk[..due])
+            .context("a flow broke during the measurement")? as u64;
     }
     let sender = Sender::sample(&stream);
     net::reset(stream);
     sender
 }
 
-/// Writes what fits within [`WRITE_SLICE`]; that it may be nothing is no error.
-pub fn write_some(stream: &mut TcpStream, chunk: &[u8]) -> std::io::Result<()> {
+/// Writes what fits within [`WRITE_SLICE`], and says how much; that it may be nothing is no error.
+pub fn write_some(stream: &mut TcpStream, chunk: &[u8]) -> std::io::Result<usize> {
     match stream.write(chunk) {
-        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
-        other => other.map(|_| ()),
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+        other => other,
     }
 }
 

@@ -96,7 +96,7 @@ fn mode(distances: &[f64]) -> (f64, f64, f64) {
 
 impl Estimator for Dispersion {
     fn name(&self) -> &'static str {
-        "dispersion"
+        "capacity"
     }
 
     fn next(&mut self) -> Step {

@@ -1,7 +1,10 @@
 //! Trains that do not adapt: MGRP's pktrain with Table 1's parameters, to load a path as tools do.
+//!
+//! As many as can be are one transaction, in which the pauses between trains are gaps: a train by itself would
+//! have its report waited for, a round trip and more, and Table 1's rates are of pauses of 10 and 20 ms.
 
-use super::{Estimator, Progress, Step};
-use crate::train::{Flight, OVERHEAD, Probe, Train, TrainError};
+use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
+use crate::train::{Flight, MAX_PROBES, OVERHEAD, Probe, Train, TrainError};
 use std::time::Duration;
 
 /// A row of Table 1.
@@ -13,15 +16,21 @@ pub struct Fixed {
     pause: Duration,
     /// Trains so far, and how many are wanted.
     trains: (u32, u32),
+    /// Probes that left, and those of them that came.
+    probes: (u64, u64),
 }
 
 /// What the tool needs of each probe.
 const HEADER: u16 = 12;
 
+/// Trains of a transaction take so long: what was lost is told once meanwhile.
+const SERIES: Duration = Duration::from_secs(2);
+
 const fn row(name: &'static str, bytes: u16, count: usize, gap_us: u64, pause_ms: u64) -> Fixed {
     let (size, gap) = (bytes - OVERHEAD as u16, Duration::from_micros(gap_us));
     let probe = Probe { size, header: HEADER, gap, may_carry: true };
-    Fixed { name, probe, count, pause: Duration::from_millis(pause_ms), trains: (0, 1) }
+    let pause = Duration::from_millis(pause_ms);
+    Fixed { name, probe, count, pause, trains: (0, 1), probes: (0, 0) }
 }
 
 /// Bursts of 12 Mbit/s, 1.1 Mbit/s on average: like the sub-trains of pathload.
@@ -42,12 +51,55 @@ impl Fixed {
         Self { probe: Probe { may_carry: false, ..self.probe }, ..self }
     }
 
+    /// From the beginning of one train to that of the next.
+    pub fn period(&self) -> Duration {
+        self.probe.gap * (self.count.saturating_sub(1) as u32) + self.pause
+    }
+
+    /// What was lost: all that such trains tell.
+    fn result(&self) -> Result<Vec<Finding>, Unfound> {
+        match self.probes {
+            (0, _) => Err(Unfound::Unclear),
+            (_, 0) => Err(Unfound::Lost(self.trains.0)),
+            (left, came) => {
+                let lost = 1.0 - came as f64 / left as f64;
+                Ok(vec![Finding::plain(Quantity::Loss, lost)])
+            }
+        }
+    }
+
     /// Its train.
     ///
     /// # Errors
     /// None for Table 1's.
     pub fn train(&self) -> Result<Train, TrainError> {
         Train::uniform(self.probe, self.count)
+    }
+
+    /// As many of its trains, one after the other, as one transaction takes.
+    ///
+    /// # Errors
+    /// None for Table 1's.
+    pub fn series(&self) -> Result<Train, TrainError> {
+        self.of(u32::MAX)
+    }
+
+    /// So many of its trains, or as many as a transaction takes.
+    fn of(&self, trains: u32) -> Result<Train, TrainError> {
+        let first = |train| if train == 0 { Duration::ZERO } else { self.pause };
+        let one = |train| {
+            (0..self.count).map(move |place| Probe {
+                gap: if place == 0 { first(train) } else { self.probe.gap },
+                ..self.probe
+            })
+        };
+        Train::new((0..trains.min(self.most())).flat_map(one).collect())
+    }
+
+    /// Trains of a transaction.
+    fn most(&self) -> u32 {
+        let by_time = SERIES.as_nanos() / self.period().as_nanos().max(1);
+        (MAX_PROBES / self.count.max(1)).min(by_time as usize).max(1) as u32
     }
 }
 
@@ -58,18 +110,25 @@ impl Estimator for Fixed {
 
     fn next(&mut self) -> Step {
         let after = if self.trains.0 == 0 { Duration::ZERO } else { self.pause };
-        match self.train() {
-            Ok(train) if self.trains.0 < self.trains.1 => Step::Send { train, after },
-            _ => Step::Done(Ok(Vec::new())),
+        let left = self.trains.1.saturating_sub(self.trains.0);
+        match self.of(left) {
+            Ok(train) if left > 0 => Step::Send { train, after },
+            _ => Step::Done(self.result()),
         }
     }
 
-    fn seen(&mut self, _: &Flight) {
-        self.trains.0 += 1;
+    fn seen(&mut self, flight: &Flight) {
+        self.trains.0 += (flight.sent.len() / self.count.max(1)).max(1) as u32;
+        self.probes.0 += flight.left() as u64;
+        self.probes.1 += flight.passed().count() as u64;
+    }
+
+    fn by_now(&self) -> Option<Vec<Finding>> {
+        self.result().ok()
     }
 
     fn progress(&self) -> Progress {
-        Progress { trains: self.trains.0, between: None, phase: "trains that tell nothing" }
+        Progress { trains: self.trains.0, between: None, phase: "load" }
     }
 }
 
@@ -100,14 +159,41 @@ mod tests {
     }
 
     #[test]
-    fn they_end() {
-        let mut row = PK3.times(2).bare();
+    fn they_end_and_tell_what_was_lost() {
+        let time = |ns| Some(thalweg_units::Time::from_nanos(ns));
+        // Of 20 ms one after the other, 100 make a series.
+        let mut row = PK2.times(53).bare();
         for n in 0..2 {
             let Step::Send { train, after } = row.next() else { panic!("{n}") };
             assert_eq!(after.is_zero(), n == 0);
-            assert!(!train.probes()[0].may_carry);
-            row.seen(&Flight::default());
+            let probes = train.probes();
+            assert_eq!(probes.len(), if n == 0 { 51 * 20 } else { 2 * 20 });
+            assert!(
+                !probes[0].may_carry && probes[0].gap.is_zero() && probes[1].gap == row.probe.gap
+            );
+            assert!(probes[20].gap == row.pause && probes[21].gap == row.probe.gap);
+            let mut flight = Flight { sent: vec![time(1); probes.len()], ..Flight::default() };
+            let arrived = |place| time(9).filter(|_| place % 20 > 2 * n);
+            flight.arrived = (0..probes.len()).map(arrived).collect();
+            row.seen(&flight);
         }
-        assert_eq!(row.next(), Step::Done(Ok(Vec::new())));
+        let Step::Done(Ok(found)) = row.next() else { panic!("no end") };
+        assert_eq!(found[0].of, Quantity::Loss);
+        let lost = (51.0 + 2.0 * 3.0) / (53.0 * 20.0);
+        assert!((found[0].value - lost).abs() < 1e-9, "{found:?}");
+        let mut dead = PK1.times(1);
+        let sent = vec![time(1); 10];
+        dead.seen(&Flight { sent, arrived: vec![None; 10], ..Flight::default() });
+        assert_eq!(dead.next(), Step::Done(Err(Unfound::Lost(1))));
+    }
+
+    #[test]
+    fn a_series_is_as_fast_as_table_1_has_it() {
+        for (row, mbps) in [(PK1, 1.1), (PK2, 2.0), (PK3, 2.3)] {
+            let series = row.series().unwrap();
+            let average = series.bytes() as f64 * 8.0 / series.takes().as_secs_f64() / 1e6;
+            assert!((average / mbps - 1.0).abs() < 0.06, "{}: {average}", row.name);
+            assert!(series.takes() <= SERIES && series.takes() > SERIES * 9 / 10);
+        }
     }
 }

@@ -7,17 +7,19 @@
 mod badabing;
 mod dispersion;
 mod fixed;
+mod hops;
 mod pathchirp;
 mod pathload;
 
 pub use badabing::{Badabing, BadabingSettings};
 pub use dispersion::{Dispersion, DispersionSettings};
 pub use fixed::{Fixed, PK1, PK2, PK3};
+pub use hops::{Hops, HopsSettings};
 pub use pathchirp::{Pathchirp, PathchirpSettings};
 pub use pathload::{Pace, Pathload, PathloadSettings};
 
 use crate::train::{Flight, Train};
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 use thiserror::Error;
 
 /// What is found out.
@@ -33,6 +35,17 @@ pub enum Quantity {
     LossFrequency,
     /// How long an episode of losses lasts on average, s.
     LossDuration,
+    /// The share of probes that were lost, from 0 to 1.
+    Loss,
+    /// The rate at which trains came out at a router, bit/s.
+    RateAtHop {
+        /// How many hops away, from 1.
+        hop: u8,
+        /// The router; `None`: the destination.
+        router: Option<IpAddr>,
+    },
+    /// The hop into which the narrowest link leads, from 1; of several where routers before it are silent.
+    NarrowestHop,
 }
 
 /// A result.
@@ -55,7 +68,8 @@ pub struct Finding {
 impl Finding {
     /// A value in a range, of which what was hidden is taken off.
     pub fn corrected(of: Quantity, low: f64, high: f64, hidden: f64) -> Self {
-        let [low, high] = [low, high].map(|end| (end - hidden).max(0.0));
+        // Not minus zero, as empty sums are.
+        let [low, high] = [low, high].map(|end| (end - hidden).max(0.0) + 0.0);
         Self { of, value: f64::midpoint(low, high), low, high, hidden, is_lower_bound: false }
     }
 
@@ -76,6 +90,11 @@ pub enum Unfound {
         "no train could be judged: the hosts' timing is too coarse, or the path changes too fast"
     )]
     Unclear,
+    /// No router on the way says anything that can be used.
+    #[error(
+        "no router on the way answers, or none quotes enough of what it answers to: hop by hop nothing is seen"
+    )]
+    Silent,
     /// It would have taken too many trains.
     #[error("no end after {0} trains: the path changes faster than it can be measured")]
     Endless(u32),
@@ -116,6 +135,11 @@ pub trait Estimator {
 
     /// What came of the train that it wanted.
     fn seen(&mut self, flight: &Flight);
+
+    /// What it can say already when its time is over; `None`: nothing.
+    fn by_now(&self) -> Option<Vec<Finding>> {
+        None
+    }
 
     /// How far it is.
     fn progress(&self) -> Progress;

@@ -9,11 +9,25 @@ const FLOWS: usize = 64;
 /// A loss is remembered for so long, and halves what may be under way.
 const SORE: Duration = Duration::from_secs(2);
 
+/// A flow's rate is of about so long.
+const MEMORY: Duration = Duration::from_millis(500);
+
+/// A flow that sent nothing for so long has no say.
+const RESTING: Duration = Duration::from_secs(10);
+
 /// What a regulator goes by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowState {
-    /// Bytes that may ride one after the other.
+    /// Bytes that may ride one after the other; without any TCP flow there is nothing to go by, and no bound.
     pub window: usize,
+    /// What may ride besides as time goes on, bytes a second: as fast the flows went by themselves.
+    pub rate: f64,
+}
+
+impl Default for FlowState {
+    fn default() -> Self {
+        Self { window: usize::MAX, rate: 0.0 }
+    }
 }
 
 /// A flow's addresses and ports, in the direction in which it rides.
@@ -27,7 +41,16 @@ struct Flow {
     acknowledged: u32,
     /// The most that was under way of late.
     peak: u32,
+    /// Bytes that left of late, the older ones counting less and less.
+    late: f64,
     lost: Option<Time>,
+    seen: Time,
+}
+
+impl Flow {
+    fn faded(&self, now: Time) -> f64 {
+        self.late * (-now.since(self.seen).as_secs_f64() / MEMORY.as_secs_f64()).exp()
+    }
 }
 
 /// The flows that ride.
@@ -51,7 +74,12 @@ impl FlowWatch {
             return;
         };
         let end = segment.sequence.wrapping_add(segment.length);
-        match self.0.iter_mut().find(|flow| flow.key == segment.key) {
+        let mut known = self.0.iter_mut().find(|flow| flow.key == segment.key);
+        if let Some(flow) = &mut known {
+            flow.late = flow.faded(now) + f64::from(segment.length);
+            flow.seen = now;
+        }
+        match known {
             Some(flow) if is_before(end, flow.sent.wrapping_add(1)) => flow.lost = Some(now),
             Some(flow) => {
                 flow.sent = end;
@@ -62,13 +90,15 @@ impl FlowWatch {
                 if self.0.len() >= FLOWS {
                     self.0.pop_front();
                 }
-                let (acknowledged, peak) = (segment.sequence, segment.length);
+                let (acknowledged, peak, late) = (segment.sequence, segment.length, 0.0);
                 self.0.push_back(Flow {
                     key: segment.key,
                     sent: end,
                     acknowledged,
                     peak,
+                    late,
                     lost: None,
+                    seen: now,
                 });
             }
         }
@@ -91,11 +121,18 @@ impl FlowWatch {
 
     /// What all flows together may have ride one after the other.
     pub fn state(&self, now: Time) -> FlowState {
-        let window = |flow: &Flow| {
+        let state = |flow: &Flow| {
             let is_sore = flow.lost.is_some_and(|at| now.since(at) < SORE);
-            flow.peak as usize / if is_sore { 2 } else { 1 }
+            let part = if is_sore { 2 } else { 1 };
+            let rate = flow.faded(now) / MEMORY.as_secs_f64() / part as f64;
+            FlowState { window: flow.peak as usize / part, rate }
         };
-        FlowState { window: self.0.iter().map(window).sum() }
+        let awake = self.0.iter().filter(|flow| now.since(flow.seen) < RESTING);
+        let both = |a: FlowState, b: FlowState| FlowState {
+            window: a.window + b.window,
+            rate: a.rate + b.rate,
+        };
+        awake.map(state).reduce(both).unwrap_or_default()
     }
 }
 
@@ -182,13 +219,28 @@ mod tests {
     }
 
     #[test]
+    fn the_rate_is_of_the_last_half_second_and_a_loss_halves_it_too() {
+        let mut watch = FlowWatch::default();
+        // 500 kB/s.
+        for n in 0..1000_u32 {
+            let packet = packet(false, n * 1000, 1000, 1);
+            watch.leaves(&packet, at(u64::from(n) * 2));
+        }
+        let rate = |watch: &FlowWatch, ms| watch.state(at(ms)).rate;
+        assert!((rate(&watch, 1998) / 500e3 - 1.0).abs() < 0.05, "{}", rate(&watch, 1998));
+        assert!(rate(&watch, 3000) < 100e3);
+        watch.leaves(&packet(false, 0, 1000, 1), at(2000));
+        assert!((rate(&watch, 2000) / 250e3 - 1.0).abs() < 0.05, "{}", rate(&watch, 2000));
+    }
+
+    #[test]
     fn other_packets_say_nothing_and_flows_are_bounded() {
         let mut watch = FlowWatch::default();
         for bytes in [&[][..], &[0x45; 19], &[0x60; 41], &[0x45, 0, 255, 255, 0, 0, 0, 0, 64, 6]] {
             watch.leaves(bytes, at(0));
             watch.arrives(bytes);
         }
-        assert_eq!(watch.state(at(0)).window, 0);
+        assert_eq!(watch.state(at(0)), FlowState::default());
         for port in 0..500_u16 {
             let mut bytes = packet(false, 1, 10, 1);
             bytes[20..22].copy_from_slice(&port.to_be_bytes());
@@ -198,5 +250,6 @@ mod tests {
         // Acknowledgements of what was never sent.
         watch.arrives(&packet(true, 1, 0, 77_777));
         assert!(watch.state(at(0)).window <= 640);
+        assert_eq!(watch.state(at(10_000)), FlowState::default(), "they rest");
     }
 }

@@ -1,6 +1,9 @@
 //! Packets that wait for a probe.
+//!
+//! They wait where probes that may carry them leave in time, and as many as those take: what comes on top is to go by
+//! itself, the oldest first, so that none overtakes another and the newest, which have longest to wait, fill what comes.
 
-use super::{FRAGMENT_HEADER, Fragment, LONGEST_RIDER};
+use super::{FRAGMENT_HEADER, Fragment, LONGEST_RIDER, Schedule, Seat, Trip};
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
@@ -11,7 +14,7 @@ pub struct HoldSettings {
     pub longest: Duration,
     /// Bytes that wait at most; what comes on top goes at once.
     pub most_bytes: usize,
-    /// Whether packets wait also while no train is under way or due: the paper's way, which delays them for
+    /// Whether all packets wait so long, also those that no probe takes: the paper's way, which delays them for
     /// nothing where none comes.
     pub is_unconditional: bool,
     /// Whether padding that is left carries again what the train carried before.
@@ -65,8 +68,7 @@ pub struct Hold {
     waiting: VecDeque<Waiting>,
     bytes: usize,
     next: u32,
-    /// Until when a train is under way or due; `None`: there is none.
-    train_until: Option<Time>,
+    schedule: Schedule,
     /// What the train carried, to be repeated.
     carried: VecDeque<Fragment>,
     repeated: usize,
@@ -75,42 +77,72 @@ pub struct Hold {
 impl Hold {
     /// Nothing waits; riders are numbered from `first`.
     pub fn new(settings: HoldSettings, first: u32) -> Self {
-        let (waiting, carried) = Default::default();
-        let (bytes, repeated, train_until) = (0, 0, None);
-        Self { settings, waiting, bytes, next: first, train_until, carried, repeated }
+        let (waiting, schedule, carried) = Default::default();
+        let (bytes, repeated) = (0, 0);
+        Self { settings, waiting, bytes, next: first, schedule, carried, repeated }
     }
 
-    /// A train is under way, or due, until then.
-    pub fn train(&mut self, until: Time) {
-        if self.train_until.is_none() {
-            self.carried.clear();
-            self.repeated = 0;
-        }
-        self.train_until = Some(until);
+    /// A train with these seats is to begin then.
+    pub fn due(&mut self, begins: Time, seats: Vec<Seat>) {
+        self.schedule.due(begins, seats);
+    }
+
+    /// A train begins: the first of those that were due, or another one.
+    pub fn begin(&mut self, now: Time, seats: Vec<Seat>) -> Trip {
+        self.carried.clear();
+        self.repeated = 0;
+        self.schedule.begin(now, seats)
     }
 
     /// It is over.
-    pub fn no_train(&mut self) {
-        self.train_until = None;
+    pub fn end(&mut self, trip: Trip) {
+        self.schedule.end(trip);
     }
 
-    /// Takes a packet; what is to go at once, by itself: this one where nothing is held, or all of it if too
-    /// much waits.
+    /// Takes a packet; what is to go at once, by itself: those that no probe will take, the oldest first.
     pub fn offer(&mut self, packet: Vec<u8>, now: Time) -> Vec<Fragment> {
         if packet.is_empty() || packet.len() > LONGEST_RIDER {
             return Vec::new();
         }
-        let is_held =
-            self.settings.is_unconditional || self.train_until.is_some_and(|end| now < end);
         let rider = self.next;
         self.next = self.next.wrapping_add(1);
         self.bytes += packet.len();
         self.waiting.push_back(Waiting { rider, packet, gone: 0, since: now });
-        match is_held && self.bytes <= self.settings.most_bytes {
-            true => Vec::new(),
+        let count = match self.bytes <= self.settings.most_bytes {
+            true => self.surplus(now),
             // Never before what came earlier.
-            false => self.release(self.waiting.len()),
+            false => self.waiting.len(),
+        };
+        self.release(count)
+    }
+
+    /// How many of the oldest will find no room within the time that the newest may wait.
+    fn surplus(&mut self, now: Time) -> usize {
+        if self.settings.is_unconditional {
+            return 0;
         }
+        let room = self.schedule.room(now, now + self.settings.longest);
+        let mut left = self.bytes;
+        let is_surplus = |one: &&Waiting| {
+            left -= one.left();
+            left >= room
+        };
+        self.waiting.iter().take_while(is_surplus).count()
+    }
+
+    /// Takes a packet that may not ride: it goes at once, past those that wait.
+    pub fn pass(&mut self, packet: Vec<u8>) -> Option<Fragment> {
+        let length = packet.len();
+        let mut one = Waiting { rider: self.next, packet, gone: 0, since: Time::ZERO };
+        let fits = (1..=LONGEST_RIDER).contains(&length);
+        self.next = if fits { self.next.wrapping_add(1) } else { self.next };
+        fits.then(|| one.cut(LONGEST_RIDER))
+    }
+
+    /// What rides in the probe of this train at this place, which has this padding.
+    pub fn board(&mut self, trip: Trip, place: usize, padding: usize, now: Time) -> Vec<Fragment> {
+        self.schedule.reach(trip, place, now);
+        self.fill(padding)
     }
 
     /// What rides in a probe with this padding.
@@ -155,14 +187,11 @@ impl Hold {
         }
     }
 
-    /// What has waited long enough, or for a train that is over; each is to go by itself.
-    pub fn due(&mut self, now: Time) -> Vec<Fragment> {
-        if self.train_until.is_some_and(|end| now >= end) {
-            self.no_train();
-        }
-        let holds = self.settings.is_unconditional || self.train_until.is_some();
-        let is_due = |one: &Waiting| !holds || now.since(one.since) >= self.settings.longest;
-        let count = self.waiting.iter().take_while(|one| is_due(one)).count();
+    /// What has waited long enough, or for probes that do not come; each is to go by itself.
+    pub fn let_go(&mut self, now: Time) -> Vec<Fragment> {
+        let is_late = |one: &&Waiting| now.since(one.since) >= self.settings.longest;
+        let late = self.waiting.iter().take_while(is_late).count();
+        let count = self.surplus(now).max(late);
         self.release(count)
     }
 
@@ -173,11 +202,9 @@ impl Hold {
         released
     }
 
-    /// When [`Hold::due`] is to be asked next; `None`: nothing waits.
+    /// When [`Hold::let_go`] is to be asked next; `None`: nothing waits.
     pub fn deadline(&self) -> Option<Time> {
-        let oldest = self.waiting.front()?.since + self.settings.longest;
-        let is_bound = !self.settings.is_unconditional;
-        Some(self.train_until.filter(|_| is_bound).map_or(oldest, |end| oldest.min(end)))
+        Some(self.waiting.front()?.since + self.settings.longest)
     }
 
     /// Bytes that wait.
@@ -192,90 +219,5 @@ impl Hold {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ms: u64) -> Time {
-        Time::from_nanos(ms * 1_000_000)
-    }
-
-    fn hold(repeats: bool) -> Hold {
-        let mut hold = Hold::new(HoldSettings { repeats, ..HoldSettings::default() }, 7);
-        hold.train(at(100));
-        hold
-    }
-
-    fn shown(fragments: &[Fragment]) -> Vec<(u32, u16, usize)> {
-        fragments.iter().map(|f| (f.rider, f.offset, f.bytes.len())).collect()
-    }
-
-    #[test]
-    fn figure_2_a_rider_is_cut_to_the_padding_and_its_rest_goes_by_itself() {
-        let mut hold = hold(false);
-        assert!(hold.offer(vec![1; 1000], at(0)).is_empty());
-        assert_eq!(shown(&hold.fill(410)), [(7, 0, 400)]);
-        assert_eq!(shown(&hold.fill(410)), [(7, 400, 400)]);
-        assert!(hold.due(at(9)).is_empty());
-        assert_eq!(hold.deadline(), Some(at(10)));
-        assert_eq!(shown(&hold.due(at(10))), [(7, 800, 200)]);
-        assert_eq!((hold.bytes(), hold.packets(), hold.deadline()), (0, 0, None));
-    }
-
-    #[test]
-    fn several_riders_share_a_probe() {
-        let mut hold = hold(false);
-        for _ in 0..3 {
-            assert!(hold.offer(vec![1; 60], at(0)).is_empty());
-        }
-        assert_eq!(shown(&hold.fill(200)), [(7, 0, 60), (8, 0, 60), (9, 0, 50)]);
-        assert_eq!(shown(&hold.fill(200)), [(9, 50, 10)]);
-        // A piece of 20 bytes would be a third header.
-        hold.offer(vec![1; 60], at(0));
-        assert!(hold.fill(30).is_empty());
-    }
-
-    #[test]
-    fn without_a_train_packets_go_at_once_unless_the_papers_way_is_wanted() {
-        let mut idle = Hold::new(HoldSettings::default(), 0);
-        assert_eq!(shown(&idle.offer(vec![1; 60], at(0))), [(0, 0, 60)]);
-        let settings = HoldSettings { is_unconditional: true, ..HoldSettings::default() };
-        let mut papers = Hold::new(settings, 0);
-        assert!(papers.offer(vec![1; 60], at(0)).is_empty());
-        assert!(papers.due(at(9)).is_empty());
-        assert_eq!(papers.due(at(10)).len(), 1);
-    }
-
-    #[test]
-    fn with_its_train_a_wait_ends_in_order() {
-        let mut hold = hold(false);
-        hold.offer(vec![1; 60], at(95));
-        assert_eq!(hold.deadline(), Some(at(100)));
-        assert_eq!(hold.due(at(100)).len(), 1);
-        hold.train(at(300));
-        hold.offer(vec![1; 60], at(200));
-        hold.no_train();
-        assert_eq!(shown(&hold.offer(vec![1; 61], at(201))), [(8, 0, 60), (9, 0, 61)]);
-    }
-
-    #[test]
-    fn too_much_is_not_held() {
-        let mut hold = hold(false);
-        let (mut went, mut waits) = (0, 0);
-        for _ in 0..300 {
-            went += hold.offer(vec![1; 1000], at(0)).len();
-            waits = waits.max(hold.bytes());
-        }
-        assert!(went >= 262 && waits <= 256 << 10, "{went} {waits}");
-        assert!(hold.offer(vec![1; 70_000], at(0)).is_empty() && hold.packets() < 300);
-    }
-
-    #[test]
-    fn what_is_left_of_padding_repeats_each_fragment_once() {
-        let mut hold = hold(true);
-        hold.offer(vec![1; 100], at(0));
-        assert_eq!(shown(&hold.fill(110)), [(7, 0, 100)]);
-        assert_eq!(shown(&hold.fill(100)), []);
-        assert_eq!(shown(&hold.fill(200)), [(7, 0, 100)]);
-        assert_eq!(shown(&hold.fill(200)), []);
-    }
-}
+#[path = "hold_tests.rs"]
+mod tests;

@@ -4,18 +4,25 @@
 //! themselves when their time is over; at the receiver they are [put together](Reassembly) again and delivered
 //! once. A [`Regulator`] says which probes of a train may carry any. All of it is pure: time is an argument.
 //!
-//! Where this differs from the paper: several riders share a probe; and what is left of a probe's padding may carry
+//! Where this differs from the paper: several riders share a probe; packets wait only where a [`Seat`] leaves in time, and
+//! no more of them than seats take; and what is left of a probe's padding may carry
 //! again what the train carried before (§4.2.2 has the idea, and did not build it).
 
 mod flow;
 mod hold;
+mod packet;
 mod reassembly;
 mod regulator;
+mod seats;
 
 pub use flow::{FlowState, FlowWatch};
 pub use hold::{Hold, HoldSettings};
+pub use packet::{PacketHead, Selection};
 pub use reassembly::{Reassembly, ReassemblyLimits, Refused};
 pub use regulator::{Regulator, Ride};
+pub use seats::{Seat, Trip, rides, seats};
+
+use seats::Schedule;
 
 /// What a fragment costs of a probe's padding besides its bytes.
 pub const FRAGMENT_HEADER: usize = 10;

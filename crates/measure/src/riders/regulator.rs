@@ -4,6 +4,7 @@
 //! and what is lost there is application data.
 
 use super::FlowState;
+use std::time::Duration;
 
 /// A rule for whole trains; a probe's own flag counts besides.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -17,8 +18,8 @@ pub enum Regulator {
     Share(f64),
     /// So many probes in a row at most, from the train's beginning.
     First(usize),
-    /// As many as the riding TCP flow would have had under way: what its congestion window holds, and fewer after its
-    /// losses. Fast trains alone are cut: up to `harmless` bit/s riders go no faster than by themselves.
+    /// As much as the riding TCP flows would have sent meanwhile by themselves: what their congestion windows hold, and besides
+    /// what they send as time goes on; half of both after their losses. Fast trains alone are cut: up to `harmless` bit/s riders go no faster than by themselves.
     Flow {
         /// Trains below this rate may carry riders all along.
         harmless: f64,
@@ -28,13 +29,15 @@ pub enum Regulator {
 /// A probe that might carry riders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ride {
-    /// Its place in the train, from 0.
+    /// Its place in the train, or in its stretch after a pause, from 0.
     pub place: usize,
-    /// How many probes the train has.
+    /// How many probes that has.
     pub of: usize,
     /// Its padding, bytes.
     pub padding: usize,
-    /// The train's rate, bit/s.
+    /// When it goes, from the beginning of that.
+    pub after: Duration,
+    /// Its rate, bit/s.
     pub rate: f64,
 }
 
@@ -47,7 +50,9 @@ impl Regulator {
             Self::Share(share) => (ride.place as f64) < share * ride.of as f64,
             Self::First(count) => ride.place < *count,
             Self::Flow { harmless } => {
-                ride.rate <= *harmless || ride.place < flow.window.div_ceil(ride.padding.max(1))
+                let before = ride.place as f64 * ride.padding as f64;
+                let sent = flow.window as f64 + flow.rate * ride.after.as_secs_f64();
+                ride.rate <= *harmless || before < sent
             }
         }
     }
@@ -58,8 +63,9 @@ mod tests {
     use super::*;
 
     fn allowed(regulator: Regulator, rate: f64, window: usize) -> usize {
-        let flow = FlowState { window };
-        let ride = |place| Ride { place, of: 100, padding: 500, rate };
+        let flow = FlowState { window, rate: 500e3 };
+        let after = |place: usize| Duration::from_secs_f64(4000.0 / rate * place as f64);
+        let ride = |place| Ride { place, of: 100, padding: 500, after: after(place), rate };
         (0..100).filter(|place| regulator.allows(ride(*place), &flow)).count()
     }
 
@@ -71,7 +77,11 @@ mod tests {
         assert_eq!(allowed(Regulator::First(7), 1e6, 0), 7);
         let flow = Regulator::Flow { harmless: 2e6 };
         assert_eq!(allowed(flow, 1e6, 0), 100);
-        assert_eq!(allowed(flow, 9e6, 10_000), 20);
-        assert_eq!(allowed(flow, 9e6, 0), 0);
+        // As fast as the flow itself goes, 4 Mbit/s.
+        assert_eq!((allowed(flow, 3.9e6, 1), allowed(flow, 4.1e6, 1)), (100, 1));
+        // At twice that half of each probe is beyond it: 10,000 bytes are 40 halves.
+        assert_eq!(allowed(flow, 8e6, 10_000), 40);
+        assert_eq!(allowed(flow, 8e6, 0), 0);
+        assert_eq!(allowed(Regulator::Flow { harmless: 0.0 }, 1e12, usize::MAX), 100);
     }
 }

@@ -1,12 +1,21 @@
 //! What this host can send and receive truthfully, as measured at start.
 
-use super::{Train, rate_of};
+use super::{OVERHEAD, Train, rate_of};
 use std::time::Duration;
 use thalweg_units::Rate;
 use thiserror::Error;
 
 /// No gap below this is asked for, whatever the host (pathload's `min gap`).
 pub const SHORTEST_GAP: Duration = Duration::from_micros(7);
+
+/// Gaps are kept if half of them are off by less than this share.
+pub const KEPT: f64 = 0.1;
+
+/// A host is calm if of a hundred gaps ninety-nine are off by less.
+pub const CALM: Duration = Duration::from_micros(500);
+
+/// The probes with which [`Calibration::honest`] is found: the longest that Ethernet carries whole.
+pub const LARGEST: u16 = 1472;
 
 /// What a calibration found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,9 +64,24 @@ pub enum Dishonest {
 }
 
 impl Calibration {
-    /// The shortest gap: twice what sending or receiving takes (pathload).
+    /// The shortest gap: twice what sending or receiving takes (pathload), and no shorter than those that were
+    /// found to be kept.
     pub fn shortest_gap(&self) -> Duration {
-        SHORTEST_GAP.max(2 * self.send_latency.max(self.receive_latency))
+        let latency = self.send_latency.max(self.receive_latency);
+        let bits = (u32::from(LARGEST) + OVERHEAD) * 8;
+        let kept = match self.honest.as_bps() {
+            0 => Duration::MAX,
+            bps => Duration::from_secs_f64(f64::from(bits) / bps as f64),
+        };
+        SHORTEST_GAP.max(latency.saturating_mul(2)).max(kept)
+    }
+
+    /// The same for who takes gaps as a busy host keeps them: nothing is asked but what sending and receiving take.
+    ///
+    /// What is found out with it is to be doubted ([`super::Doubt`]); each probe's own time says how far it was off.
+    #[must_use]
+    pub fn as_it_is(self) -> Self {
+        Self { honest: Rate::from_bps(u64::MAX), is_valid: true, ..self }
     }
 
     /// The highest rate with probes of `size`.
@@ -113,10 +137,19 @@ mod tests {
         assert_eq!(host().check(&train(1000, 100 * US)), Ok(()));
         assert_eq!(host().check(&train(1000, Duration::ZERO)), Ok(()), "back to back");
         let gap = host().check(&train(200, 15 * US));
-        assert_eq!(gap, Err(Dishonest::Gap { at: 1, gap: 15 * US, least: 20 * US }));
-        assert!(matches!(host().check(&train(1472, 21 * US)), Err(Dishonest::Rate { .. })));
+        assert_eq!(gap, Err(Dishonest::Gap { at: 1, gap: 15 * US, least: 30 * US }));
+        assert!(matches!(host().check(&train(9000, 31 * US)), Err(Dishonest::Rate { .. })));
         let busy = Calibration { is_valid: false, ..host() };
         assert_eq!(busy.check(&train(1000, 100 * US)), Err(Dishonest::Invalid));
         assert_eq!(host().highest(1472), Rate::from_mbps(400.0));
+    }
+
+    #[test]
+    fn who_takes_a_busy_host_as_it_is_is_refused_only_what_it_cannot_do() {
+        let busy = Calibration { is_valid: false, honest: Rate::ZERO, ..host() };
+        assert_eq!(busy.shortest_gap(), Duration::MAX);
+        assert_eq!(busy.as_it_is().check(&train(200, 20 * US)), Ok(()));
+        let gap = busy.as_it_is().check(&train(200, 19 * US));
+        assert_eq!(gap, Err(Dishonest::Gap { at: 1, gap: 19 * US, least: 20 * US }));
     }
 }

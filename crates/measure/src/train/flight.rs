@@ -1,6 +1,6 @@
 //! What is known of a train when it is over.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 use thalweg_units::{Rate, Time};
 
 /// Each probe's way, and what the sender counted.
@@ -13,8 +13,21 @@ pub struct Flight {
     pub sent: Vec<Option<Time>>,
     /// When each one arrived, by the receiver's clock (the kernel's stamp); `None`: it did not.
     pub arrived: Vec<Option<Time>>,
+    /// Of probes that went so many hops and no farther, what a router said; empty where none was limited.
+    pub expired: Vec<Option<Expired>>,
     /// The sender's counts.
     pub tally: Tally,
+    /// Datagrams, of anybody's, that the receiving host dropped meanwhile: its own losses, and not the path's.
+    pub dropped: u64,
+}
+
+/// A router's word that a probe had gone as many hops as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The router.
+    pub by: IpAddr,
+    /// When its word came back, by the sending host's wall clock (the kernel's stamp): differences alone mean anything.
+    pub at: Time,
 }
 
 /// The statistics of §2.4.

@@ -6,12 +6,14 @@
 //! held against what this host can send truthfully ([`Calibration`]) before any byte leaves.
 
 mod calibration;
+mod doubt;
 mod flight;
 
-pub use calibration::{Calibration, Dishonest};
-pub use flight::{Flight, Passed, Tally};
+pub use calibration::{CALM, Calibration, Dishonest, KEPT, LARGEST};
+pub use doubt::{Doubt, End, Punctuality};
+pub use flight::{Expired, Flight, Passed, Tally};
 
-use std::time::Duration;
+use std::{num::NonZeroU8, time::Duration};
 use thalweg_units::Rate;
 use thiserror::Error;
 
@@ -46,7 +48,11 @@ impl Probe {
 
 /// A train: what a tool submits at once (the barrier of Fig. 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Train(Vec<Probe>);
+pub struct Train {
+    probes: Vec<Probe>,
+    /// How many hops each may go; empty: all go as far as it goes.
+    hops: Vec<Option<NonZeroU8>>,
+}
 
 /// No train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -63,6 +69,9 @@ pub enum TrainError {
     /// A probe's own bytes do not fit into it; holds its place.
     #[error("probe {0} is shorter than its header")]
     Header(usize),
+    /// Hops are said of more or fewer probes than there are.
+    #[error("hops are said of {0} probes, and there are {1}")]
+    Hops(usize, usize),
 }
 
 impl Train {
@@ -77,8 +86,29 @@ impl Train {
             _ if probes.len() > MAX_PROBES => Err(TrainError::Long(probes.len())),
             _ if takes > LONGEST => Err(TrainError::Slow(takes)),
             Some(at) => Err(TrainError::Header(at)),
-            None => Ok(Self(probes)),
+            None => Ok(Self { probes, hops: Vec::new() }),
         }
+    }
+
+    /// The same, some of whose probes go so many hops and no farther (`None`: as far as it goes).
+    ///
+    /// # Errors
+    /// [`TrainError::Hops`].
+    pub fn limited(self, hops: Vec<Option<NonZeroU8>>) -> Result<Self, TrainError> {
+        match hops.len() == self.probes.len() {
+            true => Ok(Self { hops, ..self }),
+            false => Err(TrainError::Hops(hops.len(), self.probes.len())),
+        }
+    }
+
+    /// Whether any of its probes is limited.
+    pub fn is_limited(&self) -> bool {
+        self.hops.iter().any(Option::is_some)
+    }
+
+    /// How many hops the probe at this place may go; `None`: as far as it goes.
+    pub fn hops(&self, place: usize) -> Option<NonZeroU8> {
+        self.hops.get(place).copied().flatten()
     }
 
     /// So many equal probes with this gap; the first goes at once.
@@ -95,17 +125,17 @@ impl Train {
 
     /// Its probes, in the order in which they go.
     pub fn probes(&self) -> &[Probe] {
-        &self.0
+        &self.probes
     }
 
     /// From the first probe to the last.
     pub fn takes(&self) -> Duration {
-        self.0.iter().skip(1).map(|probe| probe.gap).sum()
+        self.probes.iter().skip(1).map(|probe| probe.gap).sum()
     }
 
     /// Bytes on the network.
     pub fn bytes(&self) -> u64 {
-        self.0.iter().map(|probe| u64::from(probe.size) + u64::from(OVERHEAD)).sum()
+        self.probes.iter().map(|probe| u64::from(probe.size) + u64::from(OVERHEAD)).sum()
     }
 }
 
@@ -139,6 +169,16 @@ mod tests {
         assert_eq!(Train::uniform(probe(100, 1), 4097), Err(TrainError::Long(4097)));
         assert_eq!(Train::uniform(probe(19, 1), 3), Err(TrainError::Header(0)));
         assert!(matches!(Train::uniform(probe(99, 100_000), 200), Err(TrainError::Slow(_))));
+    }
+
+    #[test]
+    fn hops_are_said_of_each_probe_or_of_none() {
+        let train = Train::uniform(probe(1000, 0), 2).unwrap();
+        assert!(!train.is_limited() && train.hops(1).is_none());
+        let limited = train.clone().limited(vec![NonZeroU8::new(3), None]).unwrap();
+        assert!(limited.is_limited() && limited.hops(1).is_none());
+        assert_eq!(limited.hops(0), NonZeroU8::new(3));
+        assert_eq!(train.limited(vec![None]), Err(TrainError::Hops(1, 2)));
     }
 
     #[test]

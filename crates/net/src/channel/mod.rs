@@ -43,11 +43,13 @@ pub enum Protocol {
     Bond,
     /// One-to-many delivery (reserved).
     Cast,
+    /// Probe trains.
+    Probe,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Api,
         Self::Join,
         Self::Relay,
@@ -56,6 +58,7 @@ impl Protocol {
         Self::Submit,
         Self::Bond,
         Self::Cast,
+        Self::Probe,
     ];
 
     /// The ALPN name; the number grows when old and new do not understand each other.
@@ -69,6 +72,7 @@ impl Protocol {
             Self::Submit => b"thalweg/submit/1",
             Self::Bond => b"thalweg/bond/1",
             Self::Cast => b"thalweg/cast/1",
+            Self::Probe => b"thalweg/probe/1",
         }
     }
 

@@ -1,14 +1,28 @@
 //! A first leg that a carrier brings.
 
-use super::{Cause, DialError, Dialer, Entered, Step, turns::Patience};
-use crate::{Hop, Medium, Speech, channel::Protocol, transport::Transport};
+use super::{By, Cause, DialError, Dialer, Entered, Step, turns::Patience};
+use crate::{Hop, Leaving, Medium, Speech, channel::Protocol, transport::Transport};
 use std::num::NonZeroU32;
 
 impl Dialer {
-    /// The interface that the plain way to a node leaves by, where the carrier does not leave that to the kernel.
-    pub(super) fn leaves_by(&self, hop: &Hop, protocol: Protocol) -> Option<NonZeroU32> {
+    /// Where the plain way to a node leaves, and who keeps account of it: as the route says, or the carrier, or the
+    /// kernel.
+    ///
+    /// # Errors
+    /// The carrier's: by no interface.
+    pub(super) fn leaving(
+        &self,
+        hop: &Hop,
+        interface: Option<NonZeroU32>,
+        protocol: Protocol,
+    ) -> Result<By, Cause> {
         let is_members = matches!(hop.speech, Speech::Mesh { .. }) && protocol != Protocol::Bond;
-        self.carrier.as_ref().filter(|_| is_members)?.leaves_by(hop)
+        let carrier = self.carrier.as_ref().filter(|_| is_members && interface.is_none());
+        let leaving = carrier.map_or(Ok(None), |carrier| carrier.leaves_by(hop));
+        Ok(match leaving.map_err(Cause::NoInterface)? {
+            Some(Leaving { interface, books }) => By { interface: Some(interface), books },
+            None => By { interface, books: self.books.clone() },
+        })
     }
 
     /// The node, if a carrier leads there: at once, or, where the hop wants it, once it does.
@@ -25,6 +39,7 @@ impl Dialer {
         let waits = hop.medium == Medium::Carrier;
         let may = interface.is_none() && matches!(hop.speech, Speech::Mesh { .. });
         let carrier = self.carrier.as_ref().filter(|_| may && protocol != Protocol::Bond);
+        let carrier = carrier.filter(|_| self.is_carried);
         let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
         let Some(opening) = carrier.and_then(|carrier| carrier.open(hop, waits)) else {
             return match waits {

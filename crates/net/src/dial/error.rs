@@ -67,6 +67,9 @@ pub enum Cause {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// This host's settings leave no interface for it.
+    #[error("{0}")]
+    NoInterface(#[source] io::Error),
     /// No route to this address leaves by the route's interface: it has none, or none of this family.
     #[error("no route to {} leaves by interface {index} (see `ip route`)", address.ip())]
     NoRoute {

@@ -15,18 +15,19 @@ pub use options::{DialOptions, SocketOptions};
 pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{
-    Carrier, Hop, Medium, NameSources, Route, Speech, Stream,
+    Bookkeeper, Carrier, Entry, Hop, Medium, NameSources, Route, Speech, Stream,
     channel::{Channel, Connector, Protocol},
+    interface_for,
     resolve::Names,
     transport::{Leg, Transport},
 };
-use std::{num::NonZeroU32, sync::Arc};
+use std::{borrow::Cow, net::SocketAddr, num::NonZeroU32, sync::Arc};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
     mesh::{Ask, LegKind, Terms},
 };
-use tokio::{net::TcpStream, time::Instant};
+use tokio::time::Instant;
 use turns::{Patience, Turns};
 
 /// Makes connections; cheap to clone, holds no connection.
@@ -36,6 +37,18 @@ pub struct Dialer {
     identity: Option<Connector>,
     names: Names,
     carrier: Option<Arc<dyn Carrier>>,
+    /// Whether the carrier carries, beside saying where plain ways leave.
+    is_carried: bool,
+    books: Option<Arc<dyn Bookkeeper>>,
+}
+
+/// How an own connection leaves this host.
+#[derive(Clone, Debug)]
+struct By {
+    /// `None`: the kernel's choice.
+    interface: Option<NonZeroU32>,
+    /// Who keeps account of it.
+    books: Option<Arc<dyn Bookkeeper>>,
 }
 
 impl Dialer {
@@ -62,14 +75,21 @@ impl Dialer {
     /// the hop says [`Medium::Carrier`], that way alone.
     #[must_use]
     pub fn carried_by(mut self, carrier: Arc<dyn Carrier>) -> Self {
-        self.carrier = Some(carrier);
+        (self.carrier, self.is_carried) = (Some(carrier), true);
         self
     }
 
-    /// The same dialler without a carrier.
+    /// The same dialler, whose legs go the plain way; a carrier still says by which interface.
     #[must_use]
     pub fn uncarried(self) -> Self {
-        Self { carrier: None, ..self }
+        Self { is_carried: false, ..self }
+    }
+
+    /// The same dialler, of whose connections account is kept. Where a carrier says by which interface one leaves, the
+    /// carrier's does.
+    #[must_use]
+    pub fn booked_by(self, books: Arc<dyn Bookkeeper>) -> Self {
+        Self { books: Some(books), ..self }
     }
 
     /// The same dialler, whose peers may send so many bytes ahead of who reads
@@ -125,9 +145,10 @@ impl Dialer {
         to: Toward<'_>,
     ) -> Result<Transport, DialError> {
         let Some(first) = route.hops().first() else {
-            let reach = self.reach(to.at, route.interface());
-            let tcp = patience.wait(Step::reach(to.at, false), reach).await?;
-            return Ok(Transport::Tcp(Leg::new(tcp)));
+            let by = By { interface: route.interface(), books: self.books.clone() };
+            let reach = self.reach(to.at, &by);
+            let leg = patience.wait(Step::reach(to.at, false), reach).await?;
+            return Ok(Transport::Tcp(leg));
         };
         let entering = self.enter_first(patience, first, route.interface(), Protocol::Relay);
         let mut at = entering.await?;
@@ -150,7 +171,8 @@ impl Dialer {
     /// Whether there is all that `route` needs, before anything is opened.
     fn check(&self, route: &Route) -> Result<(), DialError> {
         for (i, hop) in route.hops().iter().enumerate() {
-            let carried = i == 0 && route.interface().is_none() && self.carrier.is_some();
+            let has_carrier = self.carrier.is_some() && self.is_carried;
+            let carried = i == 0 && route.interface().is_none() && has_carrier;
             let cause = match hop.speech {
                 _ if hop.medium == Medium::Carrier && !carried => Cause::CarrierUnsupported,
                 Speech::Mesh { .. } if self.identity.is_none() => Cause::NoIdentity,
@@ -175,13 +197,13 @@ impl Dialer {
         if let Some(entered) = self.enter_carried(patience, hop, interface, protocol).await? {
             return Ok(entered);
         }
-        let interface = interface.or_else(|| self.leaves_by(hop, protocol));
+        let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
+        let by = self.leaving(hop, interface, protocol).map_err(|why| step().failed(why))?;
         let mut addresses: Vec<&Destination> = hop.addresses().collect();
         let mut misled = None;
         loop {
-            let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
-            let racing = self.race(&addresses, interface);
-            let (tcp, winner) = match (patience.wait(step(), racing).await, misled) {
+            let racing = self.race(&addresses, &by);
+            let (leg, winner) = match (patience.wait(step(), racing).await, misled) {
                 (Ok(won), _) => won,
                 // That another host answered says more than that nobody else does.
                 (Err(_), Some(earlier)) => return Err(earlier),
@@ -189,7 +211,7 @@ impl Dialer {
             };
             addresses.retain(|address| **address != winner);
             let left = Patience::share(patience.until, addresses.len() as u32);
-            let entering = self.enter(Transport::Tcp(Leg::new(tcp)), hop, protocol);
+            let entering = self.enter(Transport::Tcp(leg), hop, protocol);
             match left.wait(step(), entering).await {
                 Err(error) if !addresses.is_empty() => misled = Some(error),
                 done => return done,
@@ -198,14 +220,10 @@ impl Dialer {
     }
 
     /// A TCP connection to whichever of `hosts` answers first, and which it was.
-    async fn race(
-        &self,
-        hosts: &[&Destination],
-        interface: Option<NonZeroU32>,
-    ) -> Result<(TcpStream, Destination), Cause> {
+    async fn race(&self, hosts: &[&Destination], by: &By) -> Result<(Leg, Destination), Cause> {
         let attempts = hosts.iter().map(|&host| {
-            let (dialer, host) = (self.clone(), host.clone());
-            async move { Ok((dialer.reach(&host, interface).await?, host)) }
+            let (dialer, host, by) = (self.clone(), host.clone(), by.clone());
+            async move { Ok((dialer.reach(&host, &by).await?, host)) }
         });
         race::staggered(attempts, self.options.stagger).await
     }
@@ -218,13 +236,26 @@ impl Dialer {
     }
 
     /// A TCP connection to `host` from here.
-    async fn reach(
-        &self,
-        host: &Destination,
-        interface: Option<NonZeroU32>,
-    ) -> Result<TcpStream, Cause> {
-        let addresses = self.names.resolve(host, interface).await?;
-        connect(&addresses, interface, &self.options).await
+    async fn reach(&self, host: &Destination, by: &By) -> Result<Leg, Cause> {
+        let addresses = self.names.resolve(host, by.interface).await?;
+        let entry = by.entry(&addresses)?;
+        let mut options = Cow::Borrowed(&self.options);
+        if let Some(ahead) = entry.as_ref().and_then(|entry| entry.ahead) {
+            let own = options.socket.receive_buffer.unwrap_or(usize::MAX);
+            options.to_mut().socket.receive_buffer = Some(ahead.min(own));
+        }
+        let tcp = connect(&addresses, by.interface, &options).await?;
+        Ok(Leg::new(tcp, entry.map(|entry| entry.account)))
+    }
+}
+
+impl By {
+    /// What a connection to the first of these addresses has of its bookkeeper.
+    fn entry(&self, to: &[SocketAddr]) -> Result<Option<Entry>, Cause> {
+        let Some(books) = &self.books else { return Ok(None) };
+        let own = || to.first().and_then(|to| interface_for(to.ip()).ok());
+        let Some(index) = self.interface.or_else(own) else { return Ok(None) };
+        books.enter(index).map_err(Cause::NoInterface)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel says unasked of links, addresses and routes.
+//! What the kernel says unasked of links, addresses, routes and rules.
 
 use crate::sys;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -13,14 +13,14 @@ use std::{
 };
 use tokio::{io::unix::AsyncFd, time::sleep};
 
-/// The groups of rtnetlink(7), as bits: links, addresses and routes of both families.
-const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+/// The groups of rtnetlink(7), as bits: links, and addresses, routes and rules of both families.
+const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000;
 
 /// One change brings several messages, and an interface that flaps brings many: they are taken
 /// together. So [`Changes::next`] ends twenty times a second at most.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// Tells when the interfaces of this network namespace, their addresses or routes have changed.
+/// Tells when the interfaces of this network namespace, their addresses, routes or rules have changed.
 #[derive(Debug)]
 pub struct Changes(AsyncFd<OwnedFd>);
 

@@ -2,8 +2,10 @@
 
 mod changes;
 mod usable;
+mod world;
 
 pub use changes::Changes;
+pub use world::{Wish, into_the_world};
 
 use crate::netlink::{ask, dump};
 use netlink_packet_route::{
@@ -12,7 +14,12 @@ use netlink_packet_route::{
     link::LinkMessage,
     route::{RouteAttribute, RouteFlags, RouteMessage},
 };
-use std::{collections::BTreeSet, io, net::IpAddr, num::NonZeroU32};
+use std::{
+    collections::BTreeSet,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    num::NonZeroU32,
+};
 
 /// An interface that is up and has an address that others can answer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,18 +31,44 @@ pub struct Interface {
     /// Its addresses, link-local ones left out.
     pub addresses: Vec<IpAddr>,
     /// Whether a default route leaves by it, in whatever table: also one of the two halves
-    /// (or of the eighths of IPv6) that VPN programs write in its place.
+    /// (or of the eighths of IPv6) that VPN programs write in its place, or whatever they write if
+    /// [`Self::is_way`].
     pub has_default_route: bool,
+    /// Whether the kernel sends by it what is bound to none and goes into the world, of either family.
+    pub is_way: bool,
     /// The smallest metric of its default routes, else of its other routes: the kernel's own
     /// choice has the smallest of all where one table decides. [`interface_for`] knows better.
     pub metric: u32,
     /// Whether what leaves by it goes through another interface in the end: WireGuard, OpenVPN,
     /// IP in IP. Where that is the way into the world, the user wants nothing beside it.
     pub is_tunnel: bool,
+    /// The tunnel that is the way into the world of a family for which this one has a default route too: what
+    /// is bound to this one bypasses that.
+    pub beside: Option<NonZeroU32>,
     /// One that comes before it in [`interfaces`] and has an address in one network with it. Both answer when the
     /// network asks who has either address (arp(7), `arp_ignore`), so what is sent to the one may come in by the other,
     /// where no socket that is bound hears it.
     pub doubles: Option<NonZeroU32>,
+}
+
+impl Interface {
+    /// A card with a default route, of which no more is known; for who makes a list of his own.
+    pub fn new(index: NonZeroU32, name: &str) -> Self {
+        let name = name.to_owned();
+        let (addresses, metric, beside, doubles) = Default::default();
+        let (has_default_route, is_way, is_tunnel) = (true, false, false);
+        Self {
+            index,
+            name,
+            addresses,
+            has_default_route,
+            is_way,
+            metric,
+            is_tunnel,
+            beside,
+            doubles,
+        }
+    }
 }
 
 /// What an interface lacks to be usable.
@@ -70,12 +103,12 @@ pub fn survey() -> io::Result<Survey> {
     Ok(Survey { usable: known.usable(), lacking })
 }
 
-/// The interfaces of this network namespace that may carry a transfer: those with a
-/// default route first, by metric, then the others; loopback is none of them.
+/// The interfaces of this network namespace that may carry a transfer: the kernel's own choice first, then those with a
+/// default route, by metric, then the others; loopback is none of them.
 ///
 /// One is usable if it is up, running and no loopback device, has an address that is not
 /// link-local, and some unicast route leaves by it. Its kind does not matter (a tunnel is as
-/// good as a card): who wants some left out does so by [`Interface::index`].
+/// good as a card): which of them to use says [`into_the_world`].
 ///
 /// # Errors
 /// If the kernel gives no list (rtnetlink).
@@ -89,7 +122,24 @@ fn known() -> io::Result<usable::Known> {
     let routes = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
     let mut known = usable::Known::default();
     links.iter().chain(&addresses).chain(&routes).for_each(|message| known.learn(message));
+    known.ways = WORLD.map(|family| family.iter().find_map(|ip| interface_for(*ip).ok()));
     Ok(known)
+}
+
+/// Addresses of the world at large, of either family: those of two servers of the DNS's root (a and k), which no VPN has a
+/// reason to treat otherwise than all others. Nothing is sent to them.
+const WORLD: [[IpAddr; 2]; 2] = [
+    [IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)), IpAddr::V4(Ipv4Addr::new(193, 0, 14, 129))],
+    [
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)),
+        IpAddr::V6(Ipv6Addr::new(0x2001, 0x7fd, 0, 0, 0, 0, 0, 1)),
+    ],
+];
+
+/// The interface by which the kernel sends what is bound to none into the world; `None`: it leads nowhere. Routes
+/// alone do not tell: rules decide as well (policy routing, as of `wg-quick`).
+pub fn interface_for_the_world() -> Option<NonZeroU32> {
+    WORLD.iter().flatten().find_map(|ip| interface_for(*ip).ok())
 }
 
 /// The index of the interface by which the kernel sends to `ip` what is bound to none.

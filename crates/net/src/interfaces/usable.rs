@@ -11,7 +11,11 @@ use std::{cmp::Reverse, collections::BTreeMap, net::IpAddr, num::NonZeroU32};
 
 /// What the kernel said, by the interfaces' indices.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(BTreeMap<NonZeroU32, Seen>);
+pub(super) struct Known {
+    seen: BTreeMap<NonZeroU32, Seen>,
+    /// Where the kernel sends what is bound to none and goes into the world, of each family.
+    pub(super) ways: [Option<NonZeroU32>; 2],
+}
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
@@ -21,8 +25,8 @@ struct Seen {
     runs: bool,
     /// With the lengths of their networks' prefixes.
     addresses: Vec<(IpAddr, u8)>,
-    /// The smallest metrics.
-    default_route: Option<u32>,
+    /// The smallest metrics; of default routes of IPv4, and of IPv6.
+    default_routes: [Option<u32>; 2],
     other_route: Option<u32>,
     is_tunnel: bool,
 }
@@ -38,14 +42,26 @@ impl Known {
         }
     }
 
-    /// The usable ones: default routes first, then by metric, then by index.
-    pub(super) fn usable(self) -> Vec<Interface> {
-        let usable = self.0.iter().filter_map(|(i, seen)| seen.clone().usable(*i));
+    /// The usable ones: the kernel's own choice first, IPv4's before IPv6's, then default routes, then by metric, then by
+    /// index. Where the kernel leads nowhere the first one of these is taken for its choice.
+    pub(super) fn usable(mut self) -> Vec<Interface> {
+        let usable = self.seen.iter().filter_map(|(i, seen)| seen.clone().usable(*i));
         let mut found: Vec<Interface> = usable.collect();
-        found.sort_by_key(|i| (Reverse(i.has_default_route), i.metric, i.index));
+        let by_metric = |i: &Interface| (Reverse(i.has_default_route), i.metric, i.index);
+        let is_closed = self.ways == [None, None];
+        if is_closed {
+            self.ways = [found.iter().min_by_key(|i| by_metric(i)).map(|i| i.index); 2];
+        }
+        for interface in &mut found {
+            interface.is_way = self.ways.contains(&Some(interface.index));
+            interface.has_default_route |= interface.is_way && !is_closed;
+            interface.beside = self.beside(interface.index);
+        }
+        let turn = |i: &Interface| self.ways.iter().position(|way| *way == Some(i.index));
+        found.sort_by_key(|i| (turn(i).unwrap_or(usize::MAX), by_metric(i)));
         for at in 1..found.len() {
             let (before, this) = found.split_at_mut(at);
-            let seen = |interface: &Interface| self.0.get(&interface.index);
+            let seen = |interface: &Interface| self.seen.get(&interface.index);
             let Some(own) = this.first().and_then(seen) else { continue };
             let double =
                 before.iter().find(|one| seen(one).is_some_and(|one| own.shares_network(one)));
@@ -54,14 +70,24 @@ impl Known {
         found
     }
 
+    /// The tunnel that what is bound to this one bypasses; one tunnel does not bypass another.
+    fn beside(&self, index: NonZeroU32) -> Option<NonZeroU32> {
+        let own = self.seen.get(&index).filter(|own| !own.is_tunnel)?;
+        let tunnel = |way: &NonZeroU32| {
+            *way != index && self.seen.get(way).is_some_and(|seen| seen.is_tunnel)
+        };
+        let families = self.ways.into_iter().zip(own.default_routes);
+        families.filter(|(_, own)| own.is_some()).find_map(|(way, _)| way.filter(tunnel))
+    }
+
     /// The others, in the order of their indices.
     pub(super) fn lacking(self) -> Vec<(String, Lack)> {
         let lacking = |seen: Seen| Some((seen.name.clone()?, seen.lack()?));
-        self.0.into_values().filter_map(lacking).collect()
+        self.seen.into_values().filter_map(lacking).collect()
     }
 
     fn at(&mut self, index: u32) -> Option<&mut Seen> {
-        NonZeroU32::new(index).map(|index| self.0.entry(index).or_default())
+        NonZeroU32::new(index).map(|index| self.seen.entry(index).or_default())
     }
 
     fn link(&mut self, link: &LinkMessage) {
@@ -99,7 +125,7 @@ impl Known {
         for out in outs(route) {
             let Some(seen) = self.at(out) else { continue };
             let known = match leads_everywhere(&route.header) {
-                true => &mut seen.default_route,
+                true => &mut seen.default_routes[family(&route.header)],
                 false => &mut seen.other_route,
             };
             let metric = metric.unwrap_or(0);
@@ -111,18 +137,17 @@ impl Known {
 impl Seen {
     fn usable(self, index: NonZeroU32) -> Option<Interface> {
         let lack = self.lack();
-        let (name, metric) = (self.name?, self.default_route.or(self.other_route)?);
-        let has_default_route = self.default_route.is_some();
+        let (default_route, is_tunnel) = (self.default_route(), self.is_tunnel);
+        let metric = default_route.or(self.other_route)?;
+        let has_default_route = default_route.is_some();
         let addresses = self.addresses.into_iter().map(|(ip, _)| ip).collect();
-        let is_tunnel = self.is_tunnel;
-        let doubles = None;
-        let found =
-            Interface { index, name, addresses, has_default_route, metric, is_tunnel, doubles };
+        let card = Interface::new(index, &self.name?);
+        let found = Interface { addresses, has_default_route, metric, is_tunnel, ..card };
         lack.is_none().then_some(found)
     }
 
     fn lack(&self) -> Option<Lack> {
-        let has_route = self.default_route.or(self.other_route).is_some();
+        let has_route = self.default_route().or(self.other_route).is_some();
         match () {
             () if !self.is_up => Some(Lack::Down),
             () if !self.runs => Some(Lack::Carrier),
@@ -130,6 +155,11 @@ impl Seen {
             () if !has_route => Some(Lack::Route),
             () => None,
         }
+    }
+
+    /// The smallest metric of its default routes.
+    fn default_route(&self) -> Option<u32> {
+        self.default_routes.into_iter().flatten().min()
     }
 
     fn shares_network(&self, other: &Self) -> bool {
@@ -185,6 +215,11 @@ fn outs(route: &RouteMessage) -> Vec<u32> {
         _ => Vec::new(),
     };
     route.attributes.iter().flat_map(out).collect()
+}
+
+/// The place of its family: IPv4's, then IPv6's.
+fn family(header: &RouteHeader) -> usize {
+    usize::from(header.address_family != AddressFamily::Inet)
 }
 
 /// Half of IPv4, or the eighth of IPv6 that is in use (2000::/3), or more.
@@ -345,11 +380,63 @@ mod tests {
         assert_eq!(doubles(("0.0.0.7", 24), ("::7", 120)), [0, 0]);
     }
 
+    /// As of a kernel that sends what goes into the world by these.
+    fn sent_by(ways: [u32; 2], messages: &[RouteNetlinkMessage]) -> Vec<Interface> {
+        let mut known = Known { ways: ways.map(NonZeroU32::new), ..Known::default() };
+        messages.iter().for_each(|message| known.learn(message));
+        known.usable()
+    }
+
+    fn tunnel(index: u32, name: &str) -> RouteNetlinkMessage {
+        let mut tunnel = link(index, name, RUNS);
+        let RouteNetlinkMessage::NewLink(link) = &mut tunnel else { panic!() };
+        link.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Wireguard)]));
+        tunnel
+    }
+
+    /// `wg-quick` has rules of policy routing that send all by a table of its own; the metrics there are compared with
+    /// none elsewhere.
+    #[test]
+    fn the_kernels_own_choice_comes_first_whatever_the_metrics_are() {
+        let mut all = [whole(2, "card", 0), whole(3, "wifi", 600), whole(9, "vpn0", 50)].concat();
+        all[6] = tunnel(9, "vpn0");
+        assert_eq!(names(&all), ["card", "vpn0", "wifi"], "by metric, if nobody were asked");
+        let found = sent_by([9, 0], &all);
+        let told: Vec<_> = found.iter().map(|i| (&*i.name, i.is_way, i.beside)).collect();
+        let vpn = NonZeroU32::new(9);
+        assert_eq!(
+            told,
+            [("vpn0", true, None), ("card", false, vpn), ("wifi", false, vpn)],
+            "{found:?}"
+        );
+        let direct = sent_by([3, 0], &all);
+        assert!(direct.iter().all(|i| i.beside.is_none()), "{direct:?}");
+    }
+
+    #[test]
+    fn the_kernels_choice_leads_into_the_world_by_whatever_routes() {
+        let mut all = [whole(2, "card", 0), whole(9, "vpn0", 50)].concat();
+        (all[3], all[5]) = (tunnel(9, "vpn0"), route(9, "198.0.0.0", 7, 0));
+        let found = sent_by([9, 0], &all);
+        assert!(found[0].name == "vpn0" && found[0].has_default_route, "{found:?}");
+        assert!(!usable(&all).iter().any(|i| i.name == "vpn0" && i.has_default_route));
+    }
+
+    #[test]
+    fn a_tunnel_of_one_family_is_bypassed_by_those_of_that_family_alone() {
+        let mut all = [whole(2, "card", 0), whole(3, "both", 1)].concat();
+        all.extend([tunnel(9, "six0"), address(9, "2001:db8::9"), route(9, "::", 0, 1024)]);
+        all.push(route(3, "::", 0, 2048));
+        let beside = |found: Vec<Interface>| {
+            found.into_iter().filter(|i| i.beside.is_some()).map(|i| i.name).collect::<Vec<_>>()
+        };
+        assert_eq!(beside(sent_by([2, 9], &all)), ["both"]);
+    }
+
     #[test]
     fn a_tunnel_is_told_from_a_card() {
         let mut all = [whole(2, "card", 100), whole(3, "wg0", 50)].concat();
-        let RouteNetlinkMessage::NewLink(link) = &mut all[3] else { panic!() };
-        link.attributes.push(LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Wireguard)]));
+        all[3] = tunnel(3, "wg0");
         let found: Vec<_> = usable(&all).into_iter().map(|i| (i.name, i.is_tunnel)).collect();
         assert_eq!(found, [("wg0".to_owned(), true), ("card".to_owned(), false)]);
     }

@@ -9,17 +9,20 @@ use super::{
     dial::Bond,
     standing::{Standing, stands},
     state::Settings,
+    watching::Shown,
 };
-use crate::interfaces::Uplinks;
+use crate::interfaces::{Accounts, Uplinks};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fmt, io,
-    num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use thalweg_net::{Carried, Carrier, Dialer, Hop, Host, Interface, Opening, Route, interfaces};
+use thalweg_net::{
+    Bookkeeper, Carried, Carrier, Destination, Dialer, Hop, Host, Leaving, Opening, Route, Wish,
+    interfaces, into_the_world,
+};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use tokio::time::{Instant, sleep};
@@ -45,6 +48,9 @@ const MAX_BONDS: usize = 64;
 
 /// Who waits for a bond waits this long for its second link, if there is to be one.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A member without a name is shown by so much of its key.
+const SHORT: usize = 12;
 
 /// The interfaces that were found are believed for so long.
 const FRESH: Duration = Duration::from_secs(1);
@@ -108,12 +114,21 @@ impl fmt::Debug for Bonding {
 impl Bonding {
     /// Bonds whose links this dialler makes, by all interfaces that lead into the world.
     pub fn new(dialer: Dialer, settings: Settings) -> Self {
-        Self::by(dialer, settings, Arc::new(|| interfaces().map(into_the_world)))
+        Self::by(
+            dialer,
+            settings,
+            Arc::new(|| Ok(into_the_world(&interfaces()?, |_| Wish::default()))),
+        )
     }
 
     /// By these interfaces alone.
     pub fn by(dialer: Dialer, settings: Settings, by: Interfaces) -> Self {
         Self::made(dialer, settings, By::These(by), Whose::Ready)
+    }
+
+    /// By these, whose links keep to the caps and limits of what is known of them.
+    pub fn counted(dialer: Dialer, settings: Settings, by: Interfaces, uplinks: Uplinks) -> Self {
+        Self::made(dialer, settings, By::Counted(by, uplinks), Whose::Ready)
     }
 
     fn made(dialer: Dialer, settings: Settings, by: By, whose: Whose) -> Self {
@@ -166,20 +181,24 @@ impl Bonding {
         bonds.chain(none).collect()
     }
 
+    /// The bonds there are, by their members' names where the roster has them.
+    pub fn shown(&self) -> Vec<Shown> {
+        let known = self.0.lock();
+        let shown = |((key, _), entry): (&Key, &Entry)| {
+            let member = match &entry.name {
+                Some(name) => name.to_string(),
+                None => key.to_string().chars().take(SHORT).collect(),
+            };
+            Shown { member, streams: entry.bond.streams(), links: entry.bond.links() }
+        };
+        known.bonds.iter().map(shown).collect()
+    }
+
     /// The bonds there are, with their members' keys.
     pub fn bonds(&self) -> Vec<(NodeId, Arc<Bond>)> {
         let known = self.0.lock();
         known.bonds.iter().map(|((member, _), entry)| (*member, Arc::clone(&entry.bond))).collect()
     }
-}
-
-/// Those with a default route; where none has one, as in a closed network, all. Of two in one network the first.
-fn into_the_world(mut found: Vec<Interface>) -> Vec<Interface> {
-    found.retain(|interface| interface.doubles.is_none());
-    if found.iter().any(|interface| interface.has_default_route) {
-        found.retain(|interface| interface.has_default_route);
-    }
-    found
 }
 
 impl Shared {
@@ -216,8 +235,14 @@ impl Shared {
             return None;
         }
         let by = self.by.clone();
-        let bond = Bond::over(self.dialer.clone(), to.clone(), self.settings, by).ok()?;
-        let bond = Arc::new(bond);
+        let bond = match Bond::over(self.dialer.clone(), to.clone(), self.settings, by) {
+            Ok(bond) => Arc::new(bond),
+            Err(why) => {
+                let (until, name, why) = (now + UNREACHED, to.name.clone(), why.to_string());
+                known.without.insert(key, Without { until, name, why });
+                return None;
+            }
+        };
         known.make_room();
         let name = to.name.clone();
         known.bonds.insert(key.clone(), Entry { bond: Arc::clone(&bond), name, used: now });
@@ -248,7 +273,9 @@ impl Known {
     fn forget(&mut self, now: Instant) {
         self.without.retain(|_, none| none.until > now);
         while self.without.len() > REMEMBERED {
-            self.without.pop_first();
+            let next = self.without.iter().min_by_key(|(_, none)| none.until);
+            let Some(key) = next.map(|(key, _)| key.clone()) else { return };
+            self.without.remove(&key);
         }
     }
 
@@ -320,9 +347,18 @@ impl Carrier for Bonding {
         }))
     }
 
-    fn leaves_by(&self, to: &Hop) -> Option<NonZeroU32> {
-        let By::Allowed(uplinks) = &self.0.by else { return None };
-        if to.addresses().any(|at| is_here(&at.host)) { None } else { uplinks.plain_way() }
+    fn leaves_by(&self, to: &Hop) -> io::Result<Option<Leaving>> {
+        let Some(uplinks) = self.0.by.uplinks() else { return Ok(None) };
+        if to.addresses().any(|at| is_here(&at.host)) {
+            return Ok(None);
+        }
+        let ip = |at: &Destination| match &at.host {
+            Host::Ip(ip) => Some(ip.to_canonical()),
+            Host::Name(_) => None,
+        };
+        let interface = uplinks.plain_way(&to.addresses().filter_map(ip).collect::<Vec<_>>())?;
+        let books: Arc<dyn Bookkeeper> = Arc::new(Accounts::new(uplinks.clone()));
+        Ok(interface.map(|interface| Leaving { interface, books: Some(books) }))
     }
 }
 

@@ -12,6 +12,8 @@ pub type Interfaces = Arc<dyn Fn() -> io::Result<Vec<Interface>> + Send + Sync>;
 pub(super) enum By {
     /// All of these, at any time.
     These(Interfaces),
+    /// The same, within caps and limits.
+    Counted(Interfaces, Uplinks),
     /// As the user allows, within caps and limits.
     Allowed(Uplinks),
 }
@@ -23,7 +25,7 @@ impl By {
     /// They cannot be listed just now.
     pub fn now(&self, fails: &BTreeSet<u32>) -> io::Result<Vec<Interface>> {
         match self {
-            Self::These(these) => these(),
+            Self::These(these) | Self::Counted(these, _) => these(),
             Self::Allowed(uplinks) => Ok(uplinks.for_bonds(fails)),
         }
     }
@@ -31,7 +33,7 @@ impl By {
     /// How many there are in all, also of those that wait for others to fail.
     pub fn count(&self) -> usize {
         match self {
-            Self::These(these) => these().map_or(0, |found| found.len()),
+            Self::These(these) | Self::Counted(these, _) => these().map_or(0, |found| found.len()),
             Self::Allowed(uplinks) => uplinks.count_for_bonds(),
         }
     }
@@ -40,7 +42,7 @@ impl By {
     pub fn uplinks(&self) -> Option<&Uplinks> {
         match self {
             Self::These(_) => None,
-            Self::Allowed(uplinks) => Some(uplinks),
+            Self::Counted(_, uplinks) | Self::Allowed(uplinks) => Some(uplinks),
         }
     }
 }

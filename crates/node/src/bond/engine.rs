@@ -217,9 +217,8 @@ impl Engine {
         link: LinkIo,
         stop: impl Future<Output = ()>,
     ) -> Ended {
-        let LinkIo { mut read, mut write, socket, may_duplicate, interface, via, beyond, meter } =
-            link;
-        let meter = meter.as_ref();
+        let LinkIo { mut read, mut write, socket, may_duplicate, interface, via, .. } = link;
+        let (beyond, meter) = (link.beyond, link.meter.as_ref());
         let gauge = match Gauge::new(socket) {
             Ok(gauge) => Arc::new(gauge),
             Err(why) => return Ended::Lost(why),
@@ -227,11 +226,14 @@ impl Engine {
         let joining = Joining { gauge: Arc::clone(&gauge), may_duplicate, interface, via, beyond };
         let (wake, gone) = self.lock().join(id, joining, self.now());
         let ended = tokio::select! {
-            ended = self.hear(id, &mut read, meter) => ended,
+            ended = self.hear(id, &mut read, (&gauge, meter)) => ended,
             ended = self.say(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),
             () = stop => Ended::Bye,
             () = gone.notified() => Ended::Bye,
         };
+        if let Some(meter) = meter {
+            meter.ends(&gauge);
+        }
         self.lock().leave(id, self.now());
         if let Ended::Hostile(why) = &ended {
             self.break_off(why);
@@ -260,7 +262,7 @@ impl Engine {
                 return why;
             }
             if let Some(meter) = meter {
-                meter.moved(work.len() as u64);
+                meter.moved(work.len(), gauge);
             }
         }
     }
@@ -287,13 +289,18 @@ impl Engine {
         }
     }
 
-    async fn hear(&self, id: LinkId, read: &mut super::link::Read, meter: Option<&Meter>) -> Ended {
+    async fn hear(
+        &self,
+        id: LinkId,
+        read: &mut super::link::Read,
+        (gauge, meter): (&Gauge, Option<&Meter>),
+    ) -> Ended {
         loop {
             if let Some(Err(why)) = may(meter).await {
                 return Ended::Lost(why);
             }
             match (self.frame(id, read).await, meter) {
-                (Ok(length), Some(meter)) => meter.moved(length as u64),
+                (Ok(length), Some(meter)) => meter.moved(length, gauge),
                 (Ok(_), None) => {}
                 (Err(ended), _) => return ended,
             }

@@ -69,6 +69,11 @@ impl Gauge {
         self.socket.async_io(Interest::WRITABLE, ask).await
     }
 
+    /// What the kernel counts by now, where it tells.
+    pub fn info(&self) -> Option<TcpInfo> {
+        TcpInfo::of(&self.socket).ok()
+    }
+
     /// Whether something came that nobody has read yet.
     pub fn has_unread(&self) -> bool {
         rustix::io::ioctl_fionread(&self.socket).is_ok_and(|bytes| bytes > 0)

@@ -41,9 +41,10 @@ pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Gr
         Some(Greeting::Welcome { window }) => window,
     };
     let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
-    let (stream, early) = within(STEP, "GO", cutting).await?;
+    let (mut stream, early) = within(STEP, "GO", cutting).await?;
+    let account = stream.take_account();
     let tcp = stream.into_tcp().map_err(|_| io::Error::other("its route is not in the clear"))?;
-    let link = LinkIo::clear_after(early, tcp)?;
+    let link = LinkIo { account, ..LinkIo::clear_after(early, tcp)? };
     Ok(Ok((if hello.is_relayed { link.relayed(took) } else { link }, window)))
 }
 

@@ -114,7 +114,14 @@ impl Keeping {
     fn look(&mut self) {
         let failing = self.failing();
         // What cannot be listed now can be in a second.
-        let Ok(found) = self.by.now(&failing) else { return };
+        let found = match self.by.now(&failing) {
+            Ok(found) => found,
+            Err(why) => {
+                let why = format!("this host's interfaces cannot be listed: {why}");
+                self.making.standing.send_if_modified(|standing| standing.is_lost(&why));
+                return;
+            }
+        };
         let is_there = |name: &str| found.iter().any(|interface| interface.name == name);
         self.making.standing.send_if_modified(|standing| standing.keeps(is_there));
         self.busy.values().filter(|link| link.is_lost(&found)).for_each(|link| link.stop.cancel());

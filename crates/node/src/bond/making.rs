@@ -4,14 +4,14 @@ use super::{
     engine::{Ended, Engine},
     greet::{self, Greeted},
     keeping::Outcome,
-    link::{LinkIo, Meter},
+    link::LinkIo,
     standing::Standing,
 };
-use crate::interfaces::Uplinks;
-use std::{num::NonZeroU32, sync::Arc};
+use crate::interfaces::{Accounts, Uplinks};
+use std::sync::Arc;
 use thalweg_bond::LinkId;
 use thalweg_net::{
-    Cause, Dialer, Hop, Interface, Route, TcpInfo,
+    Cause, Dialer, Hop, Interface, Route,
     channel::{ChannelError, Protocol},
 };
 use thalweg_wire::bond::{BondId, Hello, Refusal};
@@ -68,13 +68,20 @@ impl Making {
         let failed = match dialled {
             Ok(Ok((link, window))) => {
                 self.engine.far_window(window);
-                self.tell(|uplinks| uplinks.table().is_genuine(interface.index.get()));
+                self.tell(|uplinks| {
+                    uplinks.table().is_genuine(interface.index.get(), uplinks.now());
+                });
                 self.standing.send_modify(|standing| standing.came(&interface.name));
                 let link = self.paying(link.by(&interface.name, route), &interface.name);
                 let until = stop.cancelled();
                 let ended = self.engine.run_link_until(LinkId(number), link, until).await;
+                let why = match &ended {
+                    _ if stop.is_cancelled() => None,
+                    Ended::Lost(why) => Some(format!("the link broke: {why}")),
+                    Ended::Bye | Ended::Hostile(_) => None,
+                };
                 self.standing.send_modify(|standing| {
-                    standing.went();
+                    standing.went(&interface.name, why);
                     if let Ended::Hostile(why) = &ended {
                         standing.refused = Some(format!("it does not keep to the protocol: {why}"));
                     }
@@ -119,13 +126,8 @@ impl Making {
     /// The link with what its interface's policy asks of it.
     fn paying(&self, link: LinkIo, name: &str) -> LinkIo {
         let Some(uplinks) = &self.uplinks else { return link };
-        let meter = Meter::new(uplinks.clone(), name);
-        // How it came about has cost something as well.
-        if let Ok(info) = TcpInfo::of(&link.socket) {
-            meter.moved(info.acknowledged.saturating_add(info.received));
-        }
         let link = if self.is_metered(name) { link.metered() } else { link };
-        link.paying(meter)
+        link.paying(uplinks.clone(), name)
     }
 
     /// Whether nothing may go twice by the interface of this name.
@@ -140,7 +142,7 @@ impl Making {
         link: u32,
     ) -> Result<Greeted, Failed> {
         let bound = route.clone().by_interface(interface.index);
-        let dialled = self.dialer(interface.index).channel(&bound, &self.to, Protocol::Bond).await;
+        let dialled = self.dialer().channel(&bound, &self.to, Protocol::Bond).await;
         // What a relay on the way says is nothing that the far end said.
         let channel = dialled.map_err(|why| Failed {
             is_refusal: why.relay().is_none() && matches!(why.cause, Cause::Channel(_)),
@@ -163,12 +165,13 @@ impl Making {
         })
     }
 
-    /// That leaves a capped interface's far end no more to send ahead than the cap has in reserve.
-    fn dialer(&self, interface: NonZeroU32) -> Dialer {
-        let ahead = self.uplinks.as_ref().and_then(|u| u.table().ahead(interface.get()));
-        match ahead {
-            Some(ahead) => self.dialer.clone().receiving(ahead as usize),
-            None => self.dialer.clone(),
+    /// Whose connections are counted from their first packet on, also those that come to nothing, and whose far ends
+    /// have no more to send ahead than a cap has in reserve.
+    fn dialer(&self) -> Dialer {
+        let dialer = self.dialer.clone();
+        match &self.uplinks {
+            Some(uplinks) => dialer.booked_by(Arc::new(Accounts::new(uplinks.clone()))),
+            None => dialer,
         }
     }
 }

@@ -16,12 +16,14 @@ mod keeping;
 mod link;
 mod making;
 mod memory;
+mod metrics;
 mod outbox;
 mod serve;
 mod standing;
 mod state;
 mod status;
 mod stream;
+mod watching;
 
 pub use bonding::Bonding;
 pub use by::Interfaces;
@@ -30,11 +32,13 @@ pub use engine::{Ended, Engine};
 pub use flow::Broken;
 pub use link::LinkIo;
 pub use memory::Memory;
+pub use metrics::BondMetrics;
 pub use serve::{BondLimits, Bonds};
 pub use standing::Standing;
 pub use state::Settings;
 pub use status::{LinkLife, LinkStatus};
 pub use stream::BondStream;
+pub use watching::{Shown, Watch};
 
 /// A bond without links is given up by both ends after this long.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(60);

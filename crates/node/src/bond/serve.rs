@@ -4,14 +4,19 @@
 //! whatever protocol as it would over TCP, so that relays' rules, files' rights and quotas see the
 //! true member, and nobody has to trust the links.
 
-use super::{GRACE, answered::Answered, engine::Engine, greet, memory::Memory, state::Settings};
+use super::{
+    GRACE, answered::Answered, engine::Engine, greet, memory::Memory, state::Settings,
+    watching::Shown,
+};
 use crate::{
     daemon::{BoxFuture, MemberService, throttle::Throttle},
     mesh::MeshPeer,
     relay::{Event, Log},
 };
+use serde_json::{Value, json};
 use socket2::SockRef;
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
     io,
     net::SocketAddr,
@@ -21,7 +26,10 @@ use std::{
 use thalweg_bond::LinkId;
 use thalweg_net::channel::Channel;
 use thalweg_units::NodeId;
-use thalweg_wire::bond::{BondId, Hello, Refusal, Target};
+use thalweg_wire::{
+    bond::{BondId, Hello, Refusal, Target},
+    mesh::Name,
+};
 use tokio::{
     io::copy_bidirectional_with_sizes,
     net::TcpStream,
@@ -31,6 +39,9 @@ use tokio::{
 
 /// Of one member.
 const MAX_BONDS_EACH: usize = 8;
+
+/// Bonds that the status shows, of 16 links of 300 bytes at most.
+const MOST_SHOWN: usize = 64;
 
 /// Links of a bond at a time.
 const MAX_LINKS: usize = 16;
@@ -74,6 +85,8 @@ struct Shared {
 #[derive(Debug)]
 struct Entry {
     engine: Arc<Engine>,
+    /// Its owner's name.
+    name: Name,
     /// Its owner's.
     owned: Owned,
     /// Numbers that were used.
@@ -103,6 +116,21 @@ impl Bonds {
         _ = self.0.own.set(own);
     }
 
+    /// Those with the most streams, up to [`MOST_SHOWN`].
+    pub fn shown(&self) -> Vec<Shown> {
+        let bonds = self.0.lock();
+        let of = |entry: &Entry| Shown {
+            member: entry.name.to_string(),
+            streams: entry.engine.streams(),
+            links: entry.engine.links(),
+        };
+        let mut shown: Vec<Shown> = bonds.values().map(of).collect();
+        drop(bonds);
+        shown.sort_by_key(|bond| Reverse(bond.streams));
+        shown.truncate(MOST_SHOWN);
+        shown
+    }
+
     /// Bonds that are known now.
     pub fn count(&self) -> usize {
         self.0.lock().len()
@@ -115,7 +143,11 @@ impl Shared {
     }
 
     /// A place for a link.
-    fn enter(self: &Arc<Self>, of: NodeId, hello: &Hello) -> Result<Arc<Engine>, Refusal> {
+    fn enter(
+        self: &Arc<Self>,
+        (of, name): (NodeId, &Name),
+        hello: &Hello,
+    ) -> Result<Arc<Engine>, Refusal> {
         let mut bonds = self.lock();
         let key = (of, hello.bond);
         make_room(&mut bonds, key, self.limits.bonds);
@@ -138,7 +170,8 @@ impl Shared {
             tokio::spawn(lead(Arc::clone(&engine), Arc::clone(self), Arc::clone(&owned.mute)));
             let watching = Arc::clone(&engine);
             tokio::spawn(async move { watching.watch().await });
-            Entry { engine, owned, numbers: BTreeSet::new(), live: 0, turn: 0 }
+            let (name, numbers) = (name.clone(), BTreeSet::new());
+            Entry { engine, name, owned, numbers, live: 0, turn: 0 }
         });
         if entry.live >= MAX_LINKS || entry.numbers.len() >= 1 << 16 {
             return Err(Refusal::Busy);
@@ -196,9 +229,13 @@ impl Shared {
         });
     }
 
-    async fn serve(self: Arc<Self>, mut channel: Channel<TcpStream>, of: NodeId) -> io::Result<()> {
+    async fn serve(
+        self: Arc<Self>,
+        mut channel: Channel<TcpStream>,
+        (of, name): (NodeId, Name),
+    ) -> io::Result<()> {
         let hello = greet::hear(&mut channel).await?;
-        let engine = match self.enter(of, &hello) {
+        let engine = match self.enter((of, &name), &hello) {
             Ok(engine) => engine,
             Err(why) => return greet::refuse(channel, why).await,
         };
@@ -286,7 +323,8 @@ impl MemberService for Bonds {
     ) -> BoxFuture<'static, ()> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let serving = Arc::clone(&shared).serve(channel, peer.key());
+            let who = (peer.key(), peer.member().name.clone());
+            let serving = Arc::clone(&shared).serve(channel, who);
             let ended = peer.unless_revoked(serving).await.unwrap_or_else(|revoked| {
                 shared.disown(peer.key());
                 Err(io::Error::other(revoked))
@@ -297,7 +335,7 @@ impl MemberService for Bonds {
         })
     }
 
-    fn report(&self) -> serde_json::Value {
-        serde_json::json!({ "bonds": self.count(), "memory": self.0.memory.used() })
+    fn report(&self) -> Value {
+        json!({ "bonds": self.count(), "memory": self.0.memory.used(), "of": self.shown() })
     }
 }

@@ -43,9 +43,22 @@ impl Standing {
         self.without.remove(interface);
     }
 
-    /// A link that was there is gone.
-    pub fn went(&mut self) {
+    /// A link that was there is gone; `why` if nobody meant it to be.
+    pub fn went(&mut self, interface: &str, why: Option<String>) {
         self.live = self.live.saturating_sub(1);
+        if let Some(why) = why {
+            self.last = Some(format!("{interface}: {why}"));
+            self.without.insert(interface.to_owned(), why);
+        }
+    }
+
+    /// No interface is known to make links by, for now.
+    pub fn is_lost(&mut self, why: &str) -> bool {
+        let is_new = self.last.as_deref() != Some(why);
+        if is_new {
+            self.last = Some(why.to_owned());
+        }
+        is_new
     }
 
     /// A link is not made any more: its interface is gone.
@@ -120,9 +133,9 @@ mod tests {
         standing.came("a");
         assert!(!standing.is_worth_it());
         standing.came("b");
-        standing.went();
+        standing.went("wan0", None);
         assert!(standing.is_worth_it());
-        standing.went();
+        standing.went("wan0", None);
         assert!(!standing.is_worth_it());
         let mut standing = Standing { wanted: 1, ..Standing::default() };
         assert!(!standing.is_worth_it());

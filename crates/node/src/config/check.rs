@@ -21,6 +21,11 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     super::files::check(&config.files, &mut problems);
     super::cast::check(&config.cast, &mut problems);
     super::bond::check(&config.bond, &mut problems);
+    super::carrier::check(&config.carrier, &mut problems);
+    if config.carrier.enabled && !config.measure.enabled {
+        let what = "it sends by the port of probe trains, which `measure.enabled = false` closes";
+        problems.push(Problem::of("carrier.enabled", what));
+    }
     super::interfaces::check(&config.interfaces, &mut problems);
     socks(config, &mut problems);
     oracle(&config.oracle, &mut problems);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::interfaces::{ProbeServer, Probing, Settings};
 use serde::Deserialize;
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 use thalweg_bond::{Action, Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
 use thalweg_units::{ByteSize, Rate};
 
@@ -68,6 +68,8 @@ pub struct PolicySection {
     /// What its bytes cost.
     #[serde(deserialize_with = "text::one")]
     pub price: Price,
+    /// It is used where a tunnel (a VPN) is the way into the world, which it bypasses then.
+    pub beside_tunnel: bool,
 }
 
 /// `[[interfaces.rule]]`: see [`Rule`].
@@ -99,6 +101,14 @@ impl Price {
     /// For a gigabyte.
     pub fn per_gigabyte(self) -> f64 {
         self.0 as f64 / 1e6
+    }
+}
+
+impl FromStr for Price {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text)
     }
 }
 
@@ -141,11 +151,26 @@ impl PolicySection {
             metered: self.metered,
             spend: self.spend,
             price: self.price.per_gigabyte(),
+            beside_tunnel: self.beside_tunnel,
         }
     }
 }
 
 impl WaySection {
+    /// The rule that it describes.
+    ///
+    /// # Errors
+    /// What cannot be meant, in words.
+    pub fn checked(&self) -> Result<Rule, String> {
+        let mut problems = Vec::new();
+        way("rule", self, &mut problems);
+        match (problems.into_iter().next(), self.rule()) {
+            (None, Some(rule)) => Ok(rule),
+            (Some(problem), _) => Err(problem.to_string()),
+            (None, None) => Err("it says nothing of interfaces".to_owned()),
+        }
+    }
+
     fn rule(&self) -> Option<Rule> {
         let mut actions = self.actions();
         let action = actions.pop().filter(|_| actions.is_empty())?;
@@ -205,6 +230,16 @@ fn way(key: &str, rule: &WaySection, problems: &mut Vec<Problem>) {
     if rule.actions().len() != 1 {
         let what = "a rule has one of `only`, `prefer` and `avoid`, with interfaces' names";
         problems.push(Problem::of(key, what));
+    }
+    let inner = |text: &str| text.trim_end_matches('*').contains('*');
+    if rule.process.as_deref().is_some_and(inner) {
+        let what = "a `*` stands for anything at a program's end alone, e.g. \"zoom*\"";
+        problems.push(Problem::of(format!("{key}.process"), what));
+    }
+    let below = |text: &str| text.strip_prefix("*.").unwrap_or(text).contains('*');
+    if rule.destination.as_deref().is_some_and(below) {
+        let what = "a `*` stands for names below at the beginning alone, e.g. \"*.example.org\"";
+        problems.push(Problem::of(format!("{key}.destination"), what));
     }
     let names = rule.only.iter().chain(&rule.prefer).chain(&rule.avoid);
     if let Some(what) = names.filter_map(|name| misnamed(name)).next() {

@@ -5,6 +5,7 @@
 //! and column. The keys, one by one, are in [`Config::example`].
 
 mod bond;
+mod carrier;
 mod cast;
 mod check;
 mod drop_box;
@@ -20,6 +21,7 @@ mod sections;
 mod text;
 
 pub use bond::BondSection;
+pub use carrier::CarrierSection;
 pub use cast::{CastSection, InboxSection};
 pub use drop_box::DropBoxSection;
 pub use files::{AcceptSection, FilesSection, OfferSection, Whom};
@@ -62,6 +64,8 @@ pub struct Config {
     pub cast: CastSection,
     /// Bonds of other members.
     pub bond: BondSection,
+    /// Packets that ride in probe trains.
+    pub carrier: CarrierSection,
     /// This host's interfaces.
     pub interfaces: InterfacesSection,
     /// SOCKS5 for the programs of this host.
@@ -85,6 +89,7 @@ impl Default for Config {
             files: FilesSection::default(),
             cast: CastSection::default(),
             bond: BondSection::default(),
+            carrier: CarrierSection::default(),
             interfaces: InterfacesSection::default(),
             drop_box: Vec::new(),
             socks: SocksSection::default(),

@@ -28,6 +28,9 @@ pub enum ScheduleName {
 pub struct Share(u32);
 
 impl Share {
+    /// All of it.
+    pub const ALL: Self = Self(1_000_000);
+
     /// From 0 to 1.
     pub fn fraction(self) -> f64 {
         f64::from(self.0) / 1e6

@@ -4,6 +4,7 @@ use super::{
     NodeStatus,
     service::{BoxFuture, Control},
 };
+use crate::carrier::CarrierReport;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Method, Request, StatusCode, client::conn::http1, header};
@@ -79,6 +80,14 @@ impl LocalClient {
     /// [`LocalError`].
     pub async fn drop_boxes(&self) -> Result<serde_json::Value, LocalError> {
         self.ask(Method::GET, "/v1/drop-boxes", &()).await
+    }
+
+    /// The node's carrier; `None`: it carries nothing.
+    ///
+    /// # Errors
+    /// [`LocalError`].
+    pub async fn carrier(&self) -> Result<Option<CarrierReport>, LocalError> {
+        self.ask(Method::GET, "/v1/carrier", &()).await
     }
 
     /// The node's roster.

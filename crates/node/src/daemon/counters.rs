@@ -66,7 +66,7 @@ impl Strange {
 }
 
 /// The protocols that can be open.
-const SERVED: [Protocol; 8] = [
+const SERVED: [Protocol; 9] = [
     Protocol::Api,
     Protocol::Join,
     Protocol::Relay,
@@ -75,6 +75,7 @@ const SERVED: [Protocol; 8] = [
     Protocol::Submit,
     Protocol::Cast,
     Protocol::Bond,
+    Protocol::Probe,
 ];
 
 const fn label(protocol: Protocol) -> Label {
@@ -87,6 +88,7 @@ const fn label(protocol: Protocol) -> Label {
         Protocol::Submit => "submit",
         Protocol::Cast => "cast",
         Protocol::Bond => "bond",
+        Protocol::Probe => "probe",
     };
     [("protocol", word)]
 }

@@ -64,6 +64,8 @@ pub struct Services {
     pub cast: Option<Arc<dyn MemberService>>,
     /// Bonds of members; none: this node is no far end of any.
     pub bond: Option<Arc<dyn MemberService>>,
+    /// Probe trains; none: this node takes and sends none.
+    pub probe: Option<Arc<dyn MemberService>>,
     /// Drop boxes; none: this node has none.
     pub submit: Option<Arc<dyn SubmitService>>,
 }
@@ -78,7 +80,8 @@ impl Services {
         let submit = self.submit.iter().map(|_| Protocol::Submit);
         let cast = self.cast.iter().map(|_| Protocol::Cast);
         let bond = self.bond.iter().map(|_| Protocol::Bond);
-        let members = measure.chain(files).chain(submit).chain(cast).chain(bond);
+        let probe = self.probe.iter().map(|_| Protocol::Probe);
+        let members = measure.chain(files).chain(probe).chain(submit).chain(cast).chain(bond);
         relay.chain(oracle).chain(members).collect()
     }
 }
@@ -191,6 +194,9 @@ impl Door {
             }
             (Protocol::Bond, Some(peer), Services { bond: Some(bond), .. }) => {
                 self.transfer(Protocol::Bond, bond.serve(channel, peer, from));
+            }
+            (Protocol::Probe, Some(peer), Services { probe: Some(probe), .. }) => {
+                self.transfer(Protocol::Probe, probe.serve(channel, peer, from));
             }
             // Whether a stranger may was asked in the handshake.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {

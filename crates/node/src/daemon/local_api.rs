@@ -5,6 +5,7 @@
 //! | `GET /v1/status` | [`super::NodeStatus`] |
 //! | `GET /v1/roster` | the roster, as JSON |
 //! | `GET /v1/drop-boxes` | what is counted of drop boxes, and their settings; null without any |
+//! | `GET /v1/carrier` | [`crate::carrier::CarrierReport`]; null where nothing is carried |
 //! | `GET /v1/oracle` | the oracle's [`StatusReply`] |
 //! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
 //!
@@ -55,6 +56,7 @@ pub async fn serve(listener: UnixListener, subject: Subject, stop: CancellationT
         .route("/v1/roster", get(roster))
         .route("/v1/oracle", get(oracle))
         .route("/v1/drop-boxes", get(drop_boxes))
+        .route("/v1/carrier", get(carrier))
         .route("/v1/tokens", post(token))
         .route("/v1/revoke", post(revoke))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -88,7 +90,8 @@ impl Listener for Owners {
     }
 }
 
-fn is_owner(stream: &UnixStream, me: u32) -> bool {
+/// Whether the other end is this user's, or root's.
+pub fn is_owner(stream: &UnixStream, me: u32) -> bool {
     stream.peer_cred().is_ok_and(|peer| [0, me].contains(&peer.uid()))
 }
 
@@ -119,6 +122,10 @@ async fn roster(State(subject): State<Arc<Subject>>) -> Result<Json<Roster>, Ref
 
 async fn drop_boxes(State(subject): State<Arc<Subject>>) -> Json<serde_json::Value> {
     Json(subject.submit.as_ref().map(|submit| submit.report()).unwrap_or_default())
+}
+
+async fn carrier(State(subject): State<Arc<Subject>>) -> Json<serde_json::Value> {
+    Json(subject.carrier())
 }
 
 async fn oracle(State(subject): State<Arc<Subject>>) -> Result<Json<StatusReply>, Refused> {

@@ -29,6 +29,8 @@ pub use counters::Counts;
 pub use door::Services;
 pub use error::DaemonError;
 pub use gate::Limits;
+pub use local_api::bind as bind_local;
+pub(crate) use local_api::is_owner;
 pub use local_socks::Ways;
 pub use oracle_down::OracleDown;
 pub use service::{ApiService, BoxFuture, Caller, Control, MemberService, SubmitService};
@@ -179,6 +181,7 @@ impl Daemon {
             files: services.files.clone(),
             submit: services.submit.clone(),
             cast: services.cast.clone(),
+            probe: services.probe.clone(),
             counters: counters.clone(),
             listen: bound,
             duties: duties(&membership, &key.id()),

@@ -52,6 +52,9 @@ pub struct NodeStatus {
     /// Casts: those that land here, and what was handed on; null if it takes part in none.
     #[serde(default)]
     pub casts: serde_json::Value,
+    /// The carrier, as [`crate::carrier::CarrierReport`]; null if nothing is carried.
+    #[serde(default)]
+    pub carrier: serde_json::Value,
     /// Why the daemon should be started anew; none: it is as it should be.
     #[serde(default)]
     pub restart: Option<String>,
@@ -116,6 +119,8 @@ pub struct Subject {
     pub submit: Option<Arc<dyn SubmitService>>,
     /// Casts, if it takes part in any.
     pub cast: Option<Arc<dyn MemberService>>,
+    /// Probe trains, if it takes any.
+    pub probe: Option<Arc<dyn MemberService>>,
     /// What the daemon counts.
     pub counters: Counters,
     /// Where its port is bound.
@@ -143,8 +148,14 @@ impl Subject {
             files: self.files.as_ref().map(|f| f.report()).unwrap_or_default(),
             drop_boxes: self.submit.as_ref().map(|s| s.report()).unwrap_or_default(),
             casts: self.cast.as_ref().map(|c| c.report()).unwrap_or_default(),
+            carrier: self.carrier(),
             restart: self.restart(),
         }
+    }
+
+    /// The carrier's report.
+    pub fn carrier(&self) -> serde_json::Value {
+        self.probe.as_ref().map(|p| p.report()).unwrap_or_default()
     }
 
     fn restart(&self) -> Option<String> {

@@ -1,12 +1,8 @@
 //! Which paths a download may try: every usable interface, directly and by the relays.
 
 use super::{Candidate, HttpUrl};
-use std::{
-    cmp::Reverse,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    num::NonZeroU32,
-};
-use thalweg_net::{Host, Interface, Route, interface_for};
+use std::{cmp::Reverse, num::NonZeroU32};
+use thalweg_net::{Host, Interface, Route, interface_for, interface_for_the_world};
 use thalweg_units::Rate;
 
 /// The most paths that a download tries unless told otherwise. Each takes a share of
@@ -21,8 +17,7 @@ pub const MAX_CANDIDATES: usize = 12;
 ///    for the destination ([`own_interface`]); if that is not known, the first
 ///    of `interfaces`;
 /// 2. the relays, bound to no interface either;
-/// 3. `direct%IF` for each further interface with a default route (where none has one, as
-///    in a closed network, for each further interface);
+/// 3. `direct%IF` for each further one of `interfaces`;
 /// 4. `RELAY%IF` for each of these.
 ///
 /// `rate` is what earlier transfers reached by a path of this name
@@ -66,20 +61,13 @@ pub fn own_interface(url: &HttpUrl) -> Option<NonZeroU32> {
         Host::Ip(ip) if !ip.is_loopback() => interface_for(*ip).ok(),
         _ => None,
     };
-    known.or_else(|| WORLD.iter().find_map(|ip| interface_for(*ip).ok()))
+    known.or_else(interface_for_the_world)
 }
 
-/// Addresses that only default routes lead to: reserved for documentation (RFC 5737, RFC 3849).
-const WORLD: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
-    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
-];
-
-/// The interfaces that unbound paths do not use and that lead into the world.
+/// The interfaces that unbound paths do not use.
 fn further(interfaces: &[Interface], own: Option<NonZeroU32>) -> Vec<&Interface> {
     let own = own.or_else(|| interfaces.first().map(|i| i.index));
-    let closed = interfaces.iter().all(|i| !i.has_default_route);
-    interfaces.iter().filter(|i| Some(i.index) != own && (i.has_default_route || closed)).collect()
+    interfaces.iter().filter(|i| Some(i.index) != own).collect()
 }
 
 /// Swaps the first unknown relay into the last of `places` if known ones fill them.
@@ -99,16 +87,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn interface(index: u32, has_default_route: bool) -> Interface {
-        Interface {
-            index: NonZeroU32::new(index).unwrap(),
-            name: format!("if{index}"),
-            addresses: vec!["192.0.2.1".parse().unwrap()],
-            has_default_route,
-            metric: index,
-            is_tunnel: false,
-            doubles: None,
-        }
+    fn interface(index: u32) -> Interface {
+        Interface::new(NonZeroU32::new(index).unwrap(), &format!("if{index}"))
     }
 
     fn relays(n: usize) -> Vec<(String, Route)> {
@@ -122,7 +102,7 @@ mod tests {
 
     #[test]
     fn unbound_paths_come_first_and_then_the_further_interfaces() {
-        let interfaces = [interface(2, true), interface(3, true), interface(4, false)];
+        let interfaces = [interface(2), interface(3)];
         let found = candidates(&interfaces, NonZeroU32::new(3), &relays(2), 12, |_| None);
         let expected = ["direct", "r0", "r1", "direct%if2", "r0%if2", "r1%if2"];
         assert_eq!(names(&found), expected);
@@ -132,8 +112,8 @@ mod tests {
     }
 
     #[test]
-    fn without_any_default_route_every_further_interface_counts() {
-        let interfaces = [interface(2, false), interface(3, false)];
+    fn where_the_kernels_choice_is_not_known_it_is_the_first() {
+        let interfaces = [interface(2), interface(3)];
         let found = candidates(&interfaces, None, &[], 12, |_| None);
         assert_eq!(names(&found), ["direct", "direct%if3"]);
         assert_eq!(names(&candidates(&[], None, &[], 0, |_| None)), ["direct"]);
@@ -157,7 +137,7 @@ mod tests {
         /// as there are.
         #[test]
         fn each_path_once(n in 0usize..20, m in 0u32..5, max in 0usize..30, known in any::<u32>()) {
-            let interfaces: Vec<_> = (1..=m).map(|i| interface(i, true)).collect();
+            let interfaces: Vec<_> = (1..=m).map(interface).collect();
             let rate = |name: &str| {
                 let i: u32 = name[1..].parse().unwrap();
                 (known >> i & 1 == 1).then(|| Rate::from_mbps(f64::from(i)))

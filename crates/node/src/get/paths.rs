@@ -5,7 +5,7 @@ use super::{
     resource::Resource,
     worker::{Line, Message, Order, Report, Shared, Start, Worker},
 };
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, ops::Range, sync::Arc, time::Duration};
 use thalweg_net::Route;
 use thalweg_units::PathId;
 use tokio::{sync::mpsc, task::AbortHandle, time::Instant};
@@ -113,6 +113,12 @@ impl Paths {
     /// Whether this is a path without relays.
     pub(super) fn is_direct(&self, path: PathId) -> bool {
         self.slot(path).is_some_and(|s| s.candidate.route.is_direct())
+    }
+
+    /// The kernel index of the interface that it is bound to; 0: the kernel's choice, which no path is bound to.
+    pub(super) fn interface(&self, path: PathId) -> u32 {
+        let bound = self.slot(path).and_then(|s| s.candidate.route.interface());
+        bound.map_or(0, NonZeroU32::get)
     }
 
     /// Whether its first leg is a bond's.

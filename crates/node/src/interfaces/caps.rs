@@ -1,6 +1,7 @@
 //! Caps of interfaces, which hold across processes and crashes: bytes are taken from the file in
-//! advance, an *allotment* at a time, and only what was allotted is moved. What a process that was
-//! killed had left of its allotment counts as moved. Pure: the file is the shell's.
+//! advance, an *allotment* at a time, and only what was allotted is moved; what may be under way on a process's
+//! connections is allotted as well, and kept back by it. What a process that was killed had left counts as moved.
+//! Pure: the file is the shell's.
 
 use std::collections::BTreeMap;
 use thalweg_bond::Cap;
@@ -24,7 +25,7 @@ const HEADERS: u64 = 16;
 #[derive(Clone, Debug, Default)]
 pub struct Caps(BTreeMap<String, Allotment>);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Allotment {
     /// Below zero: moved beyond what was allotted, by what came at the same moment.
     balance: i64,
@@ -32,8 +33,23 @@ struct Allotment {
     is_asked: bool,
     /// There is no more in this period.
     is_over: bool,
+    /// Why the file could not be asked the last time.
+    fault: Option<String>,
     /// Somebody waits who is no program's connection.
     is_awaited: bool,
+    /// The day of the newest allotment.
+    day: u32,
+}
+
+/// What is left of an interface's allotments, when they are given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The interface's name.
+    pub name: String,
+    /// Bytes; below zero: what was moved beyond all allotments.
+    pub bytes: i64,
+    /// The day of the newest allotment.
+    pub day: u32,
 }
 
 /// Whether a connection may move more.
@@ -45,6 +61,8 @@ pub enum May {
     Wait,
     /// The cap is used up.
     Over,
+    /// The file cannot be asked for more.
+    Fault,
 }
 
 /// What content of so many bytes is on the way, as operators count.
@@ -79,18 +97,23 @@ pub fn ahead(cap: Cap) -> u64 {
 impl Caps {
     /// So many bytes, headers included, went by this interface.
     pub fn pay(&mut self, name: &str, bytes: u64) {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let allotment = self.0.entry(name.to_owned()).or_default();
-        allotment.balance = allotment.balance.saturating_sub(bytes);
+        allotment.balance = allotment.balance.saturating_sub(signed(bytes));
     }
 
-    /// Whether more may go.
-    pub fn may(&self, name: &str) -> May {
+    /// Whether more may go, where so much may be under way already.
+    pub fn may(&self, name: &str, reserve: u64) -> May {
         match self.0.get(name) {
-            Some(allotment) if allotment.balance > 0 => May::Go,
+            Some(allotment) if allotment.balance > signed(reserve) => May::Go,
             Some(allotment) if allotment.is_over => May::Over,
+            Some(allotment) if allotment.fault.is_some() => May::Fault,
             _ => May::Wait,
         }
+    }
+
+    /// Why the file cannot be asked for more.
+    pub fn fault(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.fault.as_deref()
     }
 
     /// Somebody waits for more: a bond's link.
@@ -108,43 +131,63 @@ impl Caps {
         self.0.get(name).map_or(0, |allotment| allotment.balance.max(0).unsigned_abs())
     }
 
-    /// Whether the file is to be asked now, which is so once until it has answered: less than half
-    /// of `size` is left.
-    pub fn wants(&mut self, name: &str, size: u64) -> bool {
+    /// What the file is to be asked for now, which is so once until it has answered: where less than half of `size`
+    /// is left beyond what may be under way, all of both.
+    pub fn wants(&mut self, name: &str, size: u64, reserve: u64) -> Option<u64> {
         let allotment = self.0.entry(name.to_owned()).or_default();
-        let half = i64::try_from(size / 2).unwrap_or(i64::MAX);
-        let wants = !allotment.is_asked && !allotment.is_over && allotment.balance < half;
-        allotment.is_asked |= wants;
-        wants
+        let has_enough = allotment.balance >= signed(reserve.saturating_add(size / 2));
+        if allotment.is_asked || allotment.is_over || has_enough {
+            return None;
+        }
+        allotment.is_asked = true;
+        let lacks = signed(reserve.saturating_add(size)).saturating_sub(allotment.balance);
+        Some(lacks.unsigned_abs())
     }
 
-    /// The file has answered; nothing: there is no more in this period.
-    pub fn granted(&mut self, name: &str, bytes: u64) {
+    /// The file has answered, on this day; nothing: there is no more in this period.
+    pub fn granted(&mut self, name: &str, bytes: u64, day: u32) {
         let allotment = self.0.entry(name.to_owned()).or_default();
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        allotment.balance = allotment.balance.saturating_add(bytes);
+        allotment.balance = allotment.balance.saturating_add(signed(bytes));
         (allotment.is_asked, allotment.is_over) = (false, bytes == 0);
-        allotment.is_awaited = false;
+        (allotment.is_awaited, allotment.fault, allotment.day) = (false, None, day);
     }
 
     /// It could not be asked; it is again.
-    pub fn unanswered(&mut self, name: &str) {
+    pub fn unanswered(&mut self, name: &str, why: String) {
         if let Some(allotment) = self.0.get_mut(name) {
-            allotment.is_asked = false;
+            (allotment.is_asked, allotment.fault) = (false, Some(why));
         }
     }
 
-    /// Another period may have begun: what was over is asked for again.
+    /// Another period may have begun, or the file be there again: what was over, or at fault, is asked for again.
     pub fn ask_again(&mut self) {
-        self.0.values_mut().for_each(|allotment| allotment.is_over = false);
+        for allotment in self.0.values_mut() {
+            (allotment.is_over, allotment.fault) = (false, None);
+        }
     }
 
     /// All that is left, which is given back.
-    pub fn take(&mut self) -> Vec<(String, u64)> {
-        let all = std::mem::take(&mut self.0).into_iter();
-        let left = all.map(|(name, a)| (name, a.balance.max(0).unsigned_abs()));
-        left.filter(|(_, bytes)| *bytes > 0).collect()
+    pub fn take(&mut self) -> Vec<Left> {
+        let names: Vec<String> = self.0.keys().cloned().collect();
+        names.iter().filter_map(|name| self.take_of(name)).collect()
     }
+
+    /// The same of an interface that nothing goes by, and that nobody waits for.
+    pub fn take_idle(&mut self, name: &str) -> Option<Left> {
+        let is_idle = |a: &&Allotment| a.balance > 0 && !a.is_asked && !a.is_awaited;
+        self.0.get(name).filter(is_idle)?;
+        self.take_of(name)
+    }
+
+    fn take_of(&mut self, name: &str) -> Option<Left> {
+        let allotment = self.0.get_mut(name)?;
+        let bytes = std::mem::take(&mut allotment.balance);
+        (bytes != 0).then(|| Left { name: name.to_owned(), bytes, day: allotment.day })
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -164,20 +207,47 @@ mod tests {
     #[test]
     fn only_what_was_allotted_is_moved() {
         let mut caps = Caps::default();
-        assert_eq!(caps.may("lte0"), May::Wait);
-        assert!(caps.wants("lte0", 1000) && !caps.wants("lte0", 1000));
-        caps.granted("lte0", 1000);
-        assert_eq!((caps.may("lte0"), caps.wants("lte0", 1000)), (May::Go, false));
+        let may = |caps: &Caps| caps.may("lte0", 0);
+        assert_eq!(may(&caps), May::Wait);
+        assert_eq!(caps.wants("lte0", 1000, 0), Some(1000));
+        assert_eq!(caps.wants("lte0", 1000, 0), None);
+        caps.granted("lte0", 1000, 7);
+        assert_eq!((may(&caps), caps.wants("lte0", 1000, 0)), (May::Go, None));
         caps.pay("lte0", 501);
-        assert!(caps.wants("lte0", 1000));
+        assert_eq!(caps.wants("lte0", 1000, 0), Some(501));
         caps.pay("lte0", 600);
-        assert_eq!((caps.may("lte0"), caps.balance("lte0")), (May::Wait, 0));
-        caps.granted("lte0", 0);
-        assert_eq!((caps.may("lte0"), caps.wants("lte0", 1000)), (May::Over, false));
+        assert_eq!((may(&caps), caps.balance("lte0")), (May::Wait, 0));
+        caps.granted("lte0", 0, 7);
+        assert_eq!((may(&caps), caps.wants("lte0", 1000, 0)), (May::Over, None));
         caps.ask_again();
-        assert!(caps.wants("lte0", 1000));
-        caps.granted("lte0", 1000);
-        assert_eq!(caps.take(), [("lte0".to_owned(), 899)]);
-        assert_eq!(caps.may("lte0"), May::Wait);
+        assert_eq!(caps.wants("lte0", 1000, 0), Some(1101));
+        caps.granted("lte0", 1000, 8);
+        assert_eq!(caps.take(), [Left { name: "lte0".to_owned(), bytes: 899, day: 8 }]);
+        assert_eq!(may(&caps), May::Wait);
+    }
+
+    #[test]
+    fn what_may_be_under_way_is_allotted_and_kept_back() {
+        let mut caps = Caps::default();
+        assert_eq!(caps.wants("lte0", 1000, 300), Some(1300));
+        assert_eq!(caps.take_idle("lte0"), None, "an answer is due");
+        caps.granted("lte0", 1300, 7);
+        caps.pay("lte0", 999);
+        assert_eq!((caps.may("lte0", 300), caps.may("lte0", 301)), (May::Go, May::Wait));
+        caps.granted("lte0", 0, 7);
+        assert_eq!(caps.may("lte0", 301), May::Over);
+        assert_eq!(caps.take_idle("lte0").map(|left| left.bytes), Some(301));
+        assert_eq!(caps.take_idle("lte0"), None);
+    }
+
+    #[test]
+    fn who_cannot_ask_does_not_wait() {
+        let mut caps = Caps::default();
+        assert!(caps.wants("lte0", 1000, 0).is_some());
+        caps.unanswered("lte0", "no space".to_owned());
+        assert_eq!((caps.may("lte0", 0), caps.fault("lte0")), (May::Fault, Some("no space")));
+        assert!(caps.wants("lte0", 1000, 0).is_some(), "it is asked again");
+        caps.granted("lte0", 1000, 7);
+        assert_eq!((caps.may("lte0", 0), caps.fault("lte0")), (May::Go, None));
     }
 }

@@ -1,8 +1,7 @@
 //! Questions and orders to running processes about their interfaces: one line of JSON each way, on
 //! a unix socket that the user alone can open.
 
-use super::{Settings, Uplinks, report};
-use serde::{Deserialize, Serialize};
+use super::{Change, Uplinks, report};
 use serde_json::{Value, json};
 use std::{
     fs, io,
@@ -10,8 +9,6 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use thalweg_bond::{Cap, ConnectionMethod, Tier};
-use thalweg_units::Rate;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream},
@@ -24,53 +21,6 @@ const MAX_SAID: u64 = 1 << 20;
 
 /// The other end is on this host and has nothing to wait for.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What is asked of a process; each answer is its report after it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Change {
-    /// Nothing is changed.
-    Show,
-    /// Connections are assigned by this method from now on.
-    Schedule(ConnectionMethod),
-    /// An interface's policy; what is absent stays.
-    Policy {
-        /// The interface.
-        name: String,
-        /// When it is used.
-        tier: Option<Tier>,
-        /// Its most; zero: as fast as it is.
-        rate_limit: Option<Rate>,
-        /// Its most in a month; of zero bytes: without a cap.
-        cap: Option<Cap>,
-        /// Whether its bytes cost.
-        metered: Option<bool>,
-    },
-}
-
-impl Change {
-    /// The settings after it.
-    fn of(&self, settings: &Settings) -> Settings {
-        let mut settings = settings.clone();
-        match self {
-            Self::Show => {}
-            Self::Schedule(method) => settings.schedule = *method,
-            Self::Policy { name, tier, rate_limit, cap, metered } => {
-                let mut policy = settings.policy(name);
-                policy.tier = tier.unwrap_or(policy.tier);
-                policy.metered = metered.unwrap_or(policy.metered);
-                if let Some(rate) = rate_limit {
-                    policy.rate_limit = Some(*rate).filter(|rate| *rate > Rate::ZERO);
-                }
-                if let Some(cap) = cap {
-                    policy.cap = Some(*cap).filter(|cap| cap.bytes > 0);
-                }
-                settings.policies.insert(name.clone(), policy);
-            }
-        }
-        settings
-    }
-}
 
 /// Removes the socket when dropped.
 struct Socket(PathBuf);
@@ -115,20 +65,30 @@ async fn answer(
 ) -> io::Result<()> {
     let mut line = String::new();
     BufReader::new((&mut stream).take(MAX_ASKED)).read_line(&mut line).await?;
-    let said = match serde_json::from_str::<Change>(&line) {
-        Ok(change) => {
-            uplinks.change(|settings| change.of(settings));
-            let mut said = report(uplinks);
-            said["pid"] = json!(std::process::id());
-            more(&mut said);
-            said
-        }
+    let mut said = match serde_json::from_str::<Change>(&line) {
+        Ok(change) => match changed(uplinks, &change) {
+            Ok(()) => {
+                let mut said = report(uplinks);
+                more(&mut said);
+                said
+            }
+            Err(why) => json!({ "error": why }),
+        },
         Err(why) => json!({ "error": why.to_string() }),
     };
+    said["pid"] = json!(std::process::id());
     stream.write_all(format!("{said}\n").as_bytes()).await
 }
 
-/// Asks all processes that answer in `directory`; those that are gone are forgotten.
+fn changed(uplinks: &Uplinks, change: &Change) -> Result<(), String> {
+    match change {
+        Change::Show => Ok(()),
+        change => uplinks.change(|settings| change.of(settings)),
+    }
+}
+
+/// Asks all processes that answer in `directory`; those that are gone are forgotten. Of one that runs
+/// and does not answer, `pid` and `error`.
 ///
 /// # Errors
 /// The directory cannot be read; that there is none is no error.
@@ -147,10 +107,18 @@ pub async fn ask(directory: &Path, change: &Change) -> io::Result<Vec<Value>> {
             Ok(Err(e)) if e.kind() == io::ErrorKind::ConnectionRefused => {
                 _ = fs::remove_file(path);
             }
-            Ok(Err(_)) | Err(_) => {}
+            Ok(Err(why)) => said.push(silent(path, &why.to_string())),
+            Err(_) => {
+                said.push(silent(path, &format!("no answer within {} s", PATIENCE.as_secs())))
+            }
         }
     }
     Ok(said)
+}
+
+fn silent(path: &Path, why: &str) -> Value {
+    let pid = path.file_stem().and_then(|stem| stem.to_str()?.parse::<u32>().ok());
+    json!({ "pid": pid, "error": why })
 }
 
 async fn one(path: &Path, change: &Change) -> io::Result<Value> {
@@ -164,14 +132,17 @@ async fn one(path: &Path, change: &Change) -> io::Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_bond::Policy;
+    use crate::interfaces::{PolicyChange, Settings};
+    use thalweg_bond::{Cap, ConnectionMethod, Policy, Tier};
+    use thalweg_units::ByteSize;
 
     #[tokio::test]
     async fn a_running_process_shows_and_takes_changes() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("uplinks");
         assert!(ask(&at, &Change::Show).await.unwrap().is_empty());
-        let uplinks = Uplinks::unkept(Settings::default());
+        let account = dir.path().join("interfaces.json");
+        let uplinks = Uplinks::open(Settings::default(), Some(account)).unwrap();
         let more = |said: &mut Value| said["listen"] = json!("here");
         let serving = serve(&at, uplinks.clone(), &more);
         let asking = async {
@@ -184,10 +155,24 @@ mod tests {
                 (&said[0]["schedule"], &said[0]["listen"]),
                 (&json!("round-robin"), &json!("here"))
             );
-            let cap = Some(Cap { bytes: 5, reset_day: 2 });
-            let (name, tier) = ("lte0".to_owned(), Some(Tier::Backup));
-            let policy = Change::Policy { name, tier, rate_limit: None, cap, metered: None };
-            ask(&at, &policy).await.unwrap();
+            let change = |tier, cap: Option<u64>, reset_day: Option<u8>| {
+                let (name, cap) = ("lte0".to_owned(), cap.map(ByteSize::from_bytes));
+                let (price, spend) = (reset_day.map(f64::from), reset_day.map(|_| true));
+                let same = PolicyChange::default();
+                Change::Policy(PolicyChange { name, tier, cap, reset_day, price, spend, ..same })
+            };
+            ask(&at, &change(Some(Tier::Backup), Some(7), Some(2))).await.unwrap();
+            // The day stays where it is not said, as the tier does.
+            ask(&at, &change(None, Some(5), None)).await.unwrap();
+            // One that hangs up at once is named.
+            let mute = UnixListener::bind(at.join("77.sock")).unwrap();
+            let hangs_up = async { drop(mute.accept().await) };
+            let (said, ()) = tokio::join!(ask(&at, &Change::Show), hangs_up);
+            let said = said.unwrap();
+            let mute = said.iter().find(|said| said["pid"] == json!(77)).unwrap();
+            assert!(mute["error"].is_string(), "{mute}");
+            assert_eq!(said.len(), 2);
+            fs::remove_file(at.join("77.sock")).unwrap();
         };
         tokio::select! {
             ended = serving => panic!("{ended:?}"),
@@ -196,9 +181,19 @@ mod tests {
         let expected = Policy {
             tier: Tier::Backup,
             cap: Some(Cap { bytes: 5, reset_day: 2 }),
+            price: 2.0,
+            spend: true,
             ..Policy::default()
         };
         assert_eq!(uplinks.table().settings().policy("lte0"), expected);
         assert_eq!(fs::read_dir(&at).unwrap().count(), 0, "nothing is left behind");
+    }
+    #[test]
+    fn a_cap_needs_an_account() {
+        let uplinks = Uplinks::unkept(Settings::default());
+        let (name, cap) = ("lte0".to_owned(), Some(ByteSize::from_bytes(7)));
+        let change = Change::Policy(PolicyChange { name, cap, ..PolicyChange::default() });
+        let why = uplinks.change(|settings| change.of(settings)).unwrap_err();
+        assert!(why.contains("no account") && uplinks.table().settings().is_plain(), "{why}");
     }
 }

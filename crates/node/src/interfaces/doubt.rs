@@ -1,19 +1,31 @@
 //! Interfaces by which nothing was reached of late, though they are there: a modem without
 //! credit, a router whose own link is down.
+//!
+//! One destination's failure may be its own: so two different ones have to agree, or the same one has to answer rightly by
+//! another interface.
 
 use serde::Serialize;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 use thalweg_units::Time;
 
-/// So many dials in a row that another interface had to do put it in doubt: one may be the
-/// server's.
-const MANY: u32 = 2;
+/// So many hosts have to agree: one may be at fault itself.
+const MANY: usize = 2;
 
 /// It is left out for so long then, twice as long each time.
 const FIRST: Duration = Duration::from_secs(10);
 
 /// And never for longer.
 const LONGEST: Duration = Duration::from_secs(300);
+
+/// Signs and proofs are believed for so long.
+const FRESH: Duration = LONGEST;
+
+/// Signs of one interface, and proofs of all, that are remembered.
+const MOST_SIGNS: usize = 8;
+const MOST_PROOFS: usize = 256;
 
 /// Why an interface is left out for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,73 +37,144 @@ pub enum Why {
     Impostor,
 }
 
+impl Why {
+    /// In words, of an interface.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Unreached => "nothing was reached by it of late",
+            Self::Impostor => "another answers there than who was asked",
+        }
+    }
+}
+
+/// A server: its host, and its port. At another port of a host something else may answer rightly.
+pub type Server = (String, u16);
+
 /// Interfaces that are left out for a while, where others are there.
 #[derive(Clone, Debug, Default)]
-pub struct Doubts(BTreeMap<u32, Doubt>);
+pub struct Doubts {
+    of: BTreeMap<u32, Doubt>,
+    /// Who has answered rightly, by which interface, and when.
+    proofs: BTreeMap<Server, (u32, Time)>,
+}
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Doubt {
-    misses: u32,
+    /// How often in a row it was left out.
+    times: u32,
     until: Time,
     why: Why,
+    signs: Vec<Sign>,
+}
+
+/// One server was not reached, or answered falsely.
+#[derive(Clone, Debug)]
+struct Sign {
+    server: Server,
+    why: Why,
+    at: Time,
 }
 
 impl Doubts {
     /// A connection stands by it. Where somebody answers for everybody that is no proof.
     pub fn serves(&mut self, interface: u32) {
-        self.0.retain(|at, doubt| *at != interface || doubt.why == Why::Impostor);
+        let Some(doubt) = self.of.get_mut(&interface) else { return };
+        doubt.signs.retain(|sign| sign.why == Why::Impostor);
+        if doubt.why == Why::Unreached {
+            (doubt.times, doubt.until) = (0, Time::ZERO);
+        }
     }
 
-    /// Whom a connection was meant for has answered by it.
-    pub fn proven(&mut self, interface: u32) {
-        self.0.remove(&interface);
+    /// Whom a connection was meant for has answered by it, at this server if it was one's. By who answered falsely
+    /// for that server it is put in doubt.
+    pub fn proven(&mut self, interface: u32, server: Option<Server>, now: Time) {
+        self.of.remove(&interface);
+        let Some(server) = server else { return };
+        let is_sign =
+            |sign: &Sign| sign.server == server && sign.why == Why::Impostor && sign.is_fresh(now);
+        let others = self.of.iter().filter(|(_, doubt)| doubt.signs.iter().any(is_sign));
+        let others: Vec<u32> = others.map(|(other, _)| *other).collect();
+        others.into_iter().for_each(|other| self.believe(other, Why::Impostor, now));
+        self.proofs.retain(|_, (_, at)| now.since(*at) < FRESH);
+        if self.proofs.len() >= MOST_PROOFS {
+            let oldest = self.proofs.iter().min_by_key(|(_, (_, at))| *at);
+            let oldest = oldest.map(|(server, _)| server.clone());
+            oldest.and_then(|server| self.proofs.remove(&server));
+        }
+        self.proofs.insert(server, (interface, now));
     }
 
-    /// What did not come about by it did by another one.
-    pub fn missed(&mut self, interface: u32, now: Time) {
-        let doubt = self.at(interface);
-        doubt.misses = doubt.misses.saturating_add(1);
-        doubt.wait(now);
+    /// A connection to this server did not come about by it, and did by another one.
+    pub fn missed(&mut self, interface: u32, server: Server, now: Time) {
+        self.sign(interface, Sign { server, why: Why::Unreached, at: now });
+        if self.agree(interface, Why::Unreached, now) {
+            self.believe(interface, Why::Unreached, now);
+        }
     }
 
-    /// Somebody else answered by it than who was asked: once is enough.
-    pub fn answered_falsely(&mut self, interface: u32, now: Time) {
-        let doubt = self.at(interface);
+    /// Somebody else answered by it than this server.
+    pub fn answered_falsely(&mut self, interface: u32, server: Server, now: Time) {
         // Connections that were under way together are one sign.
-        if doubt.why == Why::Impostor && doubt.until > now {
+        if self.of(interface, now) == Some(Why::Impostor) {
             return;
         }
-        doubt.misses = doubt.misses.saturating_add(1).max(MANY);
-        doubt.why = Why::Impostor;
-        doubt.wait(now);
+        let proof = self.proofs.get(&server);
+        let is_right_elsewhere =
+            proof.is_some_and(|(by, at)| *by != interface && now.since(*at) < FRESH);
+        self.sign(interface, Sign { server, why: Why::Impostor, at: now });
+        if is_right_elsewhere || self.agree(interface, Why::Impostor, now) {
+            self.believe(interface, Why::Impostor, now);
+        }
     }
 
-    fn at(&mut self, interface: u32) -> &mut Doubt {
-        let none = Doubt { misses: 0, until: Time::ZERO, why: Why::Unreached };
-        self.0.entry(interface).or_insert(none)
-    }
-
-    /// A probe by it failed: it is left out as if others had had to do [`MANY`] times.
-    pub fn leads_nowhere(&mut self, interface: u32, now: Time) {
-        (0..MANY).for_each(|_| self.missed(interface, now));
+    /// It is left out for this reason, which is proven: who was asked answers rightly by another one.
+    pub fn believe(&mut self, interface: u32, why: Why, now: Time) {
+        let doubt = self.at(interface);
+        doubt.why = why;
+        doubt.until = now + FIRST.saturating_mul(1 << doubt.times.min(8)).min(LONGEST);
+        doubt.times = doubt.times.saturating_add(1);
     }
 
     /// It changed, or is gone.
     pub fn forget(&mut self, interface: u32) {
-        self.0.remove(&interface);
+        self.of.remove(&interface);
+        self.proofs.retain(|_, (by, _)| *by != interface);
     }
 
     /// Why it is left out now.
     pub fn of(&self, interface: u32, now: Time) -> Option<Why> {
-        self.0.get(&interface).filter(|doubt| doubt.until > now).map(|doubt| doubt.why)
+        self.of.get(&interface).filter(|doubt| doubt.until > now).map(|doubt| doubt.why)
+    }
+
+    fn at(&mut self, interface: u32) -> &mut Doubt {
+        let (times, until, why, signs) = (0, Time::ZERO, Why::Unreached, Vec::new());
+        self.of.entry(interface).or_insert(Doubt { times, until, why, signs })
+    }
+
+    fn sign(&mut self, interface: u32, sign: Sign) {
+        let signs = &mut self.at(interface).signs;
+        signs.retain(|old| (&old.server, old.why) != (&sign.server, sign.why));
+        if signs.len() >= MOST_SIGNS {
+            signs.remove(0);
+        }
+        signs.push(sign);
+    }
+
+    /// Whether enough hosts agree; one that does the same by another interface says nothing.
+    fn agree(&self, interface: u32, why: Why, now: Time) -> bool {
+        let of = |doubt: &Doubt| {
+            let fresh = doubt.signs.iter().filter(|sign| sign.why == why && sign.is_fresh(now));
+            fresh.map(|sign| sign.server.0.clone()).collect::<BTreeSet<_>>()
+        };
+        let others = self.of.iter().filter(|(at, _)| **at != interface);
+        let others: BTreeSet<String> = others.flat_map(|(_, doubt)| of(doubt)).collect();
+        self.of.get(&interface).is_some_and(|doubt| of(doubt).difference(&others).count() >= MANY)
     }
 }
 
-impl Doubt {
-    fn wait(&mut self, now: Time) {
-        if let Some(again) = self.misses.checked_sub(MANY) {
-            self.until = now + FIRST.saturating_mul(1 << again.min(8)).min(LONGEST);
-        }
+impl Sign {
+    fn is_fresh(&self, now: Time) -> bool {
+        now.since(self.at) <= FRESH
     }
 }
 
@@ -103,19 +186,23 @@ mod tests {
         Time::from_nanos(s * 1_000_000_000)
     }
 
+    fn server(name: &str) -> Server {
+        (name.to_owned(), 443)
+    }
+
     #[test]
     fn who_misses_again_and_again_is_left_out_for_longer() {
         let mut doubts = Doubts::default();
-        doubts.missed(2, at(0));
+        doubts.missed(2, server("a"), at(0));
         assert_eq!(doubts.of(2, at(0)), None);
-        doubts.missed(2, at(0));
+        doubts.missed(2, server("b"), at(0));
         assert!(is(&doubts, 9) && !is(&doubts, 10));
-        doubts.missed(2, at(10));
+        doubts.missed(2, server("b"), at(10));
         assert!(is(&doubts, 29) && !is(&doubts, 30));
-        (0..90).for_each(|_| doubts.missed(2, at(30)));
+        (0..90).for_each(|_| doubts.missed(2, server("c"), at(30)));
         assert!(is(&doubts, 329) && !is(&doubts, 330));
         doubts.serves(2);
-        doubts.missed(2, at(30));
+        doubts.missed(2, server("a"), at(30));
         assert!(!is(&doubts, 30));
     }
 
@@ -124,15 +211,72 @@ mod tests {
     }
 
     #[test]
+    fn one_host_says_nothing_of_an_interface() {
+        let mut doubts = Doubts::default();
+        for s in 0..90 {
+            doubts.missed(2, server("a"), at(s));
+            doubts.answered_falsely(2, server("c"), at(s));
+            doubts.answered_falsely(2, ("c".to_owned(), 8080), at(s));
+        }
+        assert!(!is(&doubts, 90));
+        doubts.answered_falsely(2, server("d"), at(1000));
+        assert!(!is(&doubts, 1000), "what the other said is long ago");
+        doubts.answered_falsely(2, server("e"), at(1001));
+        assert_eq!(doubts.of(2, at(1001)), Some(Why::Impostor));
+    }
+
+    #[test]
+    fn hosts_that_do_the_same_by_another_interface_say_nothing() {
+        let mut doubts = Doubts::default();
+        for host in ["a", "b", "c"] {
+            doubts.answered_falsely(3, server(host), at(0));
+            doubts.answered_falsely(2, server(host), at(0));
+        }
+        assert!(!is(&doubts, 0), "{doubts:?}");
+    }
+
+    #[test]
+    fn who_is_right_by_another_interface_is_believed_at_once() {
+        for sign_first in [true, false] {
+            let mut doubts = Doubts::default();
+            if !sign_first {
+                doubts.proven(3, Some(server("bank")), at(0));
+            }
+            doubts.answered_falsely(2, server("bank"), at(1));
+            if sign_first {
+                assert!(!is(&doubts, 1));
+                doubts.proven(3, Some(server("bank")), at(2));
+            }
+            assert_eq!((doubts.of(2, at(3)), doubts.of(3, at(3))), (Some(Why::Impostor), None));
+        }
+        let mut doubts = Doubts::default();
+        doubts.proven(3, Some(server("bank")), at(0));
+        doubts.answered_falsely(2, ("bank".to_owned(), 8080), at(1));
+        assert!(!is(&doubts, 1), "another port is another server");
+    }
+
+    #[test]
     fn who_answers_for_everybody_is_believed_once_the_one_who_was_asked_answers() {
         let mut doubts = Doubts::default();
-        doubts.answered_falsely(2, at(0));
-        doubts.answered_falsely(2, at(1));
+        doubts.answered_falsely(2, server("a"), at(0));
+        doubts.answered_falsely(2, server("b"), at(0));
+        doubts.answered_falsely(2, server("c"), at(1));
         doubts.serves(2);
         assert_eq!((doubts.of(2, at(9)), doubts.of(2, at(10))), (Some(Why::Impostor), None));
-        doubts.answered_falsely(2, at(10));
+        doubts.answered_falsely(2, server("a"), at(10));
         assert!(is(&doubts, 29) && !is(&doubts, 30));
-        doubts.proven(2);
+        doubts.proven(2, None, at(11));
         assert!(!is(&doubts, 11));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut doubts = Doubts::default();
+        for n in 0..1000 {
+            doubts.answered_falsely(2, (n.to_string(), 443), at(0));
+            doubts.missed(2, (n.to_string(), 443), at(0));
+            doubts.proven(3, Some((n.to_string(), 443)), at(0));
+        }
+        assert!(doubts.of[&2].signs.len() <= MOST_SIGNS && doubts.proofs.len() <= MOST_PROOFS);
     }
 }

@@ -12,6 +12,23 @@ const GAIN: f64 = 0.125;
 /// The best of so long counts: in single seconds the program or the server is the slower side.
 const WINDOW: Duration = Duration::from_secs(30);
 
+/// What was known is believed to be a limit for so long; then it is for so much longer believed to be half of it.
+const DOUBLES: Duration = Duration::from_secs(60);
+
+/// One connection that brings less than this part of what was seen is limited by its server or its program.
+const LIMITED: u64 = 4;
+
+/// What moved by an interface in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Mostly connections that began or ended in it: they might have moved more in a whole one.
+    Passing,
+    /// Mostly one connection that had all of it.
+    One,
+    /// Mostly several that had all of it.
+    Several,
+}
+
 /// Passive estimates of one interface. Rates are lower bounds: nobody says that a program
 /// wanted more than it got.
 #[derive(Clone, Debug, Default)]
@@ -23,13 +40,22 @@ pub struct Estimate {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Peak(VecDeque<(Time, Rate)>);
+struct Peak(VecDeque<Sample>);
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Time,
+    rate: Rate,
+    /// The interface was loaded: it is taken for its limit as well.
+    is_full: bool,
+}
 
 impl Estimate {
     /// As it was when this was last kept; what comes counts more from the first sample on.
     pub(super) fn kept(down: Rate, up: Rate, rtt: Duration) -> Self {
         let peak = |rate: Rate| {
-            Peak((rate > Rate::ZERO).then_some((Time::ZERO, rate)).into_iter().collect())
+            let sample = Sample { at: Time::ZERO, rate, is_full: true };
+            Peak((rate > Rate::ZERO).then_some(sample).into_iter().collect())
         };
         let rtt = (!rtt.is_zero()).then_some(rtt);
         Self { down: peak(down), up: peak(up), rtt, loss: None }
@@ -37,9 +63,29 @@ impl Estimate {
 
     /// So many bytes came and went by it, over all connections, in the time `took` that ends
     /// at `now`.
-    pub fn carried(&mut self, down: u64, up: u64, took: Duration, now: Time) {
-        self.down.carried(down, took, now);
-        self.up.carried(up, took, now);
+    pub fn carried(&mut self, (down, up): (u64, u64), load: Load, took: Duration, now: Time) {
+        self.down.carried(down, load, took, now);
+        self.up.carried(up, load, took, now);
+    }
+
+    /// Whether the interface was loaded when it brought [`Self::down`]; else that says only that it brings so much.
+    pub fn is_known(&self) -> bool {
+        self.down.limit().is_some()
+    }
+
+    /// The rate to this host that is believed of it beside others that bring `others` on average. Where it was never
+    /// loaded it is taken for no worse than they; and the longer ago it was, the more it is taken for: otherwise what was
+    /// once believed too slow would get no connection that shows it to be faster.
+    pub fn believed(&self, others: Rate, now: Time) -> Rate {
+        let most = match self.down.limit() {
+            None => others,
+            Some(at) => {
+                let minutes = now.since(at).saturating_sub(WINDOW).div_duration_f64(DOUBLES);
+                let most = self.down().as_bps() as f64 * minutes.min(64.0).exp2();
+                others.min(Rate::from_bps(most as u64))
+            }
+        };
+        self.down().max(most)
     }
 
     /// A connection's round trip; smoothed by an eighth (RFC 6298 §2).
@@ -84,27 +130,39 @@ impl Estimate {
 
 impl Peak {
     /// What is old is forgotten only when there is something new.
-    fn carried(&mut self, bytes: u64, took: Duration, now: Time) {
+    fn carried(&mut self, bytes: u64, load: Load, took: Duration, now: Time) {
         if bytes < TELLING || took.is_zero() {
             return;
         }
         let rate = Rate::over(ByteSize::from_bytes(bytes), took);
-        while self.0.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
+        let is_limited = rate.as_bps() < self.best().as_bps() / LIMITED;
+        let mut is_full = load == Load::Several || (load == Load::One && !is_limited);
+        if !is_full && rate <= self.best() {
+            // That it brings so much is known, and more it does not say.
+            return;
+        }
+        while self.0.front().is_some_and(|old| now.since(old.at) > WINDOW) {
             self.0.pop_front();
         }
         // A smaller one before a greater one never counts again.
-        while self.0.back().is_some_and(|(_, less)| *less <= rate) {
+        while let Some(less) = self.0.back().filter(|less| less.rate <= rate) {
+            is_full |= less.is_full;
             self.0.pop_back();
         }
-        self.0.push_back((now, rate));
+        self.0.push_back(Sample { at: now, rate, is_full });
     }
 
     fn newest(&self) -> Option<Time> {
-        self.0.back().map(|(at, _)| *at)
+        self.0.back().map(|sample| sample.at)
     }
 
     fn best(&self) -> Rate {
-        self.0.front().map_or(Rate::ZERO, |(_, rate)| *rate)
+        self.0.front().map_or(Rate::ZERO, |sample| sample.rate)
+    }
+
+    /// When it was taken for a limit last.
+    fn limit(&self) -> Option<Time> {
+        self.0.iter().rev().find(|sample| sample.is_full).map(|sample| sample.at)
     }
 }
 
@@ -121,13 +179,40 @@ mod tests {
     #[test]
     fn the_best_of_the_window_counts_and_outlives_silence() {
         let mut seen = Estimate::default();
-        seen.carried(1_000_000, 0, SECOND, at(1));
-        seen.carried(250_000, 0, SECOND, at(2));
+        seen.carried((1_000_000, 0), Load::One, SECOND, at(1));
+        seen.carried((250_000, 0), Load::One, SECOND, at(2));
         assert_eq!((seen.down(), seen.up()), (Rate::from_mbps(8.0), Rate::ZERO));
-        seen.carried(1000, 1000, SECOND, at(100));
+        seen.carried((1000, 1000), Load::Several, SECOND, at(100));
         assert_eq!(seen.down(), Rate::from_mbps(8.0), "chatting is no news");
-        seen.carried(125_000, 0, SECOND, at(101));
+        seen.carried((125_000, 0), Load::Several, SECOND, at(101));
         assert_eq!(seen.down(), Rate::from_mbps(1.0));
+    }
+
+    #[test]
+    fn what_passes_or_is_limited_by_its_server_takes_nothing_back() {
+        let mut seen = Estimate::default();
+        seen.carried((2_500_000, 0), Load::One, SECOND, at(1));
+        seen.carried((600_000, 0), Load::Passing, SECOND, at(100));
+        seen.carried((32_000, 0), Load::One, SECOND, at(200));
+        assert_eq!(seen.down(), Rate::from_mbps(20.0));
+        seen.carried((1_250_000, 0), Load::One, SECOND, at(300));
+        assert_eq!(seen.down(), Rate::from_mbps(10.0), "it became slower");
+        seen.carried((32_000, 0), Load::Several, SECOND, at(400));
+        assert_eq!(seen.down(), Rate::from_mbps(0.256), "much slower, and several say so");
+    }
+
+    #[test]
+    fn what_was_never_loaded_is_taken_for_no_worse_than_the_others() {
+        let (mut seen, others) = (Estimate::default(), Rate::from_mbps(20.0));
+        seen.carried((600_000, 0), Load::Passing, SECOND, at(1));
+        assert_eq!((seen.is_known(), seen.down()), (false, Rate::from_mbps(4.8)));
+        assert_eq!(seen.believed(others, at(1)), others);
+        assert_eq!(seen.believed(Rate::from_mbps(1.0), at(1)), Rate::from_mbps(4.8));
+        seen.carried((600_000, 0), Load::One, SECOND, at(2));
+        assert_eq!(seen.believed(others, at(32)), Rate::from_mbps(4.8));
+        // It is tried by and by: what was true once need not be now.
+        assert_eq!(seen.believed(others, at(92)), Rate::from_mbps(9.6));
+        assert_eq!(seen.believed(others, at(1_000_000)), others);
     }
 
     #[test]

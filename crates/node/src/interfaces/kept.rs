@@ -1,14 +1,17 @@
 //! What outlives the process: C_demand of applications, bytes of this period.
 
-use super::Estimate;
+use super::{Estimate, used::Used};
 use crate::mesh::durable;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
-use thalweg_bond::{Application, Applications};
-use thalweg_units::{Rate, WallTime};
+use thalweg_bond::{Application, Applications, Period};
+use thalweg_units::Rate;
 
 /// The longest file that is read: 4096 applications of a few hundred bytes.
 const MAX_BYTES: usize = 4 << 20;
+
+/// Nobody waits longer for another process's turn at the file.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Interfaces whose bytes are remembered: names of USB devices change.
 const MOST_NAMES: usize = 256;
@@ -21,6 +24,14 @@ pub struct Kept {
     pub applications: Applications,
     used: BTreeMap<String, Used>,
     estimates: BTreeMap<String, KeptEstimate>,
+    probes: Probes,
+}
+
+/// What was spent on light probes on that day (since 1970-01-01, UTC), bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Probes {
+    day: u32,
+    bytes: u64,
 }
 
 /// What an interface brought when it was last seen.
@@ -37,9 +48,10 @@ struct KeptEstimate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addition {
     ended: Vec<(Application, u64)>,
-    spent: BTreeMap<String, (WallTime, u64)>,
+    /// By interface and day.
+    spent: BTreeMap<(String, u32), (Period, u64)>,
     estimates: BTreeMap<String, KeptEstimate>,
-    back: BTreeMap<String, (WallTime, u64)>,
+    back: BTreeMap<(String, u32), u64>,
 }
 
 /// What an allotment is of.
@@ -47,12 +59,10 @@ pub struct Addition {
 pub struct Allotting {
     /// The cap, bytes.
     pub cap: u64,
-    /// When its period began.
-    pub start: WallTime,
+    /// Of which month.
+    pub period: Period,
     /// What is wanted, bytes.
     pub size: u64,
-    /// What is not given away: it may be under way, bytes.
-    pub reserve: u64,
 }
 
 /// Connections whose ends wait to be kept; each second they are.
@@ -66,18 +76,16 @@ impl Addition {
         }
     }
 
-    /// So many bytes more went by this interface in the period that began then.
-    pub(super) fn spent(&mut self, name: &str, bytes: u64, start: WallTime) {
-        let spent = self.spent.entry(name.to_owned()).or_insert((start, 0));
-        if spent.0 < start {
-            *spent = (start, 0);
-        }
-        spent.1 = spent.1.saturating_add(bytes);
+    /// So many bytes more went by this interface today.
+    pub(super) fn spent(&mut self, name: &str, bytes: u64, period: Period) {
+        let day = self.spent.entry((name.to_owned(), period.today)).or_insert((period, 0));
+        day.1 = day.1.saturating_add(bytes);
     }
 
-    /// So many bytes that were allotted in that period were not moved.
-    pub(super) fn gives_back(&mut self, name: &str, bytes: u64, start: WallTime) {
-        self.back.insert(name.to_owned(), (start, bytes));
+    /// So many bytes that were allotted on that day were not moved.
+    pub(super) fn gives_back(&mut self, name: &str, bytes: u64, day: u32) {
+        let back = self.back.entry((name.to_owned(), day)).or_default();
+        *back = back.saturating_add(bytes);
     }
 
     /// What an interface brings now.
@@ -89,11 +97,13 @@ impl Addition {
     /// What came after it, on top of it.
     pub(super) fn follow(&mut self, later: Self) {
         later.ended.iter().for_each(|(application, bytes)| self.ended(application, *bytes));
-        for (name, (start, bytes)) in later.spent {
-            self.spent(&name, bytes, start);
+        for ((name, _), (period, bytes)) in later.spent {
+            self.spent(&name, bytes, period);
         }
         self.estimates.extend(later.estimates);
-        self.back.extend(later.back);
+        for ((name, day), bytes) in later.back {
+            self.gives_back(&name, bytes, day);
+        }
     }
 
     /// Whether there is nothing.
@@ -107,27 +117,16 @@ impl Addition {
         for (application, bytes) in &self.ended {
             kept.applications.ended(application, *bytes);
         }
-        for (name, (start, bytes)) in &self.spent {
-            kept.spend(name, *bytes, *start);
+        for ((name, _), (period, bytes)) in &self.spent {
+            kept.spend(name, *bytes, *period);
         }
-        for (name, (start, bytes)) in &self.back {
-            if let Some(used) = kept.used.get_mut(name).filter(|used| used.since == *start) {
-                used.bytes = used.bytes.saturating_sub(*bytes);
-            }
+        for ((name, day), bytes) in &self.back {
+            kept.take_back(name, *bytes, *day);
         }
         for (name, estimate) in &self.estimates {
-            if kept.estimates.len() < MOST_NAMES || kept.estimates.contains_key(name) {
-                kept.estimates.insert(name.clone(), *estimate);
-            }
+            kept.learn(name, *estimate);
         }
     }
-}
-
-/// Bytes both ways since a period's start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Used {
-    since: WallTime,
-    bytes: u64,
 }
 
 impl Kept {
@@ -153,23 +152,23 @@ impl Kept {
     /// until it is synced.
     ///
     /// # Errors
-    /// As [`Self::open`] and [`Self::save`]; nothing is added then.
+    /// As [`Self::open`] and [`Self::save`], and `TimedOut` if another process does not let it; nothing is added then.
     pub fn exchange(file: &Path, addition: &Addition) -> io::Result<Self> {
-        let _turn = durable::turn(file)?;
+        let _turn = durable::turn_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         addition.to(&mut kept);
         kept.save(file)?;
         Ok(kept)
     }
 
-    /// Takes an allotment of at most `size` bytes from what is left of a cap, but for `reserve`; what
-    /// is kept then, and how many bytes they are. They count as moved from here on. Blocks until
+    /// Takes an allotment of at most `size` bytes from what is left of a cap; what is kept then, and how many bytes
+    /// they are. They count as moved from here on. Blocks until
     /// that is synced.
     ///
     /// # Errors
     /// As [`Self::exchange`]; nothing is allotted then.
     pub fn allot(file: &Path, name: &str, of: &Allotting) -> io::Result<(Self, u64)> {
-        let _turn = durable::turn(file)?;
+        let _turn = durable::turn_within(file, PATIENCE)?;
         let mut kept = Self::open(file)?;
         let bytes = kept.take_allotment(name, of);
         if bytes > 0 {
@@ -180,12 +179,55 @@ impl Kept {
 
     /// The same where there is no file.
     pub(super) fn take_allotment(&mut self, name: &str, of: &Allotting) -> u64 {
-        let left = of.cap.saturating_sub(self.used(name, of.start)).saturating_sub(of.reserve);
+        let left = of.cap.saturating_sub(self.used(name, of.period));
         let bytes = left.min(of.size);
         if bytes > 0 {
-            self.spend(name, bytes, of.start);
+            self.spend(name, bytes, of.period);
         }
         bytes
+    }
+
+    /// Takes what a probe costs from the `most` of this day, for all processes; what is kept then, and whether it
+    /// could be taken. Blocks until that is synced.
+    ///
+    /// # Errors
+    /// As [`Self::exchange`]; nothing is taken then.
+    pub(super) fn pay_for_probe_in(
+        file: &Path,
+        today: u32,
+        (cost, most): (u64, u64),
+    ) -> io::Result<(Self, bool)> {
+        let _turn = durable::turn_within(file, PATIENCE)?;
+        let mut kept = Self::open(file)?;
+        let is_paid = kept.pay_for_probe(today, (cost, most));
+        if is_paid {
+            kept.save(file)?;
+        }
+        Ok((kept, is_paid))
+    }
+
+    /// The same where there is no file.
+    pub(super) fn pay_for_probe(&mut self, today: u32, (cost, most): (u64, u64)) -> bool {
+        let bytes = self.spent_on_probes(today).saturating_add(cost);
+        if bytes <= most {
+            self.probes = Probes { day: today, bytes };
+        }
+        bytes <= most
+    }
+
+    /// What was spent on probes on this day, bytes.
+    pub(super) fn spent_on_probes(&self, today: u32) -> u64 {
+        if self.probes.day == today { self.probes.bytes } else { 0 }
+    }
+
+    /// Names that are new take the place of the one that moved something longest ago.
+    fn learn(&mut self, name: &str, estimate: KeptEstimate) {
+        if self.estimates.len() >= MOST_NAMES && !self.estimates.contains_key(name) {
+            let moved = |name: &&String| self.used.get(*name).map_or(0, Used::last);
+            let oldest = self.estimates.keys().min_by_key(moved).cloned();
+            oldest.and_then(|oldest| self.estimates.remove(&oldest));
+        }
+        self.estimates.insert(name.to_owned(), estimate);
     }
 
     /// What was known of an interface.
@@ -193,26 +235,27 @@ impl Kept {
         self.estimates.get(name).map(|kept| Estimate::kept(kept.down, kept.up, kept.rtt))
     }
 
-    /// So many bytes more went by this interface in the period that began then.
-    pub(super) fn spend(&mut self, name: &str, bytes: u64, start: WallTime) {
+    /// So many bytes more went by this interface today.
+    pub(super) fn spend(&mut self, name: &str, bytes: u64, period: Period) {
         if self.used.len() >= MOST_NAMES && !self.used.contains_key(name) {
-            let oldest = self.used.iter().min_by_key(|(_, used)| used.since);
+            let oldest = self.used.iter().min_by_key(|(_, used)| used.last());
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.used.remove(&oldest);
             }
         }
-        let used = self.used.entry(name.to_owned()).or_insert(Used { since: start, bytes: 0 });
-        // A clock that was set back gives nothing back.
-        if used.since < start {
-            *used = Used { since: start, bytes: 0 };
-        }
-        used.bytes = used.bytes.saturating_add(bytes);
+        self.used.entry(name.to_owned()).or_default().add(bytes, period);
     }
 
-    /// Bytes by this interface in the period that began then.
-    pub(super) fn used(&self, name: &str, start: WallTime) -> u64 {
-        let used = self.used.get(name).filter(|used| used.since >= start);
-        used.map_or(0, |used| used.bytes)
+    /// So many that were allotted on that day were not moved.
+    pub(super) fn take_back(&mut self, name: &str, bytes: u64, day: u32) {
+        if let Some(used) = self.used.get_mut(name) {
+            used.give_back(bytes, day);
+        }
+    }
+
+    /// Bytes by this interface that count in this period.
+    pub(super) fn used(&self, name: &str, period: Period) -> u64 {
+        self.used.get(name).map_or(0, |used| used.within(period))
     }
 }
 
@@ -222,6 +265,16 @@ mod tests {
     use thalweg_bond::Application;
 
     #[test]
+    fn probes_of_all_processes_share_a_days_budget() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("interfaces.json");
+        let pay = |day| Kept::pay_for_probe_in(&file, day, (300, 700)).unwrap();
+        assert_eq!([pay(5).1, pay(5).1, pay(5).1, pay(6).1], [true, true, false, true]);
+        let kept = Kept::open(&file).unwrap();
+        assert_eq!((kept.spent_on_probes(5), kept.spent_on_probes(6)), (0, 300));
+    }
+
+    #[test]
     fn what_is_kept_is_read_again_and_damage_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("interfaces.json");
@@ -229,16 +282,16 @@ mod tests {
         assert_eq!(kept, Kept::default());
         let curl = Application { process: Some("curl".into()), port: 443 };
         kept.applications.ended(&curl, 8000);
-        let period = WallTime::from_unix_nanos(5);
+        let period = Period { start: 20, end: 50, today: 27 };
         kept.spend("lte0", 70, period);
         kept.save(&file).unwrap();
         let mut read = Kept::open(&file).unwrap();
         assert_eq!(read.applications.expected(&curl), 8000);
         assert_eq!(read.used("lte0", period), 70);
-        let next = WallTime::from_unix_nanos(9);
+        let next = Period { start: 50, end: 81, today: 50 };
         assert_eq!(read.used("lte0", next), 0);
         read.spend("lte0", 1, next);
-        assert_eq!((read.used("lte0", next), read.used("lte0", period)), (1, 1));
+        assert_eq!((read.used("lte0", next), read.used("lte0", period)), (1, 71));
         let mut addition = Addition::default();
         addition.spent("lte0", 5, next);
         addition.ended(&curl, 16_000);
@@ -246,12 +299,13 @@ mod tests {
             let both = Kept::exchange(&file, &addition).unwrap();
             assert_eq!(both.used("lte0", next), sum);
         }
-        let of = Allotting { cap: 100, start: next, size: 60, reserve: 5 };
+        let of = Allotting { cap: 95, period: next, size: 60 };
         let allot = || Kept::allot(&file, "lte0", &of).unwrap().1;
-        // 10 are used, 5 are not given away.
+        // 10 are used.
         assert_eq!([allot(), allot(), allot()], [60, 25, 0]);
         let mut back = Addition::default();
-        back.gives_back("lte0", 20, next);
+        back.gives_back("lte0", 12, next.today);
+        back.gives_back("lte0", 8, next.today);
         assert_eq!(Kept::exchange(&file, &back).unwrap().used("lte0", next), 75);
         assert_eq!(allot(), 20);
         std::fs::write(&file, "{\"used\": 1").unwrap();

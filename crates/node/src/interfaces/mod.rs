@@ -8,25 +8,34 @@
 //! Estimates are of traffic that goes anyway; where there is none, and the user names a server for it, of
 //! light probes, which are charged to the budget.
 
+mod accounts;
 mod caps;
+mod change;
 mod control;
 mod doubt;
 mod estimate;
+mod faults;
 mod kept;
 mod metrics;
 mod passage;
+mod paying;
+mod plain;
 mod present;
 mod probe;
 mod probing;
 mod program;
 mod report;
+mod saving;
 mod settings;
 mod table;
 mod toll;
 mod uplinks;
+mod used;
 
+pub use accounts::Accounts;
 pub use caps::May;
-pub use control::{Change, ask, serve};
+pub use change::{Change, PolicyChange};
+pub use control::{ask, serve};
 pub use estimate::Estimate;
 pub use kept::{Addition, Allotting, Kept};
 pub use metrics::InterfaceMetrics;
@@ -36,10 +45,10 @@ pub use probing::Probing;
 pub use program::program_at;
 pub use report::report;
 pub use settings::Settings;
-pub use table::{Assigned, Decision, Present, Shown, Table};
+pub use table::{Assigned, Decision, Flow, Present, Shown, Table};
 /// What is allowed of an interface, and how connections are assigned.
-pub use thalweg_bond::{Cap, ConnectionMethod, Policy, Rules, Tier};
-pub use toll::{Toll, UsedUp};
+pub use thalweg_bond::{Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
+pub use toll::{NoMore, Toll};
 pub use uplinks::{Lane, Lanes, Uplinks};
 
 #[cfg(test)]

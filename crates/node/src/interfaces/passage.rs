@@ -1,7 +1,7 @@
 //! A connection that was assigned to an interface, from its dial to its end.
 
 use super::{
-    Uplinks, UsedUp,
+    NoMore, Uplinks,
     caps::{CONNECTION, on_the_way, with_headers},
 };
 use crate::relay::{
@@ -79,6 +79,11 @@ impl Passage {
         self.uplinks.table().interface_of(self.id)
     }
 
+    /// Somebody else answered than who was asked.
+    pub fn answered_falsely(&self) {
+        self.uplinks.table().answered_falsely(self.id, self.uplinks.now());
+    }
+
     /// Pays for what no content tells of.
     fn pay(&self, bytes: u64) {
         if let Some(name) = self.name() {
@@ -96,8 +101,8 @@ impl Passage {
     /// Waits until it may move more.
     ///
     /// # Errors
-    /// Its interface's cap is used up.
-    pub async fn may(&self) -> Result<(), UsedUp> {
+    /// Its interface's cap is used up, or cannot be kept to.
+    pub async fn may(&self) -> Result<(), NoMore> {
         let name = self.uplinks.table().interface_of(self.id);
         match name {
             Some(name) => self.uplinks.may(&name).await,
@@ -133,20 +138,29 @@ impl LegWatcher for Passage {
     }
 
     /// Who speaks TLS and is answered otherwise did not reach whom he meant: networks where one has to log in
-    /// first answer for everybody.
+    /// first answer for everybody. To who speaks HTTP some of them say so.
     fn begins(&self, from: Sender, bytes: &[u8]) {
         match from {
             Sender::Client => self.speaks_tls.store(is_tls(bytes, HELLO), Relaxed),
             Sender::Destination if self.speaks_tls.load(Relaxed) => {
                 let (now, mut table) = (self.uplinks.now(), self.uplinks.table());
                 match is_tls(bytes, HELLO) || is_tls(bytes, ALERT) {
-                    true => table.proven(self.id),
+                    true => table.proven(self.id, now),
                     false => table.answered_falsely(self.id, now),
                 }
             }
+            Sender::Destination if is_portals(bytes) => self.answered_falsely(),
             Sender::Destination => {}
         }
     }
+}
+
+/// Whether it is HTTP's answer of a network on the way that wants a login first: 511 is no server's (RFC 6585 §6).
+fn is_portals(bytes: &[u8]) -> bool {
+    matches!(
+        bytes,
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', b'5', b'1', b'1', ..]
+    )
 }
 
 /// The types of TLS's first records (RFC 8446 §5.1): handshake, and alert.
@@ -161,5 +175,20 @@ fn is_tls(bytes: &[u8], kind: u8) -> bool {
 impl Drop for Passage {
     fn drop(&mut self) {
         self.uplinks.table().ended(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_answers_is_told_by_the_first_bytes() {
+        assert!(is_portals(b"HTTP/1.1 511 Network Authentication Required\r\n"));
+        assert!(is_portals(b"HTTP/1.0 511\r\n"));
+        for other in [&b"HTTP/1.1 200 OK\r\n"[..], b"HTTP/1.1 51", b"", b"SSH-2.0-OpenSSH"] {
+            assert!(!is_portals(other), "{other:?}");
+        }
+        assert!(is_tls(&[22, 3, 3, 0], HELLO) && !is_tls(b"HTTP", HELLO));
     }
 }

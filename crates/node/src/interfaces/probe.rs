@@ -41,6 +41,13 @@ pub struct ProbeServer {
     target: String,
 }
 
+impl ProbeServer {
+    /// Whether both are files of one host.
+    pub fn is_on_host_of(&self, other: &Self) -> bool {
+        self.at.host == other.at.host
+    }
+}
+
 /// It is none.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is no file to probe with, e.g. \"http://speed.example/256k.bin\"")]

@@ -1,18 +1,21 @@
 //! When an interface is probed, and what it may cost.
 
 use super::{
-    Present, Uplinks,
+    Accounts, Present, Uplinks,
+    kept::Kept,
     probe::{COST, ProbeServer, probe},
 };
 use crate::budget::{Budget, Purpose, Scope};
 use std::{
+    io,
     num::NonZeroU32,
-    sync::OnceLock,
-    time::{Duration, Instant},
+    sync::{Arc, OnceLock},
+    time::Duration,
 };
+use thalweg_bond::Period;
 use thalweg_net::Dialer;
 use thalweg_units::ByteSize;
-use tokio::time::sleep;
+use tokio::{task::spawn_blocking, time::sleep};
 
 /// An interface of which nothing was heard for so long is probed, and not more often.
 pub(super) const EVERY: Duration = Duration::from_secs(30 * 60);
@@ -20,15 +23,12 @@ pub(super) const EVERY: Duration = Duration::from_secs(30 * 60);
 /// Between looks whether there is one.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The budget's period.
-const DAY: Duration = Duration::from_secs(86_400);
-
 /// What interfaces are probed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probing {
     /// Files, of which each probe takes the next; none: nothing is probed.
     pub servers: Vec<ProbeServer>,
-    /// The most that probes may cost in a day, over all interfaces.
+    /// The most that probes may cost in a day (UTC), over all interfaces and processes.
     pub per_day: ByteSize,
 }
 
@@ -38,7 +38,7 @@ impl Default for Probing {
     }
 }
 
-/// Who probes, and the budget.
+/// Who probes, and what this process spent; the day's limit is kept with what all spent.
 #[derive(Debug, Default)]
 pub(super) struct Prober {
     dialer: OnceLock<Dialer>,
@@ -51,52 +51,107 @@ impl Uplinks {
         _ = self.prober().dialer.set(dialer);
     }
 
-    /// What was spent on probes since the day began.
+    /// What all processes spent on probes today.
     pub fn spent_on_probes(&self) -> ByteSize {
-        self.prober().budget.spent(Scope::purpose(Purpose::Probe))
+        let today = self.day();
+        ByteSize::from_bytes(self.table().kept().spent_on_probes(today))
+    }
+
+    fn day(&self) -> u32 {
+        Period::at(self.today(), 1).today
     }
 
     /// Probes interfaces of which nothing is known; never ends.
     pub(super) async fn probe_again_and_again(&self) {
-        let (mut day, mut next) = (Instant::now(), 0_usize);
+        let mut next = 0_usize;
         loop {
             sleep(LOOK).await;
-            if day.elapsed() >= DAY {
-                day = Instant::now();
-                self.prober().budget.renew(Scope::purpose(Purpose::Probe));
-            }
             let Some(dialer) = self.prober().dialer.get() else { continue };
-            if let Some((interface, server)) = self.due(next) {
-                next = next.wrapping_add(1);
-                self.probe_one(dialer, &interface, &server).await;
+            let Some((interface, server)) = self.due(next) else { continue };
+            next = next.wrapping_add(1);
+            if self.pays_for(&interface).await
+                && let Some(false) = self.probe_one(dialer, &interface, &server).await
+            {
+                self.ask_again_elsewhere(dialer, &interface, &server).await;
             }
         }
     }
 
-    /// An interface to be probed, and with what, if that is within the budget; it is taken from it.
+    /// An interface to be probed, and with what.
     fn due(&self, turn: usize) -> Option<(Present, ProbeServer)> {
         let (now, today) = (self.now(), self.today());
         let mut table = self.table();
-        let Probing { servers, per_day } = &table.settings().probing;
+        let servers = &table.settings().probing.servers;
         let server = servers.get(turn % servers.len().max(1))?.clone();
-        let all = Scope::purpose(Purpose::Probe);
-        self.prober().budget.set_limit(all, Some(*per_day));
         let interface = table.unknown(now, today)?;
-        let scope = Scope { interface: NonZeroU32::new(interface.index), ..all };
-        self.prober().budget.try_spend(scope, COST).ok()?;
         table.is_probed(&interface.name, now);
         Some((interface, server))
     }
 
-    async fn probe_one(&self, dialer: &Dialer, interface: &Present, server: &ProbeServer) {
-        let Some(index) = NonZeroU32::new(interface.index) else { return };
-        if self.may(&interface.name).await.is_err() {
+    /// Takes what a probe costs from the day's budget, which all processes share; where that leaves it not, the
+    /// interface's status says so.
+    async fn pays_for(&self, interface: &Present) -> bool {
+        let (today, most) = (self.day(), self.table().settings().probing.per_day.as_bytes());
+        let cost = (COST.as_bytes(), most);
+        let paid = match self.0.file.clone() {
+            None => Ok(self.table().pay_for_probe(today, cost)),
+            Some(file) => {
+                let paying = spawn_blocking(move || Kept::pay_for_probe_in(&file, today, cost));
+                let paid = paying.await.unwrap_or_else(|why| Err(io::Error::other(why)));
+                paid.map(|(kept, is_paid)| {
+                    self.table().renew(kept);
+                    is_paid
+                })
+            }
+        };
+        let why = match paid {
+            Ok(true) => {
+                let index = NonZeroU32::new(interface.index);
+                let scope = Scope { interface: index, ..Scope::purpose(Purpose::Probe) };
+                self.prober().budget.charge(scope, COST);
+                return true;
+            }
+            Ok(false) => "the budget of this day is used up".to_owned(),
+            Err(why) => self.unsaved(&why),
+        };
+        self.table().probed(interface, Err(format!("not probed: {why}")), self.now());
+        false
+    }
+
+    /// A probe failed: the interface is left out if the server answers by another one, or another server does not answer
+    /// either. What fails by all is the server's fault.
+    async fn ask_again_elsewhere(&self, dialer: &Dialer, failed: &Present, server: &ProbeServer) {
+        let (now, today) = (self.now(), self.today());
+        let (by, at) = {
+            let mut table = self.table();
+            let servers = &table.settings().probing.servers;
+            let Some((by, at)) = table.witness(failed, server, servers, today) else { return };
+            table.is_probed(&by.name, now);
+            (by, at)
+        };
+        if !self.pays_for(&by).await {
             return;
         }
-        let told = probe(dialer, index, server).await;
-        let moved = told.as_ref().map_or(0, |probed| probed.bytes);
-        self.link_moved(&interface.name, moved);
-        let told = told.map_err(|why| why.to_string());
+        let answers = self.probe_one(dialer, &by, &at).await;
+        if answers.is_some_and(|answers| answers == (by != *failed)) {
+            self.table().is_to_blame(failed, self.now());
+        }
+    }
+
+    /// Whether it was answered; `None`: it could not be sent.
+    async fn probe_one(
+        &self,
+        dialer: &Dialer,
+        interface: &Present,
+        server: &ProbeServer,
+    ) -> Option<bool> {
+        let index = NonZeroU32::new(interface.index)?;
+        self.may(&interface.name).await.ok()?;
+        // Counted as the kernel counts it, whatever comes of it.
+        let dialer = dialer.clone().booked_by(Arc::new(Accounts::new(self.clone())));
+        let told = probe(&dialer, index, server).await.map_err(|why| why.to_string());
+        let is_answered = told.is_ok();
         self.table().probed(interface, told, self.now());
+        Some(is_answered)
     }
 }

@@ -12,7 +12,12 @@ const MOST_APPLICATIONS: usize = 64;
 /// Interfaces, applications, and why the last connections went where they went.
 pub fn report(uplinks: &Uplinks) -> Value {
     let (now, today) = (uplinks.now(), uplinks.today());
-    let survey = survey().unwrap_or_default();
+    let spent_on_probes = uplinks.spent_on_probes().as_bytes();
+    let mut faults = uplinks.0.faults.all();
+    let survey = survey().unwrap_or_else(|why| {
+        faults.push(format!("why interfaces are not used is not known: {why}"));
+        Survey::default()
+    });
     let table = uplinks.table();
     let settings = table.settings();
     let all = table.show(today);
@@ -22,8 +27,11 @@ pub fn report(uplinks: &Uplinks) -> Value {
             let policy = settings.policy(&shown.name);
             let mut value = interface(shown);
             value["rate_limit_bps"] = json!(policy.rate_limit.map(Rate::as_bps));
+            value["metered"] = json!(policy.metered);
+            value["beside_tunnel"] = json!(policy.beside_tunnel);
             value["may_spend"] = json!(policy.may_spend());
             value["price_per_gb"] = json!(policy.price);
+            value["fault"] = json!(table.fault(&shown.name));
             value["reset_day"] = json!(policy.cap.map(|cap| cap.reset_day));
             found(&mut value, &shown.name, &survey);
             value
@@ -41,8 +49,9 @@ pub fn report(uplinks: &Uplinks) -> Value {
         "schedule": settings.schedule,
         "affinity_seconds": settings.affinity.as_secs_f64(),
         "near": settings.near,
-        "rules": settings.rules.0.len(),
-        "spent_on_probes_bytes": uplinks.spent_on_probes().as_bytes(),
+        "rules": settings.rules,
+        "spent_on_probes_bytes": spent_on_probes,
+        "faults": faults,
         "interfaces": interfaces,
         "unused": unused(&all, &survey),
         "applications": applications.collect::<Vec<_>>(),
@@ -78,13 +87,18 @@ fn unused(used: &[Shown], survey: &Survey) -> Value {
     let has_default = survey.usable.iter().any(|found| found.has_default_route);
     let name = |index| survey.usable.iter().find(|found| found.index == index).map(|f| &f.name);
     let idle = survey.usable.iter().filter(|found| !is_used(found)).map(|found| {
-        let why = match found.doubles.and_then(name) {
+        let why = match (found.beside.and_then(name), found.doubles.and_then(name)) {
             _ if has_default && !found.has_default_route => {
                 "no default route leaves by it".to_owned()
             }
-            Some(other) => format!("it is in one network with {other}, which takes its answers"),
-            None if found.is_tunnel => "a tunnel that is not the way into the world".to_owned(),
-            None => "a tunnel is the way into the world, and nothing goes beside it".to_owned(),
+            (Some(tunnel), _) => format!(
+                "the tunnel {tunnel} is the way into the world, and nothing goes beside it (but by \
+                 beside_tunnel = true)"
+            ),
+            (_, Some(other)) => {
+                format!("it is in one network with {other}, which takes its answers")
+            }
+            _ => "a tunnel that is not the way into the world".to_owned(),
         };
         (&found.name, why)
     });

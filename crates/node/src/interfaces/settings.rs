@@ -3,6 +3,7 @@
 use super::Probing;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::{ConnectionMethod, Policy, Rules};
+use thalweg_net::Wish;
 
 /// How whole connections are assigned.
 #[derive(Clone, Debug)]
@@ -34,6 +35,13 @@ impl Settings {
     /// What is allowed of this interface.
     pub fn policy(&self, name: &str) -> Policy {
         self.policies.get(name).copied().unwrap_or_default()
+    }
+
+    /// What is said of this interface where it would not be used without a word.
+    pub fn wish(&self, name: &str) -> Wish {
+        let policy = self.policies.get(name);
+        let beside_tunnel = policy.is_some_and(|policy| policy.beside_tunnel);
+        Wish { is_named: policy.is_some(), beside_tunnel }
     }
 
     /// The day on which its counts begin anew.

@@ -30,19 +30,24 @@ fn by(table: &mut Table, to: &str, s: u64) -> (u64, Vec<u32>) {
     }
 }
 
-/// One connection to each of two interfaces that brings so many bytes in a second.
+/// One connection by each of two interfaces that brings so many bytes in each of two seconds.
 fn taught(settings: Settings, bytes: [u64; 2]) -> Table {
     let mut table = table(settings);
-    for (interface, bytes) in [2, 3].into_iter().zip(bytes) {
+    let ids = [2, 3].map(|interface| {
         let (id, _) = by(&mut table, &format!("teacher{interface}"), 0);
         table.stands(id, interface, Some(Duration::from_millis(20)), at(0));
+        id
+    });
+    for second in 0..2 {
         for part in 1..=4 {
-            let now = Time::from_nanos(part * 249_000_000);
-            table.moved(id, bytes * part / 4, 0, now, TODAY);
+            let now = Time::from_nanos(second * 1_000_000_000 + part * 249_000_000);
+            for (id, bytes) in ids.into_iter().zip(bytes) {
+                table.moved(id, bytes * second + bytes * part / 4, 0, now, TODAY);
+            }
         }
-        table.ended(id);
+        table.tick(at(second + 1));
     }
-    table.tick(at(1));
+    ids.into_iter().for_each(|id| table.ended(id));
     table
 }
 
@@ -62,6 +67,59 @@ fn load_goes_where_it_ends_first() {
     assert_eq!(got, [40, 10], "by their rates, 4 to 1");
     let newest = table.decisions().next().unwrap();
     assert!(newest.why.contains("all is done in"), "{newest:?}");
+}
+
+#[test]
+fn one_short_file_does_not_make_an_interface_slow() {
+    let mut table = table(Settings { affinity: Duration::ZERO, ..Settings::default() });
+    let (long, _) = by(&mut table, "long", 0);
+    let (short, _) = by(&mut table, "short", 0);
+    table.stands(long, 3, None, at(0));
+    table.stands(short, 2, None, at(0));
+    for quarter in 1..=12 {
+        let now = Time::from_nanos(quarter * 249_000_000);
+        table.moved(long, 625_000 * quarter, 0, now, TODAY);
+        if quarter <= 3 {
+            table.moved(short, 200_000 * quarter, 0, now, TODAY);
+        }
+        if quarter % 4 == 0 {
+            table.tick(at(quarter / 4));
+        }
+    }
+    table.ended(short);
+    table.ended(long);
+    let downs: Vec<f64> = table.show(TODAY).iter().map(|s| s.estimate.down().as_mbps()).collect();
+    assert_eq!(downs, [4.8, 20.0]);
+    let mut got = [0, 0];
+    for n in 0..20 {
+        let (_, order) = by(&mut table, &format!("site{n}"), 4);
+        got[order[0] as usize - 2] += 1;
+    }
+    assert_eq!(got, [10, 10], "the links are equal as far as is known");
+}
+
+#[test]
+fn the_reason_says_what_was_left_out_and_by_which_rule() {
+    let why = |table: &mut Table, s: u64| {
+        by(table, &format!("site{s}"), s);
+        table.decisions().next().unwrap().why.clone()
+    };
+    let mut backup = table(with("lte0", Policy { tier: Tier::Backup, ..Policy::default() }));
+    assert_eq!(why(&mut backup, 0), "lte0 is left out: its tier is backup");
+    for n in 0..2 {
+        let (id, _) = by(&mut backup, &format!("gone{n}"), 0);
+        backup.stands(id, 3, None, at(0));
+    }
+    assert_eq!(why(&mut backup, 1), "eth0 is left out: nothing was reached by it of late");
+    let rule = |action| Rule { process: None, port: None, destination: None, action };
+    let rules = Rules(vec![
+        Rule { port: Some(22), ..rule(Action::Avoid(vec!["eth0".into()])) },
+        rule(Action::Only(vec!["lte0".into()])),
+    ]);
+    let mut ruled = table(Settings { rules, ..Settings::default() });
+    assert_eq!(why(&mut ruled, 0), "by rule 2");
+    let mut first = table(Settings { schedule: ConnectionMethod::OnlyOne, ..Settings::default() });
+    assert_eq!(why(&mut first, 0), "the system's first choice, as only-one has it");
 }
 
 #[test]
@@ -96,14 +154,14 @@ fn who_moved_on_to_another_interface_is_counted_there() {
 #[test]
 fn what_rests_is_no_load_and_what_pauses_tells_no_rate() {
     let mut table = taught(Settings::default(), [1_000_000, 1_000_000]);
-    let (id, order) = by(&mut table, "site", 1);
-    table.stands(id, order[0], None, at(1));
-    table.moved(id, 50_000_000, 0, at(1), TODAY);
-    table.tick(at(2));
+    let (id, order) = by(&mut table, "site", 2);
+    table.stands(id, order[0], None, at(2));
+    table.moved(id, 50_000_000, 0, at(2), TODAY);
+    table.tick(at(3));
     let of = |table: &Table| table.show(TODAY)[order[0] as usize - 2].clone();
     assert_eq!(of(&table).load, 50_000_000, "it may go on as long again");
     assert_eq!(of(&table).estimate.down(), thalweg_units::Rate::from_mbps(8.0), "one burst");
-    table.tick(at(9));
+    table.tick(at(10));
     assert_eq!((of(&table).load, of(&table).connections), (0, 1));
 }
 
@@ -139,16 +197,51 @@ fn an_interface_without_a_route_to_one_destination_is_in_no_doubt() {
 
 #[test]
 fn an_interface_by_which_another_answers_is_left_out_also_for_who_kept_to_it() {
-    let mut table = table(with("eth0", Policy::default()));
+    let schedule = ConnectionMethod::OnlyOne;
+    let mut table = table(Settings { schedule, ..with("eth0", Policy::default()) });
     let (id, order) = by(&mut table, "bank", 0);
     table.stands(id, order[0], None, at(0));
+    let (shop, _) = by(&mut table, "shop", 0);
+    table.stands(shop, order[0], None, at(0));
     table.answered_falsely(id, at(0));
+    table.answered_falsely(shop, at(0));
     let other = 5 - order[0];
     assert_eq!(by(&mut table, "bank", 1).1, [other]);
     let (again, _) = by(&mut table, "bank", 11);
     table.stands(again, order[0], None, at(11));
-    table.proven(again);
+    table.proven(again, at(11));
     assert_eq!(by(&mut table, "shop", 12).1.len(), 2);
+}
+
+#[test]
+fn one_server_at_fault_moves_nothing_to_the_backup_and_frees_no_other_session() {
+    let mut table = table(with("lte0", Policy { tier: Tier::Backup, ..Policy::default() }));
+    let (bank, _) = by(&mut table, "bank", 0);
+    table.stands(bank, 2, None, at(0));
+    for s in 0..9 {
+        let (id, order) = by(&mut table, "faulty", s);
+        assert_eq!(order, [2]);
+        table.stands(id, 2, None, at(s));
+        table.answered_falsely(id, at(s));
+        // It drops what comes by the one; the other reaches it.
+        let (id, _) = by(&mut table, "drops", s);
+        table.stands(id, 3, None, at(s));
+    }
+    assert_eq!(table.show(TODAY)[0].doubted, None);
+    assert_eq!(by(&mut table, "bank", 9).1, [2]);
+    assert!(table.decisions().next().unwrap().why.contains("keep to it"));
+}
+
+#[test]
+fn one_server_that_is_right_by_the_other_interface_is_enough() {
+    let mut table = table(Settings::default());
+    for interface in [2, 3] {
+        let (id, _) = by(&mut table, "bank", 0);
+        table.stands(id, interface, None, at(0));
+        if interface == 2 { table.answered_falsely(id, at(0)) } else { table.proven(id, at(0)) }
+    }
+    assert_eq!(table.show(TODAY)[0].doubted, Some(doubt::Why::Impostor));
+    assert_eq!(table.show(TODAY)[1].doubted, None);
 }
 
 #[test]
@@ -212,6 +305,29 @@ fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
     assert!(
         matches!(table.assign(app(), "a", at(2), next_month), Assigned::By(_, all) if all.len() == 2)
     );
+}
+
+#[tokio::test]
+async fn who_has_a_cap_and_no_account_does_not_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let (place, cap) = (dir.path().join("gone"), Some(Cap { bytes: 9_000_000, reset_day: 1 }));
+    let settings = with("lte0", Policy { cap, ..Policy::default() });
+    let uplinks = Uplinks::open(settings, Some(place.join("interfaces.json"))).unwrap();
+    uplinks.table().follow(vec![Present { index: 3, name: "lte0".into() }]);
+    let may = async || {
+        tokio::select! {
+            () = uplinks.allot() => panic!("it never ends"),
+            may = uplinks.may("lte0") => may,
+        }
+    };
+    let why = may().await.unwrap_err();
+    assert!(matches!(&why, NoMore::Uncounted { why, .. } if why.contains("interfaces.json")));
+    assert_eq!(uplinks.0.faults.all(), [why.to_string()]);
+    assert!(!uplinks.table().has_left_for_link("lte0", TODAY), "others go elsewhere");
+    std::fs::create_dir(&place).unwrap();
+    uplinks.table().ask_again();
+    assert_eq!(may().await, Ok(()));
+    assert!(uplinks.0.faults.all().is_empty());
 }
 
 #[test]

@@ -9,19 +9,44 @@ use std::num::NonZeroU32;
 use thalweg_units::ByteSize;
 use thiserror::Error;
 
-/// An interface's cap is used up.
+/// Why nothing more goes by an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "the cap of {interface}, {cap}, is used up until day {reset_day}; `thalweg bond allow \
-     {interface} --cap` sets another"
-)]
-pub struct UsedUp {
-    /// Its name.
-    pub interface: String,
+pub enum NoMore {
+    /// Its cap is used up.
+    #[error(
+        "the cap of {interface}, {cap}, is used up until day {reset_day}; `thalweg bond allow \
+         {interface} --cap` sets another"
+    )]
+    UsedUp {
+        /// Its name.
+        interface: String,
+        /// The cap.
+        cap: ByteSize,
+        /// The day of the month on which it begins anew.
+        reset_day: u8,
+    },
+    /// What it moves cannot be counted.
+    #[error(
+        "the cap of {interface}, {cap}, cannot be kept to, and nothing more goes by it: {why}; once \
+         that is mended it is used again within a minute"
+    )]
+    Uncounted {
+        /// Its name.
+        interface: String,
+        /// The cap.
+        cap: ByteSize,
+        /// On which file, and what the system says.
+        why: String,
+    },
+}
+
+impl NoMore {
     /// The cap.
-    pub cap: ByteSize,
-    /// The day of the month on which it begins anew.
-    pub reset_day: u8,
+    pub fn cap(&self) -> ByteSize {
+        match self {
+            Self::UsedUp { cap, .. } | Self::Uncounted { cap, .. } => *cap,
+        }
+    }
 }
 
 /// A tunnel's payments, between its turns.
@@ -44,10 +69,10 @@ impl Throttle for Toll<'_> {
     fn take(&self, asked: usize) -> Taken<'_> {
         Box::pin(async move {
             self.passage.counts(self.moved);
-            self.passage.may().await.map_err(|used_up| OverBudget {
+            self.passage.may().await.map_err(|no_more| OverBudget {
                 scope: Scope { interface: self.interface, ..Scope::ALL },
-                limit: used_up.cap,
-                spent: used_up.cap,
+                limit: no_more.cap(),
+                spent: no_more.cap(),
                 asked: ByteSize::from_bytes(asked as u64),
             })
         })

@@ -1,12 +1,17 @@
 //! Files that are whole at every moment, also after a power loss.
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use std::{
     ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// Replaces `file` by one of mode 0600 with these bytes: written beside, synced, renamed.
@@ -57,6 +62,31 @@ pub(crate) fn turn(file: &Path) -> io::Result<File> {
     flock(&directory, FlockOperation::LockExclusive)?;
     Ok(directory)
 }
+
+/// The same for who has something better to do than to wait for a process that was stopped in its turn.
+///
+/// # Errors
+/// The system's, and `TimedOut`.
+pub(crate) fn turn_within(file: &Path, time: Duration) -> io::Result<File> {
+    let directory = File::open(directory_of(file))?;
+    let until = Instant::now() + time;
+    loop {
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(directory),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => sleep(ASK_AGAIN),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!("another process has had it locked for {} s", time.as_secs()),
+                ));
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+}
+
+/// A turn takes some milliseconds: a file is written and synced.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Makes the names in the directory of `file` durable.
 ///

@@ -120,6 +120,11 @@ impl Prober {
         Ok(Self(Arc::new(shared)))
     }
 
+    /// What measuring may cost, for others who measure.
+    pub fn purse(&self) -> Arc<Purse> {
+        Arc::clone(&self.0.purse)
+    }
+
     /// Makes known to `registry` what is counted, as `thalweg_measure_…`.
     pub fn register(&self, registry: &mut Registry) {
         self.0.counts.register(&self.0.purse, registry);

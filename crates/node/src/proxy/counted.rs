@@ -1,7 +1,7 @@
 //! A connection to an origin whose bytes are counted while HTTP is spoken on it.
 
 use crate::{
-    interfaces::{Passage, UsedUp},
+    interfaces::{NoMore, Passage},
     relay::pump::Moved,
 };
 use std::{
@@ -23,7 +23,7 @@ pub struct Counted {
     waits: Option<Waiting>,
 }
 
-type Waiting = Pin<Box<dyn Future<Output = Result<(), UsedUp>> + Send>>;
+type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send>>;
 
 impl Counted {
     /// From its beginning.

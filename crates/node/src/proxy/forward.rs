@@ -183,7 +183,12 @@ impl Trip<'_> {
         opens: Option<watch::Sender<bool>>,
         again: Option<&Again>,
     ) -> Result<Answered, No> {
-        let answered = self.asked(request, opens, again).await;
+        let mut answered = self.asked(request, opens, again).await;
+        if let Ok(answered) = &mut answered
+            && answered.response.status() == StatusCode::NETWORK_AUTHENTICATION_REQUIRED
+        {
+            answered.lease.is_misled();
+        }
         answered.map_err(|no| match self.record.malformed.load(Relaxed) {
             true => No::Content,
             false => No::Answer(no),

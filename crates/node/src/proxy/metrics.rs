@@ -1,7 +1,10 @@
 //! The proxy's counts, in the OpenMetrics form.
 
-use super::record::Tally;
-use crate::interfaces::{InterfaceMetrics, Uplinks};
+use super::{record::Tally, server::Over};
+use crate::{
+    bond::{BondMetrics, Bonding},
+    interfaces::InterfaceMetrics,
+};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _, text::encode},
@@ -48,11 +51,14 @@ impl Collector for Counts {
 }
 
 /// All of it that there is.
-pub(super) fn registry(tally: &Arc<Tally>, uplinks: Option<&Uplinks>) -> Registry {
+pub(super) fn registry(tally: &Arc<Tally>, over: Option<&Over>) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Counts(Arc::clone(tally))));
-    if let Some(uplinks) = uplinks {
+    if let Some(Over { uplinks, bonds }) = over {
         registry.register_collector(Box::new(InterfaceMetrics(uplinks.clone())));
+        let bonds = bonds.clone();
+        let shown = move || bonds.as_ref().map(Bonding::shown).unwrap_or_default();
+        registry.register_collector(Box::new(BondMetrics(Box::new(shown))));
     }
     registry
 }

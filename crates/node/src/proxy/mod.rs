@@ -52,5 +52,5 @@ pub use by_history::{ByHistory, Relays, Standing};
 pub use chooser::{Candidates, Choice, Content, PathChooser, Seen, Way};
 pub use event::{Kind, ProxyEvent, ProxySink};
 pub use review::Reviewer;
-pub use server::{Led, Proxy, ProxyConfig, ProxyError, Summary};
+pub use server::{Led, Over, Proxy, ProxyConfig, ProxyError, Summary};
 pub use transparent::{MARK, Meant, Redirected};

@@ -102,12 +102,23 @@ pub struct Lease {
     link: Option<Link>,
     pool: Arc<Pool>,
     to: Destination,
+    /// Somebody else answered than the origin.
+    is_misled: bool,
 }
 
 impl Lease {
     /// Until the answer on `link` has ended.
     pub fn new(link: Link, pool: Arc<Pool>, to: Destination) -> Self {
-        Self { link: Some(link), pool, to }
+        Self { link: Some(link), pool, to, is_misled: false }
+    }
+
+    /// A network on the way answers in the origin's place: the interface is left out for a while, and the link is not
+    /// used again.
+    pub fn is_misled(&mut self) {
+        self.is_misled = true;
+        if let Some(passage) = self.link.as_ref().and_then(|link| link.passage.as_ref()) {
+            passage.answered_falsely();
+        }
     }
 
     /// Closes the link whatever is under way on it.
@@ -125,6 +136,9 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some(mut link) = self.link.take() else { return };
+        if self.is_misled {
+            return link.task.abort();
+        }
         if link.send.is_ready() {
             return self.pool.give(self.to.clone(), Link { used: true, ..link });
         }

@@ -11,7 +11,7 @@ use super::{
     socks,
     transparent::{Listeners, Meant, Redirected},
 };
-use crate::{accept, interfaces::Uplinks};
+use crate::{accept, bond::Bonding, interfaces::Uplinks};
 use std::{
     io,
     net::SocketAddr,
@@ -137,6 +137,15 @@ pub struct Proxy {
     shared: Arc<Shared>,
 }
 
+/// What direct connections go by, and legs to members.
+#[derive(Clone, Debug)]
+pub struct Over {
+    /// This host's interfaces.
+    pub uplinks: Uplinks,
+    /// Its bonds, where it is in a mesh.
+    pub bonds: Option<Bonding>,
+}
+
 impl Proxy {
     /// Checks the settings and listens; must be called within a tokio runtime.
     ///
@@ -161,7 +170,7 @@ impl Proxy {
     pub async fn bind_over(
         config: ProxyConfig,
         dialer: Dialer,
-        uplinks: Option<Uplinks>,
+        over: Option<Over>,
         chooser: Arc<dyn PathChooser>,
         sink: Arc<dyn ProxySink>,
     ) -> Result<Self, ProxyError> {
@@ -180,7 +189,8 @@ impl Proxy {
             Led::ByRules | Led::BySupervisor => Listeners::bind().await.map_err(failed)?,
         };
         let tally = Arc::new(Tally::default());
-        let registry = metrics::registry(&tally, uplinks.as_ref());
+        let registry = metrics::registry(&tally, over.as_ref());
+        let uplinks = over.map(|over| over.uplinks);
         let shared = Arc::new(Shared {
             config,
             dialer,

@@ -100,15 +100,8 @@ impl Scene {
             "lo",
         )
         .unwrap();
-        let interface = |_| Interface {
-            index: NonZeroU32::new(lo).unwrap(),
-            name: "lo".into(),
-            addresses: vec![self.at.ip()],
-            has_default_route: true,
-            metric: 0,
-            is_tunnel: false,
-            doubles: None,
-        };
+        let card = Interface::new(NonZeroU32::new(lo).unwrap(), "lo");
+        let interface = |_| Interface { addresses: vec![self.at.ip()], ..card.clone() };
         let all: Vec<Interface> = (0..links).map(interface).collect();
         Bond::by(dialer, to, Settings::default(), Arc::new(move || Ok(all.clone()))).unwrap()
     }

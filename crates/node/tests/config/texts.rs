@@ -55,7 +55,8 @@ fn interfaces_that_cannot_be_meant() {
          [[interfaces.policy]]\nname = \"lte0\"\ncap = \"0 B\"\nreset_day = 32\nprice = \"5\"\n\
          [[interfaces.policy]]\nname = \"\"\nrate_limit = \"0 bit/s\"\nreset_day = 1\n\
          [[interfaces.rule]]\nprocess = \"zoom\"\n\
-         [[interfaces.rule]]\nonly = [\"a\"]\navoid = [\"b\"]"
+         [[interfaces.rule]]\nonly = [\"a\"]\navoid = [\"b\"]\n\
+         [[interfaces.rule]]\nprocess = \"*oom\"\ndestination = \"exa*ple.org\"\nonly = [\"a\"]"
     ));
 }
 

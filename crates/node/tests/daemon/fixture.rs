@@ -94,6 +94,7 @@ impl Fixture {
                 files: None,
                 cast: None,
                 bond: None,
+                probe: None,
                 submit: None,
             },
             control: Arc::new(FarOracle),

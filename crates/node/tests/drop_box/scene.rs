@@ -125,6 +125,7 @@ impl Host {
                 files: None,
                 cast: None,
                 bond: None,
+                probe: None,
                 submit,
             },
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),

@@ -115,6 +115,7 @@ impl Node {
             files: None,
             cast: None,
             bond: None,
+            probe: None,
             submit: None,
         };
         let config = DaemonConfig {

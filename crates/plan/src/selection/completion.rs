@@ -7,6 +7,8 @@ use thalweg_units::{PathId, Time};
 /// A further path is only used if it adds at least this part to the sum of those
 /// before: what it takes from other users must be worth it.
 const ADDS: f64 = 0.15;
+/// By another link of this host's own it takes from nobody: less than this is not worth a connection.
+const OWN_ADDS: f64 = 0.02;
 /// The measured sum must be this much better than the best alone was.
 const BETTER: f64 = 1.05;
 /// Nothing smaller is taken over from another path.
@@ -104,14 +106,24 @@ impl Selection {
         others.retain(|id| *id != winner && fit(id));
         others.sort_by(|a, b| self.speed(*b).total_cmp(&self.speed(*a)));
         let mut sum = self.speed(winner);
-        for path in others.into_iter().take(self.config.lanes as usize - 1) {
-            if self.speed(path) < ADDS * sum {
+        for path in others {
+            if lanes.len() >= self.config.lanes as usize {
                 break;
             }
-            sum += self.speed(path);
-            lanes.push(path);
+            let least = if self.is_apart(path, &lanes) { OWN_ADDS } else { ADDS };
+            if self.speed(path) >= least * sum {
+                sum += self.speed(path);
+                lanes.push(path);
+            }
         }
         lanes
+    }
+
+    /// Whether it has a link of this host's own that none of these has.
+    fn is_apart(&self, path: PathId, from: &[PathId]) -> bool {
+        let link = |p: PathId| self.paths[p.0 as usize].own_link;
+        let others = from.iter().filter(|p| **p != path);
+        link(path).is_some() && others.map(|p| link(*p)).all(|l| l.is_some() && l != link(path))
     }
 
     pub(super) fn speed(&self, path: PathId) -> f64 {
@@ -174,6 +186,9 @@ impl Selection {
     ///
     /// Not half of it: from a path a hundred times slower half is too little to be worth a
     /// request, and the fast one would end sampling while its rivals still grow.
+    ///
+    /// A lane asks a round trip before it is brought anything, in which the other goes on: so much less is
+    /// taken, and then whatever is worth a request.
     pub(super) fn steal(
         &mut self,
         thief: PathId,
@@ -183,11 +198,15 @@ impl Selection {
     ) -> Vec<Range<u64>> {
         let rate = |p: PathId| {
             let state = &self.paths[p.0 as usize];
-            if judged_rate { state.speed() } else { state.gauge.judged(now).unwrap_or(0.0) }
-                .max(1.0)
+            let lately = || state.recent.rate().unwrap_or(state.speed());
+            if judged_rate { lately() } else { state.gauge.judged(now).unwrap_or(0.0) }.max(1.0)
         };
         let own = rate(thief);
-        let least = self.least_piece(thief, own);
+        let rtt = self.paths[thief.0 as usize].rtt().unwrap_or_default().as_secs_f64();
+        let (pause, least) = match judged_rate {
+            true => (rtt, PIECE),
+            false => (0.0, self.least_piece(thief, own)),
+        };
         let held = |p: PathId| ranges::total(self.paths[p.0 as usize].holds());
         let in_hedge = |p: PathId| self.hedge.is_some_and(|h| h.owner == p || h.by == p);
         let victims = from.iter().copied().filter(|p| *p != thief && !in_hedge(*p));
@@ -196,7 +215,7 @@ impl Selection {
             return Vec::new();
         };
         let part = own / (own + rate(victim));
-        let n = (held(victim) as f64 * part) as u64;
+        let n = ((held(victim) as f64 - pause * rate(victim)) * part).max(0.0) as u64;
         if n < least {
             return Vec::new();
         }
@@ -219,12 +238,16 @@ impl Selection {
         free
     }
 
-    /// Several paths that bring no more than the best did alone give way to it.
+    /// Several paths that bring no more than the best did alone give way to it. Not where each has a link
+    /// of its own: what one brings less then is not taken by the others.
     pub(super) fn weigh_sum(&mut self, new: u64, now: Time) {
         self.lanes_bytes += new;
         let (Phase::Completing(Some(winner)), true) = (self.phase, self.lanes.len() > 1) else {
             return;
         };
+        if self.lanes.iter().all(|lane| self.is_apart(*lane, &self.lanes)) {
+            return;
+        }
         let rtts = self.lanes.iter().filter_map(|p| self.paths[p.0 as usize].rtt());
         let window = Duration::from_secs(2).max(16 * rtts.max().unwrap_or_default());
         let took = now.since(self.lanes_since);

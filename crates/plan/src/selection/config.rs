@@ -48,7 +48,8 @@ pub struct Config {
     /// progress, so a selection always ends.
     pub forgive: u64,
     /// The most paths that carry the rest at the same time (`--paths K`), at least 1.
-    /// Further ones are only used where the sum of rates is better.
+    /// Further ones are only used where the sum of rates is better: by 15 %, or by 2 % where the
+    /// path has a link of this host's own for itself ([`super::Selection::leaves_by`]).
     pub lanes: u32,
     /// After sampling, at most this many further paths are tried alone where the rates in
     /// company were no measure: see [`Reason::Shared`]. 0: such are not looked for.

@@ -28,7 +28,8 @@
 //!   is the faster one for the rest looks slower.
 //! - Direct wins near ties, too: see [`Reason::DirectNotBeaten`]. A difference of 5 % is
 //!   within what the same path differs by from one second to the next.
-//! - The rest may come over several paths ([`Config::lanes`]), if asked for.
+//! - The rest may come over several paths ([`Config::lanes`]), if asked for, or if this host has several
+//!   interfaces ([`Selection::leaves_by`]).
 //! - A winner that becomes slow is compared anew with the best others (`drift`): 5 s tell
 //!   little about the next 5 min.
 //! - Where paths took from each other in sampling, the rest goes directly, on a new connection
@@ -185,6 +186,15 @@ impl Selection {
         };
         let rate = state.judged.map(|(rate, _)| rate).or_else(running)?;
         Some(Rate::from_bps((rate * 8.0).round() as u64))
+    }
+
+    /// This path takes nothing from anybody but this host's own `link` (an interface), which others
+    /// may have as well; said before it joins. Where lanes have links of their own each adds what
+    /// it brings: see [`Config::lanes`].
+    pub fn leaves_by(&mut self, path: PathId, link: u32) {
+        if let Some(state) = self.paths.get_mut(path.0 as usize) {
+            state.own_link = Some(link);
+        }
     }
 
     /// What earlier transfers tell of this path; said before it joins. It decides for small

@@ -70,6 +70,8 @@ pub(super) struct PathState {
     /// The rate (bytes per second) of its last sample, and when that ended.
     pub(super) judged: Option<(f64, Time)>,
     pub(super) prior: Option<Prior>,
+    /// The link of this host's own that it leaves by, if that is all it takes from anybody.
+    pub(super) own_link: Option<u32>,
     /// Takes part in the current sampling.
     pub(super) sampled: bool,
     pub(super) share_done: bool,

@@ -22,6 +22,8 @@ mod overlay;
 mod rates;
 mod several;
 mod shape;
+#[cfg(test)]
+mod table;
 mod widest;
 
 pub use bounded::{EFFORT, Planned};

@@ -76,7 +76,7 @@ impl Overlay<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Host, overlay::Role};
+    use super::super::{Host, overlay::Role, table::table_1};
     use super::*;
     use crate::Graph;
     use proptest::prelude::*;
@@ -192,23 +192,7 @@ mod tests {
     /// legs of about 21 from these two, "higher than any other available bandwidth from UW".
     #[test]
     fn the_paper_s_tree_from_washington() {
-        // Receivers' rows, senders' columns as in Table 1: BU, UCLA, UTK, Arizona, GT, Duke, Cornell, Berkeley, UW.
-        let table = [
-            [64.1, 12.6, 19.0, 16.0, 27.0, 39.0, 21.3, 6.9, 8.7],
-            [17.9, 88.0, 18.8, 20.3, 20.5, 14.5, 14.3, 38.6, 39.0],
-            [47.0, 18.8, 98.0, 21.0, 46.3, 39.0, 29.1, 18.7, 12.8],
-            [21.3, 21.7, 21.0, 92.0, 22.2, 15.4, 19.0, 21.7, 19.3],
-            [53.9, 18.8, 74.0, 22.8, 92.0, 45.0, 34.5, 18.8, 17.1],
-            [40.9, 10.2, 26.8, 10.3, 31.8, 92.0, 15.4, 9.5, 9.2],
-            [33.1, 14.5, 30.7, 19.0, 28.7, 15.4, 98.0, 16.3, 16.5],
-            [10.1, 30.3, 12.6, 17.1, 13.4, 9.4, 11.4, 98.1, 38.4],
-        ];
-        let mut graph = Graph::new(9);
-        for (to, row) in table.iter().enumerate() {
-            for (from, mbps) in row.iter().enumerate().filter(|(from, _)| *from != to) {
-                graph.set(from, to, Some(Rate::from_mbps(*mbps)));
-            }
-        }
+        let graph = table_1(1.0);
         let hosts = [Host::RECEIVER; 9];
         let Widest { tree, width } = Overlay { graph: &graph, source: 8, hosts: &hosts }.widest();
         let width: Vec<f64> = width.iter().take(8).map(|rate| rate.as_mbps()).collect();

@@ -1,6 +1,7 @@
 //! The commands, one file each, and what they share.
 
 pub mod bond;
+pub mod carrier;
 pub mod cast;
 pub mod config;
 pub mod demo;
@@ -16,6 +17,7 @@ pub mod init;
 pub mod join;
 pub mod lab;
 pub mod load;
+pub mod measure;
 pub mod node;
 pub mod oracle_inside;
 mod oracle_metrics;
@@ -37,3 +39,4 @@ pub mod submit;
 pub mod text;
 pub mod token;
 pub mod uplinks;
+pub mod within;

@@ -10,6 +10,7 @@ use super::{
     screen::Style,
     signals::Signals,
     uplinks,
+    within::WithinArgs,
 };
 use anyhow::Context as _;
 use std::{
@@ -22,6 +23,7 @@ use thalweg_node::{
         run::Via,
         send::{SendError, SendRequest, send},
     },
+    interfaces::Flow,
     mesh::State,
 };
 use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
@@ -72,6 +74,9 @@ pub struct Args {
     /// Rates between members, as TOML or CSV, instead of the oracle's: docs/gather.md
     #[arg(long, value_name = "FILE")]
     rates: Option<PathBuf>,
+
+    #[command(flatten)]
+    within: WithinArgs,
 
     /// The most that this host sends, in bytes a second (500k, 2M) or as "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
@@ -179,7 +184,7 @@ async fn deliver(
     if ask {
         request.estimates = estimates;
     }
-    let reach = gather::reach_by_bonds(&state)?;
+    let reach = gather::reach_by_bonds(&state, args.within)?;
     if let Ok(roster) = reach.roster() {
         check_tags(&roster, &args.avoid, &args.place.argument())?;
     }
@@ -187,6 +192,7 @@ async fn deliver(
         Style::Json => display.clone(),
         _ => Arc::new(told::Told(display.clone())),
     };
+    let events = args.within.begin(Flow::Up, events);
     let ended = send(request, reach, events, stop).await;
     uplinks::end();
     signals.abort();

@@ -10,6 +10,7 @@ use crate::{
     in_lab::{self, Running, lab, within},
     two_links::whole_files,
 };
+use serde_json::Value;
 use std::{
     fs,
     process::{Child, Command},
@@ -159,4 +160,22 @@ fn a_bonds_links_keep_to_limits_and_caps() {
     assert!(each[1] > 100_000 && (each[1] as f64) < limit, "limited: {each:?}");
     assert!((400_000..=1_500_000).contains(&each[2]), "capped: {each:?}");
     assert!(each[0] > length / 2, "{each:?}");
+    // The daemon says of its bond what it is made of, and takes changes.
+    let status = || {
+        let said = in_lab::said(&scene.lab, "client", &scene.client, &["bond", "status", "--json"]);
+        let said: Value = serde_json::from_str(&said).unwrap();
+        said["processes"][0].clone()
+    };
+    let links = || {
+        let bond = status()["bonds"][0].clone();
+        assert_eq!(bond["name"], "fra", "{bond}");
+        let links = bond["links"].as_array().unwrap().clone();
+        links.iter().map(|link| link["interface"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(["wan0", "wan1"].iter().all(|link| links().iter().any(|found| found == link)));
+    let allow = ["bond", "allow", "wan1", "--tier", "never"];
+    in_lab::said(&scene.lab, "client", &scene.client, &allow);
+    until("its link is gone", || !links().iter().any(|link| link == "wan1"));
+    let shown = &status()["interfaces"];
+    assert!(shown[0]["down_bps"].as_u64() > Some(1_000_000), "what bonds bring is known: {shown}");
 }

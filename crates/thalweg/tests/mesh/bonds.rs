@@ -16,15 +16,8 @@ fn loopback() -> Interface {
     let (family, kind) = (rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM);
     let socket = rustix::net::socket(family, kind, None).unwrap();
     let index = rustix::net::netdevice::name_to_index(socket, "lo").unwrap();
-    Interface {
-        index: NonZeroU32::new(index).unwrap(),
-        name: "lo".into(),
-        addresses: vec!["127.0.0.1".parse().unwrap()],
-        has_default_route: true,
-        metric: 0,
-        is_tunnel: false,
-        doubles: None,
-    }
+    let addresses = vec!["127.0.0.1".parse().unwrap()];
+    Interface { addresses, ..Interface::new(NonZeroU32::new(index).unwrap(), "lo") }
 }
 
 /// Of `host`'s client, to the founder.

@@ -36,7 +36,7 @@ class Page(socketserver.BaseRequestHandler):
     def handle(self):
         self.request.recv(4096)
         body = b'<html>Please log in</html>'
-        head = b'HTTP/1.1 200 OK\\r\\nContent-Type: text/html\\r\\nConnection: close\\r\\nContent-Length: %d\\r\\n\\r\\n'
+        head = b'HTTP/1.1 ' + sys.argv[1].encode() + b'\\r\\nContent-Type: text/html\\r\\nConnection: close\\r\\nContent-Length: %d\\r\\n\\r\\n'
         self.request.sendall(head % len(body) + body)
 class Server(socketserver.ThreadingTCPServer): allow_reuse_address = daemon_threads = True
 print('ready', flush=True)
@@ -64,6 +64,11 @@ pub fn flaps(lab: &Lab, dir: &std::path::Path) -> Child {
 /// A network where one has to log in first, behind `wan1`: whatever the client asks by it at these hosts, another
 /// answers. Those that answer; ended when dropped.
 pub fn portal(lab: &Lab, hosts: &[&str]) -> Vec<crate::in_lab::Running> {
+    portal_with(lab, hosts, "200 OK")
+}
+
+/// The same, whose answers have this status.
+pub fn portal_with(lab: &Lab, hosts: &[&str], status: &str) -> Vec<crate::in_lab::Running> {
     let address = crate::in_lab::ok(
         lab,
         "client",
@@ -79,7 +84,7 @@ pub fn portal(lab: &Lab, hosts: &[&str]) -> Vec<crate::in_lab::Running> {
     let mut all = Vec::new();
     for host in hosts {
         let mut python = Command::new("python3");
-        python.args(["-c", PORTAL]);
+        python.args(["-c", PORTAL, status]);
         let mut running = within(lab, host, &python).spawn().unwrap();
         let mut line = String::new();
         let out = running.stdout.take().unwrap();

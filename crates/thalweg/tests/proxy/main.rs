@@ -5,6 +5,7 @@
 
 mod apt;
 mod browser;
+mod capped_get;
 mod curl;
 mod downloads;
 mod ends;
@@ -25,3 +26,4 @@ mod transparent;
 #[path = "../mesh/two_links.rs"]
 mod two_links;
 mod uplinks;
+mod vpn;

@@ -168,7 +168,7 @@ const CARDS: &str = "
     done";
 
 /// The same command's process once it has said a line.
-fn ready(mut child: Child) -> Running {
+pub fn ready(mut child: Child) -> Running {
     let mut line = String::new();
     let out = child.stdout.take().unwrap();
     BufReader::new(out).read_line(&mut line).unwrap();
@@ -209,7 +209,8 @@ async fn of_two_interfaces_in_one_network_one_is_used_and_then_the_other() {
         return;
     }
     let Some(network) = OneNetwork::new(&scene) else { return };
-    settings(&scene, IN_TURN);
+    // Addresses of documentation count as near.
+    settings(&scene, &format!("{IN_TURN}near = true\n"));
     let proxy = scene.proxy(&[]);
     let get = || {
         network.forgets(&scene);
@@ -275,5 +276,34 @@ async fn a_network_where_one_has_to_log_in_is_left_out_once_tls_shows_it() {
     assert!(each[0] > 3 * FILE && each[1] < 20_000, "{each:?}");
     let line = line(&scene, "wan1");
     assert!(line.contains("another answers there than who was asked"), "{line}");
+    proxy.end().await;
+}
+
+/// Its answer to HTTP is no server's; programs get it once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_says_that_it_wants_a_login_is_left_out() {
+    let Some(scene) = Scene::new() else { return };
+    if !has("nft") {
+        return;
+    }
+    let _portal = odd::portal_with(&scene.lab, &["server"], "511 Network Authentication Required");
+    settings(&scene, IN_TURN);
+    let proxy = scene.proxy(&[]);
+    // Through a tunnel, and as a request in absolute form; each in turn by either interface. Two hosts have to agree, and
+    // what the two said is remembered.
+    for (tunnel, by_it) in [(true, 2), (false, 1)] {
+        // A link to the same server would be used again.
+        let failed = ["a", "b", "c", "d"].iter().filter(|host| {
+            let curl = scene.curl(&proxy, host, "got", tunnel);
+            !curl.wait_with_output().unwrap().status.success()
+        });
+        assert_eq!(failed.count(), by_it, "tunnel: {tunnel}");
+        until("it is known", || interface(&scene, "wan1")["doubt"] == "impostor");
+        if tunnel {
+            until("it is tried again", || interface(&scene, "wan1")["doubt"].is_null());
+        }
+    }
+    let each = scene.during(|| scene.download(&proxy, "aBc", false));
+    assert!(each[0] > 3 * FILE && each[1] < 20_000, "{each:?}");
     proxy.end().await;
 }

@@ -109,7 +109,7 @@ impl Scene {
     }
 
     /// Bytes that crossed a link, in both directions.
-    fn both_ways(&self, link: &str) -> u64 {
+    pub fn both_ways(&self, link: &str) -> u64 {
         let stats = self.lab.stats(false).unwrap();
         let (there, back) = (format!("{link}.fwd"), format!("{link}.rev"));
         let halves = stats.links.iter().filter(|l| [&there, &back].contains(&&l.name));
@@ -188,10 +188,28 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
     assert!(scene.thalweg(&["bond", "allow", &one, "--tier", "never"]).status.success());
     let before = scene.during(|| scene.download(&proxy, "abcd", false));
     assert_eq!(before[0] > FILE, each[0] < FILE, "by the other: {before:?}");
+    let ok = |args: &[&str]| {
+        let output = scene.thalweg(args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    assert!(ok(&["bond", "allow", &one, "--tier", "primary"]).contains("until they end"));
+    ok(&["bond", "rule", "--process", "curl", "--only", "wan1"]);
+    ok(&["bond", "rule", "--port", "22", "--avoid", "wan0", "--at", "1"]);
+    ok(&["bond", "set", "--affinity", "1 min", "--near", "true"]);
+    let each = scene.during(|| scene.download(&proxy, "abcd", false));
+    assert!(each[0] < FILE / 2 && each[1] > 3 * FILE, "by the rule: {each:?}");
+    let said = status(&scene);
+    assert_eq!(said["rules"][1], json!({ "process": "curl", "only": ["wan1"] }), "{said}");
+    assert_eq!((&said["affinity_seconds"], &said["near"]), (&json!(60.0), &json!(true)));
+    assert!(!scene.thalweg(&["bond", "rule", "--remove", "3"]).status.success());
+    ok(&["bond", "rule", "--remove", "2"]);
+    ok(&["bond", "allow", &one, "--tier", "never"]);
     let shown = text(&scene.thalweg(&["bond", "status"]).stdout);
+    assert!(shown.contains("RULE"), "{shown}");
     assert!(shown.contains("never") && shown.contains("curl") && shown.contains("only-one"));
     proxy.end().await;
-    assert!(text(&scene.thalweg(&["bond", "status"]).stdout).contains("no proxy runs"));
+    assert!(text(&scene.thalweg(&["bond", "status"]).stdout).contains("nothing runs"));
     assert!(!scene.thalweg(&["bond", "schedule", "only-one"]).status.success());
 }
 
@@ -237,7 +255,7 @@ async fn a_cap_is_never_exceeded_also_by_proxies_that_are_killed() {
 }
 
 /// A server on another port that knows ranges; ended when dropped.
-fn ranges(scene: &Scene) -> Running {
+pub fn ranges(scene: &Scene) -> Running {
     let http = format!("server {{ listen 8081; root {}; }}", scene.path("www").display());
     nginx(&scene.lab, scene.dir.path(), &http, 8081)
 }

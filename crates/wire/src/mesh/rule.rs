@@ -3,7 +3,7 @@
 use super::Tag;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, ops::RangeInclusive, str::FromStr};
 use thalweg_units::{ByteSize, Rate};
 use thiserror::Error;
 
@@ -82,6 +82,11 @@ impl PortRange {
     /// The one port.
     pub const fn one(port: u16) -> Self {
         Self { first: port, last: port }
+    }
+
+    /// Its first port to its last.
+    pub const fn range(self) -> RangeInclusive<u16> {
+        self.first..=self.last
     }
 
     /// Whether `port` is in it.

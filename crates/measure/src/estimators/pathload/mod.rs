@@ -3,8 +3,9 @@
 //!
 //! A burst gives a first rate; a *fleet* of twelve streams of a hundred probes says of a rate whether delays
 //! grow; the rates are searched until the range is narrow. Where this differs from the public tool: a fleet of which
-//! too little can be judged is tried once more, and is grey then (it ends if nothing can), and of words that cannot both be true the newest
-//! counts, since the path changed. What was hidden is of the last fleet, where the paper has the last train: one train is short
+//! too little can be judged is tried once more, and is grey then (it ends if nothing can); it ends when the streams that are left
+//! cannot change its word; of words that cannot both be true the newest counts, since the path changed or one was noise; and
+//! rates that the host misses are asked for anew by as much as it missed them. What was hidden is of the last fleet, where the paper has the last train: one train is short
 //! against a rider's bursts.
 
 mod fleet;
@@ -43,6 +44,9 @@ const TUNED_PROBES: f64 = 600e6;
 
 /// What the tool needs of each probe.
 const HEADER: u16 = 12;
+
+/// A host that misses the rate it is asked for is asked for so much more or less at most.
+const MISSED: (f64, f64) = (0.8, 1.25);
 
 /// So many fleets find any rate that stands still: each halves the range.
 const MOST_TRAINS: u32 = 720;
@@ -88,7 +92,7 @@ enum State {
     /// How many bursts lost a probe.
     Burst(usize),
     Fleet {
-        search: Search,
+        search: Box<Search>,
         rate: f64,
         fleet: Fleet,
         is_retry: bool,
@@ -134,7 +138,7 @@ impl Pathload {
         let grey = (GREY * burst).min(MOST_GREY);
         let most = self.settings.host.highest(self.settings.largest).as_bps() as f64;
         let least = rate_of(LEAST_SIZE, LONGEST_GAP).as_bps() as f64;
-        let search = Search::new(share * burst, grey, least, most);
+        let search = Box::new(Search::new(share * burst, grey, least, most));
         let is_within = (least..=most).contains(&burst);
         let rate = if is_within { burst } else { f64::midpoint(least, most) };
         State::Fleet { search, rate, fleet: Fleet::default(), is_retry: false }
@@ -150,7 +154,7 @@ impl Pathload {
 
     fn stream_seen(
         &self,
-        (search, rate, is_retry): (Search, f64, bool),
+        (search, rate, is_retry): (Box<Search>, f64, bool),
         mut fleet: Fleet,
         flight: &Flight,
     ) -> State {
@@ -168,11 +172,15 @@ impl Pathload {
         }
     }
 
-    fn judged(mut search: Search, rate: f64, fleet: &Fleet, verdict: Verdict) -> State {
+    fn judged(mut search: Box<Search>, rate: f64, fleet: &Fleet, verdict: Verdict) -> State {
         let probed = fleet.rate().unwrap_or(rate);
         search.learn(probed, verdict);
+        let missed = (rate / probed).clamp(MISSED.0, MISSED.1);
         match search.next(probed) {
-            Some(rate) => State::Fleet { search, rate, fleet: Fleet::default(), is_retry: false },
+            Some(next) => {
+                let (rate, fleet) = (search.sendable(next * missed), Fleet::default());
+                State::Fleet { search, rate, fleet, is_retry: false }
+            }
             None => State::Done(Ok(vec![found(&search, fleet.hidden())])),
         }
     }
@@ -223,7 +231,7 @@ impl Estimator for Pathload {
     fn name(&self) -> &'static str {
         match self.settings.pace {
             Pace::Slow => "pathload-slow",
-            Pace::Fast => "pathload",
+            Pace::Fast => "pathload-fast",
         }
     }
 

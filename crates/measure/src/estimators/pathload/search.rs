@@ -11,15 +11,41 @@ pub enum Verdict {
     Grey,
 }
 
-/// What is known, in bit/s.
+/// A word on a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
+struct Word {
+    /// bit/s.
+    rate: f64,
+    /// In which era it was said.
+    era: u32,
+}
+
+/// Fleets in a row that narrow nothing end it: the host does not keep the rates that it is asked for.
+const IDLE: u32 = 4;
+
+/// So many words in a row that all point to one end of the range are reason to ask for that end again: it may have been
+/// noise, and by chance that happens to one search in eight.
+const POINTING: u32 = 4;
+
+/// What is known, in bit/s.
+///
+/// Words that cannot both be true begin an *era*: the path changed, or one of them was noise. The newest counts, and what it
+/// does not contradict is kept, but is asked for again before anything is built on it.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// At least so much is available.
-    low: f64,
-    /// At most so much; `None`: no rate was above yet.
-    high: Option<f64>,
+    below: Vec<Word>,
+    /// At most so much; none: no rate was above yet.
+    above: Vec<Word>,
     /// The least and the greatest rate that was grey.
     grey: Option<(f64, f64)>,
+    era: u32,
+    /// Fleets since it began, and since anything was narrowed.
+    fleets: u32,
+    idle: u32,
+    last: Option<Verdict>,
+    /// So many words in a row were the last one's.
+    same: u32,
     /// The end: so near are the ends of the range.
     resolution: f64,
     /// Or the grey region's ends to the range's.
@@ -33,67 +59,145 @@ pub struct Search {
 impl Search {
     /// With these resolutions, between these rates of the host.
     pub fn new(resolution: f64, grey_resolution: f64, least: f64, most: f64) -> Self {
-        Self { low: 0.0, high: None, grey: None, resolution, grey_resolution, most, least }
+        let (below, above, grey, last) = Default::default();
+        let (era, fleets, idle, same) = (0, 0, 0, 0);
+        Self {
+            below,
+            above,
+            grey,
+            era,
+            fleets,
+            idle,
+            last,
+            same,
+            resolution,
+            grey_resolution,
+            most,
+            least,
+        }
+    }
+
+    fn low(&self) -> Word {
+        let none = Word { rate: 0.0, era: self.era };
+        self.below
+            .iter()
+            .copied()
+            .fold(none, |low, word| if word.rate > low.rate { word } else { low })
+    }
+
+    fn high(&self) -> Option<Word> {
+        self.above.iter().copied().min_by(|one, other| one.rate.total_cmp(&other.rate))
     }
 
     /// A fleet at this rate said so.
     pub fn learn(&mut self, rate: f64, verdict: Verdict) {
+        let before = (self.low().rate, self.high().map(|high| high.rate), self.grey, self.era);
+        let contradicted = match verdict {
+            Verdict::Above => self.low().rate >= rate,
+            Verdict::Below => self.high().is_some_and(|high| high.rate <= rate),
+            Verdict::Grey => false,
+        };
+        if contradicted {
+            (self.era, self.fleets) = (self.era + 1, 0);
+            self.below.retain(|word| verdict == Verdict::Below || word.rate < rate);
+            self.above.retain(|word| verdict == Verdict::Above || word.rate > rate);
+        }
+        self.note(rate, verdict);
+        let (low, high) = (self.low().rate, self.high().map(|high| high.rate));
+        self.grey =
+            self.grey.filter(|(least, most)| *least > low && high.is_none_or(|high| *most < high));
+        self.same = if self.last == Some(verdict) { self.same + 1 } else { 1 };
+        (self.fleets, self.last) = (self.fleets + 1, Some(verdict));
+        let is_same = before == (low, high, self.grey, self.era);
+        self.idle = if is_same { self.idle + 1 } else { 0 };
+    }
+
+    /// What is above a rate that is too high is so, too; and what is that near to a word is one with it.
+    fn note(&mut self, rate: f64, verdict: Verdict) {
+        let era = self.era;
+        let near = self.resolution;
         match verdict {
-            Verdict::Above => self.high = Some(rate),
-            Verdict::Below => self.low = rate,
+            Verdict::Above => {
+                let same = self.above.iter_mut().filter(|word| word.rate + near >= rate);
+                same.for_each(|word| word.era = era);
+                self.above.push(Word { rate, era });
+            }
+            Verdict::Below => {
+                let same = self.below.iter_mut().filter(|word| word.rate - near <= rate);
+                same.for_each(|word| word.era = era);
+                self.below.push(Word { rate, era });
+            }
             Verdict::Grey => {
                 let (least, most) = self.grey.unwrap_or((rate, rate));
                 self.grey = Some((least.min(rate), most.max(rate)));
             }
         }
-        // The path changed where the newest word and the older ones cannot both be: the newest counts.
-        if self.high.is_some_and(|high| high <= self.low) {
-            match verdict {
-                Verdict::Above => self.low = 0.0,
-                _ => self.high = None,
-            }
-        }
-        self.grey = self
-            .grey
-            .filter(|(least, most)| *least > self.low && self.high.is_none_or(|high| *most < high));
+    }
+
+    /// An end of the range that is to be asked for again: of another era, as soon as a second word points to it and before
+    /// the end; and any that all of the last words point to.
+    fn doubtful(&self, is_found: bool) -> Option<f64> {
+        let is_so = |word: &Word, points: Verdict| {
+            let does = self.last == Some(points);
+            let is_stale = word.era != self.era && (is_found || (does && self.fleets >= 2));
+            is_stale || (does && !is_found && self.same == POINTING)
+        };
+        let low = Some(self.low()).filter(|low| low.rate > 0.0 && is_so(low, Verdict::Above));
+        let high = self.high().filter(|high| is_so(high, Verdict::Below));
+        low.or(high).map(|word| word.rate)
     }
 
     /// The next rate to try; `None`: it is found.
     pub fn next(&self, now: f64) -> Option<f64> {
-        let next = match (self.high, self.grey) {
+        if self.idle >= IDLE {
+            return None;
+        }
+        self.doubtful(false).or_else(|| self.within(now)).or_else(|| self.doubtful(true))
+    }
+
+    fn within(&self, now: f64) -> Option<f64> {
+        let (low, high) = (self.low().rate, self.high().map(|high| high.rate));
+        let next = match (high, self.grey) {
             (None, None) => 2.0 * now,
             (None, Some((_, most))) => 1.5 * most,
             (Some(high), None) => {
-                (high - self.low > self.resolution).then(|| f64::midpoint(self.low, high))?
+                (high - low > self.resolution).then(|| f64::midpoint(low, high))?
             }
             (Some(high), Some((least, most))) => {
-                let (above, below) = (high - most, least - self.low);
+                let (above, below) = (high - most, least - low);
                 match () {
-                    () if high - self.low <= self.resolution => return None,
+                    () if high - low <= self.resolution => return None,
                     () if above > self.grey_resolution => f64::midpoint(most, high),
-                    () if below > self.grey_resolution => f64::midpoint(self.low, least),
+                    () if below > self.grey_resolution => f64::midpoint(low, least),
                     () => return None,
                 }
             }
         };
-        match self.high {
-            None if now >= self.most => None,
+        match high {
+            // Whole bytes and microseconds make what is sent a little less than what was asked for.
+            None if now + self.resolution >= self.most => None,
             Some(high) if high <= self.least => None,
-            _ => Some(next.clamp(self.least, self.most)),
+            _ => Some(self.sendable(next)),
         }
+    }
+
+    /// The nearest rate that this host can send.
+    pub fn sendable(&self, rate: f64) -> f64 {
+        rate.clamp(self.least, self.most)
     }
 
     /// The range, and whether the true one may lie above it: this host cannot send faster.
     pub fn range(&self) -> (f64, f64, bool) {
-        match self.high {
-            Some(high) => (self.low, high, false),
-            None => (self.low, self.most.max(self.low), true),
+        let low = self.low().rate;
+        match self.high() {
+            Some(high) => (low, high.rate, false),
+            None => (low, self.most.max(low), true),
         }
     }
 
     /// What is known by now.
     pub fn between(&self) -> (f64, Option<f64>) {
-        (self.low, self.high)
+        (self.low().rate, self.high().map(|high| high.rate))
     }
 }
 
@@ -145,13 +249,60 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_word_counts_where_words_differ() {
+    fn the_newest_word_counts_where_words_differ_and_older_ones_are_asked_for_again() {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
+        search.learn(2.0, Verdict::Below);
         search.learn(4.0, Verdict::Below);
         search.learn(8.0, Verdict::Above);
         search.learn(3.0, Verdict::Above);
-        assert_eq!(search.between(), (0.0, Some(3.0)));
+        // Not below 4, then; 2 was not contradicted.
+        assert_eq!(search.between(), (2.0, Some(3.0)));
+        assert_eq!(search.next(3.0), Some(2.5));
+        search.learn(2.5, Verdict::Above);
+        assert_eq!(search.next(2.5), Some(2.0), "a second word points to it");
+        search.learn(2.01, Verdict::Below);
+        assert_eq!(search.between(), (2.01, Some(2.5)));
         search.learn(5.0, Verdict::Below);
-        assert_eq!(search.between(), (5.0, None));
+        assert_eq!(search.between(), (5.0, Some(8.0)));
+        search.learn(6.5, Verdict::Below);
+        assert_eq!(search.next(6.5), Some(8.0));
+        search.learn(7.9, Verdict::Above);
+        assert_eq!((search.between(), search.next(7.9)), ((6.5, Some(7.9)), Some(7.2)));
+    }
+
+    /// Fleets, and the range's middle, where so much is available before the fourth fleet and after it, and one word is wrong.
+    fn searched((before, after): (f64, f64), wrong: u32) -> (u32, f64) {
+        let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
+        let (mut now, mut fleets) = (10.0, 0);
+        loop {
+            let is_below = now < if fleets < 4 { before } else { after };
+            let says = if is_below == (fleets == wrong) { Verdict::Above } else { Verdict::Below };
+            search.learn(now, says);
+            fleets += 1;
+            let Some(next) = search.next(now) else { break };
+            now = next;
+        }
+        let (low, high, _) = search.range();
+        assert!(high - low < 0.5, "{search:?}");
+        (fleets, f64::midpoint(low, high))
+    }
+
+    #[test]
+    fn one_wrong_word_costs_a_few_fleets_and_a_path_that_changed_is_found() {
+        for wrong in 0..8 {
+            let (fleets, found) = searched((6.0, 6.0), wrong);
+            assert!((found / 6.0 - 1.0).abs() < 0.1 && fleets < 25, "{wrong}: {found} by {fleets}");
+        }
+        let (fleets, found) = searched((6.0, 2.0), 99);
+        assert!((found / 2.0 - 1.0).abs() < 0.1 && fleets < 20, "{found} by {fleets}");
+    }
+
+    #[test]
+    fn a_host_that_keeps_no_rate_ends_it() {
+        let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
+        search.learn(8.0, Verdict::Above);
+        search.learn(4.0, Verdict::Below);
+        (0..IDLE).for_each(|_| search.learn(4.0, Verdict::Below));
+        assert_eq!((search.next(4.0), search.between()), (None, (4.0, Some(8.0))));
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::path::{Cross, SimulatedPath};
+use crate::path::{Busy, Cross, SimulatedPath};
 use thalweg_units::Rate;
 
 fn settings() -> PathloadSettings {
@@ -42,6 +42,32 @@ fn available_bandwidth_is_found_from_10_to_100_mbits_and_up_to_80_percent_use() 
     assert!(errors[errors.len() / 2] <= 0.1, "{errors:?}");
     // At 80 % a stream is too short against what comes by chance meanwhile: 10 ms at 50 Mbit/s.
     assert!(errors[errors.len() - 4] <= 0.25 && errors[errors.len() - 1] <= 0.9, "{errors:?}");
+}
+
+/// Hosts as two shared processors are: the sender pauses for a millisecond now and then, the receiver looks every 0.3 ms, and
+/// is away for longer at times.
+const BUSY: Busy = Busy { pauses: (0.02, 1e-3), looks: 0.3e-3, rests: (0.02, 2e-3) };
+
+#[test]
+fn busy_hosts_find_it_in_a_minute_too() {
+    let mut errors = Vec::new();
+    for pace in [Pace::Fast, Pace::Slow] {
+        for (n, used) in [0.0, 0.2, 0.4, 0.6, 0.8].into_iter().enumerate() {
+            for seed in 0..2 {
+                let cross = Cross::poisson(10.0 * used);
+                let mut path = SimulatedPath::new(10.0, cross, 100 * seed + n as u64).busy(BUSY);
+                let (found, took) = run(PathloadSettings { pace, ..settings() }, &mut path);
+                let truth = 10.0 * (1.0 - used);
+                println!("{pace:?} {used}: {took:?} {found:?}");
+                let error = found.as_ref().map_or(9.0, |it| (it.value / 1e6 - truth).abs() / truth);
+                errors.push(error + f64::from(took > Duration::from_secs(60)));
+            }
+        }
+    }
+    errors.sort_by(f64::total_cmp);
+    println!("{errors:?}");
+    assert!(errors[errors.len() / 2] <= 0.1, "{errors:?}");
+    assert!(errors[errors.len() * 9 / 10] <= 1.0, "nine of ten within a minute: {errors:?}");
 }
 
 #[test]

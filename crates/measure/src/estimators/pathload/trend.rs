@@ -7,6 +7,9 @@ use std::time::Duration;
 /// A segment of a stream says something from so many packets on.
 const SEGMENT: usize = 37;
 
+/// Where the host takes packets in batches, from so many batches on; the public tool's least for coalesced interrupts.
+const BATCHES: usize = 5;
+
 /// Of PCT, the share of groups whose median is above the one before: above the first delays grow, below the second they do not.
 const PCT: (f64, f64) = (0.605, 0.495);
 
@@ -37,29 +40,45 @@ pub struct Asked {
 
 /// What each usable segment of a stream shows; none: nothing usable came through.
 pub fn trends(flight: &Flight, asked: Asked) -> Vec<Trend> {
-    let segments = segments(flight, asked);
     let needed = SEGMENT.min(asked.count.saturating_sub(1));
-    let usable = segments.iter().filter(|segment| segment.len() >= needed);
-    usable.map(|segment| trend(segment)).collect()
+    let segments = segments(flight, asked);
+    // A segment's ends of batches say as much as its packets where these were many.
+    let is_usable =
+        |one: &&Segment| one.packets >= needed && one.delays.len() >= BATCHES.min(needed);
+    segments.iter().filter(is_usable).map(|one| trend(&one.delays)).collect()
 }
 
-/// Delays, ns, of stretches that left without a pause, without those whose successor arrived together with them: their
-/// stamps say when the host looked, not when they came.
-fn segments(flight: &Flight, asked: Asked) -> Vec<Vec<f64>> {
-    let pause = (2 * asked.gap).max(asked.gap + Duration::from_millis(1));
+/// The least gap by which a stream is cut in two: the sending host paused.
+pub fn pause(gap: Duration) -> Duration {
+    (2 * gap).max(gap + Duration::from_millis(1))
+}
+
+/// A stretch of a stream that left without a pause.
+#[derive(Clone, Debug, Default)]
+struct Segment {
+    /// That came through.
+    packets: usize,
+    /// Delays, ns, without those whose successor arrived together with them: their stamps say when the host looked, not when
+    /// they came.
+    delays: Vec<f64>,
+}
+
+fn segments(flight: &Flight, asked: Asked) -> Vec<Segment> {
+    let pause = pause(asked.gap);
     let together = Duration::from_micros(7).max(asked.receive_latency * 5 / 2);
     let passed: Vec<Passed> = flight.passed().collect();
-    let mut segments = vec![Vec::new()];
+    let mut segments = vec![Segment::default()];
     for (at, probe) in passed.iter().enumerate() {
         let next = passed.get(at + 1);
         let is_stamped = next.is_none_or(|next| next.arrived.since(probe.arrived) >= together);
-        if is_stamped && let Some(segment) = segments.last_mut() {
-            segment.push(probe.delay() as f64);
+        if let Some(segment) = segments.last_mut() {
+            segment.packets += 1;
+            segment.delays.extend(is_stamped.then_some(probe.delay() as f64));
         }
         let steps = next.map_or(1, |next| (next.place - probe.place) as u32);
         // A lost probe is no pause: its gap was kept.
         if next.is_some_and(|next| next.sent.since(probe.sent) > pause + asked.gap * (steps - 1)) {
-            segments.push(Vec::new());
+            segments.push(Segment::default());
         }
     }
     segments
@@ -151,13 +170,21 @@ mod tests {
         assert_eq!(trends(&lossy, ASKED), [Trend::Growing]);
     }
 
-    #[test]
-    fn what_arrives_all_at_once_says_nothing() {
-        let mut batched = stream(|_| 0);
-        for batch in batched.arrived.chunks_mut(10) {
-            let last = batch[9];
+    /// The same, taken in batches: each has its last one's stamp.
+    fn batched(of: usize, delays: impl Fn(u64) -> u64) -> Flight {
+        let mut batched = stream(delays);
+        for batch in batched.arrived.chunks_mut(of) {
+            let last = batch[batch.len() - 1];
             batch.fill(last);
         }
-        assert!(trends(&batched, ASKED).is_empty());
+        batched
+    }
+
+    #[test]
+    fn of_batches_the_ends_count_and_few_say_nothing() {
+        assert_eq!(trends(&batched(5, |i| 1000 + 3 * i), ASKED), [Trend::Growing]);
+        assert_eq!(trends(&batched(5, |i| 1000 + i * i * 7919 % 13), ASKED), [Trend::None]);
+        assert_eq!(trends(&batched(10, |i| 1000 + 30 * i), ASKED), [Trend::Growing]);
+        assert!(trends(&batched(25, |i| 1000 + 3 * i), ASKED).is_empty());
     }
 }

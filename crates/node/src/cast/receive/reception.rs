@@ -359,6 +359,7 @@ impl Reception {
         use std::sync::atomic::Ordering::Relaxed;
         let store = self.store();
         let held = store.as_ref().map_or(0, |store| store.held_bytes());
+        let is_complete = matches!(*self.state.borrow(), State::Complete(..));
         let mut counted = lock(&self.counted);
         let Counted { parents, looked, held: before, bps } = &mut *counted;
         if look {
@@ -390,6 +391,10 @@ impl Reception {
             let bytes = bytes - beyond;
             let (name, is_now) = (name.clone(), seen.legs > 0);
             account.parents.push(FromParent { name, is_now, bps: seen.bps, bytes });
+        }
+        if is_complete {
+            // Symbols that came and waited for the disk when the last one was written are of no use, either.
+            account.beyond = account.beyond.max(account.received.saturating_sub(held));
         }
         account
     }

@@ -14,7 +14,7 @@ use crate::{
     job::Event,
 };
 use std::time::Duration;
-use thalweg_plan::selection::{Failure, Selection};
+use thalweg_plan::selection::Failure;
 use thalweg_units::{PathId, Time};
 
 /// How long a first answer that holds all may take, at least, before others are asked, too:
@@ -177,7 +177,7 @@ impl Ranged<'_, '_> {
         let now = self.now();
         let missing = self.present.missing(self.sources.pinned().length);
         let config = self.run.request.selection;
-        self.selection = Selection::new(config, self.paths.len(), &missing, now);
+        self.selection = super::begin(config, &self.paths, &missing, now);
         for path in self.paths.all() {
             let lost =
                 matches!(self.failures.get(&path), Some(e) if e.failure() == Failure::Refused);

@@ -25,7 +25,7 @@ use crate::part::{Part, PartError, Ranges};
 use bytes::Brake;
 use failed::Refusals;
 use sources::Sources;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 use thalweg_plan::selection::{Config, Phase, Selection};
 use thalweg_units::{PathId, Time};
 use thrift::Waiting;
@@ -117,7 +117,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
         let missing = part.missing();
         let head_is_all = by == PathId(0) && within(&missing, HEAD);
         let config = config(run.request.selection, head_is_all, discovery.first_answer());
-        let selection = Selection::new(config, paths.len(), &missing, Time::ZERO);
+        let selection = begin(config, &paths, &missing, Time::ZERO);
         let meter =
             Meter::new(&run.request.paths, part.resumed() + run.adopted, Some(resource.length));
         let mut present = Ranges::default();
@@ -213,6 +213,15 @@ impl<'a, 'r> Ranged<'a, 'r> {
     }
 }
 
+/// A selection among these paths. Each interface of this host is a link of its own.
+fn begin(config: Config, paths: &Paths, missing: &[Range<u64>], now: Time) -> Selection {
+    let mut selection = Selection::new(config, paths.len(), missing, now);
+    for path in paths.all().filter(|path| paths.is_direct(*path)) {
+        selection.leaves_by(path, paths.interface(path));
+    }
+    selection
+}
+
 /// The selection's parameters for this download.
 fn config(mut config: Config, head_is_all: bool, first_answer: Duration) -> Config {
     // A server that thinks long about one byte may do so about others.
@@ -224,12 +233,12 @@ fn config(mut config: Config, head_is_all: bool, first_answer: Duration) -> Conf
 }
 
 /// Whether all of `missing` is one range of at most `n` bytes: what a first answer may hold.
-fn within(missing: &[std::ops::Range<u64>], n: u64) -> bool {
+fn within(missing: &[Range<u64>], n: u64) -> bool {
     matches!(missing, [r] if r.end - r.start <= n)
 }
 
 /// What lies between `missing` ranges (ascending) of `length` bytes.
-fn gaps(missing: &[std::ops::Range<u64>], length: u64) -> Vec<std::ops::Range<u64>> {
+fn gaps(missing: &[Range<u64>], length: u64) -> Vec<Range<u64>> {
     let starts = std::iter::once(0).chain(missing.iter().map(|r| r.end));
     let ends = missing.iter().map(|r| r.start).chain([length]);
     starts.zip(ends).map(|(a, b)| a..b).filter(|r| r.start < r.end).collect()

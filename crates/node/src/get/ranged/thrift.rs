@@ -1,74 +1,41 @@
 //! Paths by interfaces that cost wait until the time that the user gave cannot be met without them.
 
 use super::Ranged;
-use crate::get::request::Dear;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
-use thalweg_bond::{Offer, begins};
-use thalweg_units::{ByteSize, PathId, Rate};
-use tokio::time::Instant;
+use std::time::Instant;
+use thalweg_bond::{Offer, Thrift};
+use thalweg_units::{PathId, Time};
 
-/// What is in use is measured over so long; before, nothing is decided.
-const SPAN: Duration = Duration::from_secs(2);
-
-/// Paths that are not used yet.
+/// Paths that are not used yet, if there are any.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
-    dear: BTreeMap<PathId, Dear>,
-    /// When all is to be there.
-    until: Option<Instant>,
-    /// When how many bytes had come, over the last [`SPAN`].
-    looks: VecDeque<(Instant, u64)>,
-}
+pub(super) struct Waiting(Option<(Thrift<PathId>, Instant)>);
 
 impl Waiting {
     /// What the request says of these paths.
     pub(super) fn of(request: &crate::get::Request) -> Self {
         let Some(thrift) = &request.thrift else { return Self::default() };
-        Self {
-            dear: thrift.dear.iter().map(|(path, dear)| (PathId(*path), *dear)).collect(),
-            until: Some(thrift.until.into()),
-            looks: VecDeque::new(),
-        }
+        let began = Instant::now();
+        let offer = |(path, dear): (&u32, &crate::get::Dear)| {
+            (PathId(*path), Offer { rate: dear.expected, price: dear.price, left: None })
+        };
+        let until = Time::ZERO + thrift.until.saturating_duration_since(began);
+        let thrift = Thrift::new(thrift.dear.iter().map(offer).collect(), until);
+        Self(Some((thrift, began)))
     }
 
     /// Whether a path is not to be used yet.
     pub(super) fn holds(&self, path: PathId) -> bool {
-        self.dear.contains_key(&path)
+        self.0.as_ref().is_some_and(|(thrift, _)| thrift.holds(&path))
     }
 
-    /// The paths that must begin now; they wait no more.
-    fn due(&mut self, done: u64, missing: u64, now: Instant) -> bool {
-        let Some(until) = self.until.filter(|_| !self.dear.is_empty()) else { return false };
-        self.looks.push_back((now, done));
-        while self.looks.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= SPAN) {
-            self.looks.pop_front();
-        }
-        let Some((since, before)) = self.looks.front().copied() else { return false };
-        let took = now.duration_since(since);
-        let left = until.saturating_duration_since(now);
-        if took < SPAN && left > 2 * SPAN {
-            return false;
-        }
-        let free = Rate::over(ByteSize::from_bytes(done.saturating_sub(before)), took);
-        let offer = |dear: &Dear| Offer { rate: dear.expected, price: dear.price, left: None };
-        let offers: Vec<Offer> = self.dear.values().map(offer).collect();
-        let begin = begins(free, &offers, missing, left);
-        let waiting = self.dear.len();
-        let mut begin = begin.into_iter();
-        self.dear.retain(|_, _| !begin.next().unwrap_or(true));
-        if self.dear.len() < waiting {
-            // Their rates count from now on.
-            self.looks.clear();
-        }
-        self.dear.len() < waiting
+    /// Whether some must begin now; they wait no more.
+    fn due(&mut self, done: u64, missing: u64) -> bool {
+        let Some((thrift, began)) = &mut self.0 else { return false };
+        thrift.came(done, missing, Time::ZERO + began.elapsed())
     }
 
     /// Nothing else works any more.
     fn all(&mut self) -> bool {
-        !std::mem::take(&mut self.dear).is_empty()
+        self.0.as_mut().is_some_and(|(thrift, _)| thrift.spend())
     }
 }
 
@@ -77,7 +44,7 @@ impl Ranged<'_, '_> {
     pub(super) fn economize(&mut self) {
         let done = self.meter.done();
         let missing = self.sources.pinned().length.saturating_sub(done);
-        if self.waiting.due(done, missing, Instant::now()) {
+        if self.waiting.due(done, missing) {
             self.join_connected();
         }
     }

@@ -2,26 +2,31 @@
 
 mod caps;
 mod probing;
+mod rates;
+mod reasons;
 mod shown;
+mod thrift;
 mod usable;
 
 pub use shown::Shown;
+pub use thrift::Flow;
 
 use super::{
     caps::{Caps, with_headers},
-    doubt::Doubts,
+    doubt::{Doubts, Server, Why},
     estimate::Estimate,
     kept::{Addition, Kept},
     settings::Settings,
 };
 use crate::proxy::is_near;
 use probing::Probes;
+use rates::{Flowing, Second};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 use thalweg_bond::{
-    Affinity, Application, Candidate, ConnectionMethod, ConnectionScheduler, Demand, period_start,
+    Affinity, Application, ConnectionMethod, ConnectionScheduler, Demand, Pick, Thrift,
 };
 use thalweg_net::Host;
 use thalweg_units::{Time, WallTime};
@@ -30,13 +35,12 @@ use thalweg_wire::Destination;
 /// Decisions that are remembered for who asks why.
 const MOST_DECISIONS: usize = 64;
 
+/// Estimates of interfaces that are gone: a dock, some networks, tethered telephones.
+const MOST_GONE: usize = 64;
+
 /// A connection that moved nothing for so long rests: it is no load. Programs keep connections for
 /// later requests.
 const RESTS: Duration = Duration::from_secs(3);
-
-/// Into so many parts a second is cut, of which most must have brought something before its rate
-/// says what the interface can.
-const PARTS: u32 = 4;
 
 /// No interface's index: destinations that only the kernel's own choice leads to.
 const UNBOUND: u32 = 0;
@@ -59,6 +63,8 @@ struct Open {
     expected: u64,
     /// Bytes to and from this host so far.
     moved: (u64, u64),
+    /// All of them when the last second ended.
+    before: u64,
     /// Whether no route leads there by the interface that it was assigned.
     is_routeless: bool,
     /// Whether it stands; before, it is being dialled.
@@ -67,13 +73,10 @@ struct Open {
     active: Time,
 }
 
-/// What an interface moved since the last tick.
-#[derive(Clone, Copy, Debug, Default)]
-struct Second {
-    down: u64,
-    up: u64,
-    /// In which parts of it something came.
-    parts: u8,
+impl Open {
+    fn server(&self) -> Server {
+        (self.destination.clone(), self.application.port)
+    }
 }
 
 /// Where a connection went, and why.
@@ -123,6 +126,10 @@ pub struct Table {
     open: BTreeMap<u64, Open>,
     /// Links of bonds, by their interface's name.
     links: BTreeMap<String, u64>,
+    /// What goes by those, and by downloads.
+    flowing: BTreeMap<u32, Flowing>,
+    /// Where a time is to be met at the least cost: what waits.
+    thrift: Option<Thrift<String>>,
     next: u64,
     decisions: VecDeque<Decision>,
 }
@@ -145,6 +152,8 @@ impl Table {
             ticked: now,
             open: BTreeMap::new(),
             links: BTreeMap::new(),
+            flowing: BTreeMap::new(),
+            thrift: None,
             next: 0,
             decisions: VecDeque::new(),
         }
@@ -165,11 +174,26 @@ impl Table {
             self.doubts.forget(gone.index);
         }
         self.present = present;
+        let is_there = |index: &u32| self.present.iter().any(|present| present.index == *index);
+        self.flowing.retain(|index, _| is_there(index));
+        self.forget_old_estimates();
         for name in self.present.iter().map(|present| &present.name) {
             let is_new = !self.estimates.contains_key(name);
             if let Some(kept) = self.kept.estimate(name).filter(|_| is_new) {
                 self.estimates.insert(name.clone(), kept);
             }
+        }
+    }
+
+    /// Names of interfaces come and go: of those that are gone the estimates heard of last are kept.
+    fn forget_old_estimates(&mut self) {
+        let is_gone = |name: &&String| self.present.iter().all(|present| present.name != **name);
+        let gone: Vec<String> = self.estimates.keys().filter(is_gone).cloned().collect();
+        let mut gone: Vec<_> =
+            gone.into_iter().map(|name| (self.estimates[&name].heard(), name)).collect();
+        gone.sort();
+        for (_, name) in gone.iter().rev().skip(MOST_GONE) {
+            self.estimates.remove(name);
         }
     }
 
@@ -185,18 +209,6 @@ impl Table {
     /// The user's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// A second or so has passed: estimates are made of what it brought.
-    pub fn tick(&mut self, now: Time) {
-        let took = now.since(std::mem::replace(&mut self.ticked, now));
-        for (index, second) in std::mem::take(&mut self.second) {
-            // What paused said nothing: nobody asked for more.
-            let Some(name) = self.name(index).filter(|_| second.is_busy()) else { continue };
-            let estimate = self.estimates.entry(name.clone()).or_default();
-            estimate.carried(second.down, second.up, took, now);
-            self.addition.seen(&name, estimate);
-        }
     }
 
     /// Where a connection of this application to this destination is to go.
@@ -215,15 +227,17 @@ impl Table {
             return Assigned::Free;
         }
         let (usable, last) = self.usable(&application, destination, now, today);
-        let candidates: Vec<Candidate> = usable.iter().map(|at| self.candidate(*at)).collect();
+        let candidates = self.candidates(&usable, now);
         let expected = self.kept.applications.expected(&application);
         let held = held.filter(|held| candidates.iter().any(|c| c.interface == *held));
         let picked = match held {
             Some(held) => Some((held, "this destination's connections keep to it".to_owned())),
-            None => self
-                .scheduler
-                .pick(&candidates, expected, application.nature())
-                .map(|pick| (pick.interface, pick.why.to_string())),
+            None => {
+                let pick = self.scheduler.pick(&candidates, expected, application.nature());
+                let of = (&application, destination);
+                let why = |pick: &Pick| self.reason(pick, of, candidates.len(), (now, today));
+                pick.map(|pick| (pick.interface, why(&pick)))
+            }
         };
         let Some((first, why)) = picked else { return Assigned::Nowhere };
         let others = candidates.iter().map(|c| c.interface).filter(|index| *index != first);
@@ -234,7 +248,7 @@ impl Table {
         let id = self.next;
         self.next += 1;
         let (destination, interface) = (destination.to_owned(), first);
-        let (moved, stands, active) = ((0, 0), false, now);
+        let (moved, before, stands, active) = ((0, 0), 0, false, now);
         let is_routeless = false;
         let open = Open {
             application,
@@ -242,6 +256,7 @@ impl Table {
             interface,
             expected,
             moved,
+            before,
             is_routeless,
             stands,
             active,
@@ -258,6 +273,7 @@ impl Table {
         (open.stands, open.active) = (true, now);
         let is_routeless = open.is_routeless;
         let (application, destination) = (open.application.clone(), open.destination.clone());
+        let server = open.server();
         self.affinity.went(&destination, interface, now);
         self.doubts.serves(interface);
         if let (Some(rtt), Some(name)) = (rtt, self.name(interface)) {
@@ -267,7 +283,7 @@ impl Table {
             let why = match is_routeless {
                 true => "by what was tried before it no route leads there",
                 false => {
-                    self.doubts.missed(assigned, now);
+                    self.doubts.missed(assigned, server, now);
                     "what was tried before it did not answer"
                 }
             };
@@ -284,29 +300,32 @@ impl Table {
     }
 
     /// Whom the connection was meant for has answered.
-    pub fn proven(&mut self, id: u64) {
+    pub fn proven(&mut self, id: u64, now: Time) {
         if let Some(open) = self.open.get(&id) {
-            self.doubts.proven(open.interface);
+            self.doubts.proven(open.interface, Some(open.server()), now);
         }
     }
 
-    /// Somebody else answered the connection than whom it was meant for: its interface is left out for a while, and
-    /// the destination need not keep to it.
+    /// Somebody else answered the connection than whom it was meant for, or the server is at fault: the destination need
+    /// not keep to its interface, which is left out for a while once another destination or another interface tells
+    /// whose fault it is.
     pub fn answered_falsely(&mut self, id: u64, now: Time) {
-        if let Some(index) = self.open.get(&id).map(|open| open.interface) {
-            self.is_impostor(index, now);
+        if let Some(open) = self.open.get(&id) {
+            self.affinity.free(&open.destination, open.interface);
+            self.doubts.answered_falsely(open.interface, open.server(), now);
         }
     }
 
-    /// The same of what is no program's connection: a bond's link.
+    /// A bond's link by it reached another than the member, who is reached by other interfaces.
     pub fn is_impostor(&mut self, interface: u32, now: Time) {
-        self.doubts.answered_falsely(interface, now);
-        self.affinity.gone(interface);
+        if self.doubts.of(interface, now) != Some(Why::Impostor) {
+            self.doubts.believe(interface, Why::Impostor, now);
+        }
     }
 
     /// A bond's link by it reached the very member.
-    pub fn is_genuine(&mut self, interface: u32) {
-        self.doubts.proven(interface);
+    pub fn is_genuine(&mut self, interface: u32, now: Time) {
+        self.doubts.proven(interface, None, now);
     }
 
     /// The connection has moved so many bytes by now, to and from this host. How many more than
@@ -321,8 +340,8 @@ impl Table {
         open.moved = (down.max(open.moved.0), up.max(open.moved.1));
         open.active = now;
         let interface = open.interface;
-        let part = now.since(self.ticked).as_millis() * u128::from(PARTS) / 1000;
-        self.second.entry(interface).or_default().add(more, part as u32);
+        let since = now.since(self.ticked);
+        self.second.entry(interface).or_default().add(more, since);
         if let Some(name) = self.name(interface) {
             self.spent(&name, all, today);
         }
@@ -339,9 +358,9 @@ impl Table {
         if self.settings.policy(name).cap.is_some() {
             return self.caps.pay(name, bytes);
         }
-        let start = period_start(today, self.settings.reset_day(name));
-        self.kept.spend(name, bytes, start);
-        self.addition.spent(name, bytes, start);
+        let period = self.period(name, today);
+        self.kept.spend(name, bytes, period);
+        self.addition.spent(name, bytes, period);
     }
 
     /// The connection stands, but by none of the interfaces: only the kernel's own choice led there,
@@ -431,18 +450,7 @@ impl Table {
         self.decisions.iter().rev()
     }
 
-    fn candidate(&self, at: usize) -> Candidate {
-        let present = &self.present[at];
-        let seen = self.estimates.get(&present.name);
-        Candidate {
-            interface: present.index,
-            rate: seen.map(Estimate::down).unwrap_or_default(),
-            load: self.load(present.index),
-            rtt: seen.map(Estimate::rtt).unwrap_or_default(),
-        }
-    }
-
-    /// What is expected still. Who has moved more than was expected is expected to go on as
+    /// What is expected still, of programs' connections and of what flows beside them. Who has moved more than was expected is expected to go on as
     /// long again: ours; by Eq. (1) alone a long flow would weigh nothing from then on.
     fn load(&self, index: u32) -> u64 {
         let left = |open: &Open| {
@@ -450,7 +458,7 @@ impl Table {
             open.expected.checked_sub(moved).filter(|left| *left > 0).unwrap_or(moved)
         };
         let active = self.by(index).filter(|open| self.ticked.since(open.active) < RESTS);
-        active.fold(0, |sum: u64, open| sum.saturating_add(left(open)))
+        active.fold(self.flow(index), |sum: u64, open| sum.saturating_add(left(open)))
     }
 
     fn by(&self, index: u32) -> impl Iterator<Item = &Open> {
@@ -468,18 +476,5 @@ impl Table {
         }
         let (application, destination) = (application.clone(), to.to_owned());
         self.decisions.push_back(Decision { application, destination, interface, why, at });
-    }
-}
-
-impl Second {
-    fn add(&mut self, more: (u64, u64), part: u32) {
-        self.down = self.down.saturating_add(more.0);
-        self.up = self.up.saturating_add(more.1);
-        self.parts |= 1 << part.min(PARTS - 1);
-    }
-
-    /// Whether something came most of the time.
-    fn is_busy(&self) -> bool {
-        self.parts.count_ones() + 1 >= PARTS
     }
 }

@@ -1,7 +1,12 @@
 //! Interfaces of which nothing is known, and what probes told of them.
 
 use super::{
-    super::{probe::Probed, probing::EVERY},
+    super::{
+        doubt::Why,
+        estimate::Load,
+        probe::{ProbeServer, Probed},
+        probing::EVERY,
+    },
     Present, Table,
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -23,13 +28,22 @@ impl Table {
     pub fn unknown(&self, now: Time, today: WallTime) -> Option<Present> {
         let is_old = |at: Option<Time>| at.is_none_or(|at| now.since(at) >= EVERY);
         let is_unknown = |present: &&Present| {
-            let policy = self.settings.policy(&present.name);
             let heard = self.estimates.get(&present.name).and_then(|of| of.heard());
             let probed = self.probes.0.get(&present.name).map(|told| told.at);
-            let may = policy.tier != Tier::Never && policy.may_spend();
-            may && self.has_left(&present.name, today) && is_old(heard) && is_old(probed)
+            self.may_probe(present, today) && is_old(heard) && is_old(probed)
         };
         self.present.iter().find(is_unknown).cloned()
+    }
+
+    fn may_probe(&self, present: &Present, today: WallTime) -> bool {
+        let policy = self.settings.policy(&present.name);
+        let may = policy.tier != Tier::Never && policy.may_spend();
+        may && self.has_left(&present.name, today)
+    }
+
+    /// Takes what a probe costs from what is left for this day.
+    pub fn pay_for_probe(&mut self, today: u32, cost_of_most: (u64, u64)) -> bool {
+        self.kept.pay_for_probe(today, cost_of_most)
     }
 
     /// A probe of it begins.
@@ -39,18 +53,39 @@ impl Table {
         self.probes.0.insert(name.to_owned(), Told { at: now, failed: None });
     }
 
-    /// What it told, or why nothing. One that answers with something else leads nowhere for now.
+    /// Who is asked once a probe failed, to know whose fault that is: another interface that may be probed by the same
+    /// server; where there is none, the same interface by another of the `servers`.
+    pub fn witness(
+        &self,
+        of: &Present,
+        server: &ProbeServer,
+        servers: &[ProbeServer],
+        today: WallTime,
+    ) -> Option<(Present, ProbeServer)> {
+        let other = self.present.iter().find(|other| *other != of && self.may_probe(other, today));
+        let by_other = || servers.iter().find(|other| !other.is_on_host_of(server));
+        match other {
+            Some(other) => Some((other.clone(), server.clone())),
+            None => by_other().map(|other| (of.clone(), other.clone())),
+        }
+    }
+
+    /// A probe of it failed, and that is not the server's fault: it leads nowhere for now.
+    pub fn is_to_blame(&mut self, of: &Present, now: Time) {
+        self.doubts.believe(of.index, Why::Unreached, now);
+    }
+
+    /// What it told, or why nothing.
     pub fn probed(&mut self, of: &Present, told: Result<Probed, String>, now: Time) {
-        match &told {
-            Ok(probed) => {
-                let took = probed.took.max(Duration::from_millis(1));
-                let estimate = self.estimates.entry(of.name.clone()).or_default();
-                estimate.carried(probed.bytes, 0, took, now);
-                probed.rtt.into_iter().for_each(|rtt| estimate.round_trip(rtt));
-                self.addition.seen(&of.name, estimate);
-                self.doubts.serves(of.index);
-            }
-            Err(_) => self.doubts.leads_nowhere(of.index, now),
+        if let Ok(probed) = &told {
+            let took = probed.took.max(Duration::from_millis(1));
+            let estimate = self.estimates.entry(of.name.clone()).or_default();
+            // Mostly of slow start: more than nothing, and less than what traffic told.
+            let load = if estimate.is_known() { Load::Passing } else { Load::One };
+            estimate.carried((probed.bytes, 0), load, took, now);
+            probed.rtt.into_iter().for_each(|rtt| estimate.round_trip(rtt));
+            self.addition.seen(&of.name, estimate);
+            self.doubts.serves(of.index);
         }
         self.probes.0.insert(of.name.clone(), Told { at: now, failed: told.err() });
     }

@@ -1,5 +1,5 @@
 use super::super::{
-    super::{Kept, Probed, Settings},
+    super::{Kept, ProbeServer, Probed, Settings},
     Present, Table,
 };
 use std::time::Duration;
@@ -58,13 +58,39 @@ fn what_costs_or_is_not_used_is_not_probed() {
     assert_eq!(of(Policy { price: 5.0, spend: true, ..Policy::default() }), ["eth0", "lte0"]);
 }
 
+fn server(text: &str) -> ProbeServer {
+    text.parse().unwrap()
+}
+
 #[test]
-fn where_a_probe_fails_it_says_why_and_is_left_out_for_a_while() {
+fn whose_fault_a_failed_probe_is_another_interface_tells_or_another_server() {
+    let both = table(Policy::default());
+    let eth0 = Present { index: 2, name: "eth0".into() };
+    let (one, same, other) = (
+        server("http://a.example/1"),
+        server("http://a.example:8080/2"),
+        server("http://b.example"),
+    );
+    let all = [one.clone(), same, other.clone()];
+    let name = |found: Option<(Present, ProbeServer)>| found.map(|(by, at)| (by.name, at));
+    let witness = name(both.witness(&eth0, &one, &all, TODAY));
+    assert_eq!(witness, Some(("lte0".to_owned(), one.clone())));
+    let costs = table(Policy { price: 5.0, ..Policy::default() });
+    let witness = name(costs.witness(&eth0, &one, &all, TODAY));
+    assert_eq!(witness, Some(("eth0".to_owned(), other)));
+    assert_eq!(costs.witness(&eth0, &one, &all[..2], TODAY), None);
+}
+
+#[test]
+fn where_a_probe_fails_it_says_why_and_is_left_out_once_it_is_to_blame() {
     let mut table = table(Policy::default());
     let failed = Err("the probe was answered 302".to_owned());
     assert_eq!(probed(&mut table, 0, &failed), ["eth0", "lte0"]);
     let shown = table.show(TODAY);
-    assert!(shown[0].doubted.is_some(), "{shown:?}");
+    assert!(shown.iter().all(|of| of.doubted.is_none()), "the server's fault: {shown:?}");
+    table.is_to_blame(&Present { index: 2, name: "eth0".into() }, at(0));
+    let shown = table.show(TODAY);
+    assert!(shown[0].doubted.is_some() && shown[1].doubted.is_none(), "{shown:?}");
     assert_eq!(shown[0].probe_failure.as_deref(), Some("the probe was answered 302"));
     assert_eq!(probed(&mut table, 1800, &megabit()), ["eth0", "lte0"]);
     let shown = table.show(TODAY);

@@ -14,13 +14,32 @@ impl Table {
         let of = |present: &Present| {
             let serves = self.doubts.of(present.index, now).is_none();
             Linkable {
-                tier: self.settings.policy(&present.name).tier,
+                tier: self.tier_of_links(&present.name),
                 is_usable: serves && self.has_left_for_link(&present.name, today),
                 fails: fails.contains(&present.index),
             }
         };
         let all: Vec<_> = self.present.iter().map(of).collect();
         linked(&all).into_iter().map(|at| self.present[at].index).collect()
+    }
+
+    /// The interfaces that what no bond carries may go by, by index: as links may, and where all of those are in doubt,
+    /// these all the same.
+    pub fn for_plain(&self, now: Time, today: WallTime) -> Vec<u32> {
+        let meant = self.for_links(&BTreeSet::new(), now, today);
+        if !meant.is_empty() {
+            return meant;
+        }
+        let may = |present: &&Present| {
+            let is_never = self.settings.policy(&present.name).tier == Tier::Never;
+            !is_never && self.has_left_for_link(&present.name, today)
+        };
+        self.present.iter().filter(may).map(|present| present.index).collect()
+    }
+
+    /// All that are usable, by index.
+    pub fn indices(&self) -> BTreeSet<u32> {
+        self.present.iter().map(|present| present.index).collect()
     }
 
     /// How many interfaces links may ever go by now, whatever fails.

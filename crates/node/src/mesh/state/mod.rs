@@ -7,6 +7,7 @@
 //! measured              the day, and its bytes for measurements so far
 //! lock                  held by the daemon, by `init` and by `join`; holds their process id
 //! node.sock             the daemon's local API
+//! probe.sock            probe trains for other programs (`node::trains`)
 //! oracle/               the oracle's own, where there is one
 //! spool/                others' data on its way between them (`node::files::spool`)
 //! ```
@@ -159,6 +160,11 @@ impl State {
     /// Where the daemon's local API listens.
     pub fn socket(&self) -> PathBuf {
         self.dir.join("node.sock")
+    }
+
+    /// Where the daemon takes probe trains from other programs.
+    pub fn probe_socket(&self) -> PathBuf {
+        self.dir.join("probe.sock")
     }
 
     /// The oracle's own directory; need not exist.

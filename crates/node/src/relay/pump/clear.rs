@@ -85,7 +85,7 @@ async fn tell_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Re
     let Some(watcher) = terms.watcher.filter(|watcher| watcher.wants_beginnings()) else {
         return Ok(());
     };
-    let mut first = [0; 8];
+    let mut first = [0; 12];
     let count = match early.is_empty() {
         true => way.from.peek(&mut first).await?,
         false => {

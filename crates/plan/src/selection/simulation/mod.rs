@@ -30,6 +30,8 @@ pub struct Network {
     /// What all shared paths have together; TCP shares it by 1/RTT.
     pub access: Option<Rate>,
     pub priors: Vec<Option<Prior>>,
+    /// Each path leaves by a link of its own.
+    pub own_links: bool,
 }
 
 #[derive(Default)]
@@ -75,6 +77,9 @@ pub fn run_in(
     let mut selection = Selection::new(config, n as u32, missing, Time::ZERO);
     for (path, prior) in (0..).map(PathId).zip(&network.priors) {
         prior.iter().for_each(|prior| selection.expect(path, *prior));
+    }
+    for link in (0..n as u32).filter(|_| network.own_links) {
+        selection.leaves_by(PathId(link), link);
     }
     let mut wanted = missing.to_vec();
     ranges::merge(&mut wanted);

@@ -165,3 +165,27 @@ fn lanes_end_together() {
     let outcome = run(config, &[Script::real(20.0, 40), slow], &[0..80 * MB]);
     assert!(outcome.took < Duration::from_millis(21_500), "{:?}", outcome.took);
 }
+
+#[test]
+fn a_link_of_this_hosts_own_is_used_though_it_is_slow() {
+    // 240 Mbit at 22 Mbit/s take 10.9 s, at 20 alone 12.
+    let scripts = [Script::real(20.0, 10), Script::real(2.0, 100)];
+    let config = Config { lanes: 2, ..Config::default() };
+    let own = Network { own_links: true, ..Network::default() };
+    let outcome = run_in(&own, config, &scripts, &[0..30 * MB]);
+    assert!(outcome.took < Duration::from_millis(11_300), "{:?}", outcome.took);
+    assert!(outcome.delivered[1] > 2 * MB, "{:?}", outcome.delivered);
+    let strangers = run(config, &scripts, &[0..30 * MB]);
+    assert!(strangers.delivered[1] < MB, "{:?}", strangers.delivered);
+}
+
+#[test]
+fn links_of_this_hosts_own_stay_in_use_through_a_dip_of_both() {
+    let dips = || Script::real(20.0, 10).drifting(&[(2_000, 0.4), (5_000, 1.0)]);
+    let config = Config { lanes: 2, ..Config::default() };
+    let own = Network { own_links: true, ..Network::default() };
+    let outcome = run_in(&own, config, &[dips(), dips()], &[0..60 * MB]);
+    // 2 s and the rest at 40 Mbit/s, 3 s at 16: 13.8 s.
+    assert!(outcome.took < Duration::from_millis(14_200), "{:?}", outcome.took);
+    assert!(choices(&outcome).iter().all(|c| c.2 != Reason::SumNotBetter));
+}

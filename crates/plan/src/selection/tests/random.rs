@@ -37,8 +37,8 @@ fn prior() -> impl Strategy<Value = Option<Prior>> {
 
 fn network() -> impl Strategy<Value = Network> {
     let access = proptest::option::of((2.0..60.0f64).prop_map(Rate::from_mbps));
-    (access, proptest::collection::vec(prior(), 0..6))
-        .prop_map(|(access, priors)| Network { access, priors })
+    (access, proptest::collection::vec(prior(), 0..6), any::<bool>())
+        .prop_map(|(access, priors, own_links)| Network { access, priors, own_links })
 }
 
 /// Disjoint ascending ranges from gaps and lengths.

@@ -2,8 +2,8 @@
 //!
 //! The paper's widest-path tree lets a host have any number of children, and found that "nodes with considerable
 //! fanout" slow them. Here children share their parent's egress, and the tree is to make the slowest receiver as
-//! fast as possible, then the next slowest (max-min order, in steps of 1 %), then the sum. To find the best is
-//! NP-hard (with equal legs it asks for a spanning tree of bounded degree). So:
+//! fast as possible (in steps of 1 %), then all of them by proportional fairness. To find the best is NP-hard (with
+//! equal legs it asks for a spanning tree of bounded degree). So:
 //!
 //! 1. for many target rates, a tree grows that gives each receiver that rate or the most it can have at all,
 //!    the most useful node first (`grow.rs`);

@@ -6,14 +6,22 @@ use std::cmp::Ordering;
 /// Rates that differ by less than this factor are one rate to the planner: estimates are no better.
 const STEP: f64 = 1.01;
 
-/// How good a tree is: the slowest receiver's rate, then the next slowest's, and so on (max-min order); then the
-/// sum; then few hops.
+/// Sums of logarithms that differ by less are equal: a millionth of one receiver's rate.
+const LITTLE: f64 = 1e-6;
+
+/// How good a tree is: how many receivers have a way; the slowest one's rate; then how fast all are, by the sum of the
+/// rates' logarithms (proportional fairness: Kelly, Maulloo and Tan, *Rate control for communication networks*, 1998); then
+/// few hops.
+///
+/// Beyond the slowest one max-min order would let a hundredth of the next slowest's rate outweigh half of a fast one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// Receivers' rates in steps of 1 %, ascending.
-    steps: Vec<i32>,
-    /// bit/s.
-    sum: f64,
+    /// Receivers with a way.
+    reached: usize,
+    /// Of these the slowest one's rate, in steps of 1 %.
+    slowest: i32,
+    /// Of these, Σ ln(bit/s).
+    logs: f64,
     /// Of all receivers.
     hops: usize,
 }
@@ -21,9 +29,7 @@ pub struct Score {
 impl Score {
     pub fn of(overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> Self {
         let flows = overlay.flows(tree, model);
-        let rates = || overlay.receivers().map(|node| flows[node].rate);
-        let mut steps: Vec<i32> = rates().map(step).collect();
-        steps.sort_unstable();
+        let rates = || overlay.receivers().map(|node| flows[node].rate).filter(|rate| *rate > 0.0);
         let mut depth = vec![0; tree.nodes()];
         let mut hops = 0;
         for node in tree.layout().order().iter().copied() {
@@ -31,17 +37,18 @@ impl Score {
             depth[node] = depth[parent] + 1;
             hops += depth[node];
         }
-        Self { steps, sum: rates().sum(), hops }
+        let slowest = rates().map(step).min().unwrap_or(0);
+        Self { reached: rates().count(), slowest, logs: rates().map(f64::ln).sum(), hops }
     }
 
     /// Better comes out greater.
     pub fn compare(&self, other: &Self) -> Ordering {
-        let sums = if (self.sum - other.sum).abs() <= 1e-6 * self.sum.max(other.sum) {
-            Ordering::Equal
-        } else {
-            self.sum.total_cmp(&other.sum)
+        let logs = match (self.logs - other.logs).abs() {
+            little if little <= LITTLE => Ordering::Equal,
+            _ => self.logs.total_cmp(&other.logs),
         };
-        self.steps.cmp(&other.steps).then(sums).then(other.hops.cmp(&self.hops))
+        let first = (self.reached, self.slowest).cmp(&(other.reached, other.slowest));
+        first.then(logs).then(other.hops.cmp(&self.hops))
     }
 
     pub fn beats(&self, other: &Self) -> bool {
@@ -50,6 +57,5 @@ impl Score {
 }
 
 fn step(bps: f64) -> i32 {
-    // ln 0 is −∞, which `as` makes the least.
     (bps.ln() / STEP.ln()).round() as i32
 }

@@ -3,7 +3,11 @@
 use super::*;
 use crate::{
     Graph, draw,
-    tree::{Host, Keeps, Role, depth::Shape},
+    tree::{
+        Host, Keeps, Role,
+        depth::Shape,
+        table::{HOSTS, TABLE, table_1},
+    },
 };
 use proptest::prelude::*;
 use rand_core::SeedableRng;
@@ -110,6 +114,24 @@ fn against_the_unbounded_widest_tree() {
     gains.sort_by(f64::total_cmp);
     println!("slowest receiver against the widest tree's: {gains:.2?}");
     assert!(gains[gains.len() / 2] > 1.2, "{gains:?}");
+}
+
+/// Table 1 rooted at UCLA, each host's access what it has between two of its own: Berkeley, next to the source, has what
+/// its leg gives, while the slowest is as fast as the widest-path tree makes it.
+#[test]
+fn a_near_one_is_not_hung_under_a_far_one() {
+    let graph = table_1(1.0);
+    let site = |host: usize| TABLE.get(host).map_or(100.0, |row| row[host]);
+    let access = |host| Host::RECEIVER.with_access(Some(Rate::from_mbps(site(host))), None);
+    let mut hosts: Vec<Host> = (0..HOSTS.len()).map(access).collect();
+    hosts[8] = Host::ABSENT;
+    let overlay = Overlay { graph: &graph, source: 1, hosts: &hosts };
+    let planned = overlay.bounded(&ChainLoss::NONE, EFFORT / 10);
+    let widest = overlay.rates(&overlay.widest().tree, &ChainLoss::NONE);
+    let (own, other) = (slowest(&overlay, &planned.rates), slowest(&overlay, &widest));
+    assert!(own >= 0.99 * other, "{own} {other}");
+    let near = HOSTS.iter().position(|name| *name == "Berkeley").unwrap();
+    assert_eq!(planned.rates[near], Rate::from_mbps(30.3), "{:?}", planned.rates);
 }
 
 /// A source that can serve one receiver at full rate must not serve three.

@@ -1,32 +1,37 @@
 //! `thalweg bond`: this host's interfaces, why connections went where they went, and changes to
 //! processes that run.
 
+mod changes;
 mod show;
 
 use super::{
     here::{self, Place},
-    remembered,
     text::say,
     uplinks,
 };
 use anyhow::{Context as _, bail};
-use clap::{Subcommand, ValueEnum, builder::RangedU64ValueParser};
+use changes::{Allow, RuleArgs, Schedule, Set};
+use clap::Subcommand;
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
-use thalweg_node::interfaces::{Cap, Change, ConnectionMethod, Tier, Uplinks, ask, report};
-use thalweg_units::{ByteSize, Rate};
+use thalweg_console::note;
+use thalweg_node::interfaces::{Change, PolicyChange, Settings, Uplinks, ask, report};
 
 const HELP: &str = "\
   thalweg bond status                            # interfaces, programs, the last connections
   thalweg bond status --json | jq '.processes[].interfaces'
-  thalweg bond schedule round-robin              # in the proxies that run; until they end
-  thalweg bond allow lte0 --tier backup --cap '10 GB' --reset-day 5
+  thalweg bond schedule round-robin              # in what runs, daemons too; until it ends
+  thalweg bond allow lte0 --tier backup --cap '10 GB' --reset-day 5 --price '5 / GB'
   thalweg bond allow lte0 --rate-limit none
+  thalweg bond rule --process 'zoom*' --only eth0
+  thalweg bond rule --remove 1
+  thalweg bond set --affinity '1 min' --near true
 
-What holds for good is written in the settings: [interfaces], see `thalweg config example`.
+Changes hold until the processes end. What holds for good is written in the settings: [interfaces],
+see `thalweg config example`.
 
 Exit codes: 0 done; 1 no process was there to be changed, or it cannot be read; 2 wrong usage.";
 
@@ -42,16 +47,20 @@ pub struct Args {
 enum Sub {
     /// Show interfaces, what programs' connections move, and why the last ones went where they went
     Status(Status),
-    /// Have running proxies assign connections by another method
+    /// Have running processes assign connections by another method
     Schedule(Schedule),
-    /// Change what running proxies may do with an interface
+    /// Change what running processes may do with an interface
     Allow(Allow),
+    /// Add a rule for single programs, ports or destinations to those of running processes, or remove one
+    Rule(RuleArgs),
+    /// Change the other settings of interfaces in running processes
+    Set(Set),
 }
 
 /// What each subcommand has.
 #[derive(clap::Args)]
-struct Common {
-    /// The history that the proxies were given, if they were given one
+pub struct Common {
+    /// The history that the processes were given, if they were given one
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 
@@ -73,123 +82,10 @@ struct Status {
     common: Common,
 }
 
-#[derive(clap::Args)]
-struct Schedule {
-    /// Who gets the next connection
-    #[arg(value_enum)]
-    method: Method,
-
-    #[command(flatten)]
-    common: Common,
-}
-
-#[derive(clap::Args)]
-struct Allow {
-    /// The interface's name
-    interface: String,
-
-    /// When it is used
-    #[arg(long, value_enum)]
-    tier: Option<TierName>,
-
-    /// Its most, both ways together, or `none`
-    #[arg(long, value_name = "RATE|none", value_parser = rate)]
-    rate_limit: Option<Rate>,
-
-    /// Its most in a month, both ways together, or `none`
-    #[arg(long, value_name = "SIZE|none", value_parser = size)]
-    cap: Option<ByteSize>,
-
-    /// The day on which a month begins
-    #[arg(long, value_name = "DAY", default_value_t = 1, requires = "cap")]
-    #[arg(value_parser = RangedU64ValueParser::<u8>::new().range(1..=31))]
-    reset_day: u8,
-
-    /// Whether its bytes cost: no probes, and nothing twice
-    #[arg(long, value_name = "true|false")]
-    metered: Option<bool>,
-
-    #[command(flatten)]
-    common: Common,
-}
-
-/// As in the settings.
-#[derive(Clone, Copy, ValueEnum)]
-enum Method {
-    /// The system's first choice alone
-    OnlyOne,
-    /// In turn
-    RoundRobin,
-    /// In turn, as often as each is fast
-    WeightedRoundRobin,
-    /// Where all is done first
-    MaximumThroughput,
-}
-
-/// As in the settings.
-#[derive(Clone, Copy, ValueEnum)]
-enum TierName {
-    /// Always
-    Primary,
-    /// While the primary ones are full, or none is there
-    Secondary,
-    /// While no other is there
-    Backup,
-    /// Not at all
-    Never,
-}
-
-/// No limit reads as zero: [`Change::Policy`].
-fn rate(text: &str) -> Result<Rate, String> {
-    match text {
-        "none" => Ok(Rate::ZERO),
-        text => text.parse().map_err(|e| format!("{e}, or `none`")),
-    }
-}
-
-fn size(text: &str) -> Result<ByteSize, String> {
-    match text {
-        "none" => Ok(ByteSize::ZERO),
-        text => text.parse().map_err(|e| format!("{e}, or `none`")),
-    }
-}
-
-impl Schedule {
-    fn change(&self) -> Change {
-        Change::Schedule(match self.method {
-            Method::OnlyOne => ConnectionMethod::OnlyOne,
-            Method::RoundRobin => ConnectionMethod::RoundRobin,
-            Method::WeightedRoundRobin => ConnectionMethod::WeightedRoundRobin,
-            Method::MaximumThroughput => ConnectionMethod::MaximumThroughput,
-        })
-    }
-}
-
-impl Allow {
-    /// # Errors
-    /// Nothing is changed.
-    fn change(&self) -> anyhow::Result<Change> {
-        let says_nothing = self.tier.is_none() && self.rate_limit.is_none() && self.cap.is_none();
-        if says_nothing && self.metered.is_none() {
-            bail!("this changes nothing: give --tier, --rate-limit, --cap or --metered");
-        }
-        let tier = self.tier.map(|tier| match tier {
-            TierName::Primary => Tier::Primary,
-            TierName::Secondary => Tier::Secondary,
-            TierName::Backup => Tier::Backup,
-            TierName::Never => Tier::Never,
-        });
-        let cap = self.cap.map(|cap| Cap { bytes: cap.as_bytes(), reset_day: self.reset_day });
-        let (name, rate_limit) = (self.interface.clone(), self.rate_limit);
-        Ok(Change::Policy { name, tier, rate_limit, cap, metered: self.metered })
-    }
-}
-
 impl Common {
     /// Where what is known of interfaces is kept, and processes answer beside it.
-    fn file(&self) -> anyhow::Result<PathBuf> {
-        let history = remembered::file(self.history.as_deref(), &self.place);
-        history.map(|file| uplinks::beside(&file)).context(
+    fn file(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
+        uplinks::file(settings, self.history.as_deref(), &self.place).context(
             "there is no place where anything would be kept: neither a state directory nor HOME",
         )
     }
@@ -202,16 +98,19 @@ impl Common {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.sub {
         Sub::Status(status) => {
-            let file = status.common.file()?;
+            let settings = here::settings(status.config.as_deref())?.interfaces.settings();
+            let file = status.common.file(&settings)?;
             let processes = answers(&file, &Change::Show)?;
             let said = match processes.is_empty() {
                 false => json!({ "processes": processes }),
-                true => json!({ "processes": [], "kept": kept(status, &file)? }),
+                true => json!({ "processes": [], "kept": kept(settings, &file)? }),
             };
             say(&if status.json { format!("{said}\n") } else { show::text(&said) })?;
         }
         Sub::Schedule(schedule) => change(&schedule.common, &schedule.change())?,
         Sub::Allow(allow) => change(&allow.common, &allow.change()?)?,
+        Sub::Rule(rule) => change(&rule.common, &rule.change()?)?,
+        Sub::Set(set) => set.changes().iter().try_for_each(|one| change(&set.common, one))?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -224,55 +123,49 @@ fn answers(file: &Path, change: &Change) -> anyhow::Result<Vec<Value>> {
 }
 
 /// What is known while nothing runs.
-fn kept(status: &Status, file: &Path) -> anyhow::Result<Value> {
-    let settings = here::settings(status.config.as_deref())?.interfaces.settings();
+fn kept(settings: Settings, file: &Path) -> anyhow::Result<Value> {
     let kept = Uplinks::open(settings, Some(file.to_owned()));
     let kept = kept.with_context(|| format!("cannot read {}", file.display()))?;
     Ok(report(&kept))
 }
 
 fn change(common: &Common, change: &Change) -> anyhow::Result<()> {
-    let file = common.file()?;
+    let file = common.file(&here::settings(None)?.interfaces.settings())?;
     let said = answers(&file, change)?;
     if said.is_empty() {
         bail!(
-            "no proxy runs that could be changed; for those to come write it in the settings, \
+            "nothing runs that could be changed; for what is to come write it in the settings, \
              [interfaces] (`thalweg config example`)"
         );
     }
-    said.iter().try_for_each(|said| match said["error"].as_str() {
-        Some(why) => bail!("process {} refused: {why}", said["pid"]),
-        None => say(&format!("changed: {}\n", show::process(said))),
-    })
+    let (failed, changed): (Vec<&Value>, Vec<&Value>) =
+        said.iter().partition(|said| said["error"].is_string());
+    for said in &changed {
+        let now = match change {
+            Change::Policy(policy) => show::allowed(said, &policy.name),
+            _ => None,
+        };
+        let now = now.map_or(String::new(), |now| format!("; {now}"));
+        say(&format!("changed: {}{now}\n", show::process(said)))?;
+    }
+    if let Change::Policy(PolicyChange { name, .. }) = change
+        && !changed.is_empty()
+        && !changed.iter().any(|said| knows(said, name))
+    {
+        note!("there is no interface `{name}` now; this holds for one of that name that comes");
+    }
+    if !changed.is_empty() {
+        note!("until they end; for good it is written in the settings, [interfaces]");
+    }
+    let why = |said: &&Value| format!("process {}: {}", said["pid"], said["error"]);
+    if !failed.is_empty() {
+        bail!("not changed: {}", failed.iter().map(why).collect::<Vec<_>>().join("; "));
+    }
+    Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        allow: Allow,
-    }
-
-    #[test]
-    fn what_is_not_said_stays() {
-        let change = |args: &str| {
-            Cli::parse_from(std::iter::once("t").chain(args.split(' '))).allow.change()
-        };
-        let of = |tier, rate_limit, cap| Change::Policy {
-            name: "lte0".to_owned(),
-            tier,
-            rate_limit,
-            cap,
-            metered: None,
-        };
-        assert_eq!(change("lte0 --tier backup").unwrap(), of(Some(Tier::Backup), None, None));
-        let none = change("lte0 --rate-limit none --cap none").unwrap();
-        let no_cap = Some(Cap { bytes: 0, reset_day: 1 });
-        assert_eq!(none, of(None, Some(Rate::ZERO), no_cap));
-        assert!(change("lte0").is_err());
-    }
+/// Whether a process has an interface of that name, used or not.
+fn knows(said: &Value, name: &str) -> bool {
+    let of = |list: &str| said[list].as_array().cloned().unwrap_or_default();
+    of("interfaces").iter().chain(&of("unused")).any(|one| one["name"] == name)
 }

@@ -14,9 +14,12 @@ const MOST: usize = 12;
 pub fn text(said: &Value) -> String {
     let processes = said["processes"].as_array().map(Vec::as_slice).unwrap_or_default();
     if processes.is_empty() {
-        return format!("no proxy runs; what is kept:\n{}", one(&said["kept"]));
+        return format!("nothing runs; what is kept:\n{}", one(&said["kept"]));
     }
-    let texts = processes.iter().map(|said| format!("{}\n{}", process(said), one(said)));
+    let texts = processes.iter().map(|said| match said["error"].as_str() {
+        Some(why) => format!("process {}: {}\n", said["pid"], plain(why)),
+        None => format!("{}\n{}", process(said), one(said)),
+    });
     texts.collect::<Vec<_>>().join("\n")
 }
 
@@ -27,7 +30,19 @@ pub fn process(said: &Value) -> String {
     format!("process {}{listen}: {schedule}", said["pid"])
 }
 
+/// What one interface may do now, if it is used.
+pub fn allowed(said: &Value, name: &str) -> Option<String> {
+    let of = all(said, "interfaces").find(|of| of["name"] == name)?;
+    let cap = of["cap_bytes"].as_u64().map(|cap| {
+        format!("cap {} from day {}", size(cap), known(&of["reset_day"], |day| day.to_string()))
+    });
+    let limit = of["rate_limit_bps"].as_u64().map(|limit| format!("at most {}", rate(limit)));
+    let tier = Some(format!("{} {}", word(&of["name"]), word(&of["tier"])));
+    Some([tier, cap, limit].into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
 fn one(said: &Value) -> String {
+    let faults = all(said, "faults").map(|why| format!("{}\n", word(why))).collect::<String>();
     let head =
         ["INTERFACE", "TIER", "DOWN", "UP", "RTT", "LOSS", "USED", "CAP", "OPEN", "LOAD", ""];
     let interfaces: Vec<_> = all(said, "interfaces").map(interface).collect();
@@ -37,9 +52,16 @@ fn one(said: &Value) -> String {
     };
     let unused: Vec<_> =
         all(said, "unused").map(|of| [word(&of["name"]), word(&of["why"])]).collect();
+    text = faults + &text;
     if !unused.is_empty() {
         text += "\n";
         text += &aligned(["NOT USED", "BECAUSE"], &unused);
+    }
+    let rules: Vec<_> = all(said, "rules").zip(1..).map(rule).collect();
+    if !rules.is_empty() {
+        let head = ["RULE", "PROGRAM", "PORT", "TO", "", "INTERFACES"];
+        text += "\n";
+        text += &aligned(head, &rules);
     }
     let programs: Vec<_> = all(said, "applications").take(MOST).map(program).collect();
     if !programs.is_empty() {
@@ -51,7 +73,8 @@ fn one(said: &Value) -> String {
         text += "\n";
         text += &aligned(["AGO", "PROGRAM", "TO", "BY", "SINCE"], &connections);
     }
-    let links: Vec<_> = all(said, "bonds").flat_map(links).collect();
+    let bonds = all(said, "bonds").chain(all(said, "bonds_of_others"));
+    let links: Vec<_> = bonds.flat_map(links).collect();
     if !links.is_empty() {
         let head = ["BOND WITH", "BY", "STATE", "RATE", "RTT", "SENT", "RECEIVED", ""];
         text += "\n";
@@ -106,8 +129,10 @@ fn notes(of: &Value) -> String {
         _ => None,
     };
     let limit = of["rate_limit_bps"].as_u64().map(|limit| format!("at most {}", rate(limit)));
+    let fault =
+        of["fault"].as_str().map(|why| format!("its cap cannot be kept to: {}", plain(why)));
     let probe = of["probe_failure"].as_str().map(plain);
-    [doubt, alone, probe, limit].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    [doubt, fault, alone, probe, limit].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn program(of: &Value) -> [String; 5] {
@@ -117,6 +142,19 @@ fn program(of: &Value) -> [String; 5] {
         word(&of["nature"]),
         known(&of["demand_bytes"], size),
         known(&of["connections"], |n| n.to_string()),
+    ]
+}
+
+fn rule((of, number): (&Value, usize)) -> [String; 6] {
+    let action = ["only", "prefer", "avoid"].into_iter().find(|action| of[action].is_array());
+    let names = all(of, action.unwrap_or_default()).map(word).collect::<Vec<_>>();
+    [
+        number.to_string(),
+        word(&of["process"]),
+        known(&of["port"], |n| n.to_string()),
+        word(&of["destination"]),
+        action.unwrap_or_default().to_owned(),
+        names.join(", "),
     ]
 }
 
@@ -204,8 +242,17 @@ mod tests {
             "member": "fedcba9876543210", "name": "nyc", "links": [],
             "none": "wan0: it takes no bonds", "again_seconds": 540.0,
         });
+        let rules = json!([
+            { "process": "zoom*", "only": ["wan0"] },
+            { "port": 22, "destination": "*.example", "avoid": ["wan0", "wan1"] },
+        ]);
+        let theirs = json!([{ "member": "ams", "streams": 1, "links": [{
+            "interface": null, "via": null, "life": "alive", "rate": "1 Mbit/s", "rtt": "5 ms",
+            "sent": 3, "received": 4,
+        }]}]);
         let said = json!({ "processes": [{
-            "pid": 7, "listen": "127.0.0.1:3128", "schedule": "maximum-throughput",
+            "faults": ["what was learnt is not kept: no space"], "rules": rules,
+            "bonds_of_others": theirs, "pid": 7, "listen": "127.0.0.1:3128", "schedule": "maximum-throughput",
             "interfaces": [interface, portal], "unused": [unused], "applications": [program],
             "connections": [connection], "bonds": [bond, none],
         }]});

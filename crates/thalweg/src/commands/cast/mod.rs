@@ -88,7 +88,8 @@ async fn deliver(
     let note = |text: String| display.note(text);
     let asked = known::ask(&state, &args.place, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
-    let reach = gather::reach(&state)?.carried_by(Arc::new(gather::bonds(&state)?.awaited()));
+    let bonds = uplinks::shown(gather::bonds(&state)?.awaited());
+    let reach = gather::reach(&state)?.carried_by(Arc::new(bonds));
     let (to, left_out) = args.receivers(&reach)?;
     if !left_out.is_empty() {
         display.note(format!("left out: {}, without an address", listed(&left_out)));

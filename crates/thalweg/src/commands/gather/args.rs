@@ -4,6 +4,7 @@ use crate::commands::{
     get::{duration::seconds, rate::bytes_per_second},
     here::Place,
     screen::Style,
+    within::WithinArgs,
 };
 use anyhow::{Context as _, bail};
 use clap::builder::TypedValueParser;
@@ -137,6 +138,9 @@ struct PlanArgs {
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     deadline: Option<Duration>,
 
+    #[command(flatten)]
+    within: WithinArgs,
+
     /// The most that this host takes, in bytes a second (500k, 2M) or as "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     bwlimit: Option<NonZeroU64>,
@@ -263,6 +267,11 @@ impl Args {
     /// The prices' file, and the most that it may cost.
     pub fn cost(&self) -> (Option<&PathBuf>, Option<f64>) {
         (self.plan.prices.as_ref(), self.plan.max_cost)
+    }
+
+    /// A time to be met at the least cost.
+    pub fn within(&self) -> WithinArgs {
+        self.plan.within
     }
 
     /// Deadline, limit, ways, slot and unit.

@@ -15,6 +15,7 @@ use super::{
     signals::{INTERRUPTED, Signals},
     text::say,
     uplinks,
+    within::WithinArgs,
 };
 use std::{
     io::{self, IsTerminal as _},
@@ -25,9 +26,10 @@ use thalweg_net::{DialOptions, Dialer, channel::Connector};
 use thalweg_node::{
     bond::Bonding,
     gather::{
-        EventSink, Reach, Totals,
+        Reach, Totals,
         run::{GatherError, LISTING_PATIENCE, Request, gather},
     },
+    interfaces::Flow,
     mesh::State,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -132,11 +134,12 @@ async fn collect(
     if ask {
         request.estimates = estimates;
     }
-    let reach = reach_by_bonds(&state)?;
+    let reach = reach_by_bonds(&state, args.within())?;
     if let Ok(roster) = reach.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
-    let ended = gather(request, reach, display.clone() as Arc<dyn EventSink>, stop).await;
+    let events = args.within().begin(Flow::Down, display.clone());
+    let ended = gather(request, reach, events, stop).await;
     uplinks::end();
     signals.abort();
     Ok(ended)
@@ -152,12 +155,14 @@ pub fn reach(state: &State) -> anyhow::Result<Reach> {
     Ok(Reach::new(me, membership, identity, DialOptions::default()))
 }
 
-/// The same, which goes over all interfaces where members take bonds.
+/// The same, which goes over all interfaces where members take bonds; where a time is to be met by bonds alone.
 ///
 /// # Errors
 /// As [`reach`].
-pub fn reach_by_bonds(state: &State) -> anyhow::Result<Reach> {
-    Ok(reach(state)?.carried_by(Arc::new(bonds(state)?)))
+pub fn reach_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Reach> {
+    let bonds = bonds(state)?;
+    let bonds = uplinks::shown(if within.is_given() { bonds.awaited() } else { bonds });
+    Ok(reach(state)?.carried_by(Arc::new(bonds)))
 }
 
 /// The bonds of this host's client, as its settings allow.
@@ -167,7 +172,8 @@ pub fn reach_by_bonds(state: &State) -> anyhow::Result<Reach> {
 pub fn bonds(state: &State) -> anyhow::Result<Bonding> {
     let identity = Connector::new(&state.client_key()?)?;
     let dialer = Dialer::with_identity(DialOptions::default(), identity);
-    uplinks::bonding(dialer, here::settings(None)?.interfaces.settings(), state)
+    let settings = here::settings(None)?.interfaces.settings();
+    uplinks::bonding(dialer, settings, state, uplinks::to_stderr)
 }
 
 /// The first Ctrl-C or SIGTERM ends the transfer in order, the second one at once. `note` says it

@@ -1,14 +1,14 @@
 //! What the user's settings allow a download of this host's interfaces.
 
 use super::args::{Interfaces, PathArgs};
-use crate::commands::{here, remembered, uplinks};
+use crate::commands::{here, uplinks};
 use anyhow::{Context as _, bail};
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU32,
     time::Duration,
 };
-use thalweg_net::{Interface, interfaces};
+use thalweg_net::{Interface, interfaces, into_the_world};
 use thalweg_node::{
     get::Dear,
     interfaces::{Settings, Tier, Uplinks},
@@ -23,11 +23,13 @@ pub struct Ways {
     pub is_bound: bool,
     /// Those that cost, by their indices, where a time is to be met at the least cost.
     pub dear: BTreeMap<NonZeroU32, Dear>,
+    /// Who counts what goes by them, where the settings say something of any.
+    pub uplinks: Option<Uplinks>,
 }
 
 impl Ways {
     fn plain(interfaces: Vec<Interface>, is_bound: bool) -> Self {
-        Self { interfaces, is_bound, dear: BTreeMap::new() }
+        Self { interfaces, is_bound, dear: BTreeMap::new(), uplinks: None }
     }
 }
 
@@ -42,14 +44,15 @@ pub fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Inte
     }
     let found = interfaces();
     let Interfaces::Named(names) = wanted else {
-        let mut found = found.unwrap_or_else(|e| {
+        let found = found.unwrap_or_else(|e| {
             note(format!("only the kernel's own interface is used: it does not list others ({e})"));
             Vec::new()
         });
-        // `candidates` leaves out what has no default route.
-        let all = wanted == Interfaces::All;
-        found.iter_mut().for_each(|i| i.has_default_route |= all);
-        return Ok(found);
+        if wanted == Interfaces::All {
+            return Ok(found);
+        }
+        let settings = here::settings(None)?.interfaces.settings();
+        return Ok(into_the_world(&found, |name| settings.wish(name)));
     };
     let found = found.context("the kernel does not list its interfaces")?;
     names.iter().map(|name| named(name, &found)).collect()
@@ -73,9 +76,10 @@ fn named(name: &str, found: &[Interface]) -> anyhow::Result<Interface> {
     }
 }
 
-/// Of those `chosen` the ones that the settings allow, where the user named none himself. A download
-/// samples its paths and fetches parts twice, so metered ones are used where there is no other; or, if it is to be
-/// done `within` a time, as far as that needs those with a price.
+/// Of those `chosen` the ones that the settings allow, where the user named none himself; caps and limits hold for
+/// those that are named as well. A download samples its paths and fetches parts twice, so metered ones are used where
+/// there is no other; or, if it is to be done `within` a time, as far as that needs those with a price.
+/// Within a runtime, which then follows them.
 ///
 /// # Errors
 /// What is wrong with the settings, or that they leave none.
@@ -86,15 +90,17 @@ pub fn of(
     note: &dyn Fn(String),
 ) -> anyhow::Result<Ways> {
     let is_named = matches!(args.interfaces()?, Interfaces::Named(_));
-    if is_named || chosen.is_empty() {
-        return Ok(Ways::plain(chosen, is_named));
-    }
     let settings = here::settings(None)?.interfaces.settings();
     if settings.policies.is_empty() {
-        return Ok(Ways::plain(chosen, false));
+        return Ok(Ways::plain(chosen, is_named));
     }
-    let file = remembered::file(args.history.as_deref(), &args.place);
-    let uplinks = uplinks::open(settings.clone(), file.as_deref().map(uplinks::beside), note)?;
+    let file = uplinks::file(&settings, args.history.as_deref(), &args.place);
+    let uplinks = uplinks::open(settings.clone(), file.clone(), note)?;
+    let uplinks = uplinks::begin(uplinks, file.as_deref(), uplinks::to_stderr);
+    let counted = Some(uplinks.clone());
+    if is_named || chosen.is_empty() {
+        return Ok(Ways { uplinks: counted, ..Ways::plain(chosen, is_named) });
+    }
     let allowed: Vec<_> =
         uplinks.for_bonds(&BTreeSet::new()).into_iter().map(|i| i.index).collect();
     let left = thrifty(&settings, &chosen, |i| allowed.contains(&i.index));
@@ -109,19 +115,18 @@ pub fn of(
         if !dear.is_empty() {
             let priced = chosen.iter().filter(|i| dear.contains_key(&i.index)).cloned();
             let interfaces = left.into_iter().chain(priced).collect();
-            return Ok(Ways { interfaces, is_bound: true, dear });
+            return Ok(Ways { interfaces, is_bound: true, dear, uplinks: counted });
         }
     }
     let is_bound = left.first() != chosen.first();
-    Ok(Ways::plain(left, is_bound))
+    Ok(Ways { uplinks: counted, ..Ways::plain(left, is_bound) })
 }
 
-/// Of those that are found the ones that a bond of a download goes by, as the settings say; what it moves by
-/// them is not counted.
-pub fn for_bond(settings: &Settings, mut found: Vec<Interface>) -> Vec<Interface> {
+/// Of those that are found the ones that a bond of a download goes by, as the settings say.
+pub fn for_bond(settings: &Settings, found: &[Interface]) -> Vec<Interface> {
     let tier = |i: &Interface| settings.policy(&i.name).tier;
-    let is_closed = !found.iter().any(|i| i.has_default_route);
-    found.retain(|i| (is_closed || i.has_default_route) && tier(i) != Tier::Never);
+    let mut found = into_the_world(found, |name| settings.wish(name));
+    found.retain(|i| tier(i) != Tier::Never);
     let is_meant = |i: &Interface| tier(i) != Tier::Backup;
     let has_other = found.iter().any(is_meant);
     thrifty(settings, &found, |i| !has_other || is_meant(i))
@@ -167,15 +172,7 @@ mod tests {
     use thalweg_node::interfaces::Policy;
 
     fn interface(index: u32, name: &str) -> Interface {
-        Interface {
-            index: NonZeroU32::new(index).unwrap(),
-            name: name.to_owned(),
-            addresses: Vec::new(),
-            has_default_route: true,
-            metric: index,
-            is_tunnel: false,
-            doubles: None,
-        }
+        Interface::new(NonZeroU32::new(index).unwrap(), name)
     }
 
     #[test]
@@ -185,12 +182,15 @@ mod tests {
         let policies = policies.map(|(name, policy)| (name.to_owned(), policy)).into();
         let settings = Settings { policies, ..Settings::default() };
         let of = |names: &[&str]| {
-            let found = names.iter().zip(1..).map(|(name, n)| interface(n, name)).collect();
-            let left = for_bond(&settings, found);
+            let found = names.iter().zip(1..).map(|(name, n)| interface(n, name));
+            let left = for_bond(&settings, &found.collect::<Vec<_>>());
             left.into_iter().map(|i| i.name).collect::<Vec<_>>()
         };
         assert_eq!(of(&["eth0", "lte0", "tun0"]), ["eth0"]);
         assert_eq!(of(&["lte0", "tun0"]), ["lte0"]);
+        let mut bypasses = interface(1, "eth0");
+        bypasses.beside = NonZeroU32::new(9);
+        assert!(for_bond(&settings, &[bypasses]).is_empty(), "nothing goes beside a VPN");
         assert!(of(&["tun0"]).is_empty());
     }
 

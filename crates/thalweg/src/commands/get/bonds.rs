@@ -10,29 +10,40 @@ use thalweg_net::{Dialer, Interface, Route, interfaces};
 use thalweg_node::{
     bond::{Bonding, Settings},
     get::Candidate,
+    interfaces::Uplinks,
     mesh::BOND,
 };
 
-/// The dialler with bonds for the paths that want them, by the interfaces that may be used.
+/// The dialler with bonds for the paths that want them, by the interfaces that may be used; within their caps and
+/// limits, where somebody knows of some.
 ///
 /// # Errors
 /// What is wrong with the arguments.
-pub fn lend(dialer: Dialer, args: &PathArgs) -> anyhow::Result<Dialer> {
-    let bonds = match args.interfaces()? {
-        Interfaces::Named(names) => {
-            let names = names.to_vec();
+pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyhow::Result<Dialer> {
+    let named = match args.interfaces()? {
+        Interfaces::None => return Ok(dialer),
+        Interfaces::Named(names) => Some(names.to_vec()),
+        _ => None,
+    };
+    let policies = here::settings(None)?.interfaces.settings();
+    let of = move |mut found: Vec<Interface>| match &named {
+        Some(names) => {
+            found.retain(|interface| names.contains(&interface.name));
+            found
+        }
+        None => allowed::for_bond(&policies, &found),
+    };
+    let (plain, settings) = (dialer.clone(), Settings::default());
+    let bonds = match uplinks.cloned() {
+        None => Bonding::by(plain, settings, Arc::new(move || Ok(of(interfaces()?)))),
+        Some(uplinks) => {
+            let known = uplinks.clone();
             let by = move || {
                 let mut found = interfaces()?;
-                found.retain(|interface| names.contains(&interface.name));
-                Ok(found)
+                found.retain(|interface| known.has_room(&interface.name));
+                Ok(of(found))
             };
-            Bonding::by(dialer.clone(), Settings::default(), Arc::new(by))
-        }
-        Interfaces::None => return Ok(dialer),
-        _ => {
-            let policies = here::settings(None)?.interfaces.settings();
-            let by = move || Ok(allowed::for_bond(&policies, interfaces()?));
-            Bonding::by(dialer.clone(), Settings::default(), Arc::new(by))
+            Bonding::counted(plain, settings, Arc::new(by), uplinks)
         }
     };
     Ok(dialer.carried_by(Arc::new(bonds.on_demand())))
@@ -46,13 +57,11 @@ pub fn path(
     relays: &[(String, Route)],
     interfaces: &[Interface],
 ) -> Option<Candidate> {
-    // As a bond takes them: those with a default route, or all where none has one.
-    let default = interfaces.iter().filter(|i| i.has_default_route).count();
-    let ways = if default == 0 { interfaces.len() } else { default };
     let is_node = |route: &Route| route.hops().first().is_some_and(|hop| hop.key().is_some());
     let is_said = relays.iter().any(|(_, route)| route.is_bonded());
     let first = relays.iter().find(|(_, route)| is_node(route));
-    let (name, route) = first.filter(|_| !args.via.is_empty() && !is_said && ways >= 2)?;
+    let (name, route) =
+        first.filter(|_| !args.via.is_empty() && !is_said && interfaces.len() >= 2)?;
     let (name, route) = (format!("{name}{BOND}"), route.clone().bonded());
     Some(Candidate { name, route, mirror: None })
 }

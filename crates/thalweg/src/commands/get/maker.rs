@@ -33,6 +33,7 @@ use thalweg_node::{
         add_field, candidates, own_interface,
     },
     history::History,
+    interfaces::{Accounts, Uplinks},
     part::{Batch, Publisher},
 };
 use thalweg_units::Rate;
@@ -87,7 +88,7 @@ impl<'a> Maker<'a> {
             is_bound: ways.is_bound,
             dear: ways.dear,
             until: within.map(|within| Instant::now() + within),
-            web: web(args, &mesh, note)?,
+            web: web(args, &mesh, ways.uplinks, note)?,
             mesh,
             args,
             history,
@@ -149,7 +150,7 @@ impl<'a> Maker<'a> {
             paths: vec![candidate("direct".to_owned(), Route::direct(), None)],
             fields: Default::default(),
             digests: wanted.digests.clone(),
-            selection: self.args.paths.selection(self.ways()),
+            selection: self.args.paths.selection(self.interfaces.len()),
             priors: Vec::new(),
             web: self.web.clone(),
             limit: self.limit.clone(),
@@ -162,15 +163,6 @@ impl<'a> Maker<'a> {
             budget: Arc::clone(&self.budget),
             thrift: None,
             patience: PATIENCE,
-        }
-    }
-
-    /// Interfaces that lead into the world, of those that may be used.
-    fn ways(&self) -> usize {
-        match self.interfaces.iter().filter(|i| i.has_default_route).count() {
-            // A closed network.
-            0 => self.interfaces.len(),
-            ways => ways,
         }
     }
 
@@ -448,15 +440,28 @@ fn ahead(quarter: usize) -> usize {
 }
 
 /// What connections are made with.
-fn web(args: &Args, mesh: &Mesh, note: &dyn Fn(String)) -> anyhow::Result<Web> {
+fn web(
+    args: &Args,
+    mesh: &Mesh,
+    uplinks: Option<Uplinks>,
+    note: &dyn Fn(String),
+) -> anyhow::Result<Web> {
     let (limit, paths, args) = (args.effort.limit_rate, &args.paths, &args.web);
     let receive_buffer =
         limit.map(|limit| usize::try_from(limit.get() / 4).map_or(MOST_AHEAD, ahead));
     let socket = SocketOptions { receive_buffer, ..SocketOptions::default() };
     let options = DialOptions { deadline: args.connect_timeout, socket, ..DialOptions::default() };
     let dialer = match mesh.identity() {
-        Some(identity) => bonds::lend(Dialer::with_identity(options, identity.clone()), paths)?,
+        Some(identity) => {
+            let dialer = Dialer::with_identity(options, identity.clone());
+            bonds::lend(dialer, paths, uplinks.as_ref())?
+        }
         None => Dialer::new(options),
+    };
+    // Links of bonds have accounts of their own.
+    let dialer = match uplinks {
+        Some(uplinks) => dialer.booked_by(Arc::new(Accounts::new(uplinks))),
+        None => dialer,
     };
     let roots = TlsOptions { extra_roots: args.cacert.clone() };
     let tls = match TlsClient::new(&roots, args.version().protocols()) {

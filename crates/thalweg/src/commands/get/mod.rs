@@ -25,6 +25,7 @@ use super::{
     remembered,
     signals::{INTERRUPTED, Signals},
     text::rough,
+    uplinks,
 };
 use asking::Asking;
 use calls::Calls;
@@ -71,6 +72,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     // A look-up of a name may hang; nobody waits for it.
     runtime.shutdown_background();
+    uplinks::end();
     display.finish();
     renewal.finish();
     if code.is_none() {

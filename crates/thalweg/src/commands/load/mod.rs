@@ -1,5 +1,5 @@
 //! `thalweg load`: both ends of a measurement of relays, for the experiments
-//! `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `oracle-scale`, `oracle-takeover`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
+//! `badabing`, `bistro-deadline`, `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`, `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`, `gather-figures`, `gather-peers`, `get-faults`, `mgrp-completion`, `mgrp-overhead`, `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`, `revocation`, `roma-figures` and `strangers`.
 //!
 //! Hidden, because it is for who works on Thalweg. One client drives every
 //! relay, ours as the peers', with the same sockets and buffers:
@@ -9,14 +9,17 @@
 //!   object: `{"metrics": {"NAME": {"unit", "value"}}}`;
 //! - [`bistro`]: drop boxes before their deadline, and their collection;
 //! - [`mod@bond`]: one stream over several interfaces, and what it is compared with;
+//! - [`carrier`]: what packets through the carrier cost;
 //! - [`cast`]: casts through the hosts of a lab, and what they are compared with;
 //! - [`codec`]: blocks coded on one core, and the code's crate alone;
 //! - [`crowd`]: casts among many nodes on this machine;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
 //! - [`gather`]: a collection from seven sources, and what was possible;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
+//! - [`mgrp`]: probe trains with riders beside a source and other traffic;
 //! - [`port`]: a port for a node that does not run yet;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
+//! - [`mod@probe`]: what probe trains tell, against what an emulator knows;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
 //! - [`told`]: what `thalweg cast --json` tells;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
@@ -27,6 +30,7 @@
 mod bistro;
 mod bond;
 mod bulk;
+mod carrier;
 mod cast;
 mod codec;
 mod connect;
@@ -37,9 +41,11 @@ mod get_faults;
 mod idle;
 mod latency;
 mod mesh;
+mod mgrp;
 mod oracle;
 mod pattern;
 mod port;
+mod probe;
 mod process;
 mod report;
 mod server;
@@ -98,6 +104,12 @@ enum Work {
     Bistro(bistro::Args),
     /// One stream over several interfaces; how much of the sum of them is it?
     Bond(bond::Args),
+    /// A TCP connection over the carrier; what does it cost beside none, and beside WireGuard?
+    Carrier(carrier::Args),
+    /// Probe a bottleneck whose source's packets ride in the probes; what do source and others have?
+    Mgrp(Box<mgrp::Args>),
+    /// Measure by probe trains what an emulator knows; how far is it off?
+    Probe(probe::Args),
     /// Come to a mesh as those who are not let in; what does its port say?
     Strangers(strangers::Args),
 }
@@ -133,6 +145,11 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             Work::Oracle(args) => oracle::run(&args).await,
             Work::Takeover(args) => takeover::run(&args).await,
             Work::Bistro(args) => bistro::run(&args).await,
+            // Other processes do the work.
+            Work::Carrier(args) => tokio::task::block_in_place(|| carrier::run(&args)),
+            Work::Mgrp(args) => tokio::task::block_in_place(|| mgrp::run(&args)),
+            // Other processes do the work, and threads that keep gaps.
+            Work::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             Work::Bond(args) => bond::run(&args).await,
             Work::Strangers(args) => strangers::run(&args).await,
         }

@@ -32,17 +32,29 @@ impl Pattern {
         &self.0[start..start + CHUNK]
     }
 
-    /// Whether `bytes`, at most [`CHUNK`], may stand at `position`: the first MiB whole, then both ends.
+    /// Whether `bytes`, at most [`CHUNK`], may stand at `position`, each compared.
+    ///
+    /// # Errors
+    /// If they differ.
+    pub fn check_whole(&self, position: u64, bytes: &[u8]) -> anyhow::Result<()> {
+        ensure!(
+            &self.at(position)[..bytes.len()] == bytes,
+            "WRONG BYTES after {position} right ones"
+        );
+        Ok(())
+    }
+
+    /// As [`Pattern::check_whole`], for rates at which comparing would be the load: the first MiB whole, then both ends.
     ///
     /// # Errors
     /// If they differ.
     pub fn check(&self, position: u64, bytes: &[u8]) -> anyhow::Result<()> {
+        if position < WHOLE {
+            return self.check_whole(position, bytes);
+        }
         let wanted = &self.at(position)[..bytes.len()];
         let (head, tail) = (bytes.len().min(SAMPLE), bytes.len().saturating_sub(SAMPLE));
-        let same = match position < WHOLE {
-            true => wanted == bytes,
-            false => wanted[..head] == bytes[..head] && wanted[tail..] == bytes[tail..],
-        };
+        let same = wanted[..head] == bytes[..head] && wanted[tail..] == bytes[tail..];
         ensure!(same, "WRONG BYTES after {position} right ones");
         Ok(())
     }
@@ -68,6 +80,9 @@ mod tests {
         let mut altered = pattern.at(0).to_vec();
         altered[CHUNK / 2] ^= 1;
         assert!(pattern.check(0, &altered).is_err());
+        let mut altered = pattern.at(far).to_vec();
+        altered[CHUNK / 2] ^= 1;
+        assert!(pattern.check_whole(far, &altered).is_err());
         pattern.check(far, &[]).unwrap();
     }
 }

@@ -30,6 +30,11 @@ pub fn memory_mib(pid: u32, line: &str) -> anyhow::Result<f64> {
     Ok(kb.context("the kernel tells no such line")?.trim().parse::<f64>()? / 1024.0)
 }
 
+/// kB that this process has in memory; 0 where the kernel does not say.
+pub fn own_memory_kb() -> u64 {
+    (memory_mib(std::process::id(), "VmRSS").unwrap_or_default() * 1024.0) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

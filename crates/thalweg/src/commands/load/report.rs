@@ -11,6 +11,7 @@ use std::{
 pub struct Report {
     metrics: Map<String, Value>,
     texts: Map<String, Value>,
+    series: Map<String, Value>,
 }
 
 impl Report {
@@ -24,6 +25,13 @@ impl Report {
     /// Says something in words: `/texts/NAME` of what is printed.
     pub fn say(&mut self, name: impl Into<String>, text: impl Into<String>) {
         self.texts.insert(name.into(), Value::String(text.into()));
+    }
+
+    /// Adds points, as plots of the kind `series` draw them; none are left out.
+    pub fn series(&mut self, name: impl Into<String>, points: Vec<[f64; 2]>) {
+        if !points.is_empty() {
+            self.series.insert(name.into(), json!(points));
+        }
     }
 
     /// The value of one, for tests.
@@ -62,6 +70,9 @@ impl Report {
         let mut all = json!({ "metrics": self.metrics });
         if !self.texts.is_empty() {
             all["texts"] = Value::Object(self.texts);
+        }
+        if !self.series.is_empty() {
+            all["series"] = Value::Object(self.series);
         }
         writeln!(out, "{all}").and_then(|()| out.flush())
     }

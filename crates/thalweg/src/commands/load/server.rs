@@ -1,6 +1,9 @@
 //! The far end. A connection's first byte says what it does.
 
-use super::pattern::{CHUNK, Pattern};
+use super::{
+    pattern::{CHUNK, Pattern},
+    process,
+};
 use anyhow::Context as _;
 use serde_json::json;
 use std::{
@@ -21,6 +24,11 @@ pub const UPLOAD: u8 = b'U';
 pub const ECHO: u8 = b'E';
 /// The server sends so many bytes of the pattern as the next eight bytes say, and ends.
 pub const SIZED: u8 = b'S';
+
+/// As [`SIZED`], again and again for each eight bytes, and the client ends.
+pub const EACH: u8 = b'R';
+/// The server says how many kB its process has in memory, in eight bytes.
+pub const MEMORY: u8 = b'M';
 
 /// What is echoed at once: the largest block that a client sends before it reads.
 pub const ECHO_BLOCK: usize = 16 * 1024;
@@ -82,6 +90,8 @@ async fn serve(mut stream: TcpStream, pattern: Arc<Pattern>) {
         UPLOAD => receive(&mut stream, &pattern).await,
         ECHO => echo(&mut stream).await,
         SIZED => send_sized(&mut stream, &pattern).await,
+        EACH => send_each(&mut stream, &pattern).await,
+        MEMORY => stream.write_u64(process::own_memory_kb()).await.map_err(Into::into),
         other => Err(anyhow::anyhow!("a connection began with {other:#04x}")),
     };
     let Err(error) = done else { return };
@@ -101,12 +111,25 @@ async fn send(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {
 
 async fn send_sized(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {
     let size = stream.read_u64().await?;
+    send_from(stream, pattern, size).await?;
+    Ok(stream.shutdown().await?)
+}
+
+/// Until the client is gone.
+async fn send_each(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {
+    while let Ok(size) = stream.read_u64().await {
+        send_from(stream, pattern, size).await?;
+    }
+    Ok(())
+}
+
+async fn send_from(stream: &mut TcpStream, pattern: &Pattern, size: u64) -> anyhow::Result<()> {
     let mut position = 0;
     while position < size {
         let most = (size - position).min(CHUNK as u64) as usize;
         position += stream.write(&pattern.at(position)[..most]).await? as u64;
     }
-    Ok(stream.shutdown().await?)
+    Ok(())
 }
 
 async fn receive(stream: &mut TcpStream, pattern: &Pattern) -> anyhow::Result<()> {

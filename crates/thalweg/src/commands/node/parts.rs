@@ -6,15 +6,17 @@ use anyhow::Context as _;
 use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
     sync::Arc,
 };
 use thalweg_net::{DialOptions, Dialer, PrivateKey, channel::Connector};
 use thalweg_node::{
-    bond::{BondLimits, Bonds},
+    bond::{BondLimits, BondMetrics, Bonding, Bonds},
     budget::Budget,
+    carrier::Carrier,
     cast::Casts,
     config::{Config, OfferSection, Whom},
-    daemon::{DaemonConfig, MemberService, Node, Services, SubmitService},
+    daemon::{DaemonConfig, MemberService, Node, Services, SubmitService, bind_local},
     drop_box::DropBoxes,
     files::{Files, Lending, spool::Spool},
     gather::Reach,
@@ -25,11 +27,13 @@ use thalweg_node::{
     },
     prober::{Prober, Purse, RelayView},
     relay::{Event, Log, MeshRelay, RelayMetrics},
+    trains::{Endpoint, Service, Trains},
 };
 use thalweg_wire::{
     Signer as _,
     mesh::{Member, Role},
 };
+use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A node before it is bound to its addresses.
@@ -47,17 +51,21 @@ pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
     bonds: Option<Bonds>,
+    trains: Option<Probing>,
 }
 
 impl Tasks {
-    fn new(bonds: Option<Bonds>) -> Self {
-        Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), bonds }
+    fn new(bonds: Option<Bonds>, trains: Option<Probing>) -> Self {
+        Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), bonds, trains }
     }
 
     /// The daemon is bound there: what leads to this node itself has a place to go.
     pub fn bound(&self, listen: &[SocketAddr]) {
         if let (Some(bonds), Some(first)) = (&self.bonds, listen.first()) {
             bonds.lead_to(near(*first));
+        }
+        if let Some(trains) = self.trains.clone() {
+            self.spawn(trains.run(listen.to_vec()));
         }
     }
 
@@ -139,9 +147,14 @@ impl Parts {
         };
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let bonds = self.bonds(config);
-        let tasks = Tasks::new(bonds.clone());
-        tasks.spawn(self.sync(client.clone(), state).run());
         let prober = self.prober(config, budget, state)?;
+        let trains = prober.as_ref().map(|prober| Trains::new(prober.purse(), self.log.clone()));
+        let carrier = self.carrier(config, trains.as_ref())?;
+        let probing = |trains| self.probing(trains, carrier, state);
+        let probing = trains.clone().map(probing).transpose()?;
+        bonds.iter().for_each(uplinks::shown_of_others);
+        let tasks = Tasks::new(bonds.clone(), probing);
+        tasks.spawn(self.sync(client.clone(), state).run());
         if let Some(prober) = prober.clone() {
             prober.register(&mut registry);
             tasks.spawn(prober.run(self.measured_for(settings, &client)?, view));
@@ -162,6 +175,7 @@ impl Parts {
         if let Some(uplinks) = uplinks::of_process() {
             registry.register_collector(Box::new(InterfaceMetrics(uplinks)));
         }
+        registry.register_collector(Box::new(BondMetrics(Box::new(uplinks::all_bonds))));
         tasks.spawn(lending.spool().clone().keep());
         let boxes = self.drop_boxes(config, state)?;
         let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
@@ -175,12 +189,13 @@ impl Parts {
             tasks.spawn(boxes.run());
         }
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
+        let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
         let submit = boxes.map(|boxes| Arc::new(boxes) as Arc<dyn SubmitService>);
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, files, cast, bond, submit },
+            services: Services { relay, oracle, measure, files, cast, bond, probe, submit },
             control,
             registry,
             log: self.log,
@@ -253,10 +268,22 @@ impl Parts {
         let spool = spool.with_context(|| format!("cannot use the spool {}", dir.display()))?;
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
-        let bonds = uplinks::bonding(dialer, config.interfaces.settings(), state)?;
+        let bonds = uplinks::shown(self.bonding(dialer, config, state)?);
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
         let reach = reach.carried_by(Arc::new(bonds));
         Ok(Lending::new(spool, reach, membership))
+    }
+
+    /// The bonds that this dialler's streams go by.
+    fn bonding(&self, dialer: Dialer, config: &Config, state: &State) -> anyhow::Result<Bonding> {
+        let settings = config.interfaces.settings();
+        uplinks::bonding(dialer, settings, state, self.told_of_interfaces())
+    }
+
+    /// The log hears what goes wrong with interfaces.
+    pub fn told_of_interfaces(&self) -> impl Fn(String) + Clone + Send + use<> {
+        let log = self.log.clone();
+        move |why| log.put(Event::new("interfaces").with("why", why))
     }
 
     /// Who takes casts in and hands them on. Also where no inbox is: others learn so.
@@ -264,10 +291,36 @@ impl Parts {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
-        let bonds = uplinks::bonding(dialer, config.interfaces.settings(), state)?;
+        let bonds = uplinks::shown(self.bonding(dialer, config, state)?.awaited());
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
-        let reach = reach.carried_by(Arc::new(bonds.awaited()));
+        let reach = reach.carried_by(Arc::new(bonds));
         Ok(Casts::new(&config.cast, state.dir(), membership, reach, log)?)
+    }
+
+    /// Who takes trains' datagrams, and trains of other programs.
+    fn probing(
+        &self,
+        trains: Trains,
+        carrier: Option<Carrier>,
+        state: &State,
+    ) -> anyhow::Result<Probing> {
+        let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
+        // Not over bonds: a train goes one path, and so its words do.
+        let reach = Reach::new(name, self.membership.clone(), identity, DialOptions::default());
+        let (socket, log) = (state.probe_socket(), self.log.clone());
+        Ok(Probing { trains, carrier, reach, socket, log })
+    }
+
+    /// Whose packets ride in trains; none if the settings say so.
+    fn carrier(&self, config: &Config, trains: Option<&Trains>) -> anyhow::Result<Option<Carrier>> {
+        let Some(trains) = trains.filter(|_| config.carrier.enabled) else { return Ok(None) };
+        let (name, membership) = (self.mesh.name.clone(), self.membership.clone());
+        let identity = Connector::new(&self.key)?;
+        let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
+        let (settings, log) = (config.carrier.settings(), self.log.clone());
+        let carrier = Carrier::new(settings, self.key.id(), membership, reach, log);
+        trains.carry_for(Arc::new(carrier.clone()));
+        Ok(Some(carrier))
     }
 
     /// The far end of members' bonds; none if the settings say so.
@@ -307,6 +360,68 @@ fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
     let offer = |(path, to)| OfferSection { path, to: vec![Whom::Member(to)] };
     config.files.offer.extend(offers.map(offer));
     config
+}
+
+/// What probe trains need beside the door.
+#[derive(Clone, Debug)]
+struct Probing {
+    trains: Trains,
+    /// Packets of programs ride in them, where there is one.
+    carrier: Option<Carrier>,
+    reach: Reach,
+    socket: PathBuf,
+    log: Log,
+}
+
+impl Probing {
+    /// Takes trains' datagrams at the port of the node, over UDP; without it others measure no path to here. Without
+    /// its socket only other programs of this host do without.
+    async fn run(self, listen: Vec<SocketAddr>) {
+        let mut endpoints: Vec<Arc<Endpoint>> = Vec::new();
+        for at in listen {
+            let bound = match endpoints.first() {
+                None => Endpoint::bind(at).await,
+                Some(first) => first.beside(at).await,
+            };
+            match bound {
+                Ok(endpoint) => endpoints.push(Arc::new(endpoint)),
+                Err(why) => self.log.put(Event::new("no_trains").with("at", at).with("why", why)),
+            }
+        }
+        let Some(endpoint) = endpoints.first().cloned() else { return };
+        self.trains.receive_at(endpoints.clone());
+        let mut receiving = JoinSet::new();
+        for endpoint in endpoints {
+            receiving.spawn(async move { endpoint.run().await });
+        }
+        let carrying = self.carrier.map(|carrier| carrier.serve(self.trains.clone()));
+        let carries = async {
+            if let Some(carrying) = carrying {
+                carrying.await;
+            }
+        };
+        match bind_local(&self.socket) {
+            Ok(listener) => {
+                let _removed = Removed(self.socket);
+                let service = Service::new(self.trains, endpoint, self.reach, self.log);
+                tokio::join!(service.run(listener), carries);
+            }
+            Err(why) => {
+                let what = Event::new("no_probe_service").with("at", self.socket.display());
+                self.log.put(what.with("why", why));
+                tokio::join!(receiving.join_next(), carries);
+            }
+        }
+    }
+}
+
+/// A file that goes with this value.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Where this host reaches a port that it listens at.

@@ -31,7 +31,8 @@ pub fn daemon(
     parts: &Parts,
 ) -> anyhow::Result<DaemonConfig> {
     let files = !config.files.offer.is_empty() || !config.files.accept.is_empty();
-    let listen = match parts.serves_others() || files || !config.drop_box.is_empty() {
+    let serves = files || !config.drop_box.is_empty() || config.carrier.enabled;
+    let listen = match parts.serves_others() || serves {
         true => listens(config, listen, parts.member().as_ref()),
         // Nobody has a reason to come.
         false => Vec::new(),
@@ -74,7 +75,8 @@ fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option
     let options = DialOptions { deadline: ROUTE, socket: leg_options(), ..DialOptions::default() };
     let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
     let settings = config.interfaces.settings();
-    let bonds = uplinks::bonding(dialer.clone(), settings, state)?;
+    let told = parts.told_of_interfaces();
+    let bonds = uplinks::shown(uplinks::bonding(dialer.clone(), settings, state, told)?);
     let dialer = dialer.carried_by(Arc::new(bonds));
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
     let ways = Box::new(Ways { via, terms, dialer, limits });

@@ -18,7 +18,7 @@ use thalweg_node::{
     detours::{ByDetours, Detours},
     history::History,
     interfaces::Uplinks,
-    proxy::{Led, MARK, Proxy, ProxyConfig, ProxyError},
+    proxy::{Led, MARK, Over, Proxy, ProxyConfig, ProxyError},
 };
 
 /// A proxy, and what keeps it new.
@@ -46,7 +46,7 @@ pub async fn start(
     paths.check(&mesh)?;
     let file = remembered::file(paths.history.as_deref(), &paths.place);
     let settings = here::settings(paths.config.as_deref())?.interfaces.settings();
-    let kept = file.as_deref().map(uplinks::beside);
+    let kept = uplinks::file(&settings, paths.history.as_deref(), &paths.place);
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
     let (dialer, bonds) = dialer(&mesh, &uplinks, config.led);
     uplinks.probe_by(dialer.clone());
@@ -72,7 +72,8 @@ pub async fn start(
     let chooser = ByDetours::new(relays, known, Arc::clone(&detours), paths.draw.into());
     let chooser = Arc::new(chooser.while_standing(standing));
 
-    let bound = Proxy::bind_over(config, dialer, Some(uplinks.clone()), chooser, log).await;
+    let over = Over { uplinks: uplinks.clone(), bonds: bonds.clone() };
+    let bound = Proxy::bind_over(config, dialer, Some(over), chooser, log).await;
     let proxy = bound.map_err(with_hint)?;
     let memory = Memory::new(history, detours);
     let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());

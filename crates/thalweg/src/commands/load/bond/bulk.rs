@@ -72,7 +72,7 @@ impl Flow {
         while let Ok(read) = timeout_at(end, self.connection.read(&mut self.buffer)).await {
             let count = read?;
             ensure!(count > 0, "the stream ended after {} bytes", self.position);
-            self.pattern.check(self.position, &self.buffer[..count])?;
+            self.pattern.check_whole(self.position, &self.buffer[..count])?;
             self.position += count as u64;
         }
         Ok(())

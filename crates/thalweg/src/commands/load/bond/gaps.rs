@@ -3,14 +3,13 @@
 use super::{
     super::{
         pattern::{CHUNK, Pattern},
-        server,
+        process, server,
     },
     near::NearArgs,
 };
-use anyhow::ensure;
+use anyhow::bail;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs,
     io::{self, Read as _, Write as _},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -21,7 +20,7 @@ use tokio::{
 };
 
 /// Shorter ones are no pauses: a chunk takes longer on a slow link.
-const PAUSE: Duration = Duration::from_millis(20);
+pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// Arguments of `thalweg load bond gaps`.
 #[derive(clap::Args)]
@@ -36,6 +35,8 @@ pub struct Args {
 pub enum Line {
     /// Bytes come.
     Begun,
+    /// The stream broke; the last byte came then.
+    Broke { at: u64 },
     /// Nothing came for a while.
     Gap { from: u64, to: u64 },
     /// The end: right bytes that came, and the process's memory.
@@ -59,9 +60,13 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     loop {
         tokio::select! {
             read = connection.read(&mut buffer) => {
-                let count = read?;
-                ensure!(count > 0, "the stream ended after {position} bytes");
-                pattern.check(position, &buffer[..count])?;
+                let count = *read.as_ref().unwrap_or(&0);
+                if count == 0 {
+                    say(&Line::Broke { at: last })?;
+                    read?;
+                    bail!("the stream ended after {position} bytes");
+                }
+                pattern.check_whole(position, &buffer[..count])?;
                 if position == 0 {
                     say(&Line::Begun)?;
                     last = now();
@@ -70,7 +75,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
                 last = told(last)?;
             }
             question = asked.recv() => match question {
-                Some(()) => say(&Line::Memory { rss_kb: memory() })?,
+                Some(()) => say(&Line::Memory { rss_kb: process::own_memory_kb() })?,
                 None => break,
             },
         }
@@ -78,7 +83,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     told(last)?;
     near.check()?;
     near.tell();
-    say(&Line::Ended { bytes: position, rss_kb: memory() })
+    say(&Line::Ended { bytes: position, rss_kb: process::own_memory_kb() })
 }
 
 /// What comes by standard input, until it ends.
@@ -111,12 +116,4 @@ pub fn now() -> u64 {
 
 fn say(line: &Line) -> anyhow::Result<()> {
     Ok(writeln!(io::stdout().lock(), "{}", serde_json::to_string(line)?)?)
-}
-
-/// kB that this process has in memory; 0 where the kernel does not say.
-fn memory() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kb = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    kb.unwrap_or_default()
 }

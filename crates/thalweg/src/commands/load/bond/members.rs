@@ -1,4 +1,4 @@
-//! Two members of a mesh that exists for one measurement: their keys are known to everybody.
+//! The members of a mesh that exists for one measurement: their keys are known to everybody.
 
 use thalweg_net::PrivateKey;
 use thalweg_node::mesh::Membership;
@@ -18,9 +18,13 @@ pub fn far() -> PrivateKey {
     PrivateKey::from_seed(&[1; 32])
 }
 
-/// The key of the near end's command line.
-pub fn near() -> PrivateKey {
-    PrivateKey::from_seed(&[2; 32])
+/// So many near ends there are.
+pub const MOST: u8 = 10;
+
+/// The key of the command line of the near end with this number, below [`MOST`].
+pub fn near(number: u8) -> PrivateKey {
+    // Below 16 are those above and below.
+    PrivateKey::from_seed(&[16 + number; 32])
 }
 
 /// The far end's name.
@@ -31,7 +35,7 @@ pub fn far_name() -> anyhow::Result<Name> {
     Ok("far".parse()?)
 }
 
-/// What the far end believes: both of them, for ever.
+/// What the far end believes: all of them, for ever.
 ///
 /// # Errors
 /// When the roster is none.
@@ -44,10 +48,11 @@ pub fn membership(at: Destination) -> anyhow::Result<Membership> {
         roles: [Role::Client].into(),
         tags: [].into(),
     };
-    let members = vec![
-        member(far_name()?, Some(&far()), &PrivateKey::from_seed(&[4; 32]), vec![at]),
-        member("near".parse()?, None, &near(), vec![]),
-    ];
+    let far = member(far_name()?, Some(&far()), &PrivateKey::from_seed(&[4; 32]), vec![at]);
+    let mut members = vec![far];
+    for number in 0..MOST {
+        members.push(member(format!("near-{number}").parse()?, None, &near(number), vec![]));
+    }
     let roster = Roster {
         version: 1,
         not_before: WallTime::from_unix_nanos(0),

@@ -28,7 +28,10 @@ use tokio::{
 };
 
 /// What of a link is left for data: 1448 of 1500 bytes of each packet.
-const DATA: f64 = 1448.0 / 1500.0;
+pub const DATA: f64 = 1448.0 / 1500.0;
+
+/// Between the window and the batch.
+const SETTLES: Duration = Duration::from_secs(1);
 
 /// Arguments of `thalweg load bond mix`.
 #[derive(clap::Args)]
@@ -59,6 +62,9 @@ pub struct Args {
     /// Then measured
     #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
     span: Duration,
+    /// After that a batch that arrives within this time, until its last connection has ended
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    batch: Option<Duration>,
     /// What the links carry together
     #[arg(long, value_name = "RATE")]
     sum: Option<Rate>,
@@ -87,63 +93,117 @@ struct Counts {
     refused: AtomicU64,
 }
 
+/// What the two parts of a measurement came to, Mbit/s.
+struct Came {
+    /// Within the window, while connections go on arriving.
+    window: f64,
+    /// Of a batch, from its first arrival to its last byte.
+    batch: Option<f64>,
+}
+
 /// Measures, and prints the report.
 ///
 /// # Errors
 /// When there is no way, or a byte is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let near = Arc::new(args.near.near().await?);
-    let (counts, pattern) = (Arc::new(Counts::default()), Arc::new(Pattern::new()));
     let salt = args.salt.bytes().fold(0u64, |sum, byte| sum * 257 + u64::from(byte));
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(args.seed ^ salt << 20);
-    let mut all = JoinSet::new();
-    let start = |kind: &Kind, all: &mut JoinSet<anyhow::Result<()>>| {
-        let (near, kind) = (Arc::clone(&near), kind.clone());
-        let (counts, pattern) = (Arc::clone(&counts), Arc::clone(&pattern));
-        all.spawn(async move { connection(&near, &kind, &counts, &pattern).await });
+    let mut load = Load {
+        near: Arc::new(args.near.near().await?),
+        counts: Arc::default(),
+        pattern: Arc::new(Pattern::new()),
+        rng: Xoshiro256PlusPlus::seed_from_u64(args.seed ^ salt << 20),
+        all: JoinSet::new(),
     };
-    let small = Kind { to: None, size: Some(args.small_size.as_bytes()) };
-    let large = Kind { to: args.large_to.clone(), size: Some(args.large_size.as_bytes()) };
-    if args.long {
-        start(&Kind { to: large.to.clone(), size: None }, &mut all);
-    }
-    let began = Instant::now();
-    let (from, until) = (began + args.warmup, began + args.warmup + args.span);
-    let mut kinds = [(args.small, small, began), (args.large, large, began)];
-    kinds.iter_mut().for_each(|(rate, _, next)| *next += wait(*rate, &mut rng));
-    let mut first = None;
-    loop {
-        let due = kinds.iter_mut().min_by_key(|(.., next)| *next).context("two kinds")?;
-        let then = if first.is_none() { due.2.min(from) } else { due.2.min(until) };
-        tokio::select! {
-            () = sleep_until(then) => {}
-            Some(ended) = all.join_next() => {
-                ended.context("a connection's task died")??;
-                continue;
-            }
-        }
-        match () {
-            () if due.2 <= then => {
-                start(&due.1, &mut all);
-                due.2 += wait(due.0, &mut rng);
-            }
-            () if first.is_none() => {
-                first = Some((Instant::now(), counts.bytes.load(Ordering::Relaxed)));
-            }
-            () => break,
-        }
-    }
-    let (since, before) = first.context("--warmup is over")?;
-    let bytes = counts.bytes.load(Ordering::Relaxed) - before;
-    let rate = bytes as f64 * 8e-6 / since.elapsed().as_secs_f64();
-    report(args, rate, &counts).print().context("cannot print the report")
+    let window = load.window(args).await?;
+    let batch = match args.batch {
+        Some(span) => Some(load.batch(args, span).await?),
+        None => None,
+    };
+    report(args, &Came { window, batch }, &load.counts).print().context("cannot print the report")
 }
 
-fn report(args: &Args, rate: f64, counts: &Counts) -> Report {
+/// The connections, and what they share.
+struct Load {
+    near: Arc<Near>,
+    counts: Arc<Counts>,
+    pattern: Arc<Pattern>,
+    rng: Xoshiro256PlusPlus,
+    all: JoinSet<anyhow::Result<()>>,
+}
+
+impl Load {
+    /// What comes within the window after the warm-up, under arrivals that do not end. Then all
+    /// connections are broken off.
+    async fn window(&mut self, args: &Args) -> anyhow::Result<f64> {
+        if args.long {
+            self.start(&Kind { to: args.large_to.clone(), size: None });
+        }
+        let began = Instant::now();
+        let from = began + args.warmup;
+        let mut arrivals = Arrivals::new(args, began, &mut self.rng);
+        self.arrive(&mut arrivals, from).await?;
+        let (since, before) = (Instant::now(), self.bytes());
+        self.arrive(&mut arrivals, from + args.span).await?;
+        let rate = mbps(self.bytes() - before, since);
+        self.all.shutdown().await;
+        Ok(rate)
+    }
+
+    /// What connections that arrive within `span` come to until the last of them has ended.
+    async fn batch(&mut self, args: &Args, span: Duration) -> anyhow::Result<f64> {
+        // What was under way at the other ends is over by then.
+        tokio::time::sleep(SETTLES).await;
+        let (began, before) = (Instant::now(), self.bytes());
+        let mut arrivals = Arrivals::new(args, began, &mut self.rng);
+        self.arrive(&mut arrivals, began + span).await?;
+        while let Some(ended) = self.all.join_next().await {
+            ended.context("a connection's task died")??;
+        }
+        Ok(mbps(self.bytes() - before, began))
+    }
+
+    fn bytes(&self) -> u64 {
+        self.counts.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Starts what arrives until then.
+    async fn arrive(&mut self, arrivals: &mut Arrivals, until: Instant) -> anyhow::Result<()> {
+        loop {
+            let due = arrivals.due().min(until);
+            tokio::select! {
+                () = sleep_until(due) => {}
+                Some(ended) = self.all.join_next() => {
+                    ended.context("a connection's task died")??;
+                    continue;
+                }
+            }
+            if due == until {
+                return Ok(());
+            }
+            let kind = arrivals.take(&mut self.rng);
+            self.start(&kind);
+        }
+    }
+
+    fn start(&mut self, kind: &Kind) {
+        let (near, kind) = (Arc::clone(&self.near), kind.clone());
+        let (counts, pattern) = (Arc::clone(&self.counts), Arc::clone(&self.pattern));
+        self.all.spawn(async move { connection(&near, &kind, &counts, &pattern).await });
+    }
+}
+
+fn mbps(bytes: u64, since: Instant) -> f64 {
+    bytes as f64 * 8e-6 / since.elapsed().as_secs_f64()
+}
+
+fn report(args: &Args, came: &Came, counts: &Counts) -> Report {
     let mut report = Report::default();
-    report.add("throughput", "Mbit/s", rate);
+    report.add("throughput", "Mbit/s", came.window);
+    if let Some(batch) = came.batch {
+        report.add("batch", "Mbit/s", batch);
+    }
     if let Some(sum) = args.sum {
-        report.add("of_sum", "ratio", rate / (sum.as_mbps() * DATA));
+        report.add("of_sum", "ratio", came.window / (sum.as_mbps() * DATA));
     }
     for (name, count) in
         [("begun", &counts.begun), ("ended", &counts.ended), ("refused", &counts.refused)]
@@ -151,6 +211,43 @@ fn report(args: &Args, rate: f64, counts: &Counts) -> Report {
         report.add(name, "connections", count.load(Ordering::Relaxed) as f64);
     }
     report
+}
+
+/// Two Poisson processes.
+struct Arrivals(Vec<Process>);
+
+/// Connections of a kind, so many a second, and when the next of them is due.
+struct Process {
+    rate: f64,
+    kind: Kind,
+    next: Instant,
+}
+
+impl Arrivals {
+    fn new(args: &Args, began: Instant, rng: &mut Xoshiro256PlusPlus) -> Self {
+        let small = Kind { to: None, size: Some(args.small_size.as_bytes()) };
+        let large = Kind { to: args.large_to.clone(), size: Some(args.large_size.as_bytes()) };
+        let mut process =
+            |(rate, kind): (f64, Kind)| Process { rate, kind, next: began + wait(rate, rng) };
+        Self([(args.small, small), (args.large, large)].map(&mut process).into())
+    }
+
+    /// When the next connection is due.
+    fn due(&self) -> Instant {
+        self.0[self.first()].next
+    }
+
+    /// That connection; the one after it is due then.
+    fn take(&mut self, rng: &mut Xoshiro256PlusPlus) -> Kind {
+        let first = self.first();
+        let process = &mut self.0[first];
+        process.next += wait(process.rate, rng);
+        process.kind.clone()
+    }
+
+    fn first(&self) -> usize {
+        usize::from(self.0[1].next < self.0[0].next)
+    }
 }
 
 /// Until the next arrival; a rate of 0 has none within a day.
@@ -183,7 +280,7 @@ async fn connection(
     while position < size {
         let count = connection.read(&mut buffer).await?;
         ensure!(count > 0, "a connection ended after {position} of {size} bytes");
-        pattern.check(position, &buffer[..count])?;
+        pattern.check_whole(position, &buffer[..count])?;
         position += count as u64;
         counts.bytes.fetch_add(count as u64, Ordering::Relaxed);
     }

@@ -7,6 +7,7 @@
 //! - [`failover`]: streams whose interfaces are lost and come back; [`trouble`] what is done to them, [`gaps`] a stream
 //!   that says when nothing came;
 //! - [`mix`]: the paper's load, connections that come and go;
+//! - [`sharing`]: several clients, each with a bond of its own, over the same links;
 //! - [`cost`]: CPU time of a stream between programs that copy, and [`pipe`], such a program;
 //! - [`capped`]: what goes by an interface that has a cap;
 //! - [`near`]: how the client comes there; [`members`]: who the two ends are to each other;
@@ -26,6 +27,7 @@ mod mix;
 mod near;
 mod pipe;
 mod serve;
+mod sharing;
 mod transfers;
 mod trouble;
 
@@ -48,6 +50,8 @@ enum Work {
     Transfers(transfers::Args),
     /// The paper's load: connections that come and go
     Mix(mix::Args),
+    /// Several clients that share the links
+    Sharing(sharing::Args),
     /// A stream that says when nothing came
     Gaps(gaps::Args),
     /// A program that copies: what comes on loopback goes by a stream
@@ -70,6 +74,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         Work::Bulk(args) => bulk::run(args).await,
         Work::Transfers(args) => transfers::run(args).await,
         Work::Mix(args) => mix::run(args).await,
+        Work::Sharing(args) => sharing::run(args).await,
         Work::Gaps(args) => gaps::run(args).await,
         Work::Pipe(args) => pipe::run(args).await,
         Work::Capped(args) => tokio::task::block_in_place(|| capped::run(args)),

@@ -4,8 +4,8 @@ use super::{super::way::Connection, counters, members, serve::HowArgs};
 use anyhow::{Context as _, ensure};
 use socket2::SockRef;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
-use thalweg_net::{DialOptions, Dialer, Hop, Route, channel::Connector, interfaces};
-use thalweg_node::bond::Bond;
+use thalweg_net::{DialOptions, Dialer, Hop, PrivateKey, Route, channel::Connector, interfaces};
+use thalweg_node::bond::{Bond, Settings};
 use thalweg_wire::{Destination, Signer as _, mesh::Terms};
 use tokio::{
     net::TcpSocket,
@@ -59,17 +59,9 @@ impl NearArgs {
     /// # Errors
     /// When there is no such interface, or a link does not come about.
     pub async fn near(&self) -> anyhow::Result<Near> {
-        let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
         if let Some(at) = &self.bond {
-            let dialer = Dialer::with_identity(options, Connector::new(&members::near())?);
-            let to = Hop::mesh(at.clone(), members::far().id(), Terms::default());
-            let links = self.links;
-            let by = move || {
-                let found = interfaces()?;
-                Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
-            };
-            let made = Bond::by(dialer, to, self.how.settings(), Arc::new(by))?;
-            return bond(made, interfaces()?.len() * links).await;
+            let (key, settings) = (members::near(0), self.how.settings());
+            return bonded(at.clone(), &key, settings, self.links).await;
         }
         if self.mptcp {
             let (to, congestion) = (self.to.clone(), self.congestion.clone());
@@ -83,9 +75,34 @@ impl NearArgs {
                 Route::direct().by_interface(found.context("no such interface")?.index)
             }
         };
-        let dialer = Dialer::new(options);
+        let dialer = Dialer::new(options());
         Ok(Near::Tcp { dialer, route, to: self.to.clone() })
     }
+}
+
+/// How all of them dial.
+pub fn options() -> DialOptions {
+    DialOptions { deadline: PATIENCE, ..DialOptions::default() }
+}
+
+/// A bond with the daemon there as the owner of this key, with so many links by each interface.
+///
+/// # Errors
+/// When a link does not come about.
+pub async fn bonded(
+    at: Destination,
+    key: &PrivateKey,
+    settings: Settings,
+    links: usize,
+) -> anyhow::Result<Near> {
+    let dialer = Dialer::with_identity(options(), Connector::new(key)?);
+    let to = Hop::mesh(at, members::far().id(), Terms::default());
+    let by = move || {
+        let found = interfaces()?;
+        Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
+    };
+    let made = Bond::by(dialer, to, settings, Arc::new(by))?;
+    bond(made, interfaces()?.len() * links).await
 }
 
 async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {

@@ -134,7 +134,7 @@ async fn daemon(
         name: members::far_name()?,
         key: members::far(),
         membership: membership.clone(),
-        services: Services { relay, oracle, measure, files, cast, bond, submit },
+        services: Services { relay, oracle, measure, files, cast, bond, probe: None, submit },
         control: Arc::new(OracleDown::new(membership, "there is none")),
         registry: Default::default(),
         log,

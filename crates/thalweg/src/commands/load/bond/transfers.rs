@@ -5,6 +5,7 @@ use super::{
         pattern::{CHUNK, Pattern},
         report::Report,
         server,
+        way::Connection,
     },
     near::{Near, NearArgs},
 };
@@ -30,6 +31,9 @@ pub struct Args {
     /// Between two of them
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     pause: Duration,
+    /// All by one connection, opened before
+    #[arg(long)]
+    kept: bool,
 }
 
 /// Measures, and prints the report: of each size the median time.
@@ -39,11 +43,22 @@ pub struct Args {
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let near = args.near.near().await?;
     let (pattern, mut report) = (Pattern::new(), Report::default());
+    let mut kept = match args.kept {
+        true => Some(kept(&near).await?),
+        false => None,
+    };
     for size in &args.sizes {
         let mut times = Vec::with_capacity(args.count);
         for _ in 0..args.count {
             sleep(args.pause).await;
-            times.push(transfer(&near, &pattern, size.as_bytes()).await?);
+            let (began, size) = (Instant::now(), size.as_bytes());
+            match &mut kept {
+                Some(kept) => transfer(kept, &[], size, &pattern).await?,
+                None => {
+                    transfer(&mut near.connect().await?, &[server::SIZED], size, &pattern).await?
+                }
+            }
+            times.push(began.elapsed());
         }
         times.sort();
         let median = times.get(times.len() / 2).context("--count is 0")?;
@@ -53,20 +68,29 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-async fn transfer(near: &Near, pattern: &Pattern, size: u64) -> anyhow::Result<Duration> {
-    let began = Instant::now();
+/// A connection of which transfer after transfer is asked.
+async fn kept(near: &Near) -> anyhow::Result<Connection> {
     let mut connection = near.connect().await?;
-    let mut ask = vec![server::SIZED];
-    ask.extend(size.to_be_bytes());
-    connection.write_all(&ask).await?;
+    connection.write_all(&[server::EACH]).await?;
+    Ok(connection)
+}
+
+/// Asks for so many bytes, by this word and the size, and reads them.
+async fn transfer(
+    connection: &mut Connection,
+    word: &[u8],
+    size: u64,
+    pattern: &Pattern,
+) -> anyhow::Result<()> {
+    connection.write_all(&[word, &size.to_be_bytes()].concat()).await?;
     connection.flush().await?;
     let (mut buffer, mut position) = (vec![0; CHUNK], 0);
     while position < size {
         let count = connection.read(&mut buffer).await?;
         ensure!(count > 0, "the stream ended after {position} of {size} bytes");
-        pattern.check(position, &buffer[..count])?;
+        pattern.check_whole(position, &buffer[..count])?;
         position += count as u64;
     }
     ensure!(position == size, "{position} bytes came of {size}");
-    Ok(began.elapsed())
+    Ok(())
 }

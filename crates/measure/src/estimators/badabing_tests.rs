@@ -1,0 +1,133 @@
+use super::*;
+use thalweg_units::Time;
+
+/// A path that loses all in the last `long` of every `every` slots, with a queue that grows before.
+fn run(every: u64, long: u64, queue_ns: u32, seed: u64) -> Vec<Finding> {
+    let lasts = Duration::from_secs(300);
+    let mut tool = Badabing::new(BadabingSettings::new(0.3, lasts, seed));
+    let mut now = 0;
+    loop {
+        match tool.next() {
+            Step::Done(result) => return result.unwrap(),
+            Step::Send { train, after } => {
+                now += after.as_nanos() as u64;
+                let mut flight = Flight::default();
+                for probe in train.probes() {
+                    now += probe.gap.as_nanos() as u64;
+                    let place = now / 5_000_000 % every;
+                    let queue = u64::from(queue_ns) * u64::from(place >= every - 2 * long);
+                    let arrived = Time::from_nanos(now + 20_000_000 + queue);
+                    flight.sent.push(Some(Time::from_nanos(now)));
+                    flight.arrived.push((place < every - long).then_some(arrived));
+                }
+                tool.seen(&flight);
+            }
+        }
+    }
+}
+
+#[test]
+fn frequency_and_duration_of_episodes_are_found() {
+    for (every, long) in [(200, 10), (400, 30)] {
+        let found: Vec<_> = (0..4).map(|seed| run(every, long, 0, seed)).collect();
+        let mean = |of: usize| found.iter().map(|one| one[of].value).sum::<f64>() / 4.0;
+        let (truth, slots) = (long as f64 / every as f64, mean(1) / 0.005);
+        println!("{every} {long}: {:.4}, {slots:.1} slots", mean(0));
+        assert!((mean(0) / truth - 1.0).abs() < 0.05, "{found:?}");
+        assert!((slots / long as f64 - 1.0).abs() < 0.2, "{found:?}");
+    }
+}
+
+#[test]
+fn a_long_queue_near_a_loss_counts_as_congested() {
+    let [without, with] = [0, 1_000_000].map(|queue| run(400, 8, queue, 5)[0].value);
+    assert!((1.7..2.2).contains(&(with / without)), "{without} {with}");
+}
+
+#[test]
+fn slots_are_kept_from_train_to_train() {
+    let mut tool = Badabing::new(BadabingSettings::new(0.1, Duration::from_secs(30), 2));
+    let mut now = 0_u64;
+    while let Step::Send { train, after } = tool.next() {
+        now += after.as_nanos() as u64;
+        let slots = tool.probed.clone();
+        for (at, probe) in train.probes().iter().enumerate() {
+            now += probe.gap.as_nanos() as u64;
+            assert_eq!(now, slots[at / PACKETS] * 5_000_000);
+        }
+        tool.seen(&Flight {
+            sent: vec![None; slots.len() * 3],
+            arrived: vec![None; slots.len() * 3],
+            ..Flight::default()
+        });
+    }
+}
+
+#[test]
+fn patterns_count_as_rfc_6534_has_them() {
+    let pattern = |text: &str| text.chars().map(|c| c == '1').collect::<Vec<bool>>();
+    let of = |counts: &[(&str, u32)]| {
+        let counts = counts.iter().map(|(text, n)| (pattern(text), *n)).collect();
+        findings(&counts, Duration::from_millis(5))
+    };
+    let basic = of(&[("00", 80), ("01", 5), ("10", 5), ("11", 10)]);
+    assert!((basic[0].value - 0.15).abs() < 1e-9);
+    assert!((basic[1].value - 0.005 * 3.0).abs() < 1e-9, "2 · 20 / 10 - 1");
+    let improved = of(&[("00", 80), ("01", 10), ("11", 10), ("011", 4), ("001", 2)]);
+    // R = 24, S = 14, V / U = 1/2.
+    assert!((improved[1].value / 0.005 - (24.0 / 14.0 - 1.0 + 1.0)).abs() < 1e-9);
+    assert_eq!(of(&[("00", 9)]).len(), 1, "without losses no duration");
+}
+
+/// A queue of 50 kB at 10 Mbit/s that others fill with 16 Mbit/s for a tenth of a second each second, and with 4 Mbit/s else;
+/// one stamp in five is late by so much on average.
+fn overflowing(late_s: f64, seed: u64) -> (Vec<Finding>, f64, f64) {
+    const LINK: f64 = 1.25e6;
+    const FULL: f64 = 50e3;
+    const STEP: f64 = 0.25e-3;
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut draw = move || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+    let mut tool = Badabing::new(BadabingSettings::new(0.5, Duration::from_secs(120), seed));
+    let (mut at, mut queue, mut over, mut episodes, mut was_full) = (0.0, 0.0_f64, 0.0, 0.0, false);
+    let mut now = 0.0;
+    loop {
+        let (train, after) = match tool.next() {
+            Step::Done(result) => return (result.unwrap(), over / at, over / episodes),
+            Step::Send { train, after } => (train, after),
+        };
+        now += after.as_secs_f64();
+        let mut flight = Flight::default();
+        for probe in train.probes() {
+            now += probe.gap.as_secs_f64();
+            while at < now {
+                let others = if at % 1.0 > 0.9 { 2e6 } else { 0.5e6 };
+                queue = (queue + (others - LINK) * STEP).clamp(0.0, FULL);
+                let is_full = queue >= FULL;
+                over += if is_full { STEP } else { 0.0 };
+                episodes += f64::from(u8::from(is_full && !was_full));
+                (at, was_full) = (at + STEP, is_full);
+            }
+            let is_lost = queue >= FULL && draw() < 0.375;
+            let late = if draw() < 0.2 { -late_s * (1.0 - draw()).ln() } else { 0.0 };
+            let time = |s: f64| Time::from_nanos((s * 1e9) as u64);
+            flight.sent.push(Some(time(now)));
+            flight.arrived.push((!is_lost).then(|| time(now + 0.01 + queue / LINK + late)));
+        }
+        tool.seen(&flight);
+    }
+}
+
+/// Slots beside an episode count where the queue is nearly full there: a slot or so at each end of seven.
+#[test]
+fn a_queue_that_overflows_is_seen_although_stamps_are_late() {
+    for late in [0.0, 2e-3, 5e-3] {
+        let mut all = Vec::new();
+        for seed in 0..3 {
+            let (found, frequency, duration) = overflowing(late, seed);
+            all.push([found[0].value / frequency, found[1].value / duration]);
+        }
+        println!("{late}: {all:.2?}");
+        let mean = |of: usize| all.iter().map(|one| one[of]).sum::<f64>() / 3.0;
+        assert!((0..2).all(|of| (mean(of) - 1.0).abs() < 0.5), "{late} {all:?}");
+    }
+}

@@ -1,0 +1,93 @@
+use super::*;
+
+fn known(low: f64, high: f64, how: How, age: u64) -> Known {
+    let age = Duration::from_secs(age);
+    Known { low: low * 1e6, high: high * 1e6, bound: Bound::Exact, how, age }
+}
+
+fn idle(known: Option<Known>) -> Link {
+    Link { known, ..Link::default() }
+}
+
+fn busy(mbps: f64, riding: f64, known: Option<Known>) -> Link {
+    let [traffic, riding] = [mbps, riding].map(Rate::from_mbps);
+    Link { traffic, riding, known, rivals: None }
+}
+
+fn plenty() -> ByteSize {
+    ByteSize::from_bytes(1_000_000_000)
+}
+
+fn asked(links: &[Link]) -> Option<(usize, Question, How)> {
+    let order = next(links, plenty(), &OverlaySettings::default())?;
+    Some((order.link, order.question, order.how))
+}
+
+#[test]
+fn busy_links_are_measured_by_trains_with_riders_and_idle_ones_sparsely() {
+    let old = Some(known(9.0, 10.0, How::Trains, 61));
+    assert_eq!(asked(&[idle(None), busy(4.0, 4.0, old)]), Some((1, Question::Range, How::Riding)));
+    // What travels there does not ride: it is no carrier's.
+    assert_eq!(asked(&[busy(4.0, 0.0, old)]), Some((0, Question::Range, How::Trains)));
+    assert_eq!(asked(&[idle(None)]), Some((0, Question::Rough, How::Sparse)));
+    assert_eq!(asked(&[idle(Some(known(5.0, 9.0, How::Sparse, 1799)))]), None);
+    assert_eq!(asked(&[]), None);
+}
+
+#[test]
+fn where_passive_samples_are_exact_nothing_is_sent() {
+    let watched = known(7.0, 7.0, How::Passive, 50);
+    assert_eq!(asked(&[busy(7.0, 7.0, Some(watched))]), None);
+    let old = Known { age: Duration::from_secs(60), ..watched };
+    assert_eq!(asked(&[busy(7.0, 7.0, Some(old))]), Some((0, Question::Range, How::Riding)));
+    // A source that had no more to send says only what there is at least; that is known, and old soon.
+    let at_least = Known { bound: Bound::AtLeast, ..old };
+    assert!(asked(&[busy(7.0, 7.0, Some(at_least))]).is_some());
+}
+
+#[test]
+fn what_was_known_longest_ago_comes_first_and_unknown_links_before() {
+    let of = |age| busy(4.0, 4.0, Some(known(9.0, 10.0, How::Riding, age)));
+    assert_eq!(asked(&[of(70), of(90), of(80)]).map(|one| one.0), Some(1));
+    assert_eq!(asked(&[of(70), busy(4.0, 4.0, None)]).map(|one| one.0), Some(1));
+}
+
+#[test]
+fn tcp_decides_where_a_ranking_hinges_and_there_alone() {
+    let of = |low, high, how| Link { rivals: Some(1), ..idle(Some(known(low, high, how, 30))) };
+    // The first two overlap, the third is out of the question.
+    let open = [of(8.0, 12.0, How::Sparse), of(9.0, 14.0, How::Sparse), of(1.0, 3.0, How::Sparse)];
+    assert_eq!(asked(&open).map(|one| (one.1, one.2)), Some((Question::Decisive, How::Bulk)));
+    assert!(asked(&open).is_some_and(|one| one.0 < 2));
+    let clear = [of(8.0, 9.0, How::Sparse), of(9.0, 14.0, How::Sparse)];
+    assert_eq!(asked(&clear), None);
+    let told = [of(8.0, 12.0, How::Bulk), of(9.0, 14.0, How::Bulk)];
+    assert_eq!(asked(&told), None, "TCP has spoken");
+    let strangers = [idle(open[0].known), idle(open[1].known)];
+    assert_eq!(asked(&strangers), None, "nobody ranks them");
+}
+
+#[test]
+fn no_more_is_spent_than_is_left_and_idle_links_have_a_share_of_it() {
+    let settings = OverlaySettings::default();
+    let links = [idle(None)];
+    let cost = next(&links, plenty(), &settings).unwrap().bytes;
+    assert_eq!(next(&links, cost, &settings), None, "a quarter of it is too little");
+    let four = ByteSize::from_bytes(cost.as_bytes() * 4);
+    assert!(next(&links, four, &settings).is_some());
+    // Where there is not enough for the used one, the idle one has its turn.
+    let fast = busy(1.0, 0.0, Some(known(400.0, 500.0, How::Trains, 61)));
+    let order = next(&[fast, links[0]], four, &settings).unwrap();
+    assert_eq!((order.link, order.how), (1, How::Sparse));
+    assert_eq!(next(&[fast, links[0]], ByteSize::ZERO, &settings), None);
+}
+
+#[test]
+fn riders_make_trains_cheap() {
+    let link = busy(4.0, 4.0, Some(known(5.0, 5.0, How::Trains, 61)));
+    let (with, without) = (bare(How::Riding, &link), bare(How::Trains, &link));
+    assert!(with.as_bytes() * 4 < without.as_bytes(), "{with} {without}");
+    assert_eq!(bare(How::Passive, &link), ByteSize::ZERO);
+    // 8 rates at 0.3 MB each, as docs/measure.md has it.
+    assert!((2_000_000..2_500_000).contains(&without.as_bytes()), "{without}");
+}

@@ -1,0 +1,165 @@
+use super::*;
+use crate::{
+    estimators::{Fixed, PK1, PK2, PK3},
+    riders::{FlowState, rides, seats},
+    train::Train,
+};
+
+fn us(us: u64) -> Time {
+    Time::from_nanos(us * 1000)
+}
+
+fn at(ms: u64) -> Time {
+    us(ms * 1000)
+}
+
+/// Probes with so much room each, 10 ms apart.
+fn room(probes: usize, room: usize) -> Vec<Seat> {
+    let after = |place| Duration::from_millis(10) * place as u32;
+    (0..probes).map(|place| Seat { place, after: after(place), room }).collect()
+}
+
+fn hold(repeats: bool) -> Hold {
+    let mut hold = Hold::new(HoldSettings { repeats, ..HoldSettings::default() }, 7);
+    hold.begin(at(0), room(11, 4000));
+    hold
+}
+
+fn shown(fragments: &[Fragment]) -> Vec<(u32, u16, usize)> {
+    fragments.iter().map(|f| (f.rider, f.offset, f.bytes.len())).collect()
+}
+
+#[test]
+fn figure_2_a_rider_is_cut_to_the_padding_and_its_rest_goes_by_itself() {
+    let mut hold = hold(false);
+    assert!(hold.offer(vec![1; 1000], at(0)).is_empty());
+    assert_eq!(shown(&hold.fill(410)), [(7, 0, 400)]);
+    assert_eq!(shown(&hold.fill(410)), [(7, 400, 400)]);
+    assert!(hold.let_go(at(9)).is_empty());
+    assert_eq!(hold.deadline(), Some(at(10)));
+    assert_eq!(shown(&hold.let_go(at(10))), [(7, 800, 200)]);
+    assert_eq!((hold.bytes(), hold.packets(), hold.deadline()), (0, 0, None));
+}
+
+#[test]
+fn several_riders_share_a_probe() {
+    let mut hold = hold(false);
+    for _ in 0..3 {
+        assert!(hold.offer(vec![1; 60], at(0)).is_empty());
+    }
+    assert_eq!(shown(&hold.fill(200)), [(7, 0, 60), (8, 0, 60), (9, 0, 50)]);
+    assert_eq!(shown(&hold.fill(200)), [(9, 50, 10)]);
+    // A piece of 20 bytes would be a third header.
+    hold.offer(vec![1; 60], at(0));
+    assert!(hold.fill(30).is_empty());
+}
+
+#[test]
+fn without_a_train_packets_go_at_once_unless_the_papers_way_is_wanted() {
+    let mut idle = Hold::new(HoldSettings::default(), 0);
+    assert_eq!(shown(&idle.offer(vec![1; 60], at(0))), [(0, 0, 60)]);
+    let settings = HoldSettings { is_unconditional: true, ..HoldSettings::default() };
+    let mut papers = Hold::new(settings, 0);
+    assert!(papers.offer(vec![1; 60], at(0)).is_empty());
+    assert!(papers.let_go(at(9)).is_empty());
+    assert_eq!(papers.let_go(at(10)).len(), 1);
+}
+
+#[test]
+fn packets_wait_for_a_train_that_is_due_and_go_when_it_is_over_unless_another_is() {
+    let mut hold = Hold::new(HoldSettings::default(), 0);
+    hold.due(at(100), room(1, 4000));
+    assert_eq!(hold.offer(vec![1; 60], at(89)).len(), 1);
+    assert!(hold.offer(vec![1; 60], at(91)).is_empty());
+    let trip = hold.begin(at(100), room(1, 4000));
+    hold.due(at(105), room(1, 4000));
+    hold.end(trip);
+    assert!(hold.let_go(at(100)).is_empty(), "it has a millisecond, and the next comes after");
+    assert!(hold.offer(vec![1; 61], at(100)).is_empty());
+    assert_eq!(shown(&hold.let_go(at(101))), [(1, 0, 60)]);
+    let next = hold.begin(at(105), room(1, 4000));
+    assert_eq!(shown(&hold.board(next, 0, 4000, at(105))), [(2, 0, 61)]);
+    assert_eq!(hold.offer(vec![1; 62], at(105)).len(), 1, "its one probe is gone");
+    hold.end(next);
+    assert_eq!((hold.let_go(at(105)).len(), hold.deadline()), (0, None));
+}
+
+#[test]
+fn no_more_waits_than_probes_take_and_what_goes_is_the_oldest() {
+    let mut hold = Hold::new(HoldSettings::default(), 0);
+    hold.begin(at(0), room(2, 500));
+    let went: Vec<_> = (0..5).flat_map(|_| hold.offer(vec![1; 600], us(1))).collect();
+    assert_eq!(shown(&went), [(0, 0, 600), (1, 0, 600), (2, 0, 600)]);
+    assert_eq!(hold.bytes(), 1200, "1,000 would be a packet and a part of one");
+}
+
+#[test]
+fn too_much_is_not_held() {
+    let mut hold = Hold::new(HoldSettings::default(), 0);
+    hold.begin(at(0), room(1, 1 << 20));
+    let (mut went, mut waits) = (0, 0);
+    for _ in 0..300 {
+        went += hold.offer(vec![1; 1000], at(0)).len();
+        waits = waits.max(hold.bytes());
+    }
+    assert!(went >= 262 && waits <= 256 << 10, "{went} {waits}");
+    assert!(hold.offer(vec![1; 70_000], at(0)).is_empty() && hold.packets() < 300);
+}
+
+#[test]
+fn what_is_left_of_padding_repeats_each_fragment_once() {
+    let mut hold = hold(true);
+    hold.offer(vec![1; 100], at(0));
+    assert_eq!(shown(&hold.fill(110)), [(7, 0, 100)]);
+    assert_eq!(shown(&hold.fill(100)), []);
+    assert_eq!(shown(&hold.fill(200)), [(7, 0, 100)]);
+    assert_eq!(shown(&hold.fill(200)), []);
+}
+
+/// Bytes of a packet of TCP's over the carrier, and what carries it: 4 Mbit/s of content.
+const PACKET: usize = 1413;
+const CONTENT: usize = PACKET - 72;
+
+/// What a probe needs besides its tool's own bytes, where datagrams are sealed.
+const SEALED: usize = 45;
+
+/// The share of probes that carry nothing, and of riders' bytes that waited, in ten seconds beside a source that
+/// writes so often.
+fn empty(row: Fixed, every: Duration) -> f64 {
+    let train = row.series().unwrap();
+    let padding = |probe: &crate::train::Probe| Some(usize::from(probe.padding()) - SEALED);
+    let seats_of = |train: &Train| seats(train, &rides(train, padding), &[], &FlowState::default());
+    let mut hold = Hold::new(HoldSettings::default(), 0);
+    let trip = hold.begin(at(0), seats_of(&train));
+    let (mut now, mut written, mut sent, mut bare, mut alone) = (at(0), at(0), 0, 0, Vec::new());
+    for (place, probe) in train.probes().iter().enumerate() {
+        now += probe.gap;
+        while written <= now {
+            written += every;
+            let content = (4e6 / 8.0 * written.as_nanos() as f64 / 1e9) as usize;
+            while (sent + 1) * CONTENT <= content {
+                sent += 1;
+                alone.extend(hold.offer(vec![0; PACKET], written));
+            }
+        }
+        while let Some(due) = hold.deadline().filter(|due| *due <= now) {
+            alone.extend(hold.let_go(due));
+        }
+        let rides = hold.board(trip, place, padding(probe).unwrap(), now);
+        bare += usize::from(rides.is_empty());
+    }
+    let share = bare as f64 / train.probes().len() as f64;
+    println!("{every:?}: {share:.3} bare, {} of {sent} packets' rests alone", alone.len());
+    share
+}
+
+/// Issue 9: nine of ten bytes of probes travel no longer without riders.
+#[test]
+fn beside_4_mbits_hardly_a_probe_of_table_1_is_empty() {
+    for row in [PK1, PK2, PK3] {
+        for every in [1, 3, 5, 8] {
+            let bare = empty(row, Duration::from_millis(every));
+            assert!(bare < 0.06, "{row:?} {every} ms: {bare}");
+        }
+    }
+}

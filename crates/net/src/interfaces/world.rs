@@ -1,0 +1,81 @@
+//! Which of a host's interfaces are used; no I/O.
+
+use super::Interface;
+
+/// What a user said of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The settings name it.
+    pub is_named: bool,
+    /// It is to be used though a tunnel is the way into the world.
+    pub beside_tunnel: bool,
+}
+
+/// Of all interfaces those that lead into the world and are to be used, in the same order: by a wish (of a name) or without.
+///
+/// A tunnel that is the way into the world goes through one of the others: its user wants nothing beside it, so nothing is
+/// used that would bypass it ([`Interface::beside`]), unless `beside_tunnel` says so; a name alone does not, since who
+/// writes a cap for his LTE modem says nothing of his VPN. A tunnel that is not the way is of no use, since it shares a way
+/// that is, unless the way is a tunnel too (a host may have no cards at all); it is used if it is named. Where nothing leads into the world, as in a closed network, all others are taken.
+///
+/// Two in one network have one way into the world between them, and take each other's answers ([`Interface::doubles`]): the
+/// first is used, and the other once that is gone or if it is named.
+pub fn into_the_world(found: &[Interface], wish: impl Fn(&str) -> Wish) -> Vec<Interface> {
+    let is_closed = !found.iter().any(|i| i.has_default_route);
+    let way = found.iter().find(|i| i.is_way).or(found.first());
+    let by_tunnel = way.is_some_and(|way| way.is_tunnel);
+    let is_used = |i: &&Interface| {
+        let Wish { is_named, beside_tunnel } = wish(&i.name);
+        let is_first = i.doubles.is_none() && (by_tunnel || !i.is_tunnel);
+        let leads = i.has_default_route || is_closed;
+        leads && (is_first || is_named) && (i.beside.is_none() || beside_tunnel)
+    };
+    found.iter().filter(is_used).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+
+    fn card(index: u32, name: &str) -> Interface {
+        Interface::new(NonZeroU32::new(index).unwrap(), name)
+    }
+
+    fn names(found: &[Interface], wishes: &[(&str, Wish)]) -> Vec<String> {
+        let wish = |name: &str| {
+            let found = wishes.iter().find(|(of, _)| *of == name);
+            found.map(|(_, wish)| *wish).unwrap_or_default()
+        };
+        into_the_world(found, wish).into_iter().map(|i| i.name).collect()
+    }
+
+    const NAMED: Wish = Wish { is_named: true, beside_tunnel: false };
+    const BESIDE: Wish = Wish { is_named: true, beside_tunnel: true };
+
+    #[test]
+    fn nothing_goes_beside_a_tunnel_unless_the_user_says_so() {
+        let (mut eth, mut lte, mut wg) = (card(2, "eth0"), card(3, "lte0"), card(1, "wg0"));
+        let inner = Interface { has_default_route: false, ..card(4, "br0") };
+        (wg.is_tunnel, wg.is_way) = (true, true);
+        (eth.beside, lte.beside) = (Some(wg.index), Some(wg.index));
+        let all = [wg.clone(), eth.clone(), lte.clone(), inner.clone()];
+        assert_eq!(names(&all, &[]), ["wg0"]);
+        assert_eq!(names(&all, &[("lte0", NAMED)]), ["wg0"], "a cap says nothing of a VPN");
+        assert_eq!(names(&all, &[("lte0", BESIDE)]), ["wg0", "lte0"]);
+        (eth.beside, lte.beside, wg.is_way) = (None, None, false);
+        let all = [eth, wg, lte, inner.clone()];
+        assert_eq!(names(&all, &[]), ["eth0", "lte0"]);
+        assert_eq!(names(&all, &[("wg0", NAMED)]), ["eth0", "wg0", "lte0"]);
+        assert_eq!(names(&[inner], &[]), ["br0"]);
+    }
+
+    #[test]
+    fn of_two_in_one_network_the_second_waits_unless_it_is_named() {
+        let (eth, mut wifi) = (card(1, "eth0"), card(2, "wifi"));
+        wifi.doubles = Some(eth.index);
+        let all = [eth, wifi];
+        assert_eq!(names(&all, &[]), ["eth0"]);
+        assert_eq!(names(&all, &[("wifi", NAMED)]), ["eth0", "wifi"]);
+    }
+}

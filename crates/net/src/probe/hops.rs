@@ -1,0 +1,205 @@
+//! Datagrams that go so many hops and no farther, and the routers that say so (ip(7): `IP_TTL`, `IP_RECVERR`; no
+//! raw socket, and so no privilege).
+#![expect(unsafe_code, reason = "no library reads the queue of errors")]
+
+use super::{
+    now,
+    stamped::{set, time, whole},
+};
+use std::{
+    io, mem,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    os::fd::{AsFd as _, AsRawFd as _},
+    time::Duration,
+};
+use thalweg_units::{Time, WallTime};
+
+/// A router's word that a datagram went no farther.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The router.
+    pub by: IpAddr,
+    /// When the word came, by the kernel.
+    pub at: WallTime,
+    /// What it quotes of the datagram; routers after RFC 1812 quote what fits into 576 bytes, older ones nothing.
+    pub quoted: Vec<u8>,
+}
+
+/// The most that is read of a quotation.
+const QUOTED: usize = 64;
+
+/// What the queue of errors may hold, bytes: a few hundred words.
+const BUFFER: i32 = 1 << 20;
+
+/// A socket of its own, to one destination: words of routers about it are nobody else's errors.
+#[derive(Debug)]
+pub struct HopSocket {
+    socket: UdpSocket,
+    is_v4: bool,
+}
+
+impl HopSocket {
+    /// To this destination.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn to(to: SocketAddr) -> io::Result<Self> {
+        let is_v4 = to.is_ipv4();
+        let any: SocketAddr = match is_v4 {
+            true => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            false => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(to)?;
+        set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER)?;
+        match is_v4 {
+            true => set(socket.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 1)?,
+            false => set(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?,
+        }
+        whole(socket.as_fd())?;
+        Ok(Self { socket, is_v4 })
+    }
+
+    /// Sends a datagram so many hops far; `None`: as far as it goes.
+    ///
+    /// # Errors
+    /// The kernel's. What a router said of an earlier datagram is none of this one's: it is sent all the same.
+    pub fn send(&self, datagram: &[u8], hops: Option<u8>) -> io::Result<()> {
+        // -1 is the system's own.
+        let hops = hops.map_or(-1, i32::from);
+        match self.is_v4 {
+            true => set(self.socket.as_fd(), libc::IPPROTO_IP, libc::IP_TTL, hops)?,
+            false => {
+                set(self.socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, hops)?;
+            }
+        }
+        loop {
+            match self.socket.send(datagram) {
+                // An error that waits is told once, and the datagram is not sent then.
+                Err(e) if is_a_routers(&e) => {}
+                sent => return sent.map(drop),
+            }
+        }
+    }
+
+    /// The next word of a router; `None`: none came until then, by [`now`].
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn expired(&self, until: Time) -> io::Result<Option<Expired>> {
+        loop {
+            match self.queued() {
+                Ok(Some(expired)) => return Ok(Some(expired)),
+                // A word about something else.
+                Ok(None) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let left = until.since(now());
+                    if left.is_zero() || !self.wait(left)? {
+                        return Ok(None);
+                    }
+                    // An error without an entry of the queue would wake it for ever.
+                    self.socket.take_error()?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Whether something is in the queue, after so long at most.
+    fn wait(&self, wait: Duration) -> io::Result<bool> {
+        let mut one = libc::pollfd { fd: self.socket.as_raw_fd(), events: 0, revents: 0 };
+        // Up to a whole one, or the last part of one would be waited for without sleeping.
+        let millis = i32::try_from(wait.as_millis() + 1).unwrap_or(i32::MAX);
+        // SAFETY: one descriptor, which is open, and which outlives the call.
+        match unsafe { libc::poll(&raw mut one, 1, millis) } {
+            0 => Ok(false),
+            n if n > 0 => Ok(true),
+            _ => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => Ok(true),
+                e => Err(e),
+            },
+        }
+    }
+
+    /// The first of the queue; `None`: it is no router's word that a datagram expired.
+    fn queued(&self) -> io::Result<Option<Expired>> {
+        let mut quoted = vec![0; QUOTED];
+        let mut control = Control([0; 512]);
+        let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: QUOTED };
+        // SAFETY: all its fields may be zero.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+        message.msg_control = control.0.as_mut_ptr().cast();
+        message.msg_controllen = control.0.len() as _;
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        let socket = self.socket.as_raw_fd();
+        // SAFETY: `message` points to a buffer and to room for control messages that outlive the call.
+        let length = unsafe { libc::recvmsg(socket, &raw mut message, flags) };
+        if length < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        quoted.truncate(length as usize);
+        let (mut at, mut by) = (None, None);
+        // SAFETY: the kernel has filled `message`; its macros stay within what it says is there, and each value is read
+        // as what its type says, whatever its alignment. The offender's address follows its error (ip(7)); with IPv4 it
+        // is shorter than what is read, which then reaches into the rest of `control`, 512 bytes for some 150.
+        unsafe {
+            let mut next = libc::CMSG_FIRSTHDR(&raw const message);
+            while let Some(head) = next.as_ref() {
+                let data = libc::CMSG_DATA(next);
+                match (head.cmsg_level, head.cmsg_type) {
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        at = Some(time(data.cast::<libc::timespec>().read_unaligned()));
+                    }
+                    (libc::IPPROTO_IP, libc::IP_RECVERR)
+                    | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                        by = offender(data.cast::<Offence>().read_unaligned());
+                    }
+                    _ => {}
+                }
+                next = libc::CMSG_NXTHDR(&raw const message, next);
+            }
+        }
+        Ok(at.zip(by).map(|(at, by)| Expired { by, at, quoted }))
+    }
+}
+
+/// Errors that only say what became of an earlier datagram.
+fn is_a_routers(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [libc::EHOSTUNREACH, libc::ENETUNREACH, libc::ECONNREFUSED, libc::EPROTO]
+        .iter()
+        .any(|one| code == Some(*one))
+}
+
+/// Room for all control messages, aligned as they must be.
+#[repr(C, align(8))]
+struct Control([u8; 512]);
+
+/// A `sock_extended_err` and the address behind it, long enough for both families.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Offence {
+    error: libc::sock_extended_err,
+    address: [u8; 24],
+}
+
+/// Who said that a datagram expired on its way; `None`: it says something else.
+fn offender(of: Offence) -> Option<IpAddr> {
+    const TIME_EXCEEDED_V4: u8 = 11;
+    const TIME_EXCEEDED_V6: u8 = 3;
+    let [f0, f1, ..] = of.address;
+    let family = i32::from(u16::from_ne_bytes([f0, f1]));
+    match (of.error.ee_origin, of.error.ee_type, family) {
+        (libc::SO_EE_ORIGIN_ICMP, TIME_EXCEEDED_V4, libc::AF_INET) => {
+            let ip: [u8; 4] = of.address[4..8].try_into().ok()?;
+            Some(Ipv4Addr::from(ip).into())
+        }
+        (libc::SO_EE_ORIGIN_ICMP6, TIME_EXCEEDED_V6, libc::AF_INET6) => {
+            let ip: [u8; 16] = of.address[8..24].try_into().ok()?;
+            Some(Ipv6Addr::from(ip).into())
+        }
+        _ => None,
+    }
+}

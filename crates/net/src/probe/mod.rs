@@ -1,0 +1,13 @@
+//! Datagrams of probe trains on the network: sealed, stamped, and sent with their gaps (MGRP §2.1).
+
+mod hops;
+mod pace;
+mod replay;
+mod seal;
+mod stamped;
+
+pub use hops::{Expired, HopSocket};
+pub use pace::{Pacer, now};
+pub use replay::ReplayWindow;
+pub use seal::{Opener, SECRET, Sealer, Unopened};
+pub use stamped::{Stamped, prepare, receive, too_long};

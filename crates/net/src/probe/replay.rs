@@ -1,0 +1,88 @@
+//! Datagrams that come a second time (RFC 6479): a window that slides with the highest number.
+
+/// Numbers that far below the highest are still told apart; older ones are refused.
+const WINDOW: u64 = 8192;
+
+/// Which of the last numbers came.
+#[derive(Clone, Debug)]
+pub struct ReplayWindow {
+    highest: Option<u64>,
+    words: Vec<u64>,
+}
+
+impl Default for ReplayWindow {
+    fn default() -> Self {
+        Self { highest: None, words: vec![0; (WINDOW / 64) as usize] }
+    }
+}
+
+impl ReplayWindow {
+    /// Whether this number may still come.
+    pub fn is_new(&self, number: u64) -> bool {
+        match self.highest {
+            None => true,
+            Some(highest) if number > highest => true,
+            Some(highest) => highest - number < WINDOW && !self.has(number),
+        }
+    }
+
+    /// It came, and was proven to be true: nothing that was not may move the window.
+    pub fn note(&mut self, number: u64) {
+        if self.highest.is_none_or(|highest| number > highest) {
+            let from = self.highest.map_or(number, |highest| highest + 1);
+            // What the window leaves behind is free for what comes.
+            (from.max(number.saturating_sub(WINDOW - 1))..=number).for_each(|n| self.set(n, false));
+            self.highest = Some(number);
+        }
+        self.set(number, true);
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let at = number % WINDOW;
+        self.words[(at / 64) as usize] >> (at % 64) & 1 == 1
+    }
+
+    fn set(&mut self, number: u64, to: bool) {
+        let at = number % WINDOW;
+        let word = &mut self.words[(at / 64) as usize];
+        *word = *word & !(1 << (at % 64)) | u64::from(to) << (at % 64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn old_ones_are_refused_and_a_leap_forgets_what_it_leaves() {
+        let mut window = ReplayWindow::default();
+        window.note(5);
+        assert!(!window.is_new(5) && window.is_new(4) && window.is_new(6));
+        window.note(5 + WINDOW);
+        assert!(!window.is_new(5) && window.is_new(6) && !window.is_new(5 + WINDOW));
+        window.note(u64::MAX);
+        assert!(!window.is_new(u64::MAX) && window.is_new(u64::MAX - 1) && !window.is_new(5));
+        window.note(u64::MAX - 1);
+        assert!(!window.is_new(u64::MAX - 1));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_counts_twice(numbers in proptest::collection::vec(0..30_000_u64, 1..3000)) {
+            let (mut window, mut seen) = (ReplayWindow::default(), BTreeSet::new());
+            let mut highest = 0;
+            for number in numbers {
+                let is_new = window.is_new(number);
+                prop_assert!(!is_new || !seen.contains(&number));
+                prop_assert!(is_new || seen.contains(&number) || number + WINDOW <= highest);
+                if is_new {
+                    window.note(number);
+                    seen.insert(number);
+                    highest = highest.max(number);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What is known of bonds, in the OpenMetrics form.
+
+use super::{status::LinkLife, watching::Shown};
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric as _},
+    metrics::gauge::ConstGauge,
+};
+use std::{collections::BTreeMap, fmt};
+
+/// `thalweg_bond_…`, read when it is asked for, of the bonds that this tells. The labels name the member and, of
+/// links, the interface, whose links are taken together.
+pub struct BondMetrics(pub Box<dyn Fn() -> Vec<Shown> + Send + Sync>);
+
+/// The links of one bond by one interface.
+#[derive(Clone, Copy, Debug, Default)]
+struct By {
+    links: f64,
+    alive: f64,
+    rate: f64,
+    rtt: f64,
+    sent: f64,
+    received: f64,
+}
+
+/// A gauge's name, what it is, and its value.
+type Column = (&'static str, &'static str, fn(&By) -> f64);
+
+const COLUMNS: [Column; 6] = [
+    ("thalweg_bond_links", "Links by an interface", |by| by.links),
+    ("thalweg_bond_links_alive", "Those that are not silent", |by| by.alive),
+    ("thalweg_bond_rate_bps", "What they deliver, bit/s", |by| by.rate),
+    ("thalweg_bond_rtt_seconds", "The longest of their round trips", |by| by.rtt),
+    ("thalweg_bond_sent_bytes", "Of chunks, by the links that there are", |by| by.sent),
+    ("thalweg_bond_received_bytes", "Of chunks, by the links that there are", |by| by.received),
+];
+
+const STREAMS: &str = "Streams that are open, or not settled";
+
+impl fmt::Debug for BondMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BondMetrics")
+    }
+}
+
+/// By member and interface.
+type Links<'a> = BTreeMap<(&'a str, &'a str), By>;
+
+/// The links; and the streams of each member.
+fn sums(all: &[Shown]) -> (Links<'_>, BTreeMap<&str, f64>) {
+    let (mut links, mut streams): (Links<'_>, BTreeMap<_, f64>) = Default::default();
+    for bond in all {
+        *streams.entry(bond.member.as_str()).or_default() += bond.streams as f64;
+        for link in &bond.links {
+            let interface = link.interface.as_deref().unwrap_or_default();
+            let by = links.entry((bond.member.as_str(), interface)).or_default();
+            by.links += 1.0;
+            by.alive += f64::from(u8::from(link.life != LinkLife::Silent));
+            by.rate += link.rate.as_bps() as f64;
+            by.rtt = by.rtt.max(link.rtt.as_secs_f64());
+            by.sent += link.sent as f64;
+            by.received += link.received as f64;
+        }
+    }
+    (links, streams)
+}
+
+impl Collector for BondMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = (self.0)();
+        let (links, streams) = sums(&all);
+        let kind = || ConstGauge::new(0.0).metric_type();
+        let mut family =
+            encoder.encode_descriptor("thalweg_bond_streams", STREAMS, None, kind())?;
+        for (member, count) in streams {
+            let label = [("member", member)];
+            ConstGauge::new(count).encode(family.encode_family(&label)?)?;
+        }
+        for (name, help, value) in COLUMNS {
+            let mut family = encoder.encode_descriptor(name, help, None, kind())?;
+            for ((member, interface), by) in &links {
+                let label = [("member", *member), ("interface", *interface)];
+                ConstGauge::new(value(by)).encode(family.encode_family(&label)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::status::LinkStatus, *};
+    use prometheus_client::{encoding::text::encode, registry::Registry};
+    use std::time::Duration;
+    use thalweg_units::Rate;
+
+    fn link(interface: &str, life: LinkLife, received: u64) -> LinkStatus {
+        LinkStatus {
+            link: 0,
+            interface: Some(interface.to_owned()),
+            via: None,
+            life,
+            rate: Rate::from_mbps(8.0),
+            rtt: Duration::from_millis(20),
+            loss: 0.0,
+            sent: 5,
+            received,
+            may_duplicate: true,
+        }
+    }
+
+    #[test]
+    fn links_of_an_interface_are_taken_together() {
+        let links = vec![
+            link("wan0", LinkLife::Alive, 70),
+            link("wan0", LinkLife::Silent, 30),
+            link("wan1", LinkLife::Late, 9),
+        ];
+        let bond = Shown { member: "fra".to_owned(), streams: 2, links };
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(BondMetrics(Box::new(move || vec![bond.clone()]))));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        for line in [
+            "thalweg_bond_streams{member=\"fra\"} 2.0",
+            "thalweg_bond_links{member=\"fra\",interface=\"wan0\"} 2.0",
+            "thalweg_bond_links_alive{member=\"fra\",interface=\"wan0\"} 1.0",
+            "thalweg_bond_links_alive{member=\"fra\",interface=\"wan1\"} 1.0",
+            "thalweg_bond_rate_bps{member=\"fra\",interface=\"wan0\"} 16000000.0",
+            "thalweg_bond_rtt_seconds{member=\"fra\",interface=\"wan1\"} 0.02",
+            "thalweg_bond_received_bytes{member=\"fra\",interface=\"wan0\"} 100.0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+    }
+}

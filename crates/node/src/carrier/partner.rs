@@ -1,0 +1,381 @@
+//! One member: what waits for its trains, what came of its riders, and by which sessions.
+
+use super::{
+    counts::Counts,
+    datagrams::{pack, shorter},
+    riding::InTrain,
+    shared::Shared,
+};
+use crate::trains::{Attached, Outlet, Riders, Riding};
+use std::{
+    collections::VecDeque,
+    io,
+    net::Ipv6Addr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use thalweg_measure::{
+    riders::{
+        FlowState, FlowWatch, Fragment, Hold, PacketHead, Reassembly, ReassemblyLimits, Regulator,
+        Ride, Seat, Trip, rides, seats,
+    },
+    train::{Probe, Train},
+};
+use thalweg_net::probe::{now, too_long};
+use thalweg_units::{NodeId, Time};
+use thalweg_wire::{mesh::Name, probe::Payload};
+use tokio::time::sleep;
+
+/// Packets that wait for a session to come about: what TCP and `ping` send meanwhile, and little more.
+const WAITING: usize = 64;
+
+/// Lives of the member's process of which riders are put together: this one, and the one before it.
+const EPOCHS: usize = 2;
+
+/// What is kept of riders that are not whole: a window of 40 packets for each of several trains.
+const LIMITS: ReassemblyLimits =
+    ReassemblyLimits { bytes: 256 << 10, riders: 512, expiry: Duration::from_secs(2) };
+
+/// After a session came to nothing, the next is tried so much later, doubled each time.
+const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+
+/// A member that packets go to or come from.
+#[derive(Debug)]
+pub struct Partner {
+    pub(super) key: NodeId,
+    pub(super) name: Name,
+    pub(super) address: Ipv6Addr,
+    /// Its riders are numbered from 0 in each of its lives.
+    epoch: u64,
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+}
+
+/// What changes.
+#[derive(Debug)]
+pub struct State {
+    pub(super) hold: Hold,
+    pub(super) counts: Counts,
+    flows: FlowWatch,
+    /// The last one is used.
+    outlets: Vec<(u64, Outlet)>,
+    attached: u64,
+    waiting: VecDeque<Fragment>,
+    incoming: Vec<(u64, Reassembly)>,
+    /// Given up in what is no longer there.
+    expired: u64,
+    trains: usize,
+    has_timer: bool,
+    used: Time,
+    session: Session,
+    /// What fragments may take of a datagram; less once the kernel has learnt that the path takes less.
+    room: usize,
+}
+
+/// The session that this node opens.
+#[derive(Clone, Debug)]
+enum Session {
+    None,
+    Opening,
+    Open,
+    Failed { next: Time, pause: Duration, why: String },
+}
+
+impl Partner {
+    /// Nothing went there yet.
+    ///
+    /// # Errors
+    /// The kernel gives no random number.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        key: NodeId,
+        name: Name,
+        address: Ipv6Addr,
+    ) -> io::Result<Self> {
+        let state = State {
+            hold: Hold::new(shared.settings.hold, 0),
+            counts: Counts::default(),
+            flows: FlowWatch::default(),
+            outlets: Vec::new(),
+            attached: 0,
+            waiting: VecDeque::new(),
+            incoming: Vec::new(),
+            expired: 0,
+            trains: 0,
+            has_timer: false,
+            used: now(),
+            session: Session::None,
+            room: shared.settings.room(),
+        };
+        let mut epoch = [0; 8];
+        getrandom::fill(&mut epoch).map_err(io::Error::other)?;
+        let epoch = u64::from_be_bytes(epoch);
+        Ok(Self { key, name, address, epoch, shared, state: Mutex::new(state) })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A packet of this host's for it; whether a session is to be opened now. Within a runtime.
+    pub(super) fn send(self: &Arc<Self>, packet: Vec<u8>, head: &PacketHead) -> bool {
+        let settings = &self.shared.settings;
+        let now = now();
+        let mut state = self.lock();
+        state.used = now;
+        state.counts.sent_packets += 1;
+        state.counts.sent_bytes += packet.len() as u64;
+        if settings.watches_flows() {
+            state.flows.leaves(&packet, now);
+        }
+        let fragments = match settings.selection.takes(head) {
+            true => state.hold.offer(packet, now),
+            false => state.hold.pass(packet).into_iter().collect(),
+        };
+        if state.hold.packets() > 0 && !state.has_timer {
+            state.has_timer = true;
+            tokio::spawn(Arc::clone(self).let_go_in_time());
+        }
+        let wants_session = state.wants_session(now);
+        drop(state);
+        self.put(fragments);
+        wants_session
+    }
+
+    /// Sends by itself what no longer waits, until nothing does.
+    async fn let_go_in_time(self: Arc<Self>) {
+        loop {
+            let deadline = {
+                let mut state = self.lock();
+                let deadline = state.hold.deadline();
+                state.has_timer = deadline.is_some();
+                deadline
+            };
+            let Some(deadline) = deadline else { return };
+            sleep(deadline.since(now())).await;
+            self.let_go();
+        }
+    }
+
+    /// Sends by itself what has waited long enough, or for probes that will not come.
+    pub(super) fn let_go(&self) {
+        let mut state = self.lock();
+        let due = state.hold.let_go(now());
+        state.counts.timed_out_packets += due.len() as u64;
+        drop(state);
+        self.put(due);
+    }
+
+    /// Sends these without a probe, or keeps them for the session that is to come.
+    fn put(&self, fragments: Vec<Fragment>) {
+        if fragments.is_empty() {
+            return;
+        }
+        let (outlet, mut room) = {
+            let mut state = self.lock();
+            match state.outlets.last() {
+                Some((_, outlet)) => (outlet.clone(), state.room),
+                None => return state.keep(fragments),
+            }
+        };
+        let (mut sent, mut dropped) = (0, 0);
+        for datagram in pack(fragments, room) {
+            match outlet.send(datagram) {
+                Ok(()) => sent += 1,
+                Err(why) => {
+                    dropped += 1;
+                    room = if too_long(&why) { shorter(room) } else { room };
+                }
+            }
+        }
+        let mut state = self.lock();
+        state.room = state.room.min(room);
+        state.counts.own_datagrams += sent;
+        state.counts.dropped_packets += dropped;
+    }
+
+    /// Gives a packet that came from it to this host.
+    fn deliver(&self, packet: &[u8]) {
+        let head = PacketHead::read(packet);
+        let is_its = head
+            .is_some_and(|head| head.source == self.address && head.destination == self.shared.own);
+        let written = is_its && self.shared.write(packet);
+        let mut state = self.lock();
+        if self.shared.settings.watches_flows() && is_its {
+            state.flows.arrives(packet);
+        }
+        match (is_its, written) {
+            (true, true) => {
+                state.counts.received_packets += 1;
+                state.counts.received_bytes += packet.len() as u64;
+            }
+            (true, false) => state.counts.dropped_packets += 1,
+            (false, _) => state.counts.strange_packets += 1,
+        }
+    }
+
+    /// The rules for trains to it.
+    pub(super) fn regulators(&self) -> &[Regulator] {
+        &self.shared.settings.regulators
+    }
+
+    /// How the TCP flows that ride are.
+    pub(super) fn flows(&self) -> FlowState {
+        self.lock().flows.state(now())
+    }
+
+    /// A train is over.
+    pub(super) fn train_ended(&self, trip: Trip) {
+        let mut state = self.lock();
+        state.trains = state.trains.saturating_sub(1);
+        state.hold.end(trip);
+        drop(state);
+        self.let_go();
+    }
+
+    /// The session that was to be opened is there.
+    pub(super) fn opened(&self) {
+        self.lock().session = Session::Open;
+    }
+
+    /// It came to an end, or to nothing.
+    pub(super) fn closed(&self, why: Option<String>) {
+        let mut state = self.lock();
+        let before = match &state.session {
+            Session::Failed { pause, .. } => *pause * 2,
+            _ => RETRY[0],
+        };
+        let pause = before.clamp(RETRY[0], RETRY[1]);
+        state.session = match why {
+            None => Session::None,
+            Some(why) => Session::Failed { next: now() + pause, pause, why },
+        };
+        if state.outlets.is_empty() {
+            state.counts.dropped_packets += state.waiting.len() as u64;
+            state.waiting.clear();
+        }
+    }
+
+    /// Whether nothing went there or came for so long.
+    pub(super) fn rests(&self, long: Duration) -> bool {
+        now().since(self.lock().used) >= long
+    }
+
+    /// Whether it can be forgotten: there is no session, and nothing is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        let is_calm = !matches!(state.session, Session::Opening | Session::Open);
+        is_calm && state.outlets.is_empty() && state.hold.packets() == 0 && state.trains == 0
+    }
+
+    /// Its counts, and the words for its session.
+    pub(super) fn report(&self) -> (Counts, String) {
+        let state = self.lock();
+        let mut counts = state.counts;
+        let lost = |(_, all): &(u64, Reassembly)| all.lost();
+        counts.expired_packets = state.expired + state.incoming.iter().map(lost).sum::<u64>();
+        let session = match &state.session {
+            _ if !state.outlets.is_empty() => "open".to_owned(),
+            Session::None | Session::Open => "none".to_owned(),
+            Session::Opening => "opening".to_owned(),
+            Session::Failed { why, .. } => format!("none: {why}"),
+        };
+        (counts, session)
+    }
+}
+
+impl State {
+    fn wants_session(&mut self, now: Time) -> bool {
+        let may = match &self.session {
+            Session::None => true,
+            Session::Opening | Session::Open => false,
+            Session::Failed { next, .. } => now >= *next,
+        };
+        let wants = may && self.outlets.is_empty();
+        if wants {
+            self.session = Session::Opening;
+        }
+        wants
+    }
+
+    fn keep(&mut self, fragments: Vec<Fragment>) {
+        self.waiting.extend(fragments);
+        while self.waiting.len() > WAITING {
+            self.waiting.pop_front();
+            self.counts.dropped_packets += 1;
+        }
+    }
+
+    fn seats(&self, train: &Train, rides: &[Option<Ride>], regulators: &[Regulator]) -> Vec<Seat> {
+        seats(train, rides, regulators, &self.flows.state(now()))
+    }
+
+    fn reassembly(&mut self, epoch: u64) -> &mut Reassembly {
+        let at = self.incoming.iter().position(|(known, _)| *known == epoch);
+        let at = at.unwrap_or_else(|| {
+            if self.incoming.len() >= EPOCHS {
+                let (_, old) = self.incoming.remove(0);
+                self.expired += old.lost();
+            }
+            self.incoming.push((epoch, Reassembly::new(LIMITS)));
+            self.incoming.len() - 1
+        });
+        &mut self.incoming[at].1
+    }
+}
+
+impl Riders for Partner {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn attach(self: Arc<Self>, outlet: Outlet) -> Attached {
+        let (number, waiting) = {
+            let mut state = self.lock();
+            state.attached += 1;
+            let number = state.attached;
+            state.outlets.push((number, outlet));
+            (number, Vec::from(std::mem::take(&mut state.waiting)))
+        };
+        self.put(waiting);
+        Attached::new(move || self.lock().outlets.retain(|(other, _)| *other != number))
+    }
+
+    fn arrived(&self, epoch: u64, fragments: Vec<Fragment>) {
+        let now = now();
+        let mut whole = Vec::new();
+        let mut state = self.lock();
+        state.used = now;
+        state.counts.received_fragments += fragments.len() as u64;
+        for fragment in &fragments {
+            match state.reassembly(epoch).take(fragment, now) {
+                Ok(packet) => whole.extend(packet),
+                Err(_) => state.counts.refused_fragments += 1,
+            }
+        }
+        drop(state);
+        whole.iter().for_each(|packet| self.deliver(packet));
+    }
+
+    fn due(&self, at: Time, train: &Train) {
+        let mut state = self.lock();
+        let seats = state.seats(train, &rides(train, padding), self.regulators());
+        state.hold.due(at, seats);
+    }
+
+    fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Riding> {
+        let rides = rides(train, padding);
+        let mut state = self.lock();
+        state.trains += 1;
+        let seats = state.seats(train, &rides, self.regulators());
+        let trip = state.hold.begin(now(), seats);
+        let held = (state.hold.packets() as u64, state.hold.bytes() as u64);
+        drop(state);
+        Box::new(InTrain::new(self, trip, rides, held))
+    }
+}
+
+/// What riders may have of a probe.
+fn padding(probe: &Probe) -> Option<usize> {
+    Payload::padding(probe.size, probe.header)
+}

@@ -1,0 +1,87 @@
+//! What rides in one train.
+
+use super::partner::Partner;
+use crate::trains::Riding;
+use std::sync::Arc;
+use thalweg_measure::{
+    riders::{Fragment, Ride, Trip},
+    train::{Probe, Tally},
+};
+use thalweg_net::probe::now;
+
+/// A train that is under way to a member.
+pub struct InTrain {
+    partner: Arc<Partner>,
+    trip: Trip,
+    /// What regulators are asked of each of its probes.
+    rides: Vec<Option<Ride>>,
+    /// Packets and bytes that waited when it began: without it they had gone before.
+    held: (u64, u64),
+    packets: u64,
+    tally: Tally,
+}
+
+impl InTrain {
+    pub(super) fn new(
+        partner: Arc<Partner>,
+        trip: Trip,
+        rides: Vec<Option<Ride>>,
+        held: (u64, u64),
+    ) -> Self {
+        Self { partner, trip, rides, held, packets: 0, tally: Tally::default() }
+    }
+
+    fn may_carry(&self, place: usize) -> bool {
+        let Some(ride) = self.rides.get(place).copied().flatten() else { return false };
+        let regulators = self.partner.regulators();
+        if regulators.is_empty() {
+            return true;
+        }
+        let flows = self.partner.flows();
+        regulators.iter().all(|one| one.allows(ride, &flows))
+    }
+}
+
+impl Riding for InTrain {
+    fn fill(&mut self, place: usize, _probe: Probe, room: usize) -> Vec<Fragment> {
+        let may_carry = self.may_carry(place);
+        let mut state = self.partner.lock();
+        if !may_carry {
+            // What waits for it waits no more.
+            return state.hold.board(self.trip, place, 0, now());
+        }
+        let before = (state.hold.packets(), state.hold.bytes());
+        let fragments = state.hold.board(self.trip, place, room, now());
+        let packets = (before.0 - state.hold.packets()) as u64;
+        let bytes = (before.1 - state.hold.bytes()) as u64;
+        let all: usize = fragments.iter().map(|fragment| fragment.bytes.len()).sum();
+        let counts = &mut state.counts;
+        match fragments.is_empty() {
+            true => counts.empty_probes += 1,
+            false => counts.carrying_probes += 1,
+        }
+        counts.ridden_packets += packets;
+        counts.ridden_fragments += fragments.len() as u64;
+        counts.ridden_bytes += bytes;
+        counts.repeated_bytes += all as u64 - bytes;
+        drop(state);
+        self.packets += packets;
+        self.tally.carriers += u64::from(!fragments.is_empty());
+        self.tally.carried_bytes += bytes;
+        fragments
+    }
+
+    fn end(self: Box<Self>) -> Tally {
+        Tally {
+            hidden_packets: self.packets.saturating_sub(self.held.0),
+            hidden_bytes: self.tally.carried_bytes.saturating_sub(self.held.1),
+            ..self.tally
+        }
+    }
+}
+
+impl Drop for InTrain {
+    fn drop(&mut self) {
+        self.partner.train_ended(self.trip);
+    }
+}

@@ -1,0 +1,53 @@
+//! What a carrier is told.
+
+use super::datagrams;
+use thalweg_measure::riders::{HoldSettings, Regulator, Selection};
+
+/// Below it the kernel takes IPv6 from a device (RFC 8200 §5).
+const LEAST_MTU: u16 = 1280;
+
+/// What a carrier is told.
+#[derive(Clone, Debug)]
+pub struct CarrierSettings {
+    /// The device's name.
+    pub device: String,
+    /// The longest packet that the paths to members take whole, bytes.
+    pub path_mtu: u16,
+    /// How long and how much is held.
+    pub hold: HoldSettings,
+    /// Which probes may carry: all of these have to allow it.
+    pub regulators: Vec<Regulator>,
+    /// Which packets may ride.
+    pub selection: Selection,
+    /// TCP's congestion control over the device; `None`: the host's own.
+    pub congestion: Option<String>,
+}
+
+impl Default for CarrierSettings {
+    fn default() -> Self {
+        Self {
+            device: "thalweg0".to_owned(),
+            path_mtu: 1500,
+            hold: HoldSettings::default(),
+            regulators: Vec::new(),
+            selection: Selection::default(),
+            congestion: None,
+        }
+    }
+}
+
+impl CarrierSettings {
+    /// The device's: a packet by itself fits the path whole, but where IPv6 has to have more than that.
+    pub fn mtu(&self) -> u16 {
+        (datagrams::mtu(self.path_mtu) as u16).max(LEAST_MTU)
+    }
+
+    pub(super) fn room(&self) -> usize {
+        datagrams::room(self.path_mtu)
+    }
+
+    /// Whether any rule asks for the state of TCP flows.
+    pub(super) fn watches_flows(&self) -> bool {
+        self.regulators.iter().any(|one| matches!(one, Regulator::Flow { .. }))
+    }
+}

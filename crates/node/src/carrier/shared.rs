@@ -1,0 +1,75 @@
+//! What all of a carrier's parts go by.
+
+use super::{CarrierSettings, Network, directory::Directory};
+use crate::{gather::Reach, mesh::Membership, relay::Log};
+use std::{
+    fmt, io,
+    net::Ipv6Addr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use thalweg_units::NodeId;
+
+/// Gives this host packets.
+pub trait Delivers: Send + Sync {
+    /// One packet; never waits.
+    ///
+    /// # Errors
+    /// The device's.
+    fn deliver(&self, packet: &[u8]) -> io::Result<()>;
+}
+
+/// How the device is.
+#[derive(Clone, Default)]
+pub enum Standing {
+    /// Not made yet.
+    #[default]
+    Before,
+    /// Packets come and go.
+    Up(Arc<dyn Delivers>),
+    /// There is none; why.
+    Gone(String),
+}
+
+impl fmt::Debug for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Before => "Before",
+            Self::Up(_) => "Up",
+            Self::Gone(_) => "Gone",
+        })
+    }
+}
+
+/// What all of a carrier's parts go by.
+#[derive(Debug)]
+pub struct Shared {
+    pub(super) settings: CarrierSettings,
+    pub(super) network: Network,
+    /// This node's key, and its address.
+    pub(super) me: NodeId,
+    pub(super) own: Ipv6Addr,
+    pub(super) membership: Membership,
+    pub(super) reach: Reach,
+    pub(super) log: Log,
+    pub(super) standing: Mutex<Standing>,
+    pub(super) directory: Mutex<Directory>,
+}
+
+impl Shared {
+    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn directory(&self) -> MutexGuard<'_, Directory> {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives this host a packet; whether it took it.
+    pub(super) fn write(&self, packet: &[u8]) -> bool {
+        let device = match &*self.standing() {
+            Standing::Up(device) => Arc::clone(device),
+            _ => return false,
+        };
+        device.deliver(packet).is_ok()
+    }
+}

@@ -1,0 +1,126 @@
+//! `[carrier]`: packets that ride in probe trains.
+
+use super::{Problem, Share, text};
+use crate::carrier::CarrierSettings;
+use serde::Deserialize;
+use std::time::Duration;
+use thalweg_measure::riders::{HoldSettings, Regulator, Selection};
+use thalweg_units::Rate;
+use thalweg_wire::mesh::PortRange;
+
+/// TCP takes a packet that is later than that for lost, where the path is short (RFC 6298's least is 200 ms).
+const LONGEST_HOLD: Duration = Duration::from_millis(100);
+
+/// The least path that has room for a packet and what is around it (RFC 791).
+const LEAST_PATH: u16 = 576;
+
+/// The settings of [`crate::carrier`].
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CarrierSection {
+    /// Whether this node has a device at all, and takes riders.
+    pub enabled: bool,
+    /// The device's name.
+    pub device: String,
+    /// The longest packet that the paths to members take whole, bytes.
+    pub path_mtu: u16,
+    /// How long a packet waits for a train that is under way or due.
+    #[serde(deserialize_with = "text::one")]
+    pub hold: Duration,
+    /// Whether packets wait also where no train is under way or due: the paper's way.
+    pub always_hold: bool,
+    /// Whether padding that is left carries again what the train carried before.
+    pub repeats: bool,
+    /// The largest share of a train that carries riders: its first part.
+    #[serde(deserialize_with = "text::one")]
+    pub share: Share,
+    /// The most probes of a train that carry riders: its first ones.
+    pub probes: Option<usize>,
+    /// Whether a train carries no more than the riding TCP flows would have under way.
+    pub follow_tcp: bool,
+    /// Trains below this rate are not cut by that.
+    #[serde(deserialize_with = "text::one")]
+    pub harmless: Rate,
+    /// TCP and UDP from or to these ports may ride.
+    #[serde(deserialize_with = "text::list")]
+    pub ports: Vec<PortRange>,
+    /// Packets with these differentiated services code points may ride.
+    pub dscp: Vec<u8>,
+    /// TCP's congestion control over the device; absent: the host's own.
+    #[serde(deserialize_with = "text::option")]
+    pub congestion: Option<String>,
+}
+
+impl Default for CarrierSection {
+    fn default() -> Self {
+        let CarrierSettings { device, path_mtu, hold, .. } = CarrierSettings::default();
+        Self {
+            enabled: false,
+            device,
+            path_mtu,
+            hold: hold.longest,
+            always_hold: hold.is_unconditional,
+            repeats: hold.repeats,
+            share: Share::ALL,
+            probes: None,
+            follow_tcp: true,
+            harmless: Rate::ZERO,
+            ports: Vec::new(),
+            dscp: Vec::new(),
+            congestion: None,
+        }
+    }
+}
+
+impl CarrierSection {
+    /// For [`crate::carrier::Carrier`].
+    pub fn settings(&self) -> CarrierSettings {
+        CarrierSettings {
+            device: self.device.clone(),
+            path_mtu: self.path_mtu,
+            hold: HoldSettings {
+                longest: self.hold,
+                is_unconditional: self.always_hold,
+                repeats: self.repeats,
+                ..HoldSettings::default()
+            },
+            regulators: self.regulators(),
+            selection: Selection {
+                ports: self.ports.iter().map(|range| range.range()).collect(),
+                dscp: self.dscp.clone(),
+            },
+            congestion: self.congestion.clone(),
+        }
+    }
+
+    fn regulators(&self) -> Vec<Regulator> {
+        let share = (self.share != Share::ALL).then(|| Regulator::Share(self.share.fraction()));
+        let first = self.probes.map(Regulator::First);
+        let harmless = self.harmless.as_bps() as f64;
+        let flow = self.follow_tcp.then_some(Regulator::Flow { harmless });
+        share.into_iter().chain(first).chain(flow).collect()
+    }
+}
+
+/// What is well-formed, and yet cannot be meant.
+pub(super) fn check(carrier: &CarrierSection, problems: &mut Vec<Problem>) {
+    let mut of = |key: &str, what: &str| {
+        problems.push(Problem::of(format!("carrier.{key}"), what));
+    };
+    if carrier.hold.is_zero() || carrier.hold > LONGEST_HOLD {
+        of(
+            "hold",
+            "from above nothing to 100 ms: TCP takes what is later for lost; write e.g. \"10 ms\"",
+        );
+    }
+    if carrier.path_mtu < LEAST_PATH {
+        of("path_mtu", "no path has less than 576; write e.g. 1500");
+    }
+    if carrier.dscp.iter().any(|point| *point > 63) {
+        of("dscp", "code points are 0 to 63, e.g. [10, 46]");
+    }
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if !(1..=15).contains(&carrier.device.len()) || !carrier.device.bytes().all(allowed) {
+        of("device", "1 to 15 letters, digits, `-`, `_` and `.`, e.g. \"thalweg0\"");
+    }
+}

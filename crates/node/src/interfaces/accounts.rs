@@ -1,0 +1,208 @@
+//! Connections that are no program's, and count all the same: a download's, channels to members that go the plain
+//! way, and links of bonds.
+
+use super::{
+    NoMore, Uplinks,
+    caps::{CONNECTION, on_the_way, with_headers},
+};
+use std::{
+    fmt, io,
+    num::NonZeroU32,
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+use thalweg_net::{Account, Bookkeeper, Entry, TcpInfo, Way};
+
+/// Keeps account of a dialler's connections by the settings and counts of these interfaces; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Accounts(Uplinks);
+
+/// A wait for more.
+type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send + Sync>>;
+
+/// One connection, which counts as a link does until it is dropped.
+struct Tally {
+    uplinks: Uplinks,
+    interface: String,
+    /// Content that its owner read or wrote, bytes.
+    content: u64,
+    /// What was paid of it, headers among them.
+    paid: u64,
+    /// Who waits, down and up.
+    waiting: [Option<Waiting>; 2],
+    /// What had come when, about a round trip ago and before that.
+    marks: [(Instant, u64); 2],
+    /// What had come, and what had arrived of what went, when the kernel was asked last.
+    seen: (u64, u64),
+}
+
+impl Accounts {
+    /// By these interfaces.
+    pub fn new(uplinks: Uplinks) -> Self {
+        Self(uplinks)
+    }
+
+    /// The account of one connection by the interface of this name.
+    pub(crate) fn of(&self, name: &str) -> Box<dyn Account> {
+        Box::new(Tally::new(self.0.clone(), name.to_owned()))
+    }
+}
+
+impl Bookkeeper for Accounts {
+    fn enter(&self, interface: NonZeroU32) -> io::Result<Option<Entry>> {
+        let Some(name) = self.0.name_of(interface) else { return Ok(None) };
+        let today = self.0.today();
+        let (has_room, ahead) = {
+            let table = self.0.table();
+            (table.has_left_for_link(&name, today), table.ahead_by(&name))
+        };
+        if !has_room {
+            return Err(io::Error::other(self.0.no_more(&name)));
+        }
+        let ahead = ahead.and_then(|bytes| usize::try_from(bytes).ok());
+        Ok(Some(Entry { ahead, account: self.of(&name) }))
+    }
+}
+
+impl Tally {
+    /// By the interface of this name, which is charged with how it came about.
+    fn new(uplinks: Uplinks, interface: String) -> Self {
+        uplinks.table().link_began(&interface);
+        let now = Instant::now();
+        let (content, paid, waiting) = (0, 0, [None, None]);
+        let (marks, seen) = ([(now, 0), (now, 0)], (0, 0));
+        let mut tally = Self { uplinks, interface, content, paid, waiting, marks, seen };
+        tally.owes(CONNECTION);
+        tally
+    }
+
+    /// So much in all.
+    fn owes(&mut self, all: u64) {
+        let more = all.saturating_sub(self.paid);
+        self.paid += more;
+        self.uplinks.counted(&self.interface, more);
+    }
+
+    /// All that is known of: what its owner moved, and what the kernel has moved and is to move.
+    fn settle(&mut self, counts: Option<&TcpInfo>, more: u64) {
+        let kernels = |info: &TcpInfo| on_the_way(info) + with_headers(info.unsent.into());
+        let content = with_headers(self.content).saturating_add(CONNECTION);
+        self.owes(counts.map_or(0, kernels).max(content).saturating_add(more));
+    }
+
+    fn mark(&mut self, info: &TcpInfo) {
+        let now = Instant::now();
+        if now.duration_since(self.marks[0].0) >= info.rtt {
+            self.marks = [(now, info.received), self.marks[0]];
+            self.uplinks.table().link_saw(&self.interface, info.rtt);
+        }
+        let more = (
+            info.received.saturating_sub(self.seen.0),
+            info.acknowledged.saturating_sub(self.seen.1),
+        );
+        self.seen = (info.received, info.acknowledged);
+        if more != (0, 0) {
+            self.uplinks.table().flowed(&self.interface, more, self.uplinks.now());
+        }
+    }
+
+    /// What may come yet of a connection that is closed while its peer sends: twice as much as in the last round trip
+    /// (slow start doubles), and no more than it was offered.
+    fn under_way(&self, info: &TcpInfo) -> u64 {
+        if info.since_data > info.rtt + LEAST_PAUSE || info.peer_has_ended {
+            return 0;
+        }
+        let offered = if info.offered == 0 { u64::MAX } else { info.offered.into() };
+        let lately = info.received.saturating_sub(self.marks[1].1);
+        lately.saturating_mul(2).min(offered)
+    }
+}
+
+/// Data that came a round trip and so much longer ago was the last: a busy sender pauses, too.
+const LEAST_PAUSE: Duration = Duration::from_millis(20);
+
+impl Account for Tally {
+    fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let waiting = &mut self.waiting[usize::from(way == Way::Up)];
+        if waiting.is_none() && self.uplinks.may_now(&self.interface) {
+            return Poll::Ready(Ok(()));
+        }
+        let (uplinks, name) = (&self.uplinks, &self.interface);
+        let wait = waiting.get_or_insert_with(|| {
+            let (uplinks, name) = (uplinks.clone(), name.clone());
+            Box::pin(async move { uplinks.may(&name).await })
+        });
+        let done = wait.as_mut().poll(cx);
+        if done.is_ready() {
+            *waiting = None;
+        }
+        done.map_err(io::Error::other)
+    }
+
+    /// A rate limit goes by what its owner moved, and by nothing that has come and was not read: who waited for that would
+    /// read nothing for so long, and a bond's link that does is silent.
+    fn moved(&mut self, bytes: usize, counts: Option<&TcpInfo>) {
+        self.content = self.content.saturating_add(bytes as u64);
+        self.uplinks.charge(&self.interface, with_headers(bytes as u64));
+        if let Some(info) = counts {
+            self.mark(info);
+        }
+        self.settle(counts, 0);
+    }
+
+    fn ends(&mut self, counts: Option<&TcpInfo>) {
+        let under_way = counts.map_or(0, |info| self.under_way(info));
+        self.settle(counts, with_headers(under_way));
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.uplinks.table().link_ended(&self.interface);
+    }
+}
+
+impl fmt::Debug for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tally")
+            .field("interface", &self.interface)
+            .field("paid", &self.paid)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Settings, *};
+
+    #[test]
+    fn what_is_larger_counts_content_or_what_the_kernel_tells() {
+        let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
+        assert_eq!(tally.paid, CONNECTION);
+        tally.moved(16_000, None);
+        assert_eq!(tally.paid, 17_000 + CONNECTION);
+        // More has come than was read, and some is written that was not sent.
+        let info = TcpInfo { received: 30_000, unsent: 5_000, segments: 30, ..TcpInfo::default() };
+        tally.moved(4_000, Some(&info));
+        assert_eq!(tally.paid, on_the_way(&info) + with_headers(5_000));
+        let before = tally.paid;
+        tally.moved(4_000, Some(&info));
+        assert_eq!(tally.paid, before, "it was paid already");
+    }
+
+    #[test]
+    fn of_a_connection_that_is_given_up_some_is_still_to_come() {
+        let rtt = Duration::from_secs(3600);
+        let info = TcpInfo { received: 16_000, rtt, ..TcpInfo::default() };
+        let offered = TcpInfo { offered: 16_000, ..info };
+        let rests = TcpInfo { since_data: 2 * rtt, ..info };
+        let ended = TcpInfo { peer_has_ended: true, ..info };
+        for (info, more) in [(info, 34_000), (offered, 17_000), (rests, 0), (ended, 0)] {
+            let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
+            tally.content = 16_000;
+            tally.ends(Some(&info));
+            assert_eq!(tally.paid, 17_000 + CONNECTION + more, "{info:?}");
+        }
+    }
+}

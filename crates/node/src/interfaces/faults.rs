@@ -1,0 +1,89 @@
+//! What goes wrong with interfaces, for who is told and for who asks.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Notify;
+
+/// So many wait to be told: an interface has a few at most.
+const MOST_UNTOLD: usize = 64;
+
+/// So many are shown: names of interfaces come and go.
+const MOST: usize = 256;
+
+/// What is wrong now, and what of it nobody has been told.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    now: BTreeMap<String, String>,
+    untold: VecDeque<String>,
+}
+
+impl Faults {
+    /// Something is wrong, and how, in words; told once until it ends.
+    pub fn begins(&self, what: &str, why: String) {
+        let mut state = self.lock();
+        if !state.now.contains_key(what) && state.now.len() < MOST {
+            state.now.insert(what.to_owned(), why.clone());
+            if state.untold.len() >= MOST_UNTOLD {
+                state.untold.pop_front();
+            }
+            state.untold.push_back(why);
+            self.news.notify_one();
+        }
+    }
+
+    /// It is right again.
+    pub fn ends(&self, what: &str) {
+        self.lock().now.remove(what);
+    }
+
+    /// What is wrong now.
+    pub fn all(&self) -> Vec<String> {
+        self.lock().now.values().cloned().collect()
+    }
+
+    /// Tells `note` what begins; never ends.
+    pub async fn tell(&self, note: impl Fn(String)) {
+        loop {
+            let next = self.lock().untold.pop_front();
+            match next {
+                Some(why) => note(why),
+                None => self.news.notified().await,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{cell::RefCell, future::pending, time::Duration};
+    use tokio::time::timeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn each_is_told_once_until_it_ends() {
+        let (faults, heard) = (Faults::default(), RefCell::new(Vec::new()));
+        faults.begins("save", "no space".to_owned());
+        faults.begins("save", "no space at all".to_owned());
+        faults.begins("look", "no kernel".to_owned());
+        assert_eq!(faults.all(), ["no kernel", "no space"]);
+        faults.ends("save");
+        faults.begins("save", "read-only".to_owned());
+        let telling = faults.tell(|why| heard.borrow_mut().push(why));
+        let both = async { tokio::join!(telling, pending::<()>()) };
+        assert!(timeout(Duration::from_secs(1), both).await.is_err());
+        assert_eq!(*heard.borrow(), ["no space", "no kernel", "read-only"]);
+        assert_eq!(faults.all(), ["no kernel", "read-only"]);
+    }
+}

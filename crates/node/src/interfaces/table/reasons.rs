@@ -1,0 +1,47 @@
+//! Why a connection went where it did, in words.
+
+use super::{Present, Table};
+use thalweg_bond::{Application, Pick, Tier};
+use thalweg_units::{Time, WallTime};
+
+impl Table {
+    /// Of a connection of this application to this destination: the rule that left something out; where one interface
+    /// was left, what the others lack; and else the scheduler's reason.
+    pub(super) fn reason(
+        &self,
+        pick: &Pick,
+        of: (&Application, &str),
+        candidates: usize,
+        (now, today): (Time, WallTime),
+    ) -> String {
+        let names: Vec<&str> = self.present.iter().map(|p| p.name.as_str()).collect();
+        let ruled = self.settings.rules.filter(of.0, of.1, &names);
+        let number = self.settings.rules.number(of.0, of.1);
+        let rule = number.filter(|_| ruled.len() < names.len());
+        let mut parts: Vec<String> = rule.map(|n| format!("by rule {n}")).into_iter().collect();
+        if candidates == 1 {
+            let others = ruled.iter().map(|at| &self.present[*at]);
+            let others = others.filter(|other| other.index != pick.interface);
+            parts.extend(others.filter_map(|other| {
+                let why = self.left_out(other, now, today)?;
+                Some(format!("{} is left out: {why}", other.name))
+            }));
+        }
+        if candidates > 1 || parts.is_empty() {
+            parts.push(pick.why.to_string());
+        }
+        parts.join("; ")
+    }
+
+    fn left_out(&self, one: &Present, now: Time, today: WallTime) -> Option<&'static str> {
+        let tier = self.settings.policy(&one.name).tier;
+        match self.doubts.of(one.index, now) {
+            _ if tier == Tier::Never => Some("its tier is never"),
+            _ if !self.has_left(&one.name, today) => Some("its cap is used up"),
+            Some(why) => Some(why.text()),
+            None if tier == Tier::Secondary => Some("its tier is secondary"),
+            None if tier == Tier::Backup => Some("its tier is backup"),
+            None => None,
+        }
+    }
+}

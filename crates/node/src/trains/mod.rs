@@ -1,0 +1,33 @@
+//! Probe trains between members (MGRP §2): sent with their gaps, stamped by the kernel where they arrive.
+//!
+//! ```text
+//! tool (thalweg_measure::estimators)
+//!   ↓ Train          ↑ Flight
+//! Session ── control: a channel of the protocol `probe` ──→ Trains, at the other member
+//!   └────── datagrams: UDP, sealed under the channel's keys ──→ Endpoint
+//! ```
+//!
+//! A train that this host, or the one that is to send it, cannot send truthfully is refused before any byte leaves
+//! ([`thalweg_measure::train::Calibration`]). Whoever sends charges its own budget; whoever receives sends nothing
+//! but answers on the channel, so that nobody can have datagrams sent to a third host.
+
+mod calibrate;
+mod carry;
+mod departed;
+mod endpoint;
+mod fly;
+mod riders;
+mod run;
+mod serve;
+mod service;
+mod session;
+
+pub use calibrate::calibrate;
+pub use carry::Carrying;
+pub use departed::Departed;
+pub use endpoint::{Came, Endpoint, Refused};
+pub use riders::{Attached, Carries, Outlet, Riders, Riding};
+pub use run::{Cost, Event, MeasureError, Measured, Way, run};
+pub use serve::Trains;
+pub use service::Service;
+pub use session::{Session, SessionError, Terms};

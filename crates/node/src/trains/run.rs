@@ -1,0 +1,147 @@
+//! A tool at work over a session.
+
+use super::{Session, SessionError};
+use std::time::{Duration, Instant};
+use thalweg_measure::{
+    estimators::{Estimator, Finding, Progress, Step, Unfound},
+    train::{Doubt, Punctuality},
+};
+use thiserror::Error;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::sleep,
+};
+
+/// In which direction a path is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the member.
+    There,
+    /// From the member.
+    Back,
+}
+
+/// What a measurement has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Trains.
+    pub trains: u32,
+    /// Bytes of probes, IP's and UDP's headers included.
+    pub bytes: u64,
+    /// Time.
+    pub took: Duration,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// How far the tool is.
+    pub progress: Progress,
+    /// What it has taken so far.
+    pub cost: Cost,
+}
+
+/// What was found out.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// What the tool says.
+    pub findings: Vec<Finding>,
+    /// Why that may be wrong; none: it is valid.
+    pub doubts: Vec<Doubt>,
+    /// What it took.
+    pub cost: Cost,
+}
+
+/// Nothing was measured.
+#[derive(Debug, Error)]
+pub enum MeasureError {
+    /// The session.
+    #[error("{why}{}", after(.so_far))]
+    Session {
+        /// What failed.
+        #[source]
+        why: SessionError,
+        /// How far it was.
+        so_far: Progress,
+    },
+    /// The tool.
+    #[error(transparent)]
+    Unfound(#[from] Unfound),
+    /// It would take longer.
+    #[error("not within {} s; {} trains tell this much: {}", .0.as_secs(), .1.trains, known(.1))]
+    Slow(Duration, Progress),
+}
+
+fn known(progress: &Progress) -> String {
+    let mbps = |bps: f64| format!("{:.1} Mbit/s", bps / 1e6);
+    match progress.between {
+        Some((low, Some(high))) => format!("between {} and {}", mbps(low), mbps(high)),
+        Some((low, None)) => format!("at least {}", mbps(low)),
+        None => "nothing".to_owned(),
+    }
+}
+
+fn after(so_far: &Progress) -> String {
+    match so_far.trains {
+        0 => String::new(),
+        trains => format!(" (after {trains} trains, which tell this much: {})", known(so_far)),
+    }
+}
+
+/// Has the tool measure, for so long at most; `told` hears of each train.
+///
+/// # Errors
+/// [`MeasureError`].
+pub async fn run<IO: AsyncRead + AsyncWrite + Unpin>(
+    session: &mut Session<IO>,
+    tool: &mut dyn Estimator,
+    way: Way,
+    longest: Duration,
+    told: &mut dyn FnMut(Event),
+) -> Result<Measured, MeasureError> {
+    let (began, mut cost, mut punctuality) =
+        (Instant::now(), Cost::default(), Punctuality::default());
+    let mut ended = None;
+    loop {
+        let (train, after) = match tool.next() {
+            Step::Done(result) => return Ok(over(session, way, &punctuality, cost, result?)),
+            Step::Send { train, after } => (train, after),
+        };
+        // What its report took is of the pause that the tool wants.
+        let after = after.saturating_sub(ended.map_or(Duration::ZERO, |at: Instant| at.elapsed()));
+        if began.elapsed() + after > longest {
+            let findings = tool.by_now();
+            let findings = findings.ok_or_else(|| MeasureError::Slow(longest, tool.progress()))?;
+            return Ok(over(session, way, &punctuality, cost, findings));
+        }
+        if way == Way::There {
+            session.announce(&train, after);
+        }
+        sleep(after).await;
+        let left = Instant::now();
+        let flown = match way {
+            Way::There => session.send(train.clone()).await,
+            Way::Back => session.receive(train.clone()).await,
+        };
+        let so_far = |why| MeasureError::Session { why, so_far: tool.progress() };
+        let flight = flown.map_err(so_far)?;
+        ended = Some(left + flight.tally.transmitted);
+        punctuality.note(&train, &flight);
+        tool.seen(&flight);
+        // Several may have gone as one.
+        (cost.trains, cost.bytes) = (tool.progress().trains, cost.bytes + train.bytes());
+        cost.took = began.elapsed();
+        told(Event { progress: tool.progress(), cost });
+    }
+}
+
+fn over<IO: AsyncRead + AsyncWrite + Unpin>(
+    session: &Session<IO>,
+    way: Way,
+    punctuality: &Punctuality,
+    cost: Cost,
+    findings: Vec<Finding>,
+) -> Measured {
+    let doubts = [session.doubts(way), punctuality.doubts()].concat();
+    Measured { findings, doubts, cost }
+}

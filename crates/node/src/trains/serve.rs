@@ -1,0 +1,342 @@
+//! The serving end: members' sessions.
+
+use super::{
+    calibrate, carry,
+    endpoint::{Endpoint, Place},
+    fly::{Volley, Way},
+    riders::{Attached, Carries, Riders},
+    session::{big_enough, can, secrets},
+};
+use crate::{
+    daemon::{BoxFuture, MemberService},
+    mesh::MeshPeer,
+    prober::Purse,
+    relay::{Event, Log},
+    talk,
+};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+use thalweg_measure::train::{Calibration, MAX_PROBES, Probe, Train};
+use thalweg_net::{
+    channel::Channel,
+    probe::{Opener, Sealer},
+};
+use thalweg_units::NodeId;
+use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, Planned, Refusal, Tell};
+use tokio::{
+    net::TcpStream,
+    sync::{Semaphore, SemaphorePermit},
+    task::spawn_blocking,
+    time::timeout,
+};
+
+/// A client that asks nothing for so long has left.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// A calibration is good for so long.
+const FRESH: Duration = Duration::from_secs(600);
+
+/// One of a busy host so long: it may be calm soon.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// The longest that probes are waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// Channels at a time.
+const MAX_CHANNELS: usize = 64;
+
+/// The service `probe` of a daemon.
+#[derive(Clone, Debug)]
+pub struct Trains(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    endpoints: OnceLock<Vec<Arc<Endpoint>>>,
+    carrier: OnceLock<Arc<dyn Carries>>,
+    calibration: Mutex<Option<(Instant, Calibration)>>,
+    /// One train at a time leaves this host.
+    lane: Semaphore,
+    channels: Semaphore,
+    purse: Arc<Purse>,
+    log: Log,
+}
+
+impl Trains {
+    /// Trains for members are paid from this purse. Nothing is served before [`Self::receive_at`].
+    pub fn new(purse: Arc<Purse>, log: Log) -> Self {
+        let (endpoints, carrier, calibration) = Default::default();
+        let (lane, channels) = (Semaphore::new(1), Semaphore::new(MAX_CHANNELS));
+        Self(Arc::new(Shared { endpoints, carrier, calibration, lane, channels, purse, log }))
+    }
+
+    /// Datagrams come by these endpoints; the first word counts.
+    pub fn receive_at(&self, endpoints: Vec<Arc<Endpoint>>) {
+        _ = self.0.endpoints.set(endpoints);
+    }
+
+    /// Riders are this one's; the first word counts.
+    pub fn carry_for(&self, carrier: Arc<dyn Carries>) {
+        _ = self.0.carrier.set(carrier);
+    }
+
+    /// What this host can do is that, for ten minutes; without a word it is found out when it is first asked for.
+    pub fn calibrated_as(&self, host: Calibration) {
+        *self.0.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now(), host));
+    }
+}
+
+impl Trains {
+    /// What this host can do.
+    pub(super) async fn calibrated(&self) -> io::Result<Calibration> {
+        self.0.calibrated().await
+    }
+
+    /// The endpoint from which a member at this address is reached.
+    pub fn towards(&self, to: IpAddr) -> Option<Arc<Endpoint>> {
+        let all = self.0.endpoints.get()?;
+        let is_of = |one: &&Arc<Endpoint>| {
+            one.local_addr().is_ok_and(|bound| bound.is_ipv4() == to.to_canonical().is_ipv4())
+        };
+        all.iter().find(is_of).cloned()
+    }
+
+    /// Who may ride in trains to the node with this key.
+    pub(super) fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>> {
+        self.0.carrier.get()?.riders(node)
+    }
+
+    /// This host's turn to send a train to the member, paid for; `None`: the day's bytes are used up.
+    pub(super) async fn lane(&self, to: NodeId, train: &Train) -> Option<SemaphorePermit<'_>> {
+        let permit = self.0.lane.acquire().await.ok()?;
+        let is_paid = self.0.purse.left().as_bytes() >= train.bytes();
+        is_paid.then(|| self.0.purse.charge(to, train.bytes()))?;
+        Some(permit)
+    }
+}
+
+impl MemberService for Trains {
+    fn serve(
+        &self,
+        channel: Channel<TcpStream>,
+        peer: MeshPeer,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        let shared = Arc::clone(&self.0);
+        Box::pin(async move {
+            let Ok(_place) = shared.channels.try_acquire() else { return };
+            let served = peer.unless_revoked(shared.session(channel, &peer)).await;
+            let event = Event::new("trains").with("peer", &peer.member().name).with("client", from);
+            shared.log.put(match served.unwrap_or_else(|revoked| Err(revoked.into())) {
+                Ok(trains) => event.with_number("trains", trains),
+                Err(why) => event.with("why", why),
+            });
+        })
+    }
+
+    /// The carrier's; null where nothing is carried.
+    fn report(&self) -> serde_json::Value {
+        self.0.carrier.get().map(|carrier| carrier.report()).unwrap_or_default()
+    }
+}
+
+/// An open session.
+struct Open {
+    place: Place,
+    way: Way,
+    /// While riders go in it.
+    attached: Option<Attached>,
+}
+
+impl Shared {
+    /// Until the client leaves; how many trains there were.
+    async fn session(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
+        let (mut open, mut trains) = (None, 0);
+        loop {
+            let asked = timeout(IDLE, talk::read(&mut channel, MAX_MESSAGE)).await;
+            let Some(asked) = asked.map_err(io::Error::from)?? else { return Ok(trains) };
+            let told = match (asked, &open) {
+                (Ask::Open, None) => match self.open(&channel, peer).await? {
+                    Ok((opened, told)) => {
+                        open = Some(opened);
+                        told
+                    }
+                    Err(refusal) => Tell::Refused(refusal),
+                },
+                (Ask::Carry { epoch }, _) => {
+                    let carrying = self.carry(&channel, &mut open, peer, epoch)?;
+                    carrying.unwrap_or_else(Tell::Refused)
+                }
+                (Ask::Arrivals { train, probes, wait }, Some(open)) => {
+                    trains += u64::from(train != NO_TRAIN);
+                    let wait = Duration::from_millis(wait.into()).min(LONGEST_WAIT);
+                    self.arrivals(open, peer.key(), (train, probes), wait).await
+                }
+                (Ask::Send { train, probes, accepts_busy }, Some(open)) => {
+                    trains += 1;
+                    let wanted = Wanted { train, probes, accepts_busy };
+                    let sent = self.send(open, peer.key(), wanted).await;
+                    sent.map_or_else(Tell::Refused, Tell::Sent)
+                }
+                _ => Tell::Refused(Refusal::Session),
+            };
+            talk::write(&mut channel, &told).await?;
+        }
+    }
+
+    async fn open(
+        &self,
+        channel: &Channel<TcpStream>,
+        peer: &MeshPeer,
+    ) -> io::Result<Result<(Open, Tell), Refusal>> {
+        let host = self.calibrated().await?;
+        let opened = self.place(channel, peer)?;
+        Ok(opened.map(|(open, port)| {
+            let told = Tell::Opened { session: open.place.number, port, can: can(&host) };
+            (open, told)
+        }))
+    }
+
+    /// A new session, and the port that takes its datagrams.
+    fn place(
+        &self,
+        channel: &Channel<TcpStream>,
+        peer: &MeshPeer,
+    ) -> io::Result<Result<(Open, u16), Refusal>> {
+        let at = channel.get_ref().local_addr()?.ip();
+        let Some(endpoint) = self.endpoint(at) else { return Ok(Err(Refusal::Session)) };
+        let mut number = [0; 4];
+        getrandom::fill(&mut number).map_err(io::Error::other)?;
+        let session = u32::from_be_bytes(number);
+        let [others, own] = secrets(channel, session)?;
+        let who = Some(peer.member().name.clone());
+        let Some(place) = endpoint.enter(session, Opener::new(&others)?, who) else {
+            return Ok(Err(Refusal::Busy));
+        };
+        let sealer = Arc::new(Mutex::new(Sealer::new(&own, session)?));
+        let port = endpoint.local_addr()?.port();
+        let socket = Arc::new(endpoint.sender()?);
+        // Its port is not known before its first datagram; nothing is sent before.
+        let to = SocketAddr::new(channel.get_ref().peer_addr()?.ip(), 0);
+        let way = Way { socket, to, sealer, riders: None };
+        Ok(Ok((Open { place, way, attached: None }, port)))
+    }
+
+    /// Riders as well, in the session that is open or in a new one.
+    fn carry(
+        &self,
+        channel: &Channel<TcpStream>,
+        open: &mut Option<Open>,
+        peer: &MeshPeer,
+        epoch: u64,
+    ) -> io::Result<Result<Tell, Refusal>> {
+        let riders = self.carrier.get().and_then(|carrier| carrier.riders(peer.key()));
+        let Some(riders) = riders else { return Ok(Err(Refusal::Carrier)) };
+        let own = riders.epoch();
+        let mut opened = match open.take() {
+            Some(opened) => opened,
+            None => match self.place(channel, peer)? {
+                Ok((opened, _)) => opened,
+                Err(refusal) => return Ok(Err(refusal)),
+            },
+        };
+        let port = opened.place.endpoint.local_addr()?.port();
+        opened.attached = Some(carry::attach(&mut opened.way, &opened.place, riders, epoch));
+        let session = open.insert(opened).place.number;
+        Ok(Ok(Tell::Carrying { session, port, epoch: own }))
+    }
+
+    /// The one at this address of the host, or at all of its family.
+    fn endpoint(&self, at: IpAddr) -> Option<&Arc<Endpoint>> {
+        let all = self.endpoints.get()?;
+        let of = |is: &dyn Fn(IpAddr) -> bool| {
+            all.iter().find(|one| one.local_addr().is_ok_and(|bound| is(bound.ip())))
+        };
+        let at = at.to_canonical();
+        let is_all = |ip: IpAddr| ip.is_unspecified() && ip.is_ipv4() == at.is_ipv4();
+        of(&|ip| ip == at).or_else(|| of(&is_all))
+    }
+
+    async fn calibrated(&self) -> io::Result<Calibration> {
+        let known = *self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = |(at, known): &(Instant, Calibration)| {
+            at.elapsed() < if known.is_valid { FRESH } else { BUSY }
+        };
+        if let Some((_, known)) = known.filter(is_fresh) {
+            return Ok(known);
+        }
+        // Not beside a train of this host's: both would say the other's.
+        let _lane = self.lane.acquire().await.map_err(io::Error::other)?;
+        let found = spawn_blocking(calibrate).await.map_err(io::Error::other)??;
+        *self.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now(), found));
+        Ok(found)
+    }
+
+    async fn arrivals(
+        &self,
+        open: &Open,
+        peer: NodeId,
+        (train, probes): (u32, u16),
+        wait: Duration,
+    ) -> Tell {
+        let incoming = &open.place.incoming;
+        if train == NO_TRAIN {
+            let shown = incoming.shown(wait).await;
+            return Tell::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
+        }
+        let probes = usize::from(probes).min(MAX_PROBES);
+        let (arrived, dropped) = open.place.arrivals(train, probes, wait).await;
+        // As long as they may be: who receives does not know better, and need not.
+        self.purse.charge(peer, arrived.iter().flatten().count() as u64 * 1500);
+        Tell::Arrivals { arrived, dropped }
+    }
+
+    async fn send(
+        &self,
+        open: &Open,
+        peer: NodeId,
+        wanted: Wanted,
+    ) -> Result<Vec<Option<u64>>, Refusal> {
+        let train = train(&wanted.probes).map_err(no)?;
+        big_enough(&train, |_| 0).map_err(no)?;
+        let host = self.calibrated().await.map_err(no)?;
+        let host = if wanted.accepts_busy { host.as_it_is() } else { host };
+        host.check(&train).map_err(no)?;
+        let Some(to) = open.place.incoming.from() else { return Err(Refusal::Session) };
+        let _lane = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
+        if self.purse.left().as_bytes() < train.bytes() {
+            return Err(Refusal::Budget);
+        }
+        self.purse.charge(peer, train.bytes());
+        let way = Way { to, ..open.way.clone() };
+        let volley = Volley { number: wanted.train, train, headers: Vec::new() };
+        let flown = way.fly(volley, Duration::ZERO).await.map_err(no)?;
+        Ok(flown.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
+    }
+}
+
+/// A train that a member wants to be sent.
+struct Wanted {
+    train: u32,
+    probes: Vec<Planned>,
+    accepts_busy: bool,
+}
+
+fn no(why: impl ToString) -> Refusal {
+    Refusal::Train(why.to_string())
+}
+
+fn train(probes: &[Planned]) -> Result<Train, thalweg_measure::train::TrainError> {
+    let probe = |planned: &Planned| Probe {
+        size: planned.size,
+        header: planned.header,
+        gap: Duration::from_nanos(planned.gap),
+        may_carry: planned.may_carry,
+    };
+    Train::new(probes.iter().map(probe).collect())
+}

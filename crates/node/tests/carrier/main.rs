@@ -1,0 +1,141 @@
+//! Carriers over real sockets: what goes into one device comes out of the other, once and unaltered.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../fixtures/members.rs"]
+mod members;
+mod scene;
+mod trains;
+
+use members::{key, member, signed};
+use scene::{Node, mesh, number, packet};
+use std::collections::BTreeSet;
+use thalweg_node::carrier::CarrierSettings;
+use thalweg_wire::{Signer as _, mesh::Role};
+
+fn settings() -> CarrierSettings {
+    CarrierSettings::default()
+}
+
+/// Two nodes that carry.
+async fn pair() -> (Node, Node) {
+    let mut nodes = mesh(vec![Some(settings()), Some(settings())]).await;
+    let two = nodes.pop().unwrap();
+    (nodes.pop().unwrap(), two)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packets_go_at_once_both_ways_and_none_waits_for_a_train() {
+    let (mut one, mut two) = pair().await;
+    for n in 0..200 {
+        one.send(packet(one.overlay(), two.overlay(), n, 60 + n as usize * 6)).await;
+        // Back by the session that the first packet opened.
+        let came = two.next().await;
+        assert_eq!(number(&came, &one, &two), n);
+        two.send(packet(two.overlay(), one.overlay(), n, came.len())).await;
+        assert_eq!(number(&one.next().await, &two, &one), n);
+    }
+    for node in [&one, &two] {
+        let counts = node.report().counts;
+        assert_eq!((counts.sent_packets, counts.received_packets), (200, 200), "{counts:?}");
+        assert_eq!((counts.own_datagrams, counts.timed_out_packets), (200, 0), "{counts:?}");
+        assert_eq!((counts.dropped_packets, counts.strange_packets), (0, 0), "{counts:?}");
+    }
+    assert_eq!(one.report().members[0].session, "open");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_longer_than_the_path_takes_is_cut_and_comes_whole() {
+    let narrow = CarrierSettings { path_mtu: 576, ..settings() };
+    assert_eq!((settings().mtu(), narrow.mtu()), (1413, 1280));
+    let mut nodes = mesh(vec![Some(narrow), Some(settings())]).await;
+    let [one, two] = &mut nodes[..] else { unreachable!() };
+    for n in 0..20 {
+        one.send(packet(one.overlay(), two.overlay(), n, 1280)).await;
+        assert_eq!(number(&two.next().await, one, two), n);
+    }
+    let counts = two.report().counts;
+    assert_eq!((counts.received_packets, counts.received_fragments), (20, 60), "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_sends_as_somebody_else() {
+    let mut nodes = mesh(vec![Some(settings()), Some(settings()), Some(settings())]).await;
+    let third = nodes.pop().unwrap();
+    let (mut two, one) = (nodes.pop().unwrap(), nodes.pop().unwrap());
+    let [a, b, c] = [one.overlay(), two.overlay(), third.overlay()];
+    one.send(packet(c, b, 1, 100)).await;
+    let mut broken = packet(a, b, 2, 100);
+    broken.truncate(30);
+    one.send(broken).await;
+    let multicast = "ff02::2".parse().unwrap();
+    one.send(packet(a, multicast, 3, 100)).await;
+    let outside = "fd00::77".parse().unwrap();
+    one.send(packet(a, outside, 4, 100)).await;
+    one.send(packet(a, b, 5, 100)).await;
+    assert_eq!(number(&two.next().await, &one, &two), 5);
+    assert_eq!(two.report().counts.strange_packets, 1);
+    assert!(two.rest().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_carries_nothing_says_so_and_who_is_gone_is_let_go() {
+    let mut nodes = mesh(vec![Some(settings()), None, Some(settings())]).await;
+    let mut third = nodes.pop().unwrap();
+    let (two, one) = (nodes.pop().unwrap(), nodes.pop().unwrap());
+    one.send(packet(one.overlay(), two.overlay(), 1, 100)).await;
+    one.until("it is told", |report| {
+        report.members.iter().any(|member| member.session.contains("carrier.enabled"))
+    })
+    .await;
+    one.until("its packet is dropped", |report| report.counts.dropped_packets == 1).await;
+
+    one.send(packet(one.overlay(), third.overlay(), 1, 100)).await;
+    third.next().await;
+    third
+        .until("one's session is there", |report| {
+            report.members.iter().any(|member| member.session == "open")
+        })
+        .await;
+    // Without one.
+    let rest = [&two, &third].map(|node| member(node.n, Some(node.at), &[Role::Relay]));
+    third.membership.offer(&signed(2, rest.into())).unwrap();
+    let gone = third.overlay();
+    third.send(packet(gone, one.overlay(), 2, 100)).await;
+    third.until("nobody is left", |report| report.members.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_lines_key_has_no_riders() {
+    use thalweg_node::trains::Carries as _;
+    let (one, two) = pair().await;
+    let carrier = one.carrier.as_ref().unwrap();
+    one.until("it is up", |report| report.is_up).await;
+    assert!(carrier.riders(key(two.n).id()).is_some());
+    assert!(carrier.riders(key(two.n + 100).id()).is_none(), "two's command line");
+    assert!(carrier.riders(key(one.n).id()).is_none(), "itself");
+    assert!(carrier.riders(key(9).id()).is_none(), "a stranger");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_disappears_is_told_and_the_node_goes_on() {
+    let (mut one, mut two) = pair().await;
+    one.send(packet(one.overlay(), two.overlay(), 1, 100)).await;
+    two.next().await;
+    drop(one.sends.take());
+    one.until("it is gone", |report| !report.is_up).await;
+    let report = one.report();
+    assert!(report.why.as_ref().unwrap().contains("somebody deleted it"), "{report:?}");
+    // Its session ends, and its door still opens, although for no riders.
+    two.until("two hears of it", |report| report.members[0].session != "open").await;
+    two.send(packet(two.overlay(), one.overlay(), 2, 100)).await;
+    two.until("two is refused", |report| report.members[0].session.contains("carries no")).await;
+}
+
+/// Numbers that came, none twice.
+fn once(numbers: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+    let mut all = BTreeSet::new();
+    for number in numbers {
+        assert!(all.insert(number), "{number} came twice");
+    }
+    all
+}

@@ -1,0 +1,169 @@
+//! With trains under way: packets ride in their probes.
+
+use crate::{
+    once,
+    scene::{HERE, Node, mesh, named, number, packet},
+    settings,
+};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use thalweg_measure::{
+    riders::{HoldSettings, Regulator, Selection},
+    train::{Flight, Probe, Train},
+};
+use thalweg_net::{
+    Stream,
+    channel::{Channel, Protocol},
+};
+use thalweg_node::{
+    carrier::CarrierSettings,
+    trains::{Carries as _, Session, Terms},
+};
+
+/// A session for trains from one node to another, in which riders go.
+async fn session(from: &Node, to: &Node) -> Session<Stream> {
+    let channel = from.reach.channel(&named(to), &[], Protocol::Probe).await.unwrap();
+    let mut session = opened(channel, from).await;
+    let key = crate::members::key(to.n);
+    let carrier = from.carrier.as_ref().unwrap();
+    from.until("the device is up", |report| report.is_up).await;
+    let riders = carrier.riders(thalweg_wire::Signer::id(&key)).unwrap();
+    session.carry(riders).await.unwrap();
+    session
+}
+
+/// Whatever this host's calibration says: how busy it is is nothing to riders.
+async fn opened(channel: Channel<Stream>, from: &Node) -> Session<Stream> {
+    let terms = Terms::found(true).await.unwrap();
+    Session::open(channel, HERE, &from.endpoint, terms).await.unwrap()
+}
+
+/// So many probes of 400 bytes, 5 ms apart: whatever else runs here, such a train is true.
+fn train(probes: usize, may_carry: bool) -> Train {
+    let gap = Duration::from_millis(5);
+    Train::uniform(Probe { size: 400, header: 0, gap, may_carry }, probes).unwrap()
+}
+
+/// Packets with these numbers and of this length go, spread over the train.
+async fn flown(
+    session: &mut Session<Stream>,
+    train: Train,
+    (from, to): (&Node, &Node),
+    numbers: std::ops::Range<u32>,
+    length: usize,
+) -> Flight {
+    let probes = train.probes().len() as u32;
+    let pause = train.takes() / probes;
+    session.announce(&train, Duration::from_millis(15));
+    let flying = async {
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        session.send(train).await.unwrap()
+    };
+    let sending = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        for n in numbers {
+            from.send(packet(from.overlay(), to.overlay(), n, length)).await;
+            tokio::time::sleep(pause).await;
+        }
+    };
+    tokio::join!(flying, sending).0
+}
+
+async fn came(from: &Node, to: &mut Node, count: usize) -> BTreeSet<u32> {
+    let mut numbers = Vec::new();
+    while numbers.len() < count {
+        let next = to.next().await;
+        numbers.push(number(&next, from, to));
+    }
+    numbers.extend(to.rest().iter().map(|packet| number(packet, from, to)));
+    once(numbers)
+}
+
+async fn pair(settings: CarrierSettings) -> (Node, Node) {
+    let mut nodes = mesh(vec![Some(settings.clone()), Some(settings)]).await;
+    let two = nodes.pop().unwrap();
+    (nodes.pop().unwrap(), two)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packets_ride_in_a_train_and_come_once() {
+    let (one, mut two) = pair(settings()).await;
+    let mut session = session(&one, &two).await;
+    // One of 300 bytes fits a probe whole; what is left has room for the beginning of the next.
+    let flight = flown(&mut session, train(60, true), (&one, &two), 0..60, 300).await;
+    assert_eq!(came(&one, &mut two, 60).await, (0..60).collect());
+    let (counts, tally) = (one.report().counts, flight.tally);
+    println!("{counts:?}\n{tally:?}");
+    assert!(counts.ridden_packets > 20 && counts.ridden_fragments >= counts.ridden_packets);
+    assert_eq!(
+        (tally.carriers, tally.carried_bytes),
+        (counts.carrying_probes, counts.ridden_bytes)
+    );
+    assert!(tally.hidden_bytes <= tally.carried_bytes && tally.hidden_bytes > 0);
+    assert!(counts.carrying_probes + counts.empty_probes == 60);
+    assert_eq!(two.report().counts.received_bytes, 60 * 300);
+    // Over: nothing waits.
+    let before = one.report().counts.timed_out_packets;
+    one.send(packet(one.overlay(), two.overlay(), 99, 300)).await;
+    assert_eq!(came(&one, &mut two, 1).await, [99].into());
+    assert_eq!(one.report().counts.timed_out_packets, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_that_may_not_carry_none_and_packets_still_come() {
+    let regulators = vec![Regulator::First(5), Regulator::Share(0.5)];
+    for (settings, may_carry, most) in [
+        (settings(), false, 0),
+        (CarrierSettings { regulators, ..settings() }, true, 5),
+        (CarrierSettings { regulators: vec![Regulator::None], ..settings() }, true, 0),
+    ] {
+        let (one, mut two) = pair(settings).await;
+        let mut session = session(&one, &two).await;
+        let flight = flown(&mut session, train(20, may_carry), (&one, &two), 0..20, 300).await;
+        assert_eq!(came(&one, &mut two, 20).await, (0..20).collect());
+        assert!(flight.tally.carriers <= most, "{:?}", flight.tally);
+        let waited = one.report().counts.timed_out_packets;
+        assert!(most > 0 || waited == 0, "for probes that carry nothing nobody waits: {waited}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_selected_does_not_wait() {
+    let selection = Selection { ports: vec![80..=80], dscp: Vec::new() };
+    let (one, mut two) = pair(CarrierSettings { selection, ..settings() }).await;
+    let mut session = session(&one, &two).await;
+    let flight = flown(&mut session, train(20, true), (&one, &two), 0..20, 300).await;
+    assert_eq!(came(&one, &mut two, 20).await, (0..20).collect());
+    let counts = one.report().counts;
+    assert_eq!((flight.tally.carriers, counts.timed_out_packets), (0, 0), "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_papers_way_holds_without_a_train_and_repeats_come_once() {
+    let hold = HoldSettings { is_unconditional: true, repeats: true, ..HoldSettings::default() };
+    let (one, mut two) = pair(CarrierSettings { hold, ..settings() }).await;
+    one.send(packet(one.overlay(), two.overlay(), 0, 300)).await;
+    assert_eq!(came(&one, &mut two, 1).await, [0].into());
+    assert_eq!(one.report().counts.timed_out_packets, 1);
+    let mut session = session(&one, &two).await;
+    // Half the probes' padding is left for what was carried before.
+    flown(&mut session, train(60, true), (&one, &two), 1..61, 120).await;
+    assert_eq!(came(&one, &mut two, 60).await, (1..61).collect());
+    let (sent, received) = (one.report().counts, two.report().counts);
+    println!("{sent:?}\n{received:?}");
+    assert!(sent.repeated_bytes > 0 && received.refused_fragments > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trains_of_a_member_without_a_carrier_carry_none() {
+    let nodes = mesh(vec![Some(settings()), None]).await;
+    let (one, two) = (&nodes[0], &nodes[1]);
+    let channel = one.reach.channel(&named(two), &[], Protocol::Probe).await.unwrap();
+    let mut session = opened(channel, one).await;
+    one.until("the device is up", |report| report.is_up).await;
+    let carrier = Arc::new(one.carrier.clone().unwrap());
+    let key = thalweg_wire::Signer::id(&crate::members::key(two.n));
+    let refused = session.carry(carrier.riders(key).unwrap()).await.unwrap_err();
+    assert!(refused.to_string().contains("carrier.enabled"), "{refused}");
+    let flight = session.send(train(5, true)).await.unwrap();
+    assert_eq!(flight.tally.carriers, 0);
+}

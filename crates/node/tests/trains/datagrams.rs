@@ -1,0 +1,144 @@
+//! What becomes of a train whose datagrams are lost, doubled, overtaken, cut, replayed and forged on the way.
+
+use crate::{
+    mangler::Mangle,
+    scene::{CALM, PLENTY, Scene, train},
+};
+use rand_xoshiro::{
+    Xoshiro256PlusPlus,
+    rand_core::{Rng as _, SeedableRng as _},
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use thalweg_measure::train::Flight;
+use thalweg_node::trains::Refused;
+
+const GAP: Duration = Duration::from_micros(200);
+
+/// The places of those that came.
+fn came(flight: &Flight) -> Vec<usize> {
+    let arrived = flight.arrived.iter().enumerate();
+    arrived.filter(|(_, at)| at.is_some()).map(|(place, _)| place).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_passes_unharmed_is_all_there_in_both_directions() {
+    let scene = Scene::clean().await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    for _ in 0..3 {
+        let there = session.send(train(100, 300, GAP)).await.unwrap();
+        assert_eq!(came(&there), (0..100).collect::<Vec<_>>());
+        assert!(!there.is_reordered() && there.sent.iter().all(Option::is_some));
+        assert!(there.tally.transmitted >= 99 * GAP);
+        let back = session.receive(train(100, 300, GAP)).await.unwrap();
+        assert_eq!(came(&back), (0..100).collect::<Vec<_>>());
+        assert!(!back.is_reordered() && back.sent.iter().all(Option::is_some));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lost_are_missing_the_doubled_count_once_and_the_overtaken_keep_their_places() {
+    let mut held = None;
+    let mangle = Mangle::by(move |n, datagram| match n % 10 {
+        3 => vec![],
+        5 => vec![datagram.clone(), datagram.clone(), datagram],
+        7 => {
+            held = Some(datagram);
+            vec![]
+        }
+        8 => [Some(datagram), held.take()].into_iter().flatten().collect(),
+        _ => vec![datagram],
+    });
+    let scene = Scene::with(PLENTY, mangle).await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    let flight = session.send(train(100, 300, GAP)).await.unwrap();
+    assert_eq!(came(&flight), (0..100).filter(|n| n % 10 != 3).collect::<Vec<_>>());
+    assert!((flight.lost() - 0.1).abs() < 1e-9);
+    assert!(flight.is_reordered());
+    for n in (7..100).step_by(10) {
+        let [overtaken, before] = [flight.arrived[n], flight.arrived[n + 1]];
+        assert!(overtaken.unwrap() >= before.unwrap(), "{n}");
+    }
+    assert_eq!(scene.far.endpoint.refused(Refused::Replayed), 20);
+    assert_eq!(scene.far.endpoint.refused(Refused::Forged), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cut_the_forged_and_the_replayed_are_nothing() {
+    let mut first: Option<Vec<u8>> = None;
+    let mangle = Mangle::by(move |n, datagram| {
+        let mut pass = Vec::new();
+        pass.extend(first.clone());
+        first.get_or_insert_with(|| datagram.clone());
+        // Before the true one: had it been believed, the true one would come too late.
+        for length in [0, 11, 12, 28, datagram.len() / 2, datagram.len() - 1] {
+            pass.push(datagram[..length].to_vec());
+        }
+        for at in [0, 4, 11, 12, datagram.len() - 1] {
+            let mut forged = datagram.clone();
+            forged[at] ^= 1 << (n % 8);
+            pass.push(forged);
+        }
+        pass.push([datagram.clone(), vec![0]].concat());
+        pass.push(datagram);
+        pass
+    });
+    let scene = Scene::with(PLENTY, mangle).await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    let flight = session.send(train(50, 300, 5 * GAP)).await.unwrap();
+    assert_eq!(came(&flight), (0..50).collect::<Vec<_>>());
+    assert!(!flight.is_reordered());
+    let refused = |why| scene.far.endpoint.refused(why);
+    // Cut: four of six have no room for what is outside and a tag. Forged: one names another session; one of another
+    // number may name one that came. All of it is nothing.
+    let all = [Refused::Stranger, Refused::Forged, Refused::Replayed, Refused::Unread].map(refused);
+    assert_eq!(all.iter().sum::<u64>(), 50 * 13 - 1, "{all:?}");
+    assert!(all[0] >= 50 * 4 && all[1] >= 50 * 3 && all[2] >= 49 && all[3] == 0, "{all:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_chance_exactly_what_came_intact_has_come() {
+    let seed = std::process::id().into();
+    println!("seed {seed}");
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let intact = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&intact);
+    let mut earlier: Vec<Vec<u8>> = Vec::new();
+    let mangle = Mangle::by(move |n, datagram| {
+        let mut draw = |below: u64| (random.next_u64() % below) as usize;
+        let mut pass = Vec::new();
+        for _ in 0..draw(3) {
+            let mut other = match earlier.is_empty() || draw(2) == 0 {
+                true => datagram.clone(),
+                false => earlier[draw(earlier.len() as u64)].clone(),
+            };
+            let at = draw(other.len() as u64);
+            match draw(3) {
+                0 => other.truncate(at),
+                1 => other[at] ^= 1 << draw(8),
+                _ => other = vec![draw(256) as u8; at],
+            }
+            pass.push(other);
+        }
+        if draw(5) > 0 {
+            noted.lock().unwrap().push(n);
+            pass.push(datagram.clone());
+            if draw(3) == 0 {
+                pass.push(datagram.clone());
+            }
+        }
+        earlier.push(datagram);
+        pass
+    });
+    let scene = Scene::with(PLENTY, mangle).await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    for number in 0..8 {
+        let flight = session.send(train(100, 300, GAP)).await.unwrap();
+        let sent = number * 100..(number + 1) * 100;
+        let intact = intact.lock().unwrap();
+        let mine = intact.iter().filter(|n| sent.contains(*n)).map(|n| n - sent.start);
+        assert_eq!(came(&flight), mine.collect::<Vec<_>>(), "train {number}");
+    }
+}

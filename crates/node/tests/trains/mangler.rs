@@ -1,0 +1,87 @@
+//! A relay of datagrams that does to them what networks and strangers do.
+
+use crate::scene::BETWEEN;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::{net::UdpSocket, task::JoinSet};
+
+/// What becomes of the datagram with this number (from 0, of those that are long): what is passed on.
+type Fate = dyn FnMut(usize, Vec<u8>) -> Vec<Vec<u8>> + Send;
+
+/// What is done to datagrams of trains; shorter ones, by which a session begins, pass.
+pub struct Mangle(Box<Fate>);
+
+/// Datagrams of trains are longer.
+const SHORT: usize = 64;
+
+impl Mangle {
+    pub fn nothing() -> Self {
+        Self::by(|_, datagram| vec![datagram])
+    }
+
+    pub fn by(fate: impl FnMut(usize, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static) -> Self {
+        Self(Box::new(fate))
+    }
+}
+
+/// It runs until dropped.
+pub struct Mangler {
+    passed: Arc<AtomicU64>,
+    _tasks: JoinSet<()>,
+}
+
+impl Mangler {
+    /// At the same port of another address of loopback, before this one.
+    pub async fn before(far: SocketAddr, mangle: Mangle) -> Self {
+        let front = Arc::new(UdpSocket::bind((BETWEEN, far.port())).await.unwrap());
+        let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        back.connect(far).await.unwrap();
+        let passed = Arc::new(AtomicU64::new(0));
+        let mut tasks = JoinSet::new();
+        let counted = Arc::clone(&passed);
+        let (there, to) = (Arc::clone(&front), Arc::clone(&back));
+        let near = Arc::new(std::sync::Mutex::new(None));
+        let seen = Arc::clone(&near);
+        tasks.spawn(async move {
+            let (Mangle(mut fate), mut number, mut buffer) = (mangle, 0, vec![0; 65_536]);
+            loop {
+                let (length, from) = there.recv_from(&mut buffer).await.unwrap();
+                *seen.lock().unwrap() = Some(from);
+                let datagram = buffer[..length].to_vec();
+                let pass = match length {
+                    ..=SHORT => vec![datagram],
+                    _ => {
+                        number += 1;
+                        fate(number - 1, datagram)
+                    }
+                };
+                for one in pass {
+                    to.send(&one).await.unwrap();
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        tasks.spawn(async move {
+            let mut buffer = vec![0; 65_536];
+            loop {
+                let length = back.recv(&mut buffer).await.unwrap();
+                let to = near.lock().unwrap().unwrap();
+                front.send_to(&buffer[..length], to).await.unwrap();
+            }
+        });
+        Self { passed, _tasks: tasks }
+    }
+
+    pub fn ip(&self) -> IpAddr {
+        BETWEEN
+    }
+
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,168 @@
+//! What is refused, and what is told when it fails on the way.
+
+use crate::{
+    mangler::Mangle,
+    members,
+    scene::{CALM, PLENTY, Scene, busy, train},
+};
+use std::time::Duration;
+use thalweg_measure::{
+    estimators::PK1,
+    train::{Dishonest, Doubt, End, Probe, Train},
+};
+use thalweg_net::{Stream, channel::Protocol};
+use thalweg_node::trains::{Event, MeasureError, Measured, Session, SessionError, Terms, Way, run};
+use thalweg_wire::probe::Refusal;
+
+const GAP: Duration = Duration::from_micros(200);
+const FAR: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_host_refuses_unless_it_is_accepted_and_then_the_result_is_doubted() {
+    let scene = Scene::clean().await;
+    let here = busy();
+    let mut session = scene.session(Terms { here, accepts_busy: false }).await.unwrap();
+    let refused = session.send(train(10, 300, GAP)).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid)), "{refused}");
+    let mut session = scene.session(Terms { here, accepts_busy: true }).await.unwrap();
+    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
+    let of = |end| Doubt::Busy { end, off: here.gap_error[1] };
+    assert_eq!(session.doubts(Way::There), [of(End::Sender)]);
+    assert_eq!(session.doubts(Way::Back), [of(End::Receiver)]);
+    let measured = measure(&mut session, Way::There, &mut |_| {}).await.unwrap();
+    assert!(measured.doubts.contains(&of(End::Sender)), "{measured:?}");
+    assert!(measured.cost.trains == 3 && measured.cost.bytes == 3 * 10 * 300, "{measured:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_does_the_other_host_for_trains_that_it_is_to_send() {
+    let scene = Scene::clean().await;
+    scene.far.trains.calibrated_as(busy());
+    let mut session = scene.session(CALM()).await.unwrap();
+    // A client that did not look would be told by the host itself.
+    let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid)), "{refused}");
+    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it only receives");
+    session.accept_busy(true);
+    assert_eq!(session.receive(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_that_are_too_short_or_too_long_are_named() {
+    let scene = Scene::clean().await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    let short = session.send(train(3, 44, GAP)).await.unwrap_err();
+    assert!(matches!(short, SessionError::Small { at: 0, size: 44, least: 45 }), "{short}");
+    let headers = vec![vec![], vec![1; 20]];
+    let short = session.send_with(train(2, 64, GAP), headers).await.unwrap_err();
+    assert!(matches!(short, SessionError::Small { at: 1, least: 65, .. }), "{short}");
+    // What no MTU carries; loopback's is 64 KiB.
+    let long = session.send(train(3, 65_530, Duration::ZERO)).await.unwrap_err();
+    assert!(matches!(long, SessionError::Mtu { size: 65_530 }), "{long}");
+    assert!(long.to_string().contains("MTU"), "{long}");
+    for way in [Way::There, Way::Back] {
+        assert_eq!(session.fitting(way, &[65_530, 1000, 500]).await.unwrap(), 1000);
+        let none = session.fitting(way, &[65_530, 65_520]).await.unwrap_err();
+        assert!(matches!(none, SessionError::Mtu { size: 65_530 }), "{none}");
+    }
+    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_pass_because_of_its_length_is_found_out_by_shorter_ones() {
+    let mangle = Mangle::by(|_, datagram| match datagram.len() {
+        ..=1400 => vec![datagram],
+        _ => vec![],
+    });
+    let scene = Scene::with(PLENTY, mangle).await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    assert_eq!(session.fitting(Way::There, &[1472, 1412, 1372]).await.unwrap(), 1372);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_days_bytes_are_the_end() {
+    let scene = Scene::with(20_000, Mangle::nothing()).await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    session.receive(train(40, 300, GAP)).await.unwrap();
+    let refused = session.receive(train(40, 300, GAP)).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Refused(Refusal::Budget)), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_takes_no_datagrams_is_named() {
+    let scene = Scene::clean().await;
+    let channel = scene.reach.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
+    // Nobody is at that address.
+    let at = "127.0.0.9".parse().unwrap();
+    let shut = Session::open(channel, at, &scene.near, CALM()).await.err().unwrap();
+    assert!(matches!(shut, SessionError::Shut(..)), "{shut}");
+    let port = scene.far.endpoint.local_addr().unwrap().port();
+    assert!(shut.to_string().contains(&port.to_string()), "{shut}");
+}
+
+/// Three trains of pk1.
+async fn measure(
+    session: &mut Session<Stream>,
+    way: Way,
+    told: &mut dyn FnMut(Event),
+) -> Result<Measured, MeasureError> {
+    run(session, &mut PK1.times(3), way, FAR, told).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_vanishes_between_trains_ends_it_with_what_was_known() {
+    let mut scene = Scene::clean().await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    let mut told = |event: Event| {
+        if event.cost.trains >= 100 {
+            scene.far.stop();
+        }
+    };
+    // More than it can have time for.
+    let mut tool = PK1.times(u32::MAX);
+    let why = run(&mut session, &mut tool, Way::There, FAR, &mut told).await.unwrap_err();
+    assert!(matches!(&why, MeasureError::Session { so_far, .. } if so_far.trains >= 2), "{why}");
+    assert!(why.to_string().contains(" trains, which tell this much"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_vanishes_while_a_train_goes_is_told_of_as_well() {
+    for way in [Way::There, Way::Back] {
+        let mut scene = Scene::clean().await;
+        let mut session = scene.session(CALM()).await.unwrap();
+        let passed = scene.passed();
+        let long = train(20, 300, Duration::from_millis(50));
+        let flying = async {
+            match way {
+                Way::There => session.send(long).await,
+                Way::Back => session.receive(long).await,
+            }
+        };
+        let mut flying = std::pin::pin!(flying);
+        // Until it is under way: what comes back is not counted, so there it is asked for at least.
+        while way == Way::There && scene.passed() < passed + 3 {
+            let turn = tokio::task::yield_now();
+            tokio::select! { biased; _ = &mut flying => panic!("{way:?}: it ended"), () = turn => {} }
+        }
+        let asked = tokio::time::timeout(Duration::ZERO, &mut flying);
+        assert!(asked.await.is_err(), "{way:?}: it ended");
+        scene.far.kill().await;
+        let why = flying.await.unwrap_err();
+        let is_so = matches!(why, SessionError::Channel(_) | SessionError::Protocol(_));
+        assert!(is_so, "{way:?}: {why}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hops_are_no_member_s_to_send() {
+    let scene = Scene::clean().await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    let probe = Probe { size: 100, header: 0, gap: Duration::ZERO, may_carry: false };
+    let limit = std::num::NonZeroU8::new(1);
+    let limited = Train::new(vec![probe]).unwrap().limited(vec![limit]).unwrap();
+    let refused = session.receive(limited.clone()).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Hops), "{refused}");
+    // Over loopback no router is on the way: it arrives, and nobody says anything.
+    let flight = session.send(limited).await.unwrap();
+    assert_eq!((flight.lost(), flight.expired), (0.0, vec![None]));
+}

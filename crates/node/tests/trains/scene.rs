@@ -1,0 +1,153 @@
+//! `n1`, whose daemon takes trains, and the command line of `n0`.
+
+use crate::{
+    mangler::{Mangle, Mangler},
+    members::{self, ANYWHERE},
+};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+use tempfile::TempDir;
+use thalweg_measure::train::{Calibration, Probe, Train};
+use thalweg_net::{Stream, channel::Protocol};
+use thalweg_node::{
+    budget::Budget,
+    daemon::{Daemon, Services},
+    gather::Reach,
+    mesh::Membership,
+    prober::Purse,
+    relay::Log,
+    trains::{Endpoint, Session, SessionError, Terms, Trains},
+};
+use thalweg_units::{ByteSize, Rate};
+use tokio::{
+    sync::oneshot,
+    task::{JoinHandle, JoinSet},
+};
+
+/// A host that keeps gaps, whatever the machine of this test does.
+pub fn calm() -> Calibration {
+    let us = Duration::from_micros;
+    Calibration {
+        send_latency: us(3),
+        receive_latency: us(3),
+        gap_error: [us(1), us(50)],
+        honest: Rate::from_mbps(900.0),
+        is_valid: true,
+    }
+}
+
+/// One that does not.
+pub fn busy() -> Calibration {
+    let gap_error = [Duration::from_micros(300), Duration::from_millis(7)];
+    Calibration { gap_error, honest: Rate::ZERO, is_valid: false, ..calm() }
+}
+
+pub const CALM: fn() -> Terms = || Terms { here: calm(), accepts_busy: false };
+
+/// Equal probes with this gap.
+pub fn train(count: usize, size: u16, gap: Duration) -> Train {
+    Train::uniform(Probe { size, header: 0, gap, may_carry: false }, count).unwrap()
+}
+
+/// A member whose daemon takes trains; all of it ends when it is dropped.
+pub struct Far {
+    pub at: SocketAddr,
+    pub trains: Trains,
+    pub endpoint: Arc<Endpoint>,
+    pub membership: Membership,
+    pub tasks: JoinSet<()>,
+    pub dir: TempDir,
+    /// Dropped to end the daemon, and how it ended.
+    daemon: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+/// A day's bytes.
+pub const PLENTY: u64 = 1 << 40;
+
+impl Far {
+    pub async fn start(n: u8, per_day: u64) -> Self {
+        let dir = TempDir::new().unwrap();
+        let membership = members::membership();
+        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(per_day));
+        let trains = Trains::new(Arc::new(purse), Log::to_queue().0);
+        trains.calibrated_as(calm());
+        let services = Services { probe: Some(Arc::new(trains.clone())), ..members::nothing() };
+        let config = members::config(ANYWHERE, dir.path());
+        let served = members::served(n, &membership, services);
+        let daemon = Daemon::bind(config, served).await.unwrap();
+        let at = daemon.local_addrs()[0];
+        let endpoint = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
+        trains.receive_at(vec![Arc::clone(&endpoint)]);
+        let (receiving, mut tasks) = (Arc::clone(&endpoint), JoinSet::new());
+        tasks.spawn(async move { receiving.run().await });
+        let (stop, stopped) = oneshot::channel();
+        let daemon = tokio::spawn(async move {
+            daemon.run(async { _ = stopped.await }, std::future::ready(())).await;
+        });
+        let daemon = Some((stop, daemon));
+        Self { at, trains, endpoint, membership, tasks, dir, daemon }
+    }
+
+    /// Its daemon ends, and with it all channels.
+    pub async fn kill(&mut self) {
+        if let Some((stop, daemon)) = self.daemon.take() {
+            drop(stop);
+            daemon.await.unwrap();
+        }
+    }
+
+    /// The same, soon.
+    pub fn stop(&mut self) {
+        self.daemon = None;
+    }
+}
+
+/// Both ends, and what is between them.
+pub struct Scene {
+    pub far: Far,
+    pub near: Arc<Endpoint>,
+    pub reach: Reach,
+    mangler: Mangler,
+    _tasks: JoinSet<()>,
+}
+
+impl Scene {
+    /// Datagrams come as they are.
+    pub async fn clean() -> Self {
+        Self::with(PLENTY, Mangle::nothing()).await
+    }
+
+    /// `n1` may spend so much, and datagrams to it are mangled so.
+    pub async fn with(per_day: u64, mangle: Mangle) -> Self {
+        let far = Far::start(1, per_day).await;
+        let members = vec![members::member(0, None, &[]), members::member(1, Some(far.at), &[])];
+        let signed = members::signed(1, members);
+        let membership = members::membership();
+        membership.offer(&signed).unwrap();
+        far.membership.offer(&signed).unwrap();
+        let near = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
+        let (receiving, mut tasks) = (Arc::clone(&near), JoinSet::new());
+        tasks.spawn(async move { receiving.run().await });
+        // The key of n0's command line: it has no daemon.
+        let reach = members::reach(0, &members::key(100), &membership);
+        let mangler = Mangler::before(far.endpoint.local_addr().unwrap(), mangle).await;
+        Self { far, near, reach, mangler, _tasks: tasks }
+    }
+
+    /// A session whose datagrams pass the mangler.
+    pub async fn session(&self, terms: Terms) -> Result<Session<Stream>, SessionError> {
+        let channel = self.reach.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
+        Session::open(channel, self.mangler.ip(), &self.near, terms).await
+    }
+
+    /// How many datagrams it has passed on intact.
+    pub fn passed(&self) -> u64 {
+        self.mangler.passed()
+    }
+}
+
+/// Where manglers are: the same ports as at 127.0.0.1, and other sockets.
+pub const BETWEEN: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));

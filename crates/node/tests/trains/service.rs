@@ -1,0 +1,193 @@
+//! Trains of other programs: `n0` and `n1` are nodes, each with its socket.
+
+use crate::{
+    members::{self, name},
+    scene::{Far, PLENTY, busy},
+};
+use serde_json::{Value, json};
+use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc};
+use thalweg_node::{daemon::bind_local, relay::Log, trains::Service};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::UnixStream,
+};
+
+struct Node {
+    n: u8,
+    far: Far,
+    socket: PathBuf,
+}
+
+impl Node {
+    async fn start(n: u8, per_day: u64) -> Self {
+        let mut far = Far::start(n, per_day).await;
+        let socket = far.dir.path().join("probe.sock");
+        let listener = bind_local(&socket).unwrap();
+        let reach = members::reach(n, &members::key(n), &far.membership);
+        let endpoint = Arc::clone(&far.endpoint);
+        let service = Service::new(far.trains.clone(), endpoint, reach, Log::to_queue().0);
+        far.tasks.spawn(service.run(listener));
+        Self { n, far, socket }
+    }
+}
+
+async fn pair(per_day: u64) -> [Node; 2] {
+    let nodes = [Node::start(0, per_day).await, Node::start(1, per_day).await];
+    let member = |node: &Node| members::member(node.n, Some(node.far.at), &[]);
+    let signed = members::signed(1, nodes.iter().map(member).collect());
+    nodes.iter().for_each(|node| _ = node.far.membership.offer(&signed).unwrap());
+    nodes
+}
+
+struct Program(BufReader<UnixStream>);
+
+impl Program {
+    async fn at(node: &Node) -> Self {
+        Self(BufReader::new(UnixStream::connect(&node.socket).await.unwrap()))
+    }
+
+    async fn say(&mut self, line: &str) {
+        self.0.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    }
+
+    async fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).await.unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
+    }
+
+    async fn ask(&mut self, what: Value) -> Value {
+        self.say(&what.to_string()).await;
+        self.hear().await
+    }
+}
+
+fn three() -> Value {
+    json!({ "send": { "to": "n1", "probes": [
+        { "size": 200, "header": "aa01" },
+        { "size": 300, "gap_us": 500, "header": "bb02" },
+        { "size": 400, "gap_us": 500, "header": "aa03", "count": 2 },
+    ] } })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_train_is_sent_whole_and_both_programs_get_what_is_theirs() {
+    let nodes = pair(PLENTY).await;
+    let mut receiver = Program::at(&nodes[1]).await;
+    let wanted = json!({ "receive": { "from": "n0", "prefix": "aa" } });
+    assert_eq!(receiver.ask(wanted).await, json!({ "receiving": {} }));
+    let mut sender = Program::at(&nodes[0]).await;
+    let opened = sender.ask(json!({ "open": { "to": "n1" } })).await;
+    assert_eq!(opened["opened"]["largest"], 1472, "{opened}");
+    let report = &sender.ask(three()).await["report"];
+    let sent: Vec<u64> =
+        report["sent_ns"].as_array().unwrap().iter().map(|at| at.as_u64().unwrap()).collect();
+    assert!(sent.is_sorted(), "{sent:?}");
+    assert_eq!(report["bytes"], 200 + 300 + 400 + 400 + 4 * 28);
+    assert_eq!((&report["carriers"], &report["carried"]), (&json!(0), &json!([0, 0, 0, 0])));
+    // Of the four, three begin with what this program wants.
+    for (place, header) in [(0, "aa01"), (2, "aa03"), (3, "aa03")] {
+        let probe = receiver.hear().await["probe"].clone();
+        assert_eq!((&probe["place"], &probe["header"]), (&json!(place), &json!(header)), "{probe}");
+        assert_eq!(
+            (&probe["from"], &probe["size"]),
+            (&json!("n0"), &json!([200, 300, 400, 400][place]))
+        );
+        assert_eq!(probe["arrived_ns"], report["arrived_ns"][place], "{probe}");
+        let sent_ns = probe["sent_ns"].as_u64().unwrap();
+        assert!(
+            sent_ns <= sent[place] && sent_ns + 1_000_000_000 > sent[place],
+            "{probe} {sent:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_ask_for_arrivals_hears_of_them_at_the_member_s() {
+    let nodes = pair(PLENTY).await;
+    let mut receiver = Program::at(&nodes[1]).await;
+    receiver.ask(json!({ "receive": {} })).await;
+    let mut sender = Program::at(&nodes[0]).await;
+    let mut unasked = three();
+    unasked["send"]["await_arrivals"] = json!(false);
+    for train in 0..20 {
+        let report = &sender.ask(unasked.clone()).await["report"];
+        assert_eq!(report["arrived_ns"], json!([null, null, null, null]), "{report}");
+        assert!(report["sent_ns"][3].is_u64(), "{report}");
+        let probe = receiver.hear().await["probe"].clone();
+        assert_eq!((&probe["train"], &probe["place"]), (&json!(train), &json!(0)), "{probe}");
+        for _ in 1..4 {
+            receiver.hear().await;
+        }
+    }
+    assert!(sender.ask(three()).await["report"]["arrived_ns"][0].is_u64());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn words_that_make_no_sense_are_answered_and_the_connection_goes_on() {
+    let nodes = pair(PLENTY).await;
+    let mut program = Program::at(&nodes[0]).await;
+    program.say("{").await;
+    assert!(program.hear().await["error"].as_str().unwrap().contains("not understood"));
+    for (line, why) in [
+        (json!({ "send": { "to": "n7", "probes": [{ "size": 100 }] } }), "n7"),
+        (json!({ "send": { "to": "n1", "probes": [{ "size": 20 }] } }), "needs 45"),
+        (json!({ "send": { "to": "n1", "probes": [] } }), "at least one probe"),
+        (json!({ "send": { "to": "n1", "probes": [{ "size": 99, "header": "x" }] } }), "hexa"),
+        (json!({ "send": { "to": "n1", "probes": [{ "size": 99, "ttl": 1 }] } }), "ttl"),
+    ] {
+        let said = program.ask(line.clone()).await;
+        assert!(said["error"].as_str().unwrap().contains(why), "{line}: {said}");
+    }
+    let report = program.ask(three()).await;
+    assert!(report["report"]["arrived_ns"].is_array(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_host_s_trains_go_only_when_that_is_accepted_and_are_doubted() {
+    let nodes = pair(PLENTY).await;
+    nodes[0].far.trains.calibrated_as(busy());
+    let mut program = Program::at(&nodes[0]).await;
+    let refused = program.ask(three()).await;
+    assert!(refused["error"].as_str().unwrap().contains("too busy"), "{refused}");
+    let mut accepted = three();
+    accepted["send"]["accept_busy"] = json!(true);
+    let report = &program.ask(accepted).await["report"];
+    assert_eq!(report["is_valid"], json!(false), "{report}");
+    assert!(report["doubts"][0].as_str().unwrap().contains("sending host"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn programs_spend_the_node_s_bytes_of_the_day() {
+    let nodes = pair(20_000).await;
+    let mut program = Program::at(&nodes[0]).await;
+    let ten = json!({ "send": { "to": name(1), "probes": [{ "size": 1000, "count": 10 }] } });
+    assert!(program.ask(ten.clone()).await["report"].is_object());
+    let refused = program.ask(ten).await;
+    assert!(refused["error"].as_str().unwrap().contains("used up"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_socket_is_its_owner_s_alone() {
+    let [node, _] = pair(PLENTY).await;
+    let mode = std::fs::metadata(&node.socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_vanishes_is_told_and_one_that_is_back_is_reached_anew() {
+    let nodes = pair(PLENTY).await;
+    let mut program = Program::at(&nodes[0]).await;
+    assert!(program.ask(three()).await["report"].is_object());
+    let [near, mut far] = nodes;
+    far.far.kill().await;
+    let gone = program.ask(three()).await;
+    assert!(gone["error"].is_string(), "{gone}");
+    // It comes back at another port.
+    let back = Node::start(1, PLENTY).await;
+    let members = [&near, &back].map(|node| members::member(node.n, Some(node.far.at), &[]));
+    let signed = members::signed(2, members.to_vec());
+    [&near, &back].into_iter().for_each(|node| _ = node.far.membership.offer(&signed).unwrap());
+    let report = program.ask(three()).await;
+    assert!(report["report"].is_object(), "{report}");
+}

@@ -1,0 +1,285 @@
+//! What `thalweg bond` changes in processes that run.
+
+use super::Common;
+use anyhow::bail;
+use clap::{ArgGroup, ValueEnum, builder::RangedU64ValueParser};
+use std::time::Duration;
+use thalweg_node::{
+    config::{Price, WaySection},
+    interfaces::{Change, ConnectionMethod, PolicyChange, Tier},
+};
+use thalweg_units::{ByteSize, Rate};
+
+/// Arguments of `thalweg bond schedule`.
+#[derive(clap::Args)]
+pub struct Schedule {
+    /// Who gets the next connection
+    #[arg(value_enum)]
+    method: Method,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Arguments of `thalweg bond allow`.
+#[derive(clap::Args)]
+pub struct Allow {
+    /// The interface's name
+    interface: String,
+
+    /// When it is used
+    #[arg(long, value_enum)]
+    tier: Option<TierName>,
+
+    /// Its most, both ways together, or `none`
+    #[arg(long, value_name = "RATE|none", value_parser = rate)]
+    rate_limit: Option<Rate>,
+
+    /// Its most in a month, both ways together, or `none`
+    #[arg(long, value_name = "SIZE|none", value_parser = size)]
+    cap: Option<ByteSize>,
+
+    /// The day on which a month of the cap begins [default: as it was, else 1]
+    #[arg(long, value_name = "DAY")]
+    #[arg(value_parser = RangedU64ValueParser::<u8>::new().range(1..=31))]
+    reset_day: Option<u8>,
+
+    /// Whether its bytes cost: no probes, and nothing twice
+    #[arg(long, value_name = "true|false")]
+    metered: Option<bool>,
+
+    /// Whether it may be probed and carry second copies all the same
+    #[arg(long, value_name = "true|false")]
+    spend: Option<bool>,
+
+    /// What its bytes cost, e.g. `5 / GB`, or `none`
+    #[arg(long, value_name = "PRICE|none", value_parser = price)]
+    price: Option<Price>,
+
+    /// Whether it is used where a tunnel (a VPN) is the way into the world, which it bypasses then
+    #[arg(long, value_name = "true|false")]
+    beside_tunnel: Option<bool>,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// As in the settings.
+#[derive(Clone, Copy, ValueEnum)]
+enum Method {
+    /// The system's first choice alone
+    OnlyOne,
+    /// In turn
+    RoundRobin,
+    /// In turn, as often as each is fast
+    WeightedRoundRobin,
+    /// Where all is done first
+    MaximumThroughput,
+}
+
+/// As in the settings.
+#[derive(Clone, Copy, ValueEnum)]
+enum TierName {
+    /// Always
+    Primary,
+    /// While the primary ones are full, or none is there
+    Secondary,
+    /// While no other is there
+    Backup,
+    /// Not at all
+    Never,
+}
+
+/// No limit reads as zero: [`Change::Policy`].
+fn rate(text: &str) -> Result<Rate, String> {
+    match text {
+        "none" => Ok(Rate::ZERO),
+        text => match text.parse().map_err(|e| format!("{e}, or `none`"))? {
+            Rate::ZERO => Err("nothing moves at this rate; to leave it out, --tier never".into()),
+            rate => Ok(rate),
+        },
+    }
+}
+
+fn size(text: &str) -> Result<ByteSize, String> {
+    match text {
+        "none" => Ok(ByteSize::ZERO),
+        text => match text.parse().map_err(|e| format!("{e}, or `none`"))? {
+            ByteSize::ZERO => Err("a cap of nothing; to leave it out, --tier never".into()),
+            size => Ok(size),
+        },
+    }
+}
+
+fn price(text: &str) -> Result<Price, String> {
+    match text {
+        "none" => Ok(Price::default()),
+        text => text.parse().map_err(|e| format!("{e}, or `none`")),
+    }
+}
+
+impl Schedule {
+    /// What it asks for.
+    pub fn change(&self) -> Change {
+        Change::Schedule(match self.method {
+            Method::OnlyOne => ConnectionMethod::OnlyOne,
+            Method::RoundRobin => ConnectionMethod::RoundRobin,
+            Method::WeightedRoundRobin => ConnectionMethod::WeightedRoundRobin,
+            Method::MaximumThroughput => ConnectionMethod::MaximumThroughput,
+        })
+    }
+}
+
+impl Allow {
+    /// What it asks for.
+    ///
+    /// # Errors
+    /// Nothing is changed.
+    pub fn change(&self) -> anyhow::Result<Change> {
+        let tier = self.tier.map(|tier| match tier {
+            TierName::Primary => Tier::Primary,
+            TierName::Secondary => Tier::Secondary,
+            TierName::Backup => Tier::Backup,
+            TierName::Never => Tier::Never,
+        });
+        let change = PolicyChange {
+            name: self.interface.clone(),
+            tier,
+            rate_limit: self.rate_limit,
+            cap: self.cap,
+            reset_day: self.reset_day,
+            metered: self.metered,
+            spend: self.spend,
+            price: self.price.map(Price::per_gigabyte),
+            beside_tunnel: self.beside_tunnel,
+        };
+        let nothing = PolicyChange { name: self.interface.clone(), ..PolicyChange::default() };
+        if change == nothing {
+            bail!(
+                "this changes nothing: give --tier, --rate-limit, --cap, --reset-day, --metered, \
+                 --spend, --price or --beside-tunnel"
+            );
+        }
+        Ok(Change::Policy(change))
+    }
+}
+
+/// Arguments of `thalweg bond rule`.
+#[derive(clap::Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["only", "prefer", "avoid", "remove"]))]
+pub struct RuleArgs {
+    /// The program's name; a `*` at its end stands for anything
+    #[arg(long, conflicts_with = "remove")]
+    process: Option<String>,
+
+    /// The destination's port
+    #[arg(long, conflicts_with = "remove")]
+    port: Option<u16>,
+
+    /// The destination's name or address; `*.example.org` stands for all below
+    #[arg(long, value_name = "HOST", conflicts_with = "remove")]
+    destination: Option<String>,
+
+    /// These interfaces alone
+    #[arg(long, value_name = "INTERFACE,…", value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// These first
+    #[arg(long, value_name = "INTERFACE,…", value_delimiter = ',')]
+    prefer: Vec<String>,
+
+    /// Not these
+    #[arg(long, value_name = "INTERFACE,…", value_delimiter = ',')]
+    avoid: Vec<String>,
+
+    /// Its number, from 1: the first that fits counts [default: after all others]
+    #[arg(long, value_name = "NUMBER", conflicts_with = "remove")]
+    at: Option<usize>,
+
+    /// The rule of this number goes; `thalweg bond status` lists them
+    #[arg(long, value_name = "NUMBER")]
+    remove: Option<usize>,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+impl RuleArgs {
+    /// What it asks for.
+    ///
+    /// # Errors
+    /// A rule that cannot be meant.
+    pub fn change(&self) -> anyhow::Result<Change> {
+        if let Some(number) = self.remove {
+            return Ok(Change::Unrule(number));
+        }
+        let way = WaySection {
+            process: self.process.clone(),
+            port: self.port,
+            destination: self.destination.clone(),
+            only: self.only.clone(),
+            prefer: self.prefer.clone(),
+            avoid: self.avoid.clone(),
+        };
+        let rule = way.checked().map_err(anyhow::Error::msg)?;
+        Ok(Change::Rule { at: self.at, rule })
+    }
+}
+
+/// Arguments of `thalweg bond set`.
+#[derive(clap::Args)]
+#[command(group = ArgGroup::new("what").required(true).multiple(true).args(["affinity", "near"]))]
+pub struct Set {
+    /// How long after its last connection a destination keeps to its interface; `0 s`: not
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    affinity: Option<Duration>,
+
+    /// Whether hosts of this host's own networks are assigned as well
+    #[arg(long, value_name = "true|false")]
+    near: Option<bool>,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// As in the settings.
+fn time(text: &str) -> Result<Duration, String> {
+    thalweg_units::parse_duration(text).map_err(|e| e.to_string())
+}
+
+impl Set {
+    /// What it asks for, one after the other.
+    pub fn changes(&self) -> Vec<Change> {
+        let affinity = self.affinity.map(Change::Affinity);
+        affinity.into_iter().chain(self.near.map(Change::Near)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        allow: Allow,
+    }
+
+    #[test]
+    fn what_is_not_said_stays() {
+        let change = |args: &str| {
+            Cli::parse_from(std::iter::once("t").chain(args.split(' '))).allow.change()
+        };
+        let of = |tier, rate_limit, cap| {
+            let (name, same) = ("lte0".to_owned(), PolicyChange::default());
+            Change::Policy(PolicyChange { name, tier, rate_limit, cap, ..same })
+        };
+        assert_eq!(change("lte0 --tier backup").unwrap(), of(Some(Tier::Backup), None, None));
+        let none = change("lte0 --rate-limit none --cap none").unwrap();
+        assert_eq!(none, of(None, Some(Rate::ZERO), Some(ByteSize::ZERO)));
+        assert!(Cli::try_parse_from(["t", "lte0", "--cap", "0 B"]).is_err());
+        assert!(Cli::try_parse_from(["t", "lte0", "--rate-limit", "0 bit/s"]).is_err());
+        assert!(change("lte0").is_err());
+    }
+}

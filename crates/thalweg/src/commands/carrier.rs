@@ -1,0 +1,132 @@
+//! `thalweg carrier`: packets that ride in probe trains.
+
+use super::{
+    gather::words::size,
+    here::{self, Place},
+    text::{counted, say},
+};
+use anyhow::Context as _;
+use std::{fmt::Write as _, process::ExitCode};
+use thalweg_node::carrier::{CarrierReport, Counts, Network, PartnerReport};
+use thalweg_wire::{Signer as _, mesh::Name};
+
+const HELP: &str = "\
+A node whose settings say `[carrier] enabled = true` has a network device. What programs send by
+it to another such node's overlay address rides in the padding of probe trains that go there, and
+goes at once where none does.
+
+  thalweg carrier status
+  ping $(thalweg carrier address fra)";
+
+/// Arguments of `thalweg carrier`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Show the device, the members that packets went to, and how much rode. Exit code 1: it is not up
+    Status {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print a node's overlay address; without a name this host's. Asks nobody
+    Address {
+        /// The node
+        #[arg(value_name = "NODE")]
+        node: Option<Name>,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When it cannot be done; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match args.what {
+        What::Status { json, place } => status(&place, json),
+        What::Address { node, place } => address(&place, node.as_ref()),
+    }
+}
+
+fn status(place: &Place, as_json: bool) -> anyhow::Result<ExitCode> {
+    let state = place.open()?;
+    let report = here::block_on(async {
+        let daemon = here::daemon(&state).await?.context("no daemon runs; start `thalweg node`")?;
+        Ok(daemon.carrier().await?)
+    })?;
+    let none = "this node carries nothing: its settings have no `[carrier]` with `enabled = true`";
+    let report = report.context(none)?;
+    match as_json {
+        true => say(&(serde_json::to_string_pretty(&report)? + "\n"))?,
+        false => say(&text(&report))?,
+    }
+    Ok(if report.is_up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn address(place: &Place, node: Option<&Name>) -> anyhow::Result<ExitCode> {
+    let state = place.open()?;
+    let membership = state.membership()?;
+    let network = Network::of(&membership.mesh());
+    let key = match node {
+        None => state.node_key()?.id(),
+        Some(name) => {
+            let roster = membership.current().context("this host has no roster yet")?;
+            let member = roster.by_name(name);
+            let member =
+                member.with_context(|| format!("no member of the mesh is named `{name}`"))?;
+            member.node.with_context(|| format!("member `{name}` runs no node"))?
+        }
+    };
+    say(&format!("{}\n", network.address(&key)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(report: &CarrierReport) -> String {
+    let CarrierReport { device, address, mtu, hold_ms, why, counts, members, .. } = report;
+    let up = why.as_ref().map_or("up".to_owned(), |why| format!("not up: {why}"));
+    let mut text = format!(
+        "device   {device}, {address}, packets of {mtu} bytes; {up}\n\
+         holds    {hold_ms} ms for a train\n"
+    );
+    if !members.is_empty() {
+        text += &counted_lines(counts);
+    }
+    for PartnerReport { name, address, session, counts } in members {
+        // Writing to a string cannot fail.
+        _ = write!(text, "\n{name}  {address}, session {session}\n{}", counted_lines(counts));
+    }
+    text
+}
+
+fn counted_lines(counts: &Counts) -> String {
+    let Counts { sent_packets, sent_bytes, ridden_packets, ridden_fragments, ridden_bytes, .. } =
+        counts;
+    let Counts { carrying_probes, own_datagrams, timed_out_packets, .. } = counts;
+    let Counts { received_packets, received_bytes, refused_fragments, expired_packets, .. } =
+        counts;
+    let lost = counts.dropped_packets + counts.strange_packets;
+    format!(
+        "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \
+         after a wait\n\
+         rode     {}, {} in {ridden_fragments} fragments and {}\n\
+         came     {}, {}; {expired_packets} not whole, {refused_fragments} fragments twice or late\n\
+         dropped  {}\n",
+        counted(*sent_packets, "packet"),
+        size(*sent_bytes),
+        counted(*ridden_packets, "packet"),
+        size(*ridden_bytes),
+        counted(*carrying_probes, "probe"),
+        counted(*received_packets, "packet"),
+        size(*received_bytes),
+        counted(lost, "packet"),
+    )
+}

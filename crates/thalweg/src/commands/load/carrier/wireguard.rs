@@ -1,0 +1,88 @@
+//! WireGuard in user space: `boringtun-cli`, told by its socket (the cross-platform protocol of wireguard.com/xplatform).
+
+use super::{
+    super::veth::{self, FAR as FAR_END, NEAR as NEAR_END},
+    place::{Part, soon},
+};
+use anyhow::{Context as _, ensure};
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::Ipv4Addr,
+    os::unix::net::UnixStream,
+    process::{Command, Stdio},
+};
+
+/// The far end's address in the tunnel.
+pub const FAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+
+const PORT: u16 = 51820;
+
+/// What a packet of Ethernet's length leaves of itself, as `wg-quick` has it.
+const MTU: &str = "1420";
+
+/// One end: its device, its key and the other's public one; they guard nothing but this measurement.
+struct End {
+    device: &'static str,
+    private: &'static str,
+    public: &'static str,
+}
+
+const ENDS: [End; 2] = [
+    End {
+        device: "wgnear",
+        private: "38f87937a8f9042612012a5c23a9bfd466724f0a50d4d1f488ed36a76144395f",
+        public: "83de0ad6d4590378e881065924e7dc2afc7c90d1e53c9fa32787ee91f79a5920",
+    },
+    End {
+        device: "wgfar",
+        private: "18cdf631ddd358f4ededf3886eb3508ae93f859bf92a57b1ffccb1838590d646",
+        public: "9ad7f375e04cde93c3479798f016049132ca6ff4529db464ba7777cfebe7fa1a",
+    },
+];
+
+/// A tunnel between the two namespaces; the programs at its ends.
+///
+/// # Errors
+/// When the program is not there, or does not do as it is told.
+pub fn start(far: &veth::Far) -> anyhow::Result<[Part; 2]> {
+    let [near_end, far_end] = &ENDS;
+    let near_part = Part::start(&mut program(Command::new("boringtun-cli"), near_end))?;
+    let far_part = Part::start(&mut program(far.command("boringtun-cli"), far_end))?;
+    tell(near_end, &configuration(near_end, far_end, FAR_END, FAR))?;
+    tell(far_end, &configuration(far_end, near_end, NEAR_END, NEAR))?;
+    let up = |ip: &dyn Fn(&[&str]) -> anyhow::Result<()>, end: &End, address: Ipv4Addr| {
+        ip(&["addr", "add", &format!("{address}/24"), "dev", end.device])?;
+        ip(&["link", "set", end.device, "mtu", MTU, "up"])
+    };
+    up(&veth::ip, near_end, NEAR)?;
+    up(&|args| far.ip(args), far_end, FAR)?;
+    Ok([near_part, far_part])
+}
+
+/// One thread an end, as each carrier has one that reads its device; no checksum of its own in other threads.
+fn program(mut command: Command, end: &End) -> Command {
+    command.args(["--foreground", "--disable-drop-privileges", "--threads", "1", end.device]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn configuration(end: &End, other: &End, at: Ipv4Addr, inside: Ipv4Addr) -> String {
+    format!(
+        "set=1\nprivate_key={}\nlisten_port={PORT}\npublic_key={}\nendpoint={at}:{PORT}\n\
+         allowed_ip={inside}/32\n\n",
+        end.private, other.public
+    )
+}
+
+/// Tells the program at an end, once it listens.
+fn tell(end: &End, configuration: &str) -> anyhow::Result<()> {
+    let socket = format!("/var/run/wireguard/{}.sock", end.device);
+    let mut stream =
+        soon("boringtun-cli takes its configuration", || Ok(UnixStream::connect(&socket).ok()))?;
+    stream.write_all(configuration.as_bytes())?;
+    let mut told = String::new();
+    BufReader::new(&stream).read_line(&mut told).context("boringtun-cli does not answer")?;
+    ensure!(told.trim() == "errno=0", "boringtun-cli refuses: {told}");
+    Ok(())
+}

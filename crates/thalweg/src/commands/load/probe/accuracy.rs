@@ -1,0 +1,315 @@
+//! Available bandwidth as tools have it, against what the emulator's record has (MGRP, Fig. 3).
+
+use super::{
+    super::{carrier::place::Part, report::Report},
+    drive::drive,
+    median, peers,
+    place::Place,
+    service::{Opened, Service},
+};
+use anyhow::Context as _;
+use clap::ValueEnum;
+use std::{
+    fmt::Write as _,
+    io::{BufRead as _, BufReader},
+    process::{Child, ChildStdout, Stdio},
+    time::Duration,
+};
+use thalweg_console::note;
+use thalweg_measure::estimators::{
+    Estimator, Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings,
+};
+use thalweg_units::{Rate, parse_duration};
+
+/// Others' packets: length, and their share of the bytes, as on links of the Internet's core.
+const LENGTHS: [(u32, f64); 3] = [(1500, 0.89), (576, 0.08), (60, 0.03)];
+
+/// The queue holds what the link carries in so long: enough for pathload's first burst at 10 Mbit/s.
+const QUEUE: f64 = 0.1;
+
+/// Arguments of `thalweg load probe accuracy`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The tool
+    #[arg(long, value_enum)]
+    by: By,
+    /// The bottleneck's rate
+    #[arg(long, value_name = "RATE", default_value = "10Mbit/s")]
+    rate: Rate,
+    /// The share of it that others take, by Poisson arrivals
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    used: f64,
+    /// The share of what is left that a TCP source has to send, whose packets ride in our trains
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    riding: f64,
+    /// The round trip without queues
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration)]
+    rtt: Duration,
+    /// So many measurements, one after the other
+    #[arg(long, default_value_t = 3)]
+    times: u32,
+    /// One is given up after so long
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    within: Duration,
+    /// Of others' arrivals
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// What measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Ours, with pauses of one round trip
+    Pathload,
+    /// Ours, with the public tool's pauses
+    PathloadSlow,
+    /// Ours
+    Pathchirp,
+    /// The public C tool: `pathload_snd` and `pathload_rcv` in PATH
+    PublicPathload,
+    /// The public C tool: `pathchirp_snd` and `pathchirp_rcv` in PATH
+    PublicPathchirp,
+}
+
+/// One measurement, Mbit/s.
+#[derive(Clone, Copy, Debug, Default)]
+struct Measurement {
+    /// When it began, the lab's time, s.
+    began: f64,
+    /// What the tool says; NaN: nothing.
+    estimate: f64,
+    /// The same without what was taken off for riders.
+    raw: f64,
+    /// What the record says.
+    truth: f64,
+    /// What the tool sent, MB, riders not among it.
+    sent: f64,
+    took: f64,
+}
+
+impl Measurement {
+    fn off(&self, estimate: f64) -> f64 {
+        100.0 * (estimate - self.truth) / self.truth
+    }
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When something does not start or fails.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut place = Place::new(&topology(args))?;
+    let all = match args.by {
+        By::PublicPathload | By::PublicPathchirp => public(args, &place)?,
+        _ => ours(args, &mut place)?,
+    };
+    let (_, lateness) = place.truth(false)?;
+    let mut report = Report::default();
+    told(&all, args.riding > 0.0, &mut report);
+    report.add("lateness_p99", "us", lateness);
+    report.print().context("cannot print the report")
+}
+
+fn topology(args: &Args) -> String {
+    let bps = args.rate.as_bps() as f64;
+    let mut text = format!(
+        "seed = {}\nbin = \"50 ms\"\n[host.a]\n[host.b]\n[link.way]\nrate = \"{} bit/s\"\ndelay = \"{} us\"\n\
+         queue = \"{} B\"\n[[path]]\nfrom = \"a\"\nto = \"b\"\nlinks = [\"way\"]\n",
+        args.seed,
+        args.rate.as_bps(),
+        (args.rtt / 2).as_micros(),
+        (bps * QUEUE / 8.0) as u64,
+    );
+    for (size, share) in LENGTHS.iter().filter(|_| args.used > 0.0) {
+        let rate = (bps * args.used * share) as u64;
+        _ = write!(
+            text,
+            "[[cross]]\nlink = \"way.fwd\"\nkind = \"poisson\"\nrate = \"{rate} bit/s\"\nsize = \"{size} B\"\n"
+        );
+    }
+    text
+}
+
+/// One after the other, each with what the record says of its time.
+fn each(
+    args: &Args,
+    place: &Place,
+    source: f64,
+    mut one: impl FnMut() -> anyhow::Result<(f64, f64)>,
+) -> anyhow::Result<Vec<Measurement>> {
+    let mut all = Vec::new();
+    for _ in 0..args.times {
+        let before = place.truth(false)?.0;
+        let began = place.now();
+        let (estimate, raw) = one()?;
+        let ended = place.now();
+        let (after, _) = place.truth(true)?;
+        let residual = after.residual(began, ended).map_or(f64::NAN, |rate| rate.as_mbps());
+        // Others' bytes are counted apart.
+        let own = after.bytes.saturating_sub(before.bytes);
+        let (truth, took) = (residual - source, ended - began);
+        let sent = (own as f64 * 1e-6 - source * took / 8.0).max(0.0);
+        all.push(Measurement { began, estimate, raw, truth, sent, took });
+    }
+    Ok(all)
+}
+
+fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
+    let overlay = place.mesh()?;
+    let mut service = place.service()?;
+    let opened = service.open()?;
+    let free = args.rate.as_mbps() * (1.0 - args.used);
+    let source = free * args.riding;
+    let _flow =
+        if args.riding > 0.0 { Some(Flow::begin(place, &overlay, source, args)?) } else { None };
+    let place = &*place;
+    each(args, place, source, || {
+        let mut tool = tool(args.by, &opened);
+        one(tool.as_mut(), &mut service, args)
+    })
+}
+
+/// What the tool says, and without its correction; NaN twice where it says nothing.
+fn one(tool: &mut dyn Estimator, service: &mut Service, args: &Args) -> anyhow::Result<(f64, f64)> {
+    let driven = drive(tool, service, args.within, args.riding > 0.0)?;
+    if let Some(why) = &driven.why {
+        note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());
+    }
+    let found = driven.findings.first();
+    Ok(found.map_or((f64::NAN, f64::NAN), |of| (of.value * 1e-6, (of.value + of.hidden) * 1e-6)))
+}
+
+fn tool(by: By, opened: &Opened) -> Box<dyn Estimator> {
+    let (host, rtt, largest) = (opened.host(), opened.rtt(), opened.largest);
+    match by {
+        By::Pathchirp => {
+            let of = PathchirpSettings::default();
+            let size = of.size.min(largest);
+            Box::new(Pathchirp::new(PathchirpSettings {
+                size,
+                most: host.highest(size).as_bps() as f64,
+                receive_latency: host.receive_latency,
+                ..of
+            }))
+        }
+        _ => {
+            let pace = if by == By::PathloadSlow { Pace::Slow } else { Pace::Fast };
+            let (is_coalesced, may_carry) = (false, true);
+            Box::new(Pathload::new(PathloadSettings {
+                pace,
+                rtt,
+                largest,
+                host,
+                is_coalesced,
+                may_carry,
+            }))
+        }
+    }
+}
+
+/// The public tools, which know no riders.
+fn public(args: &Args, place: &Place) -> anyhow::Result<Vec<Measurement>> {
+    let which = match args.by {
+        By::PublicPathload => peers::Public::Pathload,
+        _ => peers::Public::Pathchirp,
+    };
+    each(args, place, 0.0, || {
+        let estimate = peers::measure(which, place, args.within)?;
+        Ok((estimate, estimate))
+    })
+}
+
+/// A TCP source over the carrier, which ends with this value.
+struct Flow {
+    _sink: Part,
+    _source: Part,
+    /// Were it closed, the sink would end.
+    _out: BufReader<ChildStdout>,
+}
+
+impl Flow {
+    fn begin(place: &Place, overlay: &str, mbps: f64, args: &Args) -> anyhow::Result<Self> {
+        let mut sink = place.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
+        let mut sink: Child = sink.stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        let mut out = BufReader::new(sink.stdout.take().context("its output is ours")?);
+        out.read_line(&mut line)?;
+        let sink = Part::of(sink);
+        let ready: serde_json::Value = serde_json::from_str(&line)?;
+        let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
+        // Longer than all measurements; it ends with this value.
+        let span = format!("{}ms", (args.within * (args.times + 1)).as_millis() + 30_000);
+        let rate = format!("{}bit/s", (mbps * 1e6) as u64);
+        let words = ["tcp-source", "--to", to, "--for", &span, "--rate", &rate];
+        let mut source = place.tool("a", &words);
+        let source = Part::start(source.stdout(Stdio::null()))?;
+        Ok(Self { _sink: sink, _source: source, _out: out })
+    }
+}
+
+fn told(all: &[Measurement], has_riders: bool, report: &mut Report) {
+    let found: Vec<&Measurement> = all.iter().filter(|one| one.estimate.is_finite()).collect();
+    let of =
+        |value: &dyn Fn(&Measurement) -> f64| median(found.iter().map(|one| value(one)).collect());
+    report.add("error", "%", of(&|one| one.off(one.estimate).abs()));
+    report.add("bias", "%", of(&|one| one.off(one.estimate)));
+    if has_riders {
+        report.add("error_raw", "%", of(&|one| one.off(one.raw).abs()));
+        report.add("hidden", "Mbit/s", of(&|one| one.raw - one.estimate));
+    }
+    report.add("estimate", "Mbit/s", of(&|one| one.estimate));
+    report.add("truth", "Mbit/s", median(all.iter().map(|one| one.truth).collect()));
+    report.add("found", "%", 100.0 * found.len() as f64 / all.len() as f64);
+    report.add("sent", "MB", median(all.iter().map(|one| one.sent).collect()));
+    report.add("took", "s", median(all.iter().map(|one| one.took).collect()));
+    let series = |value: &dyn Fn(&Measurement) -> f64| {
+        found.iter().map(|one| [one.began, value(one)]).collect::<Vec<_>>()
+    };
+    report.series("estimate", series(&|one| one.estimate));
+    report.series("raw", series(&|one| one.raw));
+    report.series("truth", series(&|one| one.truth));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(used: f64) -> Args {
+        Args {
+            by: By::Pathload,
+            rate: Rate::from_mbps(10.0),
+            used,
+            riding: 0.0,
+            rtt: Duration::from_millis(20),
+            times: 1,
+            within: Duration::from_secs(60),
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn the_network_is_one_and_others_take_their_share() {
+        let of = |used| Topology::from_toml(&topology(&args(used))).unwrap();
+        assert_eq!((of(0.0).cross.len(), of(0.4).cross.len()), (0, 3));
+        let rates: f64 = of(0.4).cross.iter().map(|one| one.rate.unwrap().as_mbps()).sum();
+        assert!((rates - 4.0).abs() < 1e-3, "{rates}");
+        assert!(of(0.4).resolve().is_ok());
+    }
+
+    use thalweg_lab::topology::Topology;
+
+    #[test]
+    fn what_found_nothing_is_counted_and_has_no_error() {
+        let one = |estimate: f64, raw| Measurement {
+            estimate,
+            raw,
+            truth: 5.0,
+            ..Measurement::default()
+        };
+        let mut report = Report::default();
+        told(&[one(5.5, 6.5), one(f64::NAN, f64::NAN)], true, &mut report);
+        let value = |name| report.value(name).and_then(serde_json::Value::as_f64).unwrap();
+        assert!((value("error") - 10.0).abs() < 1e-9 && (value("error_raw") - 30.0).abs() < 1e-9);
+        assert!((value("found") - 50.0).abs() < 1e-9 && (value("hidden") - 1.0).abs() < 1e-9);
+    }
+}

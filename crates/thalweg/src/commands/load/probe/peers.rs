@@ -1,0 +1,120 @@
+//! The public tools, as they are built from their C sources (`scripts/peer-probes`).
+
+use super::{super::carrier::place::Part, median, place::Place};
+use anyhow::{Context as _, ensure};
+use std::{
+    fs,
+    process::{Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// PathChirp gives a mean of eleven chirps about every second; it is asked for so long.
+const CHIRPS: Duration = Duration::from_secs(20);
+
+/// A sender listens by then.
+const STARTS: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether a program has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Public {
+    /// Pathload 1.3.2.
+    Pathload,
+    /// PathChirp 2.3.7.
+    Pathchirp,
+}
+
+/// Mbit/s from `a` to `b`, within so long; NaN: it says nothing.
+///
+/// # Errors
+/// When a program is not there.
+pub fn measure(which: Public, place: &Place, within: Duration) -> anyhow::Result<f64> {
+    let sender = match which {
+        Public::Pathload => "pathload_snd",
+        Public::Pathchirp => "pathchirp_snd",
+    };
+    let mut sender = place.command("a", sender);
+    let _sender = Part::start(sender.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    thread::sleep(STARTS);
+    match which {
+        Public::Pathload => pathload(place, within),
+        Public::Pathchirp => pathchirp(place, within.min(CHIRPS)),
+    }
+}
+
+fn pathload(place: &Place, within: Duration) -> anyhow::Result<f64> {
+    let log = place.dir().join("pathload.log");
+    let mut receiver = place.command("b", "pathload_rcv");
+    receiver.args(["-s", &place.address("a"), "-o"]).arg(&log);
+    let output = ended(receiver.current_dir(place.dir()), within)?;
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    Ok(text.and_then(|text| range(&text)).unwrap_or(f64::NAN))
+}
+
+/// The middle of the range that it prints, or its lower bound.
+fn range(text: &str) -> Option<f64> {
+    let line = text.lines().rev().find(|line| line.contains("vailable bandwidth"))?;
+    let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    match numbers[..] {
+        [low, high] => Some(f64::midpoint(low, high)),
+        [low] => Some(low),
+        _ => None,
+    }
+}
+
+fn pathchirp(place: &Place, lasts: Duration) -> anyhow::Result<f64> {
+    let dir = place.dir().join("chirps");
+    _ = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir)?;
+    let mut receiver = place.command("b", "pathchirp_rcv");
+    receiver.args(["-S", &place.address("a"), "-t", &lasts.as_secs().to_string()]);
+    // What it has written counts, also where it does not end by itself.
+    ended(receiver.current_dir(&dir), lasts + Duration::from_secs(10))?;
+    let file = fs::read_dir(&dir)?
+        .flatten()
+        .find(|entry| entry.path().extension().is_some_and(|e| e == "instbw"));
+    let text = file.map(|file| fs::read_to_string(file.path())).transpose()?.unwrap_or_default();
+    Ok(estimates(&text))
+}
+
+/// The middle of its estimates in the second half of its time: before that it looks for a range of rates.
+fn estimates(text: &str) -> f64 {
+    let estimate = |line: &str| line.split_whitespace().nth(1)?.parse::<f64>().ok();
+    let all: Vec<f64> = text.lines().filter_map(estimate).collect();
+    median(all[all.len() / 2..].to_vec())
+}
+
+/// Runs it to its end, or for so long; `None`: it did not end.
+fn ended(command: &mut std::process::Command, within: Duration) -> anyhow::Result<Option<Output>> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let since = Instant::now();
+    while since.elapsed() < within {
+        if child.try_wait()?.is_some() {
+            let output = child.wait_with_output().context("its output")?;
+            ensure!(output.status.code() != Some(127), "{command:?} is not there");
+            return Ok(Some(output));
+        }
+        thread::sleep(LOOK);
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_public_tools_print_is_read() {
+        let text = "\n\t*****  RESULT *****\nAvailable bandwidth range : 5.50 - 6.50 (Mbps)\nMeasurement duration : 9 sec\n";
+        assert_eq!(range(text), Some(6.0));
+        assert_eq!(range("Available bandwidth is greater than 94.20 (Mbps)"), Some(94.2));
+        assert_eq!(range("nothing"), None);
+        assert!((estimates("1.0 90.0\n2.0 70.0\n3.0 5.0\n4.0 7.0\n5.0 6.0\n") - 6.0).abs() < 1e-9);
+        assert!(estimates("").is_nan());
+    }
+}

@@ -1,0 +1,84 @@
+//! How a path is measured.
+
+use super::Args;
+use std::time::Duration;
+use thalweg_measure::{
+    estimators::{
+        Badabing, BadabingSettings, Dispersion, DispersionSettings, Estimator, Fixed, Hops,
+        HopsSettings, PK1, PK2, PK3, Pace, Pathchirp, PathchirpSettings, Pathload,
+        PathloadSettings,
+    },
+    train::Calibration,
+};
+use thalweg_net::Stream;
+use thalweg_node::trains::Session;
+
+/// Of what is lossy, badabing probes so many of a hundred slots.
+const CHANCE: f64 = 0.3;
+
+/// Of the time that is allowed, tools that take all of it are given this much: some is left for the last train's way.
+const SHARE: f64 = 0.9;
+
+/// A method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Method {
+    /// Available bandwidth as a range: exact, and takes a while
+    #[value(alias = "pathload")]
+    PathloadFast,
+    /// The same with long pauses between trains: a tenth of the rate on average
+    PathloadSlow,
+    /// Available bandwidth from trains that try all rates at once: light, and less exact
+    Pathchirp,
+    /// The narrowest link's rate, by packet pairs, and the rate at which trains come out
+    #[value(alias = "dispersion")]
+    Capacity,
+    /// Which link is the narrowest, by what routers on the way say (to the member alone)
+    Hops,
+    /// How often packets are lost, and how long each time
+    Badabing,
+    /// Load: bursts of ten probes at 12 Mbit/s, 1.1 on average; tells what was lost
+    Pk1,
+    /// Load: trains of twenty probes at 4 Mbit/s, 2 on average
+    Pk2,
+    /// Load: ten probes back to back, 2.3 Mbit/s on average
+    Pk3,
+}
+
+/// The tool, which sends probes of so many bytes at most.
+pub fn tool(args: &Args, session: &Session<Stream>, largest: u16) -> Box<dyn Estimator> {
+    let [here, there] = session.hosts();
+    let (sender, receiver) = if args.back { (there, here) } else { (here, there) };
+    let host = Calibration { receive_latency: receiver.receive_latency, ..sender };
+    let rtt = session.rtt();
+    let lasts = args.within.mul_f64(SHARE);
+    match args.method {
+        Method::PathloadFast => Box::new(pathload(Pace::Fast, host, rtt, largest)),
+        Method::PathloadSlow => Box::new(pathload(Pace::Slow, host, rtt, largest)),
+        Method::Pathchirp => {
+            let of = PathchirpSettings::default();
+            let size = of.size.min(largest);
+            let most = host.highest(size).as_bps() as f64;
+            let receive_latency = host.receive_latency;
+            Box::new(Pathchirp::new(PathchirpSettings { size, most, receive_latency, ..of }))
+        }
+        Method::Capacity => Box::new(Dispersion::new(DispersionSettings::new(largest, rtt))),
+        Method::Hops => Box::new(Hops::new(HopsSettings::new(largest))),
+        Method::Badabing => {
+            let seed = u64::from(std::process::id());
+            Box::new(Badabing::new(BadabingSettings::new(CHANCE, lasts, seed)))
+        }
+        Method::Pk1 => Box::new(for_as_long(PK1, lasts)),
+        Method::Pk2 => Box::new(for_as_long(PK2, lasts)),
+        Method::Pk3 => Box::new(for_as_long(PK3, lasts)),
+    }
+}
+
+fn pathload(pace: Pace, host: Calibration, rtt: Duration, largest: u16) -> Pathload {
+    let (is_coalesced, may_carry) = (false, true);
+    Pathload::new(PathloadSettings { pace, rtt, largest, host, is_coalesced, may_carry })
+}
+
+fn for_as_long(of: Fixed, lasts: Duration) -> Fixed {
+    let one = of.period().as_secs_f64().max(1e-6);
+    of.times((lasts.as_secs_f64() / one).ceil() as u32)
+}

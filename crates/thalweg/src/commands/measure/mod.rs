@@ -1,0 +1,219 @@
+//! `thalweg measure`: one path, by hand, with probe trains.
+
+mod method;
+mod result;
+mod shown;
+
+use super::{exit::Code, gather, here::Place};
+use anyhow::{Context as _, anyhow};
+use method::Method;
+use shown::Shown;
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+use thalweg_console::note;
+use thalweg_measure::train::OVERHEAD;
+use thalweg_net::{Cause, Stream, channel::ChannelError, channel::Protocol};
+use thalweg_node::{
+    gather::remote::ReachError,
+    trains::{Endpoint, MeasureError, Measured, Session, SessionError, Terms, Way, run as measure},
+};
+use thalweg_units::parse_duration;
+use thalweg_wire::mesh::Name;
+
+/// The longest datagrams that pass, tried in this order: Ethernet's 1500 bytes, then what tunnels leave, and the least
+/// that IPv6 and IPv4 have anywhere.
+const SIZES: [u16; 5] = [1472, 1412, 1372, 1232, 548];
+
+const HELP: &str = "\
+Measures the path to another member with probe trains over UDP, by hand. Both hosts are calibrated
+first: what they cannot send truthfully is not sent, unless --accept-busy says so. A result has a
+range, what it cost, and whether it is valid. docs/measure.md tells what each method is for.
+
+  thalweg measure fra                         # available bandwidth to fra, as a range
+  thalweg measure fra --back                  # and from it
+  thalweg measure fra --method capacity       # the narrowest link's rate
+  thalweg measure fra --method hops           # and which link that is
+  thalweg measure fra --method badabing --within 60s
+
+Exit codes: 0 measured; 1 nothing was found out; 2 wrong usage; 4 the member was not reached, or no
+datagram reaches it.";
+
+/// Arguments of `thalweg measure`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// The member at the other end
+    #[arg(value_name = "NODE")]
+    node: Name,
+
+    /// How
+    #[arg(long, value_enum, default_value = "pathload-fast")]
+    method: Method,
+
+    /// Measure the path from the member to this host
+    #[arg(long)]
+    back: bool,
+
+    /// The longest it may take; what measures as long as it is let (badabing, pk1 to pk3) takes all of it
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    within: Duration,
+
+    /// Send probes of so many bytes at most, without IP's and UDP's headers [default: what passes]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(200..=9000))]
+    size: Option<u16>,
+
+    /// Measure although a host is too busy to time probes; the result then says that it is not valid
+    #[arg(long)]
+    accept_busy: bool,
+
+    /// Print nothing but the result
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// Print each train and the result as JSON, one object per line
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Args {
+    fn way(&self) -> Way {
+        if self.back { Way::Back } else { Way::There }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// This host's own; of the path and the member: printed here, with an exit code.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let runtime = gather::runtime()?;
+    let ended = runtime.block_on(work(&args));
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err((code, why)) => {
+            note!("thalweg measure: {why:#}");
+            Ok(code.into())
+        }
+    }
+}
+
+type Failed = (Code, anyhow::Error);
+
+async fn work(args: &Args) -> Result<(), Failed> {
+    if args.back && args.method == Method::Hops {
+        let why = "hops are found from this end alone: routers answer who sends; leave --back out";
+        return Err((Code::Usage, anyhow!(why)));
+    }
+    let (mut session, endpoint) = open(args).await?;
+    let receiving = tokio::spawn(async move { endpoint.run().await });
+    let found = find(args, &mut session).await;
+    session.close().await;
+    receiving.abort();
+    let (tool, found) = found?;
+    result::print(args, tool, &found).map_err(|why| (Code::Other, why))
+}
+
+async fn find(
+    args: &Args,
+    session: &mut Session<Stream>,
+) -> Result<(&'static str, Measured), Failed> {
+    let fitting = fitting(args, session).await;
+    let largest = fitting.map_err(|why| failed(args, &why))?;
+    let mut tool = method::tool(args, session, largest);
+    let mut shown = Shown::new(args);
+    let mut each = |event| shown.event(&event);
+    let found = measure(session, tool.as_mut(), args.way(), args.within, &mut each).await;
+    shown.end();
+    let found = found.map_err(|error| match &error {
+        MeasureError::Session { why, .. } => {
+            (of_session(why), anyhow!("{error}{}", hint(args, why)))
+        }
+        _ => (Code::Other, error.into()),
+    })?;
+    Ok((tool.name(), found))
+}
+
+/// The longest probe that passes.
+async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<u16, SessionError> {
+    if let Some(size) = args.size {
+        return session.fitting(args.way(), &[size]).await;
+    }
+    let largest = session.fitting(args.way(), &SIZES).await?;
+    if largest < SIZES[0] && !args.quiet {
+        let mtu = u32::from(largest) + OVERHEAD;
+        let longest = SIZES[0];
+        note!(
+            "thalweg measure: probes of {longest} bytes do not pass, those of {largest} do: the path's MTU is {mtu} \
+             or a little more"
+        );
+    }
+    Ok(largest)
+}
+
+fn of_session(why: &SessionError) -> Code {
+    match why {
+        SessionError::Dishonest(_) | SessionError::Refused(_) => Code::Other,
+        SessionError::Small { .. } | SessionError::Hops => Code::Usage,
+        _ => Code::Network,
+    }
+}
+
+fn failed(args: &Args, why: &SessionError) -> Failed {
+    (of_session(why), anyhow!("{why}{}", hint(args, why)))
+}
+
+/// What to try.
+fn hint(args: &Args, why: &SessionError) -> &'static str {
+    match why {
+        SessionError::Dishonest(_) => {
+            "; --accept-busy measures all the same, and says that the result is not valid"
+        }
+        SessionError::Mtu { .. } if args.size.is_some() => {
+            "; without --size the longest that pass are taken"
+        }
+        _ => "",
+    }
+}
+
+async fn open(args: &Args) -> Result<(Session<Stream>, Arc<Endpoint>), Failed> {
+    let own = |why: anyhow::Error| (Code::Other, why);
+    let far = |why: anyhow::Error| (Code::Network, why);
+    let state = args.place.open().map_err(own)?;
+    let reach = gather::reach(&state).map_err(own)?;
+    let channel = reach.channel(&args.node, &[], Protocol::Probe).await;
+    let channel = channel.map_err(unreached)?;
+    let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
+    let at = at.context("the member's address is not known").map_err(far)?;
+    let any = match at {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    let endpoint = Endpoint::bind(any).await.context("cannot open a UDP socket").map_err(own)?;
+    let endpoint = Arc::new(endpoint);
+    let terms = Terms::found(args.accept_busy).await;
+    let terms = terms.context("cannot calibrate this host").map_err(own)?;
+    let session = Session::open(channel, at.ip(), &endpoint, terms).await;
+    Ok((session.map_err(|why| failed(args, &why))?, endpoint))
+}
+
+fn unreached(why: ReachError) -> Failed {
+    match &why {
+        ReachError::Name(_) => (Code::Usage, why.into()),
+        ReachError::Dial { why: dial, .. } => match &dial.cause {
+            Cause::Channel(ChannelError::Handshake(_)) => {
+                let hint = "does it take probes (`[measure]` in its settings is on, and its version knows them)?";
+                (Code::Network, anyhow!("{dial}; {hint}"))
+            }
+            _ => (Code::Network, why.into()),
+        },
+        ReachError::Unrelayed(_) => (Code::Network, why.into()),
+    }
+}

@@ -1,0 +1,147 @@
+//! What was found out, in words and as JSON.
+
+use super::{Args, shown::bits};
+use crate::commands::gather::words::{size, time};
+use serde_json::{Value, json};
+use thalweg_console::{note, say_line};
+use thalweg_measure::estimators::{Finding, Quantity};
+use thalweg_node::trains::Measured;
+
+/// Prints it.
+///
+/// # Errors
+/// Nobody reads.
+pub fn print(args: &Args, tool: &str, found: &Measured) -> anyhow::Result<()> {
+    if args.json {
+        let result = |finding| say_line(as_json(args, tool, finding, found));
+        return Ok(found.findings.iter().try_for_each(result)?);
+    }
+    for finding in &found.findings {
+        say_line(words(finding))?;
+    }
+    for line in validity(found) {
+        match args.quiet {
+            // Who wants the value alone is told where it may be wrong.
+            true if !found.doubts.is_empty() => note!("thalweg measure: {line}"),
+            true => {}
+            false => say_line(line)?,
+        }
+    }
+    if !args.quiet {
+        say_line(cost(args, tool, found))?;
+    }
+    Ok(())
+}
+
+fn validity(found: &Measured) -> Vec<String> {
+    match &found.doubts[..] {
+        [] => vec!["valid".to_owned()],
+        doubts => doubts.iter().map(|doubt| format!("not valid: {doubt}")).collect(),
+    }
+}
+
+fn cost(args: &Args, tool: &str, found: &Measured) -> String {
+    let way = if args.back { "from" } else { "to" };
+    let (spent, took) = (size(found.cost.bytes), time(found.cost.took.as_secs_f64()));
+    format!("{way} {} by {tool}: {} trains, {spent} in {took}", args.node, found.cost.trains)
+}
+
+/// A quantity's name.
+fn name(of: Quantity) -> String {
+    match of {
+        Quantity::Capacity => "capacity".to_owned(),
+        Quantity::AvailableBandwidth => "available bandwidth".to_owned(),
+        Quantity::DispersionRate => "dispersion rate".to_owned(),
+        Quantity::LossFrequency => "time with losses".to_owned(),
+        Quantity::LossDuration => "length of a loss".to_owned(),
+        Quantity::Loss => "lost probes".to_owned(),
+        Quantity::RateAtHop { .. } => "rate at hop".to_owned(),
+        Quantity::NarrowestHop => "narrowest hop".to_owned(),
+    }
+}
+
+fn words(finding: &Finding) -> String {
+    let Finding { of, value, low, high, is_lower_bound, .. } = finding;
+    let name = name(*of);
+    let range = || match low == high {
+        true => bits(*value),
+        false => format!("{} ({} to {})", bits(*value), bits(*low), bits(*high)),
+    };
+    match of {
+        Quantity::LossFrequency | Quantity::Loss => format!("{name}  {:.2} %", value * 100.0),
+        Quantity::LossDuration => format!("{name}  {:.0} ms", value * 1000.0),
+        Quantity::RateAtHop { hop, router: Some(router) } => {
+            format!("hop {hop}  {router}  {}", range())
+        }
+        Quantity::RateAtHop { router: None, .. } => format!("destination  {}", range()),
+        Quantity::NarrowestHop if low == high => {
+            format!("{name}  {value}: the link into it is the narrowest")
+        }
+        Quantity::NarrowestHop => {
+            format!("{name}  one of {low} to {high}: routers between do not answer")
+        }
+        _ if *is_lower_bound => {
+            format!("{name}  at least {}: this host cannot probe faster", bits(*low))
+        }
+        _ => format!("{name}  {}", range()),
+    }
+}
+
+fn as_json(args: &Args, tool: &str, finding: &Finding, found: &Measured) -> Value {
+    let doubts: Vec<String> = found.doubts.iter().map(ToString::to_string).collect();
+    let mut result = json!({
+        "event": "result", "node": args.node.as_str(), "back": args.back, "method": tool,
+        "of": name(finding.of).replace(' ', "_"), "value": finding.value,
+        "low": finding.low, "high": finding.high, "hidden": finding.hidden,
+        "at_least": finding.is_lower_bound, "valid": doubts.is_empty(), "doubts": doubts,
+        "trains": found.cost.trains, "probe_bytes": found.cost.bytes,
+        "seconds": found.cost.took.as_secs_f64(),
+    });
+    if let Quantity::RateAtHop { hop, router } = finding.of {
+        (result["hop"], result["router"]) = (json!(hop), json!(router));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use thalweg_measure::train::{Doubt, End};
+    use thalweg_node::trains::Cost;
+
+    fn all() -> Vec<Finding> {
+        let mbps = |of, low: f64, high: f64| Finding::corrected(of, low * 1e6, high * 1e6, 0.0);
+        let router = "192.0.2.1".parse().ok();
+        vec![
+            mbps(Quantity::AvailableBandwidth, 5.8, 6.2),
+            Finding { is_lower_bound: true, ..mbps(Quantity::AvailableBandwidth, 400.0, 900.0) },
+            mbps(Quantity::Capacity, 9.9, 10.1),
+            Finding::plain(Quantity::LossFrequency, 0.0123),
+            Finding::plain(Quantity::LossDuration, 0.0504),
+            Finding::plain(Quantity::Loss, 0.2),
+            mbps(Quantity::RateAtHop { hop: 1, router }, 94.0, 97.0),
+            mbps(Quantity::RateAtHop { hop: 2, router: None }, 9.9, 9.9),
+            Finding::plain(Quantity::NarrowestHop, 2.0),
+            Finding { low: 2.0, ..Finding::plain(Quantity::NarrowestHop, 4.0) },
+        ]
+    }
+
+    #[test]
+    fn results_read_as_sentences() {
+        let mut lines: Vec<String> = all().iter().map(words).collect();
+        let cost = Cost { trains: 60, bytes: 1_234_567, took: Duration::from_secs(12) };
+        let mut found = Measured { findings: all(), doubts: vec![], cost };
+        lines.extend(validity(&found));
+        let off = Duration::from_micros(1234);
+        found.doubts = vec![
+            Doubt::Busy { end: End::Sender, off },
+            Doubt::Late { late: 900, timed: 1200 },
+            Doubt::Paused { late: 90, timed: 1200 },
+            Doubt::Unsent(1),
+            Doubt::Dropped(7),
+        ];
+        lines.extend(validity(&found));
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}

@@ -1,0 +1,55 @@
+//! `--within`: a time that transfers over bonds meet at the least cost.
+
+use super::uplinks;
+use std::{sync::Arc, time::Duration};
+use thalweg_node::{
+    gather::{Event, EventSink},
+    interfaces::{Flow, Uplinks},
+};
+
+/// The option, of all who have bonds.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub struct WithinArgs {
+    /// Be done within this time at the least cost: interfaces with a price (`[interfaces]` in the
+    /// settings) are used as late and as little as that allows
+    #[arg(long, value_name = "TIME", value_parser = super::get::duration::seconds)]
+    pub within: Option<Duration>,
+}
+
+impl WithinArgs {
+    /// From now on; the events say how far it is. To be asked once the bonds are there, by which this process has
+    /// interfaces. Where the settings say nothing of them none costs.
+    pub fn begin(self, flow: Flow, events: Arc<dyn EventSink>) -> Arc<dyn EventSink> {
+        let (Some(within), Some(uplinks)) = (self.within, uplinks::of_process()) else {
+            return events;
+        };
+        uplinks.meet(within, flow);
+        Arc::new(Watched { uplinks, events })
+    }
+
+    /// Whether streams are to wait for bonds: a channel that went the plain way would never use another interface.
+    pub fn is_given(self) -> bool {
+        self.within.is_some()
+    }
+}
+
+/// Passes events on.
+#[derive(Debug)]
+struct Watched {
+    uplinks: Uplinks,
+    events: Arc<dyn EventSink>,
+}
+
+impl EventSink for Watched {
+    fn event(&self, event: Event) {
+        match &event {
+            Event::Started { bytes, .. } => self.uplinks.came(0, *bytes),
+            Event::Progress(now) => {
+                let missing = now.total_bytes.saturating_sub(now.done_bytes);
+                self.uplinks.came(now.done_bytes, missing);
+            }
+            _ => {}
+        }
+        self.events.event(event);
+    }
+}

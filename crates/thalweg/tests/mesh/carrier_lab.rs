@@ -1,0 +1,235 @@
+//! The carrier in an emulated Internet, with real TUN devices and programs that know nothing of it:
+//!
+//! ```text
+//! fra ── 50 Mbit/s, 10 ms ── nyc
+//! ```
+
+use crate::{
+    host::{Daemon, Host, text, until},
+    in_lab::{self, Running, lab, said, within},
+};
+use serde_json::Value;
+use std::{
+    io::{BufRead as _, BufReader},
+    process::Command,
+};
+use thalweg_lab::client::Lab;
+
+const NETWORK: &str = r#"
+    congestion = "cubic"
+    [host.fra]
+    [host.nyc]
+    [link.way]
+    rate = "50 Mbit/s"
+    delay = "5 ms"
+    queue = "100 kB"
+    [[path]]
+    from = "fra"
+    to = "nyc"
+    links = ["way"]
+"#;
+
+const CARRIES: &str = "[carrier]\nenabled = true\ncongestion = \"cubic\"\n";
+
+/// Gives back what it gets: by TCP its hash, by UDP each datagram.
+const SERVER: &str = "
+import hashlib, socket, sys, threading
+tcp = socket.create_server((sys.argv[1], 5000), family=socket.AF_INET6)
+udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+udp.bind((sys.argv[1], 5001))
+def echo():
+    while True:
+        data, at = udp.recvfrom(65536)
+        udp.sendto(data, at)
+threading.Thread(target=echo, daemon=True).start()
+print('ready', flush=True)
+while True:
+    conn, _ = tcp.accept()
+    digest = hashlib.sha256()
+    while data := conn.recv(65536): digest.update(data)
+    conn.sendall(digest.digest())
+    conn.close()
+";
+
+/// Sends so many bytes by TCP and datagrams by UDP, and says whether all came back as they must.
+const CLIENT: &str = "
+import hashlib, random, socket, sys
+seed, size, datagrams = map(int, sys.argv[2:5])
+random.seed(seed)
+data = random.randbytes(size)
+tcp = socket.create_connection((sys.argv[1], 5000), timeout=60)
+tcp.sendall(data)
+tcp.shutdown(socket.SHUT_WR)
+came = b''
+while more := tcp.recv(100): came += more
+assert came == hashlib.sha256(data).digest(), 'TCP'
+udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+udp.settimeout(2)
+udp.connect((sys.argv[1], 5001))
+for n in range(datagrams):
+    # Some are longer than the device takes whole.
+    data = random.randbytes(random.randrange(1, 4000))
+    for attempt in range(20):
+        udp.send(data)
+        try:
+            while udp.recv(65536) != data: pass
+            break
+        except TimeoutError: pass
+    else: sys.exit('UDP')
+print('well')
+";
+
+/// Has the node send trains, and says how many of each one's probes carried.
+const TRAINS: &str = "
+import json, socket, sys
+service = socket.socket(socket.AF_UNIX)
+service.connect(sys.argv[1])
+lines = service.makefile('rw')
+probes = [{'size': 500, 'gap_us': 1000, 'may_carry': True, 'count': 20}]
+while True:
+    train = {'to': 'nyc', 'accept_busy': True, 'after_us': 20000, 'probes': probes}
+    print(json.dumps({'send': train}), file=lines, flush=True)
+    said = json.loads(lines.readline())
+    print(said['report']['carriers'] if 'report' in said else said, flush=True)
+";
+
+struct Scene {
+    lab: Lab,
+    fra: Host,
+    nyc: Host,
+    _run: [Daemon; 2],
+    _server: Option<Running>,
+}
+
+impl Scene {
+    /// Two nodes, the first of which founds the mesh.
+    fn new(settings: &str) -> Option<Self> {
+        let lab = lab(NETWORK)?;
+        let settings = format!("{}{settings}", in_lab::RELAY);
+        let (fra, fra_runs) = in_lab::founder(&lab, &settings);
+        let (nyc, nyc_runs) = in_lab::relay(&lab, &fra, "nyc", &settings);
+        until("both know each other", || {
+            let knows = |place, host: &Host| said(&lab, place, host, &["roster"]).contains("nyc");
+            knows("fra", &fra) && knows("nyc", &nyc)
+        });
+        Some(Self { lab, fra, nyc, _run: [fra_runs, nyc_runs], _server: None })
+    }
+
+    fn address(&self, name: &str) -> String {
+        said(&self.lab, "fra", &self.fra, &["carrier", "address", name])
+    }
+
+    /// What the carrier at `place` says of itself.
+    fn status(&self, place: &str) -> Value {
+        let host = if place == "fra" { &self.fra } else { &self.nyc };
+        let args = host.command(&["carrier", "status", "--json"]);
+        let output = within(&self.lab, place, &args).output().unwrap();
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+    }
+
+    fn is_up(&self) {
+        until("both carry", || {
+            ["fra", "nyc"].iter().all(|place| self.status(place)["is_up"] == true)
+        });
+    }
+
+    /// Starts the server at nyc's overlay address.
+    fn serve(&mut self) {
+        let mut python = Command::new("python3");
+        python.args(["-u", "-c", SERVER, &self.address("nyc")]);
+        let mut server = within(&self.lab, "nyc", &python).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+        assert_eq!(ready.trim(), "ready");
+        self._server = Some(Running(server));
+    }
+
+    /// A client at fra sends to it.
+    fn talk(&self, seed: u64, bytes: usize, datagrams: usize) {
+        let mut python = Command::new("python3");
+        let (seed, bytes, datagrams) = (seed.to_string(), bytes.to_string(), datagrams.to_string());
+        python.args(["-c", CLIENT, &self.address("nyc"), &seed, &bytes, &datagrams]);
+        let output = within(&self.lab, "fra", &python).output().unwrap();
+        assert_eq!(text(&output.stdout).trim(), "well", "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn ping_tcp_and_udp_go_and_wait_for_nothing() {
+    let Some(mut scene) = Scene::new(CARRIES) else { return };
+    scene.is_up();
+    let mut ping = Command::new("ping");
+    ping.args(["-6", "-n", "-c", "5", "-i", "0.2", "-W", "30", &scene.address("nyc")]);
+    let output = within(&scene.lab, "fra", &ping).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    println!("{}", text(&output.stdout));
+
+    scene.serve();
+    println!("seed 1");
+    scene.talk(1, 3_000_000, 40);
+    for place in ["fra", "nyc"] {
+        let status = scene.status(place);
+        let counts = &status["counts"];
+        println!("{place}: {counts}");
+        // Without a train nothing is held.
+        for none in ["timed_out_packets", "ridden_packets", "strange_packets", "refused_fragments"]
+        {
+            assert_eq!(counts[none], 0, "{place}: {none}");
+        }
+        assert!(counts["received_packets"].as_u64().unwrap() > 500, "{place}");
+    }
+    let table = said(&scene.lab, "fra", &scene.fra, &["carrier", "status"]);
+    assert!(table.contains("thalweg0") && table.contains("session open"), "{table}");
+}
+
+#[test]
+fn packets_ride_in_trains_of_the_node_and_all_bytes_are_right() {
+    let Some(mut scene) = Scene::new(CARRIES) else { return };
+    scene.is_up();
+    scene.serve();
+    let mut python = Command::new("python3");
+    let service = scene.fra.state().join("probe.sock");
+    python.args(["-u", "-c", TRAINS]).arg(service);
+    let mut trains = within(&scene.lab, "fra", &python).spawn().unwrap();
+    let said = BufReader::new(trains.stdout.take().unwrap());
+    let mut trains = Running(trains);
+    let mut lines = said.lines();
+    // The session for trains is there from the first one on.
+    let first = lines.next().unwrap().unwrap();
+    assert_eq!(first, "0");
+    println!("seed 2");
+    scene.talk(2, 3_000_000, 40);
+    _ = trains.0.kill();
+    let carriers: Vec<u64> = lines.map_while(|line| line.ok()?.parse().ok()).collect();
+    let status = scene.status("fra");
+    println!("{carriers:?}\n{}", status["counts"]);
+    let counted = |name: &str| status["counts"][name].as_u64().unwrap();
+    let told: u64 = carriers.iter().sum();
+    assert!(told > 0 && counted("carrying_probes") >= told, "{carriers:?}");
+    assert!(counted("ridden_bytes") > 10 * told && counted("ridden_fragments") >= told);
+    assert_eq!(scene.status("nyc")["counts"]["strange_packets"], 0);
+}
+
+#[test]
+fn a_device_that_is_deleted_is_told_and_the_node_goes_on() {
+    let Some(scene) = Scene::new(CARRIES) else { return };
+    scene.is_up();
+    let mut delete = Command::new("ip");
+    delete.args(["link", "delete", "thalweg0"]);
+    in_lab::ok(&scene.lab, "fra", &delete);
+    until("the node says so", || scene.status("fra")["is_up"] == false);
+    let why = scene.status("fra")["why"].as_str().unwrap().to_owned();
+    assert!(why.contains("`thalweg0` is gone") && why.contains("start the node anew"), "{why}");
+    // It still answers, and still is a member.
+    said(&scene.lab, "fra", &scene.fra, &["status"]);
+}
+
+#[test]
+fn who_has_no_carrier_is_told_how_to_get_one() {
+    let Some(scene) = Scene::new("") else { return };
+    let args = scene.fra.command(&["carrier", "status"]);
+    let output = within(&scene.lab, "fra", &args).output().unwrap();
+    let told = text(&output.stderr);
+    assert!(!output.status.success() && told.contains("enabled = true"), "{told}");
+}
