@@ -1,7 +1,10 @@
 //! Which link the next chunk goes to (DBAS §II-D, 6 and 7; and ours).
 
 mod completion;
+mod crowd;
 mod rotation;
+
+pub use crowd::Crowd;
 
 use completion::Completion;
 use rotation::{RoundRobin, Weighted};

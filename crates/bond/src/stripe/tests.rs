@@ -114,3 +114,29 @@ proptest! {
         }
     }
 }
+
+/// 64 kB each over 20 + 20 Mbit/s of very unlike round trips: alone it waits for the near link, but a hundred of them
+/// would leave the far one idle.
+#[test]
+fn what_waits_behind_others_goes_by_the_far_link() {
+    let mut links = [link(1, 20.0, 10), link(2, 20.0, 100)];
+    links[0].writable = false;
+    links[0].unsent = 16_000;
+    let own = Load { chunk: 16_000, backlog: 64_000, window: 256_000 };
+    let next = |load| StripeScheduler::new(StripeMethod::EarliestCompletion).next(&links, load);
+    let mut crowd = Crowd::default();
+    crowd.add(own.backlog, own.window);
+    assert_eq!((crowd.load(own), next(crowd.load(own))), (own, Verdict::Wait));
+    (1..100).for_each(|_| crowd.add(own.backlog, own.window));
+    assert_eq!(crowd.load(own).backlog, 6_400_000);
+    assert_eq!(next(crowd.load(own)), Verdict::Send(LinkId(2)));
+    // One that is nearly done among long ones waits for no more than their turns.
+    let last = Load { chunk: 1000, backlog: 1000, ..own };
+    assert_eq!(crowd.load(last).backlog, 100_000);
+}
+
+#[test]
+fn nobody_has_less_to_send_than_it_has() {
+    let own = Load { chunk: 1, backlog: 10, window: 20 };
+    assert_eq!(Crowd::default().load(own), own);
+}

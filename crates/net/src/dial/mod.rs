@@ -21,7 +21,7 @@ use crate::{
     resolve::Names,
     transport::{Leg, Transport},
 };
-use std::{borrow::Cow, net::SocketAddr, num::NonZeroU32, sync::Arc};
+use std::{borrow::Cow, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
@@ -97,6 +97,14 @@ impl Dialer {
     #[must_use]
     pub fn receiving(mut self, ahead: usize) -> Self {
         self.options.socket.receive_buffer = Some(ahead);
+        self
+    }
+
+    /// The same dialler, whose connections end when nothing is acknowledged for so long
+    /// ([`SocketOptions::user_timeout`]).
+    #[must_use]
+    pub fn giving_up_after(mut self, silence: Duration) -> Self {
+        self.options.socket.user_timeout = Some(silence);
         self
     }
 

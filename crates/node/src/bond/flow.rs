@@ -364,6 +364,13 @@ impl Flow {
         }
     }
 
+    /// There are too many: the far end hears so, and it takes no memory.
+    pub fn refuse(&mut self) {
+        self.held = None;
+        self.break_off(Broken::Refused(Refusal::Busy));
+        (self.due.reset, self.is_let_go) = (true, true);
+    }
+
     /// This end says that it leads somewhere here.
     pub fn accept(&mut self) {
         if self.broken.is_none() && matches!(self.birth, Birth::Offered | Birth::Led) {

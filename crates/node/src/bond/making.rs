@@ -8,7 +8,7 @@ use super::{
     standing::Standing,
 };
 use crate::interfaces::{Accounts, Uplinks};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use thalweg_bond::LinkId;
 use thalweg_net::{
     Cause, Dialer, Hop, Interface, Route,
@@ -17,6 +17,11 @@ use thalweg_net::{
 use thalweg_wire::bond::{BondId, Hello, Refusal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+/// A link by which nothing is acknowledged for so long is made anew, whatever the owner of its streams has patience for:
+/// a way that was forgotten on the way (a translated address) does not come back, and the kernel asks ever more seldom.
+/// The far end reads always, so that a window that stays shut is no reader's pause.
+const GIVEN_UP: Duration = Duration::from_secs(15);
 
 /// What links are made with.
 pub(super) struct Making {
@@ -168,7 +173,7 @@ impl Making {
     /// Whose connections are counted from their first packet on, also those that come to nothing, and whose far ends
     /// have no more to send ahead than a cap has in reserve.
     fn dialer(&self) -> Dialer {
-        let dialer = self.dialer.clone();
+        let dialer = self.dialer.clone().giving_up_after(GIVEN_UP);
         match &self.uplinks {
             Some(uplinks) => dialer.booked_by(Arc::new(Accounts::new(uplinks.clone()))),
             None => dialer,

@@ -116,7 +116,7 @@ impl Bonds {
         _ = self.0.own.set(own);
     }
 
-    /// Those with the most streams, up to [`MOST_SHOWN`].
+    /// Those with the most streams, 64 of them at most.
     pub fn shown(&self) -> Vec<Shown> {
         let bonds = self.0.lock();
         let of = |entry: &Entry| Shown {

@@ -7,7 +7,7 @@ use socket2::SockRef;
 use std::sync::Arc;
 use thalweg_bond::LinkId;
 use thalweg_node::bond::{Ended, Engine, LinkIo, Memory, Settings};
-use thalweg_wire::bond::{ChunkHead, FRAME_HEAD, Frame, MAX_WORD, Target, Word};
+use thalweg_wire::bond::{ChunkHead, FRAME_HEAD, Frame, MAX_WORD, Refusal, Target, Word};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -30,7 +30,11 @@ struct Scene {
 
 impl Scene {
     async fn new(settings: Settings) -> Self {
-        let memory = Memory::new(MEMORY);
+        Self::within(settings, MEMORY).await
+    }
+
+    async fn within(settings: Settings, memory: u64) -> Self {
+        let memory = Memory::new(memory);
         let far = Engine::within(settings, settings.first_window(), false, memory.clone());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         // What is not read is soon felt; afterwards a window would shrink that was promised.
@@ -90,7 +94,7 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("stream 1 was never opened", chunk(1, 0, &[0])),
         ("stream 7 was never opened", word(&acks(7, 0, vec![]))),
-        ("too many streams", word(&open(2 * STREAMS as u32))),
+        ("too many streams", word(&open(4 * STREAMS as u32))),
         ("too many streams", chunk(u32::MAX - 1, 0, &[0])),
         ("bytes up to 1 were acknowledged, and 0 were sent", word(&acks(0, 1, vec![]))),
         ("were acknowledged, and 0 were sent", word(&acks(0, 0, vec![(1, u64::MAX)]))),
@@ -124,6 +128,40 @@ async fn whatever_cannot_be_ends_the_bond_and_is_named() {
         drop((stream, far));
         assert_eq!(memory.used(), 0, "{expected}: nothing is held any more");
     }
+}
+
+/// Streams of an honest end too many: each is refused, and the others go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_too_many_is_refused_alone() {
+    let mut scene = Scene::within(Settings::default(), 1 << 30).await;
+    let most = 2 * STREAMS as u32;
+    for stream in (0..most + 200).step_by(2) {
+        scene.say(&open(stream)).await;
+    }
+    let mut refused = Vec::new();
+    while refused.len() < 100 {
+        if let Word::Refused { stream, why } = soon(word(&mut scene.tcp)).await {
+            assert_eq!(why, Refusal::Busy);
+            refused.push(stream);
+        }
+    }
+    refused.sort_unstable();
+    assert_eq!(refused, (most..most + 200).step_by(2).collect::<Vec<_>>());
+    let (stream, _) = soon(scene.far.next()).await.unwrap();
+    let mut stream = scene.far.accept(stream);
+    scene.tcp.write_all(&chunk(0, 0, b"all right")).await.unwrap();
+    let mut read = [0; 9];
+    soon(stream.read_exact(&mut read)).await.unwrap();
+    assert_eq!(&read, b"all right");
+    let left = async {
+        while scene.far.streams() > STREAMS {
+            // What has been said of a stream is looked at when a word comes.
+            scene.say(&Word::Ping(1)).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(left).await;
+    assert_eq!(scene.far.streams(), STREAMS);
 }
 
 /// Each stream ends before the next one begins: there is no end of them, and nothing remains.

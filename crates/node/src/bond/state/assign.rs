@@ -1,9 +1,16 @@
 //! Who gets what to carry.
 
 use super::{LinkState, State};
-use thalweg_bond::{Link, LinkId, Verdict, stripe::Load};
+use crate::bond::flow::Flow;
+use thalweg_bond::{
+    Chunk, Link, LinkId, Verdict,
+    stripe::{Crowd, Load},
+};
 use thalweg_units::Time;
 use thalweg_wire::bond::{ChunkHead, Frame, Word};
+
+/// So many streams are asked in a row whether a link that is idle should carry their next chunk.
+const MOST_ASKED: usize = 8;
 
 impl State {
     /// Gives idle links something to carry, as long as there is something that should go now.
@@ -45,21 +52,25 @@ impl State {
     /// The next chunk of the next stream that has one; else a second copy of one that is late.
     fn give_chunk(&mut self, now: Time) -> bool {
         let links = self.view(now);
+        let crowd = crowd(self.flows.values());
         let after = self.flows.range(self.turn + 1..).chain(self.flows.range(..=self.turn));
-        let next = after
+        let waiting = after
             .filter(|(_, flow)| flow.broken.is_none())
-            .find_map(|(stream, flow)| Some((*stream, flow.sender.next()?)));
-        let Some((stream, chunk)) = next else { return self.give_second(&links, now) };
-        let Some(flow) = self.flows.get(&stream) else { return false };
-        let load = Load {
-            chunk: chunk.length.into(),
-            backlog: flow.expects(),
-            window: flow.sender.window(),
-        };
-        match self.scheduler.next(&links, load) {
-            Verdict::Send(id) => self.give(stream, chunk, &links, id, now),
-            Verdict::Wait | Verdict::Nobody => false,
+            .filter_map(|(stream, flow)| Some((*stream, flow, flow.sender.next()?)));
+        let mut has_any = false;
+        // One that waits for a better link holds up none that need not.
+        for (stream, flow, chunk) in waiting.take(MOST_ASKED) {
+            has_any = true;
+            let load = Load {
+                chunk: chunk.length.into(),
+                backlog: flow.expects(),
+                window: flow.sender.window(),
+            };
+            if let Verdict::Send(id) = self.scheduler.next(&links, crowd.load(load)) {
+                return self.give(stream, chunk, &links, id, now);
+            }
         }
+        !has_any && self.give_second(&links, now)
     }
 
     fn give_second(&mut self, links: &[Link], now: Time) -> bool {
@@ -72,14 +83,7 @@ impl State {
         found.is_some_and(|(stream, chunk, id)| self.give(stream, chunk, links, id, now))
     }
 
-    fn give(
-        &mut self,
-        stream: u32,
-        chunk: thalweg_bond::Chunk,
-        links: &[Link],
-        id: LinkId,
-        now: Time,
-    ) -> bool {
+    fn give(&mut self, stream: u32, chunk: Chunk, links: &[Link], id: LinkId, now: Time) -> bool {
         let seen = links.iter().find(|link| link.id == id);
         let (Some(flow), Some(link), Some(seen)) =
             (self.flows.get_mut(&stream), self.links.get_mut(&id), seen)
@@ -96,4 +100,12 @@ impl State {
         self.turn = stream;
         true
     }
+}
+
+/// The streams that have something to send.
+fn crowd<'a>(flows: impl Iterator<Item = &'a Flow>) -> Crowd {
+    let mut crowd = Crowd::default();
+    let waiting = flows.filter(|flow| flow.broken.is_none() && flow.sender.backlog() > 0);
+    waiting.for_each(|flow| crowd.add(flow.expects(), flow.sender.window()));
+    crowd
 }

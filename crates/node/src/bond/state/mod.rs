@@ -29,6 +29,10 @@ pub use link::{Joining, LinkState};
 /// Streams of a bond at a time: more than a browser opens to all its servers.
 pub const MAX_STREAMS: usize = 512;
 
+/// With those that are refused as too many, until their words have gone. An honest far end has no more than
+/// [`MAX_STREAMS`] itself, but hears of their ends sooner than they have ended here.
+const MOST_FLOWS: usize = 2 * MAX_STREAMS;
+
 /// Links that broke and of which the far end is told once a link is there.
 const MOST_BROKEN: usize = 16;
 
@@ -200,11 +204,14 @@ impl State {
         if is_new {
             // Chunks may overtake the word that opens it; others between them are on their way too.
             let first = self.newest.map_or(1 - self.side, |newest| newest + 2);
-            if self.flows.len() + (stream - first) as usize / 2 >= MAX_STREAMS {
+            if self.flows.len() + (stream - first) as usize / 2 >= MOST_FLOWS {
                 return Err("too many streams".to_owned());
             }
             for between in (first..=stream).step_by(2) {
-                let flow = self.flow(Birth::Offered);
+                let mut flow = self.flow(Birth::Offered);
+                if self.flows.len() >= MAX_STREAMS {
+                    flow.refuse();
+                }
                 self.flows.insert(between, flow);
             }
             self.newest = Some(stream);
