@@ -35,6 +35,11 @@ async fn packets_go_at_once_both_ways_and_none_waits_for_a_train() {
         assert_eq!(number(&one.next().await, &two, &one), n);
     }
     for node in [&one, &two] {
+        // What came is in the device before it is counted.
+        node.until("all is counted", |report| {
+            (report.counts.own_datagrams, report.counts.received_packets) == (200, 200)
+        })
+        .await;
         let counts = node.report().counts;
         assert_eq!((counts.sent_packets, counts.received_packets), (200, 200), "{counts:?}");
         assert_eq!((counts.own_datagrams, counts.timed_out_packets), (200, 0), "{counts:?}");
@@ -53,8 +58,8 @@ async fn what_is_longer_than_the_path_takes_is_cut_and_comes_whole() {
         one.send(packet(one.overlay(), two.overlay(), n, 1280)).await;
         assert_eq!(number(&two.next().await, one, two), n);
     }
-    let counts = two.report().counts;
-    assert_eq!((counts.received_packets, counts.received_fragments), (20, 60), "{counts:?}");
+    two.until("all is counted", |report| report.counts.received_packets == 20).await;
+    assert_eq!(two.report().counts.received_fragments, 60);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,7 +78,7 @@ async fn nobody_sends_as_somebody_else() {
     one.send(packet(a, outside, 4, 100)).await;
     one.send(packet(a, b, 5, 100)).await;
     assert_eq!(number(&two.next().await, &one, &two), 5);
-    assert_eq!(two.report().counts.strange_packets, 1);
+    two.until("the strange one is counted", |report| report.counts.strange_packets == 1).await;
     assert!(two.rest().is_empty());
 }
 

@@ -100,7 +100,7 @@ async fn packets_ride_in_a_train_and_come_once() {
     );
     assert!(tally.hidden_bytes <= tally.carried_bytes && tally.hidden_bytes > 0);
     assert!(counts.carrying_probes + counts.empty_probes == 60);
-    assert_eq!(two.report().counts.received_bytes, 60 * 300);
+    two.until("all is counted", |report| report.counts.received_bytes == 60 * 300).await;
     // Over: nothing waits.
     let before = one.report().counts.timed_out_packets;
     one.send(packet(one.overlay(), two.overlay(), 99, 300)).await;

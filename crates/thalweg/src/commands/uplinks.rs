@@ -1,6 +1,7 @@
 //! This host's interfaces, as commands open them.
 
 use super::{here::Place, remembered};
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
@@ -9,8 +10,8 @@ use std::{
 use thalweg_console::note;
 use thalweg_net::Dialer;
 use thalweg_node::{
-    bond::{self, Bonding, Bonds, Shown, Watch},
-    interfaces::{Settings, Uplinks, serve},
+    bond::{self, BondMetrics, Bonding, Bonds, Shown, Watch},
+    interfaces::{InterfaceMetrics, Settings, Uplinks, serve},
     mesh::State,
 };
 
@@ -117,14 +118,25 @@ pub fn shown_of_others(bonds: &Bonds) {
     *of_others() = Some(bonds.clone());
 }
 
+/// Those that others made.
+fn shown_by_others() -> Vec<Shown> {
+    of_others().as_ref().map(Bonds::shown).unwrap_or_default()
+}
+
 fn of_others() -> MutexGuard<'static, Option<Bonds>> {
     OF_OTHERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All bonds, for metrics.
-pub fn all_bonds() -> Vec<Shown> {
-    let of_others = of_others().as_ref().map(Bonds::shown).unwrap_or_default();
-    [BONDS.shown(), of_others].concat()
+/// Has the interfaces and bonds of this process be among these metrics.
+pub fn register(registry: &mut Registry) {
+    if let Some(uplinks) = of_process() {
+        registry.register_collector(Box::new(InterfaceMetrics(uplinks)));
+    }
+    registry.register_collector(Box::new(BondMetrics(Box::new(all_bonds))));
+}
+
+fn all_bonds() -> Vec<Shown> {
+    [BONDS.shown(), shown_by_others()].concat()
 }
 
 /// Has these, which are kept in this file, be the interfaces of this process, unless it has some: they are followed, and
@@ -155,8 +167,7 @@ fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static)
     tokio::spawn(async move {
         let more = |said: &mut Value| {
             said["bonds"] = json!(BONDS.report());
-            said["bonds_of_others"] =
-                json!(of_others().as_ref().map(Bonds::shown).unwrap_or_default());
+            said["bonds_of_others"] = json!(shown_by_others());
         };
         if let Err(why) = serve(&at, uplinks, &more).await {
             tell(format!("`thalweg bond` cannot ask: {}: {why}", at.display()));

@@ -3,6 +3,7 @@
 use super::seat::Seat;
 use crate::commands::uplinks;
 use anyhow::Context as _;
+use prometheus_client::registry::Registry;
 use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -11,7 +12,7 @@ use std::{
 };
 use thalweg_net::{DialOptions, Dialer, PrivateKey, channel::Connector};
 use thalweg_node::{
-    bond::{BondLimits, BondMetrics, Bonding, Bonds},
+    bond::{BondLimits, Bonding, Bonds},
     budget::Budget,
     carrier::Carrier,
     cast::Casts,
@@ -20,7 +21,6 @@ use thalweg_node::{
     drop_box::DropBoxes,
     files::{Files, Lending, spool::Spool},
     gather::Reach,
-    interfaces::InterfaceMetrics,
     mesh::{
         Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
         WallClock,
@@ -160,22 +160,12 @@ impl Parts {
             tasks.spawn(prober.run(self.measured_for(settings, &client)?, view));
         }
         let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MemberService>);
-        if let Seat::Taken(oracle) = &self.seat {
-            oracle.register(&mut registry);
-            let stop = tasks.stop.clone();
-            // To its end: it closes its database.
-            tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
-            tasks.spawn(oracle.clone().feed(self.membership.clone(), self.log.clone()));
-        }
-        tasks.spawn(self.seat.clone().remind(config.oracle.clone(), self.log.clone()));
+        self.seat_tasks(config, &tasks, &mut registry);
         let control = self.seat.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.seat.service();
         let lending = self.lending(config, state)?;
         lending.spool().register(&mut registry);
-        if let Some(uplinks) = uplinks::of_process() {
-            registry.register_collector(Box::new(InterfaceMetrics(uplinks)));
-        }
-        registry.register_collector(Box::new(BondMetrics(Box::new(uplinks::all_bonds))));
+        uplinks::register(&mut registry);
         tasks.spawn(lending.spool().clone().keep());
         let boxes = self.drop_boxes(config, state)?;
         let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
@@ -201,6 +191,18 @@ impl Parts {
             log: self.log,
         };
         Ok((node, tasks))
+    }
+
+    /// The oracle, where one sits here, and what it must be told; what reminds of an empty seat.
+    fn seat_tasks(&self, config: &Config, tasks: &Tasks, registry: &mut Registry) {
+        if let Seat::Taken(oracle) = &self.seat {
+            oracle.register(registry);
+            let stop = tasks.stop.clone();
+            // To its end: it closes its database.
+            tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
+            tasks.spawn(oracle.clone().feed(self.membership.clone(), self.log.clone()));
+        }
+        tasks.spawn(self.seat.clone().remind(config.oracle.clone(), self.log.clone()));
     }
 
     fn relay(

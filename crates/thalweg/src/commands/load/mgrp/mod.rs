@@ -9,7 +9,7 @@
 //! Independent copies of it run side by side, all with the same tool, to have several runs at once.
 //!
 //! - [`network`]: the copies as a lab; [`pair`]: a copy's two nodes; [`program`]: the tools of the lab in its hosts;
-//! - [`service`]: the probe service, by which [`shots`] (pk1 to pk3) and [`pathload`] send;
+//! - [`shots`] (pk1 to pk3) and [`pathload`] send by the node's probe service;
 //! - [`mod@run`]: a run's order in time; [`outcome`]: what came of it; [`told`]: as metrics and series.
 
 mod network;
@@ -18,7 +18,6 @@ mod pair;
 mod pathload;
 mod program;
 mod run;
-mod service;
 mod shots;
 mod told;
 

@@ -1,8 +1,8 @@
 //! Pathload over the probe service, one measurement after the other (§4.1, Fig. 10 and 11).
 
 use super::{
+    super::probe_service::{Opened, Order, Told},
     run::{Clock, Ready},
-    service::{Opened, Order, Told},
     shots::{Log, PATIENCE},
 };
 use anyhow::ensure;
@@ -12,15 +12,11 @@ use std::{
 };
 use thalweg_measure::{
     estimators::{Estimator as _, Pace, Pathload, PathloadSettings, Step},
-    train::{Calibration, LARGEST, OVERHEAD, Train},
+    train::Train,
 };
-use thalweg_units::Rate;
 
 /// A train is said so long before it goes, so that riders may wait for it: the carrier's `hold`.
 const AHEAD: Duration = Duration::from_millis(10);
-
-/// Of a busy host pathload is told that it keeps gaps of this length: probes grow then, and no train is refused.
-const LONGEST_GAP: f64 = 500.0;
 
 /// After a refusal nothing is sent for so long.
 const REST: Duration = Duration::from_millis(500);
@@ -124,30 +120,6 @@ impl One<'_> {
 }
 
 fn settings(pace: Pace, opened: &Opened) -> PathloadSettings {
-    let gap = opened.shortest_gap_us.min(LONGEST_GAP);
-    let bits = f64::from(u32::from(LARGEST) + OVERHEAD) * 8.0;
-    let instant = Duration::from_micros(3);
-    let host = Calibration {
-        send_latency: instant,
-        receive_latency: instant,
-        gap_error: [Duration::ZERO; 2],
-        honest: Rate::from_mbps(bits / gap),
-        is_valid: true,
-    };
-    let (rtt, largest) = (Duration::from_micros(opened.rtt_us), opened.largest);
+    let (rtt, largest, host) = (opened.rtt(), opened.largest, opened.host());
     PathloadSettings { pace, rtt, largest, host, is_coalesced: false, may_carry: true }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_s_shortest_gap_is_kept_and_a_busy_one_s_bounded() {
-        let opened = |shortest_gap_us| Opened { rtt_us: 41_000, largest: 1472, shortest_gap_us };
-        let gap = |us| settings(Pace::Fast, &opened(us)).host.shortest_gap().as_micros();
-        assert_eq!((gap(100.0), gap(1e12)), (100, 500));
-        let rtt = settings(Pace::Slow, &opened(80.0)).rtt;
-        assert_eq!(rtt, Duration::from_millis(41));
-    }
 }

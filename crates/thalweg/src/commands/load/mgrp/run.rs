@@ -1,13 +1,13 @@
 //! A run: all copies are founded and calibrated, then source, cross traffic and tool go at once.
 
 use super::{
+    super::probe_service::{Opened, Service},
     Args, Cross, Tool,
     network::{self, WEB},
     outcome::Copy,
     pair::{self, Pair},
     pathload,
     program::Program,
-    service::{Opened, Service},
     shots::{self, Log},
     told,
 };

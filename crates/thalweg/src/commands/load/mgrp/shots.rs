@@ -1,8 +1,8 @@
 //! Probes, and Table 1's trains, one after the other without waiting for what came of them.
 
 use super::{
+    super::probe_service::{Order, Service, Told},
     run::{Clock, Ready},
-    service::{Order, Service, Told},
 };
 use anyhow::{Context as _, bail, ensure};
 use std::{
@@ -176,7 +176,10 @@ mod tests {
     fn a_header_names_its_train_and_fits_the_tool_s() {
         let header = header(0x0102_0304);
         assert_eq!(header.len(), usize::from(PK1.train().unwrap().probes()[0].header));
-        assert_eq!(train_of(&super::super::service::hex(&header)), Some(0x0102_0304));
+        assert_eq!(
+            train_of(&crate::commands::load::probe_service::hex(&header)),
+            Some(0x0102_0304)
+        );
         assert_eq!(train_of("ff"), None);
     }
 

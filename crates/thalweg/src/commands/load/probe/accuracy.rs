@@ -1,11 +1,14 @@
 //! Available bandwidth as tools have it, against what the emulator's record has (MGRP, Fig. 3).
 
 use super::{
-    super::{carrier::place::Part, report::Report},
+    super::{
+        carrier::place::Part,
+        probe_service::{Opened, Service},
+        report::Report,
+    },
     drive::drive,
     median, peers,
     place::Place,
-    service::{Opened, Service},
 };
 use anyhow::Context as _;
 use clap::ValueEnum;

@@ -5,7 +5,7 @@
 //! a (node, tool) ── one bottleneck, with others' packets in it ── b (node)
 //! ```
 //!
-//! - [`place`]: the lab and its two nodes; [`service`]: the probe service of one; [`drive`]: a tool at work over it;
+//! - [`place`]: the lab and its two nodes; [`drive`]: a tool at work over the probe service of one;
 //! - [`mod@accuracy`]: available bandwidth; [`peers`]: the public tools in the same lab;
 //! - [`mod@badabing`]: episodes of losses; [`mod@pacing`]: gaps of this host, idle and busy.
 
@@ -15,7 +15,6 @@ mod drive;
 mod pacing;
 mod peers;
 mod place;
-mod service;
 
 use clap::Subcommand;
 

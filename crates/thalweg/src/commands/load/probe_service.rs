@@ -2,20 +2,26 @@
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     os::unix::net::UnixStream,
     path::Path,
     time::Duration,
 };
-use thalweg_measure::train::{Flight, Tally, Train};
+use thalweg_measure::train::{Calibration, Flight, LARGEST, Probe, Tally, Train, rate_of};
 use thalweg_units::Time;
 
 /// An answer comes so soon: the longest train, its round trip, and a session that is opened anew.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// A connection to it.
+/// Of a host that is not calm tools are told that it keeps gaps of this length, µs: probes grow then, and no train is refused.
+const LONGEST_GAP: f64 = 500.0;
+
+/// What sending and receiving one probe take, as tools are told: the service says only which gaps are kept.
+const INSTANT: Duration = Duration::from_micros(3);
+
+/// A connection to it, for trains to one member.
 pub struct Service {
     lines: BufReader<UnixStream>,
     to: String,
@@ -34,14 +40,31 @@ enum Said {
 }
 
 /// What can be sent.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Opened {
-    /// µs.
-    pub rtt_us: u64,
-    /// Bytes.
+    rtt_us: u64,
+    /// The longest probe that passes, bytes.
     pub largest: u16,
-    /// µs; the host keeps shorter ones badly.
-    pub shortest_gap_us: f64,
+    shortest_gap_us: f64,
+}
+
+impl Opened {
+    /// The round trip.
+    pub fn rtt(&self) -> Duration {
+        Duration::from_micros(self.rtt_us)
+    }
+
+    /// The host, as tools are told of it.
+    pub fn host(&self) -> Calibration {
+        let gap = Duration::from_secs_f64(self.shortest_gap_us.clamp(1.0, LONGEST_GAP) * 1e-6);
+        Calibration {
+            send_latency: INSTANT,
+            receive_latency: INSTANT,
+            gap_error: [Duration::ZERO; 2],
+            honest: rate_of(LARGEST, gap),
+            is_valid: true,
+        }
+    }
 }
 
 /// A train's report.
@@ -122,7 +145,7 @@ impl Service {
         Ok(Self { lines: BufReader::new(stream), to: to.to_owned() })
     }
 
-    fn ask(&mut self, what: &serde_json::Value) -> anyhow::Result<Said> {
+    fn ask(&mut self, what: &Value) -> anyhow::Result<Said> {
         self.lines.get_mut().write_all(format!("{what}\n").as_bytes())?;
         self.hear()
     }
@@ -144,7 +167,7 @@ impl Service {
         }
     }
 
-    /// Sends a train of equal probes, although the host may be busy; what came of it, or why nothing did.
+    /// Sends a train, although the host may be busy; what came of it, or why nothing did.
     ///
     /// # Errors
     /// When the service is gone.
@@ -193,20 +216,25 @@ impl Service {
     }
 }
 
-/// A train of equal probes in the service's words.
-fn words(to: &str, order: &Order<'_>) -> serde_json::Value {
-    let probes = order.train.probes();
-    let last = probes
-        .last()
-        .map_or((0, Duration::ZERO, false), |probe| (probe.size, probe.gap, probe.may_carry));
-    let equal = json!({
-        "size": last.0, "gap_us": last.1.as_micros() as u64, "may_carry": last.2,
-        "count": probes.len(), "header": hex(order.header),
-    });
+/// A train in the service's words: runs of equal probes; gaps are whole microseconds there.
+fn words(to: &str, order: &Order<'_>) -> Value {
+    let header = hex(order.header);
+    let run = |run: &[Probe]| {
+        json!({
+            "size": run[0].size, "gap_us": micros(run[0].gap), "may_carry": run[0].may_carry,
+            "count": run.len(), "header": header,
+        })
+    };
+    let runs = order.train.probes().chunk_by(|one, other| one == other);
     json!({ "send": {
-        "to": to, "accept_busy": true, "after_us": order.after.as_micros() as u64,
-        "await_arrivals": order.awaits, "probes": [equal],
+        "to": to, "accept_busy": true, "after_us": micros(order.after),
+        "await_arrivals": order.awaits, "probes": runs.map(run).collect::<Vec<_>>(),
     } })
+}
+
+/// The nearest whole number of microseconds.
+fn micros(time: Duration) -> u64 {
+    (time.as_nanos() as u64 + 500) / 1000
 }
 
 /// Bytes as hexadecimal digits.
@@ -217,19 +245,44 @@ pub fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_measure::estimators::PK2;
+    use thalweg_measure::estimators::{Estimator as _, PK2, Pathchirp, PathchirpSettings, Step};
+
+    fn said(train: &Train, header: &[u8]) -> Value {
+        let after = Duration::from_millis(20);
+        words("m5", &Order { train, after, header, awaits: false })["send"].clone()
+    }
 
     #[test]
-    fn a_train_is_said_as_documented() {
-        let train = PK2.train().unwrap();
-        let after = Duration::from_millis(20);
-        let order = Order { train: &train, after, header: &[1, 0xab], awaits: false };
-        let equal = json!({ "size": 472, "gap_us": 1000, "may_carry": true, "count": 20, "header": "01ab" });
-        let said = words("m5", &order);
-        assert_eq!(
-            (&said["send"]["probes"][0], &said["send"]["after_us"]),
-            (&equal, &20_000.into())
-        );
+    fn a_fixed_train_is_said_as_documented() {
+        let said = said(&PK2.train().unwrap(), &[1, 0xab]);
+        // The first probe of a train has no gap before it.
+        let probes = said["probes"].as_array().unwrap();
+        let count: u64 = probes.iter().map(|run| run["count"].as_u64().unwrap()).sum();
+        assert_eq!((count, &said["after_us"], &said["to"]), (20, &20_000.into(), &"m5".into()));
+        let last = probes.last().unwrap();
+        assert_eq!((&last["size"], &last["gap_us"]), (&472.into(), &1000.into()));
+        assert_eq!((&last["may_carry"], &last["header"]), (&true.into(), &"01ab".into()));
+    }
+
+    #[test]
+    fn trains_of_any_shape_are_said_as_documented() {
+        let mut tool = Pathchirp::new(PathchirpSettings::default());
+        let Step::Send { train, .. } = tool.next() else { panic!("no chirp") };
+        let chirp = said(&train, &[]);
+        let probes = chirp["probes"].as_array().unwrap();
+        assert_eq!(probes.len(), train.probes().len());
+        assert_eq!((&probes[0]["gap_us"], &probes[1]["gap_us"]), (&json!(0), &json!(822)));
+        let even = said(&Train::uniform(train.probes()[1], 50).unwrap(), &[]);
+        let probes = even["probes"].as_array().unwrap();
+        assert_eq!((&probes[1]["count"], probes.len()), (&json!(49), 2));
+    }
+
+    #[test]
+    fn a_busy_host_s_shortest_gap_is_bounded() {
+        let of = |shortest_gap_us| Opened { rtt_us: 41_000, largest: 1472, shortest_gap_us };
+        let gap = |us| of(us).host().shortest_gap().as_micros();
+        assert_eq!((gap(100.0), gap(1e15)), (100, 500));
+        assert_eq!(of(80.0).rtt(), Duration::from_millis(41));
     }
 
     #[test]
