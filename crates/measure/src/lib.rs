@@ -15,11 +15,13 @@ pub mod overlay;
 #[cfg(test)]
 mod path;
 pub mod riders;
+mod spare;
 mod subject;
 mod table;
 pub mod train;
 
 pub use bound::{Bound, LimitedTime};
 pub use estimate::{Estimate, EstimateError, Method, Metric};
+pub use spare::{MAX_SPARE_AGE, Spare, planned};
 pub use subject::{Interface, NodeIndex, SharedSetIndex, Subject};
 pub use table::{Table, TableError};

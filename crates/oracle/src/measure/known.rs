@@ -1,5 +1,7 @@
 //! The table, and who vouches for what in it.
 
+mod probed;
+
 use super::{
     live::{Capped, Changed, Live, Shown},
     nodes::Slot,

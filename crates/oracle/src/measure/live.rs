@@ -9,7 +9,7 @@ use std::{
 use thalweg_measure::{Bound, Estimate, Metric, Subject, Table};
 use thalweg_plan::{
     Graph,
-    graph::{MAX_AGE, Sparse},
+    graph::{MAX_AGE, Sparse, available, leg_rate},
 };
 use thalweg_units::{Rate, Time};
 
@@ -148,14 +148,25 @@ fn planned(leg: Leg, table: &Table, capped: &Capped, now: Time) -> Option<(Rate,
         let found = table.latest(subject, Metric::Throughput, bound, now);
         found.filter(|e| e.age <= MAX_AGE)
     };
+    let spare = spare(subject, table, now);
     if let Some(exact) = latest(Bound::Exact) {
-        let raised = latest(Bound::AtLeast).filter(|e| e.age < exact.age);
-        let rate = exact.rate().max(raised.as_ref().and_then(Estimate::rate))?;
+        let rate = leg_rate(&exact, latest(Bound::AtLeast).as_ref(), spare.as_ref())?;
         return Some((rate, born(exact.age, now)));
     }
     let (bps, at) = capped.get(&leg)?;
     let age = now.since(*at);
-    (age <= MAX_AGE).then(|| (Rate::from_bps(bps.round() as u64), born(age, now)))
+    (age <= MAX_AGE).then(|| (of_capped(*bps, age, spare.as_ref()), born(age, now)))
+}
+
+/// The youngest available bandwidth that trains found.
+fn spare(subject: Subject, table: &Table, now: Time) -> Option<Estimate> {
+    let latest = |bound| table.latest(subject, Metric::AvailableBandwidth, bound, now);
+    let all = [Bound::Exact, Bound::AtLeast].into_iter().filter_map(latest);
+    all.min_by_key(|e| e.age)
+}
+
+fn of_capped(bps: f64, age: Duration, spare: Option<&Estimate>) -> Rate {
+    available(Rate::from_bps(bps.round() as u64), age, spare)
 }
 
 /// All rates and dates. O(entries), on two threads: the table is locked meanwhile.
@@ -168,7 +179,9 @@ fn whole(table: &Table, capped: &Capped, now: Time) -> (Graph, Sparse<Born>) {
     for (leg, (bps, at)) in capped.iter().filter(|(_, (_, at))| now.since(*at) <= MAX_AGE) {
         let (from, to) = (leg.0 as usize, leg.1 as usize);
         if rates.rate(from, to).is_none() {
-            rates.set(from, to, Some(Rate::from_bps(bps.round() as u64)));
+            let spare = spare(Subject::leg(leg.0, leg.1), table, now);
+            let rate = of_capped(*bps, now.since(*at), spare.as_ref());
+            rates.set(from, to, Some(rate));
             dates.set(from, to, Some(born(now.since(*at), now)));
         }
     }
@@ -241,6 +254,36 @@ mod tests {
             Changed::Legs(vec![(0, 1), (1, 2), (4, 0), (2, 3), (0, 1), (3, 4), (4, 3)])
         );
         assert_eq!(live.look(&table, &capped, now).1, Changed::Legs(vec![]));
+    }
+
+    #[test]
+    fn what_is_available_counts_leg_by_leg_as_in_the_whole() {
+        let (mut table, mut capped) = (Table::new(3, 100), Capped::new());
+        let (mut live, now) = (Live::new(), at(1000));
+        live.resize(3, &[]);
+        live.look(&table, &capped, now);
+        enter(&mut table, (0, 1), 8.0, Bound::Exact, 900, now);
+        capped.insert((1, 2), (8e6, at(100)));
+        for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+            let found = Estimate {
+                subject: Subject::leg(from, to),
+                metric: Metric::AvailableBandwidth,
+                value: 3e6,
+                spread: Some(1e6),
+                method: Method::Train,
+                age: Duration::from_secs(10),
+                reporter: NodeIndex(from),
+                bound: Bound::Exact,
+            };
+            assert!(table.insert(found, now).unwrap());
+            live.follow((from, to), &table, &capped, now);
+        }
+        let rate = |from, to| live.shown().rates.rate(from, to).map(Rate::as_bps);
+        assert_eq!([rate(0, 1), rate(1, 2), rate(2, 0)], [Some(3_000_000), Some(3_000_000), None]);
+        assert_eq!(live.shown().rates, whole(&table, &capped, now).0);
+        // In an hour they say nothing any more.
+        let later = now + OLD;
+        assert_eq!(whole(&table, &capped, later).0.rate(0, 1), Some(Rate::from_bps(8_000_000)));
     }
 
     #[test]

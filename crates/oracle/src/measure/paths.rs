@@ -5,11 +5,13 @@ use super::{
     known::{Dispute, Leg},
     state::{Failure, State},
 };
-use thalweg_measure::{Bound, Estimate, Method, Metric, Subject};
+use thalweg_measure::{Bound, Estimate, MAX_SPARE_AGE, Method, Metric, Subject};
 use thalweg_units::Time;
 use thalweg_wire::mesh::{
     Name,
-    measure::{self as wire, Disagreement, Down, FailedOrder, LegEntry, PathsReply, Spent},
+    measure::{
+        self as wire, Available, Disagreement, Down, FailedOrder, LegEntry, PathsReply, Spent,
+    },
 };
 
 /// The most legs of one page: 140 bytes of JSON each, below the 32 MB that clients read.
@@ -34,8 +36,7 @@ impl State {
     fn paths(&self, after: Option<u64>, most: usize, now: Time) -> PathsReply {
         let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
         let mut page = Page { legs: vec![], after, most, is_cut: false };
-        let throughput = |e: &Estimate| e.metric == Metric::Throughput;
-        for estimate in self.known.table().iter(now).filter(throughput) {
+        for estimate in self.known.table().iter(now) {
             page.take(&estimate);
         }
         let next = page.next();
@@ -120,17 +121,28 @@ impl Page {
         if self.after.is_some_and(|after| cursor(leg) <= after) {
             return;
         }
+        let is_spare = match estimate.metric {
+            Metric::Throughput => false,
+            Metric::AvailableBandwidth if estimate.age <= MAX_SPARE_AGE => true,
+            _ => return,
+        };
         let entry = entry(leg, estimate);
         if let Some((last, known)) = self.legs.last_mut()
             && *last == leg
         {
-            if (known.at_least, known.age) > (entry.at_least, entry.age) {
-                *known = entry;
+            // A leg's throughputs come first: see `Metric`.
+            match is_spare {
+                true => add(known, entry),
+                false if (known.at_least, known.age) > (entry.at_least, entry.age) => {
+                    *known = entry
+                }
+                false => {}
             }
             return;
         }
         match self.legs.len() >= self.most {
             true => self.is_cut = true,
+            false if is_spare => self.legs.push((leg, alone(entry))),
             false => self.legs.push((leg, entry)),
         }
     }
@@ -139,6 +151,23 @@ impl Page {
     fn next(&self) -> Option<u64> {
         self.legs.last().filter(|_| self.is_cut).map(|(leg, _)| cursor(*leg))
     }
+}
+
+/// What trains found, beside what is known else; the youngest.
+fn add(known: &mut LegEntry, found: LegEntry) {
+    if known.available.as_ref().is_none_or(|other| found.age < other.age) {
+        known.available = available(&found);
+    }
+}
+
+/// What trains found where nothing else is known. One end's word: no more than a lower bound for who plans.
+fn alone(found: LegEntry) -> LegEntry {
+    LegEntry { available: available(&found), at_least: true, ..found }
+}
+
+fn available(found: &LegEntry) -> Option<Available> {
+    let LegEntry { bps, spread_bps, at_least, age, .. } = *found;
+    Some(Available { bps, spread_bps, at_least, age })
 }
 
 fn entry(leg: Leg, estimate: &Estimate) -> LegEntry {
@@ -158,5 +187,6 @@ fn entry(leg: Leg, estimate: &Estimate) -> LegEntry {
         at_least: estimate.bound == Bound::AtLeast,
         rtt_s: None,
         age: estimate.age,
+        available: None,
     }
 }

@@ -12,11 +12,12 @@ use super::{
 };
 use crate::Oracle;
 use std::time::Duration;
+use thalweg_measure::MAX_SPARE_AGE;
 use thalweg_plan::graph::MAX_AGE;
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::mesh::{
     Name,
-    measure::{Done, Load, Outcome, Received, Reports, ReportsReply, Watched},
+    measure::{Done, Load, Outcome, Probed, Received, Reports, ReportsReply, Watched},
 };
 
 /// A shorter transfer shows slow start: the leg may be faster.
@@ -44,6 +45,7 @@ impl Desk<'_> {
         taken.extend(reports.done.into_iter().map(|done| self.done(done)));
         taken.extend(reports.received.iter().map(|received| self.received(received)));
         taken.extend(reports.passive.iter().map(|watched| self.watched(watched)));
+        taken.extend(reports.probed.iter().map(|probed| self.probed(probed)));
         taken.extend(reports.load.map(|load| self.load(load)));
         self.state.settle(self.now, &self.config.pace);
         self.reply(taken)
@@ -225,6 +227,33 @@ impl Desk<'_> {
         let entry = self.state.known.watched(leg, self.who, claim, self.now.time);
         self.state.enter(&entry, self.now.time);
         self.keep(&entry, *bytes);
+        Ok(true)
+    }
+
+    /// Available bandwidth of a leg from this member. It is not kept: in an hour it says nothing.
+    fn probed(&mut self, probed: &Probed) -> Taken {
+        let Probed { id, to, low_bps, high_bps, at_least, age, .. } = probed;
+        let leg = (self.who, self.slot(to)?);
+        if leg.0 == leg.1 {
+            return Err(format!("{to} is no leg's end from itself"));
+        }
+        let ends = sane("a rate", *low_bps).and(sane("a rate", *high_bps));
+        ends.inspect_err(|_| self.state.known.blame(self.who))?;
+        if low_bps > high_bps {
+            return Err(format!("the range of what is available to {to} ends before it begins"));
+        }
+        if *age > MAX_SPARE_AGE {
+            return Err(format!("what was available to {to} is older than an hour"));
+        }
+        if !self.state.repeats.is_new(self.who, *id) {
+            return Ok(false);
+        }
+        self.state.tally.count(Count::Probed);
+        let (now, spread) = (self.now.time, (high_bps - low_bps) / 2.0);
+        let found = (f64::midpoint(*low_bps, *high_bps), spread, *at_least, now - *age);
+        if self.state.known.probed(leg, found, now) {
+            self.state.changes += 1;
+        }
         Ok(true)
     }
 

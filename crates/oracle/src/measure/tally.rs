@@ -36,6 +36,8 @@ pub(super) enum Count {
     Failed,
     /// Reports of users' own transfers.
     Passive,
+    /// Reports of available bandwidth.
+    Probed,
     /// Reports that had been told before.
     Repeated,
     /// Reports that cannot be.
@@ -46,7 +48,7 @@ pub(super) enum Count {
 
 impl Count {
     /// All, in order.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Ordered,
         Self::Expired,
         Self::Agreed,
@@ -55,6 +57,7 @@ impl Count {
         Self::AtLeast,
         Self::Failed,
         Self::Passive,
+        Self::Probed,
         Self::Repeated,
         Self::Refused,
         Self::Bytes,
@@ -80,6 +83,8 @@ pub struct MeasureCounts {
     pub at_least: u64,
     /// Reports of users' own transfers.
     pub passive: u64,
+    /// Reports of available bandwidth, found by trains.
+    pub probed: u64,
     /// Reports that had been told before.
     pub repeated: u64,
     /// Reports that were refused.
@@ -147,6 +152,7 @@ impl Tally {
             sole: count(Count::Sole),
             at_least: count(Count::AtLeast),
             passive: count(Count::Passive),
+            probed: count(Count::Probed),
             repeated: count(Count::Repeated),
             refused: count(Count::Refused),
             bytes: count(Count::Bytes),

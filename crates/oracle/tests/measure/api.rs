@@ -8,7 +8,7 @@ use std::time::Duration;
 use thalweg_oracle::{Caller, Event, MeasureConfig, MeasureEvent, Pace};
 use thalweg_wire::{
     Signer as _,
-    mesh::measure::{Done, Load, Outcome, Reports, Watched},
+    mesh::measure::{CandidatesReply, Done, Load, Outcome, Probed, Reports, Watched},
 };
 
 fn watched(from: &str, to: &str, bps: f64) -> Reports {
@@ -64,6 +64,66 @@ async fn a_passive_claim_is_a_lower_bound_until_the_other_end_says_the_same() {
     mesh.report(1, &watched("n0", "n1", 7e6)).await;
     let paths = mesh.paths(0).await;
     assert_eq!((paths.legs[0].at_least, paths.legs[0].bps), (false, 7e6));
+    mesh.stop().await;
+}
+
+fn probed(to: &str, low: f64, high: f64) -> Reports {
+    let (to, age) = (to.parse().unwrap(), Duration::ZERO);
+    let (low_bps, high_bps) = (low * 1e6, high * 1e6);
+    let found = Probed { id: 7, to, low_bps, high_bps, at_least: false, bytes: 500_000, age };
+    Reports { probed: vec![found], ..Reports::default() }
+}
+
+#[tokio::test]
+async fn what_trains_found_is_shown_with_its_range_and_nonsense_is_refused() {
+    let mesh = Fake::start(2, settings()).await;
+    for (bad, why) in [
+        (probed("n0", 1.0, 2.0), "no leg's end"),
+        (probed("nobody", 1.0, 2.0), "no member"),
+        (probed("n1", 3.0, 2.0), "ends before it begins"),
+        (probed("n1", 3.0, 2e5), "bit/s"),
+    ] {
+        let reply = mesh.report(0, &bad).await;
+        assert!(reply.accepted == 0 && reply.refused[0].contains(why), "{reply:?}");
+    }
+    let mut old = probed("n1", 1.0, 2.0);
+    old.probed[0].age = Duration::from_secs(3601);
+    assert!(mesh.report(0, &old).await.refused[0].contains("an hour"));
+    assert_eq!(mesh.report(0, &probed("n1", 4.0, 6.0)).await.accepted, 1);
+    assert_eq!(mesh.report(0, &probed("n1", 4.0, 6.0)).await.accepted, 0, "told again");
+    let paths = mesh.paths(0).await;
+    let leg = &paths.legs[0];
+    assert_eq!((leg.method.as_str(), leg.at_least, leg.bps), ("train", true, 5e6));
+    let found = leg.available.as_ref().unwrap();
+    assert_eq!((found.bps, found.spread_bps, found.at_least), (5e6, Some(1e6), false));
+    assert_eq!(mesh.candidates(0, "").await.measured, 0, "one end's word is no rate");
+    assert_eq!((mesh.oracle.measured().probed, mesh.oracle.measured().repeated), (1, 1));
+    mesh.stop().await;
+}
+
+#[tokio::test]
+async fn a_ranking_goes_by_what_trains_found_of_late() {
+    let mesh = Fake::start(3, settings()).await;
+    // The way round by n2 is no faster than the straight one.
+    mesh.work(0..3, u64::MAX, |_, _| 10e6);
+    mesh.until("all is measured", |p| p.legs.len() == 6).await;
+    while mesh.candidates(0, "").await.measured < 6 {
+        tokio::task::yield_now().await;
+    }
+    let score = |reply: &CandidatesReply| {
+        reply.candidates.iter().find(|c| c.relay.as_str() == "n2").map_or(0.0, |c| c.score)
+    };
+    assert_eq!(score(&mesh.candidates(0, "strategy=oblivious").await), 0.0);
+    // Others fill the straight way; TCP, which is asked again now and then, told of it before.
+    for id in 1.. {
+        let mut found = probed("n1", 1.9, 2.1);
+        found.probed[0].id = id;
+        assert_eq!(mesh.report(0, &found).await.accepted, 1);
+        if score(&mesh.candidates(0, "strategy=oblivious").await) > 0.0 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
     mesh.stop().await;
 }
 

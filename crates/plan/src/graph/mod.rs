@@ -5,6 +5,7 @@ mod sparse;
 mod table;
 
 pub use sparse::Sparse;
+pub use table::{available, leg_rate};
 
 use row::Row;
 use std::time::Duration;
@@ -48,12 +49,13 @@ impl Graph {
         self.rates.grow(nodes);
     }
 
-    /// The graph of a table's throughput estimates: the only way from estimates to plans.
+    /// The graph of a table's estimates of rates: the only way from estimates to plans.
     ///
     /// Per leg the youngest exact value counts; a younger lower bound above it raises
     /// it. A lower bound alone counts as unmeasured: it mostly tells of another
     /// leg's back-pressure, and planning with it would keep the leg unused, and so
-    /// unmeasured, for ever. Of several interfaces the best counts. Estimates
+    /// unmeasured, for ever. Where trains have found the available bandwidth since then, that
+    /// counts ([`thalweg_measure::planned`]). Of several interfaces the best counts. Estimates
     /// older than [`MAX_AGE`] do not count.
     ///
     /// O(entries · d) time for d legs a node, O(entries) if each node has one interface.

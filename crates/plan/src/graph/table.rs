@@ -1,21 +1,45 @@
 //! From estimates to a graph.
 
 use super::{Graph, MAX_AGE};
-use thalweg_measure::{Bound, Estimate, Interface, Metric, NodeIndex, Subject, Table};
-use thalweg_units::Time;
+use std::time::Duration;
+use thalweg_measure::{
+    Bound, Estimate, Interface, Metric, NodeIndex, Spare, Subject, Table, planned,
+};
+use thalweg_units::{Rate, Time};
 
 /// The youngest fresh values of one leg.
 #[derive(Default)]
 struct Leg {
     exact: Option<Estimate>,
     at_least: Option<Estimate>,
+    /// Of available bandwidth.
+    spare: Option<Estimate>,
+}
+
+/// The rate to plan a leg with, of which `exact` and `at_least` are the youngest throughputs and `spare` is the youngest
+/// available bandwidth: see [`planned`].
+pub fn leg_rate(
+    exact: &Estimate,
+    at_least: Option<&Estimate>,
+    spare: Option<&Estimate>,
+) -> Option<Rate> {
+    let raised = at_least.filter(|e| e.age < exact.age && e.value > exact.value);
+    let base = raised.unwrap_or(exact);
+    Some(available(base.rate()?, base.age, spare))
+}
+
+/// The same of a leg that TCP has reached this rate on, so long ago.
+pub fn available(rate: Rate, age: Duration, spare: Option<&Estimate>) -> Rate {
+    let bps = planned(rate.as_bps() as f64, age, spare.map(Spare::of));
+    Rate::from_bps(bps.round() as u64)
 }
 
 impl Leg {
     fn take(&mut self, e: Estimate) {
-        let place = match e.bound {
-            Bound::Exact => &mut self.exact,
-            Bound::AtLeast => &mut self.at_least,
+        let place = match (e.metric, e.bound) {
+            (Metric::AvailableBandwidth, _) => &mut self.spare,
+            (_, Bound::Exact) => &mut self.exact,
+            (_, Bound::AtLeast) => &mut self.at_least,
         };
         if e.age <= MAX_AGE && place.as_ref().is_none_or(|known| e.age <= known.age) {
             *place = Some(e);
@@ -26,8 +50,7 @@ impl Leg {
     /// the sender's other interfaces.
     fn enter(&self, graph: &mut Graph, from: Interface, to: NodeIndex) {
         let Some(exact) = &self.exact else { return };
-        let raised = self.at_least.as_ref().filter(|e| e.age < exact.age);
-        let rate = exact.rate().max(raised.and_then(Estimate::rate));
+        let rate = leg_rate(exact, self.at_least.as_ref(), self.spare.as_ref());
         let (i, j) = (from.node.0 as usize, to.0 as usize);
         if rate > graph.rate(i, j) {
             graph.set(i, j, rate);
@@ -39,7 +62,9 @@ impl Leg {
 pub(super) fn graph(table: &Table, now: Time) -> Graph {
     let mut graph = Graph::new(table.nodes() as usize);
     let mut current: Option<(Interface, NodeIndex, Leg)> = None;
-    for e in table.iter(now).filter(|e| e.metric == Metric::Throughput) {
+    let of_rates =
+        |e: &Estimate| matches!(e.metric, Metric::Throughput | Metric::AvailableBandwidth);
+    for e in table.iter(now).filter(of_rates) {
         let Subject::Leg { from, to } = e.subject else { continue };
         match &mut current {
             Some((f, t, leg)) if (*f, *t) == (from, to) => leg.take(e),

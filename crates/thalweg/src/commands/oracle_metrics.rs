@@ -66,7 +66,12 @@ fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool)
     family(to, told, "verdict", &verdicts)?;
     let least = ("thalweg_oracle_lower_bounds", "Measurements that are lower bounds");
     counter(to, least, now.at_least)?;
-    let reports = [("passive", now.passive), ("repeated", now.repeated), ("refused", now.refused)];
+    let reports = [
+        ("passive", now.passive),
+        ("probed", now.probed),
+        ("repeated", now.repeated),
+        ("refused", now.refused),
+    ];
     family(to, ("thalweg_oracle_reports", "Other reports"), "kind", &reports)?;
     counter(to, ("thalweg_oracle_measured_bytes", "Bytes that measurements moved"), now.bytes)?;
     gauge(to, ("thalweg_oracle_estimates", "Estimates in the table"), now.estimates as f64)?;

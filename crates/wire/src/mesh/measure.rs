@@ -12,6 +12,7 @@
 use super::Name;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use thalweg_measure::{Bound, Spare, planned};
 use thalweg_units::serde_duration;
 
 /// The most entries of one [`Reports`]; whoever has more sends several.
@@ -64,6 +65,9 @@ pub struct Reports {
     /// What users' own transfers reached, for free.
     #[serde(default)]
     pub passive: Vec<Watched>,
+    /// What this member's probe trains found on legs from it. An older oracle passes them over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probed: Vec<Probed>,
     /// How loaded this relay is.
     #[serde(default)]
     pub load: Option<Load>,
@@ -154,6 +158,28 @@ pub struct Watched {
     /// Whether something other than the path held it back: the leg may be faster.
     pub at_least: bool,
     /// Bytes of the transfer.
+    pub bytes: u64,
+    /// How long ago.
+    #[serde(with = "serde_duration")]
+    pub age: Duration,
+}
+
+/// The bandwidth that others leave on a leg from the member that tells, found by probe trains
+/// (MGRP §3.2).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    /// As [`Watched::id`], of the same numbers.
+    #[serde(default)]
+    pub id: u64,
+    /// Where the leg ends.
+    pub to: Name,
+    /// The range's lower end, bit/s.
+    pub low_bps: f64,
+    /// Its upper end; the same where there is one value.
+    pub high_bps: f64,
+    /// Whether the true value may be larger: the hosts cannot probe faster.
+    pub at_least: bool,
+    /// Bytes of the trains.
     pub bytes: u64,
     /// How long ago.
     #[serde(with = "serde_duration")]
@@ -304,13 +330,43 @@ pub struct LegEntry {
     pub bps: f64,
     /// Half the width of the middle half of the samples, bit/s.
     pub spread_bps: Option<f64>,
-    /// `transfer`, `passive`, `sampling`.
+    /// `transfer`, `passive`, `sampling`; `train`: nothing but [`LegEntry::available`] is known.
     pub method: String,
     /// Whether it may be faster.
     pub at_least: bool,
     /// The round trip that a flow over it saw last, s; absent: none did, or the oracle is older.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_s: Option<f64>,
+    /// How old.
+    #[serde(with = "serde_duration")]
+    pub age: Duration,
+    /// What probe trains found of late; absent: nothing, or the oracle is older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<Available>,
+}
+
+impl LegEntry {
+    /// What plans go by, bit/s, so long after this was told: see [`planned`].
+    pub fn planned_bps(&self, since: Duration) -> f64 {
+        let spare = self.available.as_ref().map(|found| Spare {
+            bps: found.bps,
+            bound: if found.at_least { Bound::AtLeast } else { Bound::Exact },
+            age: found.age + since,
+        });
+        planned(self.bps, self.age + since, spare)
+    }
+}
+
+/// What others leave of a leg.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Available {
+    /// The middle of the range, bit/s.
+    pub bps: f64,
+    /// Half the range's width, bit/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread_bps: Option<f64>,
+    /// Whether it may be more.
+    pub at_least: bool,
     /// How old.
     #[serde(with = "serde_duration")]
     pub age: Duration,

@@ -41,7 +41,7 @@ impl Estimates {
         for leg in known.reply.legs.iter().filter(|leg| leg.age + since <= MAX_AGE) {
             let (Some(from), Some(to)) = (name(leg.from), name(leg.to)) else { continue };
             // Of positive numbers the cast takes the whole part.
-            let rate = Some(Rate::from_bps(leg.bps as u64));
+            let rate = Some(Rate::from_bps(leg.planned_bps(since) as u64));
             let rtt = leg.rtt_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
             let known = Leg { rate, at_least: leg.at_least, rtt, loss: None };
             estimates.legs.insert((from, to), known);
@@ -161,7 +161,7 @@ mod tests {
         let age = Duration::from_secs(days * 86_400);
         let (bps, method) = (mbps * 1e6, "transfer".into());
         let rtt_s = (from == 1).then_some(0.08);
-        LegEntry { from, to, bps, spread_bps: None, method, at_least, rtt_s, age }
+        LegEntry { from, to, bps, spread_bps: None, method, at_least, rtt_s, age, available: None }
     }
 
     #[test]

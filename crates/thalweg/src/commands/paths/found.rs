@@ -133,7 +133,7 @@ impl Found {
         };
         for leg in paths.reply.legs.iter().filter(usable) {
             // Of positive numbers the cast takes the whole part.
-            let rate = Rate::from_bps(leg.bps as u64);
+            let rate = Rate::from_bps(leg.planned_bps(since) as u64);
             graph.set(leg.from as usize, leg.to as usize, Some(rate));
         }
         graph

@@ -40,6 +40,7 @@ fn leg(from: u32, to: u32, mbps: f64) -> LegEntry {
         at_least: false,
         rtt_s: None,
         age: minutes(90 + u64::from(from)),
+        available: None,
     }
 }
 
