@@ -117,7 +117,7 @@ impl Bonding {
         Self::by(
             dialer,
             settings,
-            Arc::new(|| Ok(into_the_world(&interfaces()?, |_| Wish::default()))),
+            Arc::new(|_| Ok(into_the_world(&interfaces()?, |_| Wish::default()))),
         )
     }
 

@@ -4,8 +4,8 @@ use crate::interfaces::Uplinks;
 use std::{collections::BTreeSet, io, sync::Arc};
 use thalweg_net::Interface;
 
-/// Who says by which interfaces there are to be links; one that is listed twice has two.
-pub type Interfaces = Arc<dyn Fn() -> io::Result<Vec<Interface>> + Send + Sync>;
+/// Who says by which interfaces there are to be links, where nothing is reached by some (the kernel's indices); one that is listed twice has two.
+pub type Interfaces = Arc<dyn Fn(&BTreeSet<u32>) -> io::Result<Vec<Interface>> + Send + Sync>;
 
 /// Which interfaces there are for links.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ impl By {
     /// They cannot be listed just now.
     pub fn now(&self, fails: &BTreeSet<u32>) -> io::Result<Vec<Interface>> {
         match self {
-            Self::These(these) | Self::Counted(these, _) => these(),
+            Self::These(these) | Self::Counted(these, _) => these(fails),
             Self::Allowed(uplinks) => Ok(uplinks.for_bonds(fails)),
         }
     }
@@ -33,7 +33,7 @@ impl By {
     /// How many there are in all, also of those that wait for others to fail.
     pub fn count(&self) -> usize {
         match self {
-            Self::These(these) | Self::Counted(these, _) => these().map_or(0, |found| found.len()),
+            Self::These(these) | Self::Counted(these, _) => count(these).unwrap_or_default(),
             Self::Allowed(uplinks) => uplinks.count_for_bonds(),
         }
     }
@@ -45,4 +45,10 @@ impl By {
             Self::Counted(_, uplinks) | Self::Allowed(uplinks) => Some(uplinks),
         }
     }
+}
+
+/// With those that take over when nothing is reached by the first.
+fn count(these: &Interfaces) -> io::Result<usize> {
+    let first = these(&BTreeSet::new())?;
+    Ok(these(&first.iter().map(|interface| interface.index.get()).collect())?.len())
 }

@@ -35,7 +35,7 @@ impl Bond {
     /// # Errors
     /// If the system gives no random number.
     pub fn begin(dialer: Dialer, to: Hop, settings: Settings) -> io::Result<Self> {
-        Self::by(dialer, to, settings, Arc::new(interfaces))
+        Self::by(dialer, to, settings, Arc::new(|_| interfaces()))
     }
 
     /// By these interfaces alone.

@@ -98,6 +98,12 @@ impl Passage {
         name.is_some_and(|name| self.uplinks.is_tolled(&name))
     }
 
+    /// Why nothing more may move by its interface, if so: also where a cap was set since it began.
+    pub fn is_over(&self) -> Option<NoMore> {
+        let name = self.uplinks.table().interface_of(self.id)?;
+        self.uplinks.is_over(&name)
+    }
+
     /// Waits until it may move more.
     ///
     /// # Errors

@@ -114,6 +114,13 @@ impl Uplinks {
         policy.cap.is_some() || policy.rate_limit.is_some()
     }
 
+    /// Why an interface may move nothing more, if so.
+    pub fn is_over(&self, name: &str) -> Option<NoMore> {
+        let is_over =
+            self.is_tolled(name) && matches!(self.table().may(name), May::Over | May::Fault);
+        is_over.then(|| self.no_more(name))
+    }
+
     /// Waits until an interface may move more.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-/// The name of the program whose socket has this local address; of this user's processes alone,
+/// The name of the program whose socket has this local address; of this user's processes alone, unless that is root:
 /// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's
 /// thread.
 pub fn program_at(local: SocketAddr) -> Option<String> {
@@ -18,7 +18,7 @@ pub fn program_at(local: SocketAddr) -> Option<String> {
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut processes = processes.map(|entry| entry.path()).filter(|path| {
         let is_number = path.file_name().is_some_and(|n| n.as_bytes()[0].is_ascii_digit());
-        is_number && fs::metadata(path).is_ok_and(|found| found.uid() == own)
+        is_number && fs::metadata(path).is_ok_and(|found| own == 0 || found.uid() == own)
     });
     let holder = processes.find(|process| holds(process, OsStr::new(&link)))?;
     let name = fs::read_to_string(holder.join("comm")).ok()?;

@@ -28,8 +28,7 @@ type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send>>;
 impl Counted {
     /// From its beginning.
     pub fn new(stream: Stream, passage: Option<&Arc<Passage>>) -> Self {
-        let toll = passage.filter(|passage| passage.is_tolled()).map(Arc::clone);
-        Self { stream, moved: Arc::default(), toll, waits: None }
+        Self { stream, moved: Arc::default(), toll: passage.map(Arc::clone), waits: None }
     }
 
     /// Ready when more may be moved.
@@ -44,7 +43,8 @@ impl Counted {
 
     /// Something was moved.
     fn pay(&mut self) {
-        if let Some(passage) = &self.toll {
+        // A cap or limit may have been set since it began.
+        if let Some(passage) = self.toll.as_ref().filter(|passage| passage.is_tolled()) {
             passage.counts(&self.moved);
             let passage = Arc::clone(passage);
             self.waits = Some(Box::pin(async move { passage.may().await }));

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     history::{Bound, Observed},
-    interfaces::{Passage, Toll},
+    interfaces::{NoMore, Passage, Toll},
     relay::{
         Limits,
         legs::LegWatcher,
@@ -21,10 +21,7 @@ use crate::{
 use bytes::Bytes;
 use std::{
     net::SocketAddr,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Mutex, OnceLock, PoisonError, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use thalweg_units::Rate;
@@ -79,12 +76,12 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
     let tolled = passage.as_deref().filter(|passage| passage.is_tolled());
     let toll = tolled.map(|passage| Toll::new(passage, &moved, route.interface()));
     terms.throttle = toll.as_ref().map(|toll| toll as &dyn Throttle);
-    let revoked = AtomicBool::new(false);
+    let cut_for = OnceLock::new();
     let cut = Box::pin(async {
         tokio::select! {
             () = shared.cut.cancelled() => {}
-            () = shared.let_go(&route) => revoked.store(true, Relaxed),
-            () = watch(&moved, &pace, passage.as_deref()) => {}
+            () = shared.let_go(&route) => drop(cut_for.set(REVOKED.to_owned())),
+            why = watch(&moved, &pace, passage.as_deref()) => drop(cut_for.set(why.to_string())),
         }
     });
     let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
@@ -97,10 +94,7 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
     drop(pace);
     let seen = Observation { path: &path, setup, rate, counts, began };
     seen.tell(shared, &to, content);
-    let broken = done.err().map(|stopped| match revoked.load(Relaxed) {
-        true => REVOKED.to_owned(),
-        false => stopped.to_string(),
-    });
+    let broken = done.err().map(|stopped| cut_for.into_inner().unwrap_or(stopped.to_string()));
     let (to, path) = (to.to_string(), path.as_str());
     shared.books.tunnel(Ended { client, kind, to, path, moved: counts, began, broken });
 }
@@ -134,8 +128,8 @@ fn limits(is_direct: bool) -> Limits {
     }
 }
 
-/// Notes how fast bytes come; never ends.
-async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) {
+/// Notes how fast bytes come, until a cap that was set since it began is used up.
+async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) -> NoMore {
     let (mut ticks, began) = (interval(LOOK), Instant::now());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -144,6 +138,9 @@ async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) {
         pace.lock().unwrap_or_else(PoisonError::into_inner).look(at, bytes);
         if let Some(passage) = passage {
             passage.counts(moved);
+        }
+        if let Some(over) = passage.and_then(Passage::is_over) {
+            return over;
         }
     }
 }

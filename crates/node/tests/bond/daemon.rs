@@ -103,7 +103,7 @@ impl Scene {
         let card = Interface::new(NonZeroU32::new(lo).unwrap(), "lo");
         let interface = |_| Interface { addresses: vec![self.at.ip()], ..card.clone() };
         let all: Vec<Interface> = (0..links).map(interface).collect();
-        Bond::by(dialer, to, Settings::default(), Arc::new(move || Ok(all.clone()))).unwrap()
+        Bond::by(dialer, to, Settings::default(), Arc::new(move |_| Ok(all.clone()))).unwrap()
     }
 }
 

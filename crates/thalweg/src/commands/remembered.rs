@@ -57,7 +57,29 @@ pub fn now() -> WallTime {
 /// In the state directory if this host has one, else in the user's cache.
 fn usual(place: &Place) -> Option<PathBuf> {
     let state = place.directory().ok().filter(|directory| directory.is_dir());
+    Some(state.or_else(cache)?.join(NAME))
+}
+
+/// Ours in the user's cache.
+fn cache() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let cache = || absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    Some(state.or_else(|| Some(cache()?.join("thalweg")))?.join(NAME))
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("thalweg"))
+}
+
+/// Where this file is not there yet, and one of its name was kept in the cache before the host had a state directory,
+/// that one's content goes on here.
+///
+/// # Errors
+/// The system's.
+pub fn take_over(file: &Path) -> io::Result<()> {
+    let before = cache().zip(file.file_name()).map(|(cache, name)| cache.join(name));
+    let Some(before) = before.filter(|before| before.exists()) else { return Ok(()) };
+    if file.exists() {
+        return Ok(());
+    }
+    make_place(file)?;
+    let whole = file.with_extension("taken");
+    fs::copy(before, &whole)?;
+    fs::rename(whole, file)
 }

@@ -62,6 +62,13 @@ pub fn open(
         );
         return Ok(Uplinks::unkept(settings));
     };
+    // What was spent of a cap before this host was a member counts as well.
+    if has_cap && let Err(why) = remembered::take_over(&path) {
+        note(format!(
+            "what was known of interfaces is not taken over into {}: {why}",
+            path.display()
+        ));
+    }
     match Uplinks::open(settings.clone(), Some(path.clone())) {
         Ok(uplinks) => Ok(uplinks),
         Err(why) if has_cap => anyhow::bail!(

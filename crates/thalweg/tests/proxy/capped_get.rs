@@ -65,6 +65,12 @@ async fn a_download_ends_at_the_cap() {
         assert!(!got.status.success(), "there is nothing left: {more:?}");
         println!("{more:?}: {}", text(&got.stderr));
     }
+    // What was spent before the host had a state directory counts there too.
+    fs::create_dir(scene.path("no-mesh")).unwrap();
+    let got = get(&scene, &[]);
+    let said = text(&got.stderr);
+    assert!(!got.status.success() && said.contains("leave no interface"), "{said}");
+    assert!(scene.path("no-mesh/interfaces.json").exists());
     let went = scene.both_ways("wan0") - before;
     assert!(went < cap + CHUNK, "{went} bytes");
     allow(4 * cap);

@@ -10,6 +10,7 @@ mod curl;
 mod downloads;
 mod ends;
 mod files;
+mod get_ways;
 #[allow(dead_code, reason = "shared with the tests of the mesh")]
 #[path = "../mesh/host.rs"]
 mod host;

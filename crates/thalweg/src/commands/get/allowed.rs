@@ -8,9 +8,10 @@ use std::{
     num::NonZeroU32,
     time::Duration,
 };
+use thalweg_bond::{Application, Rules};
 use thalweg_net::{Interface, interfaces, into_the_world};
 use thalweg_node::{
-    get::Dear,
+    get::{Dear, HttpUrl},
     interfaces::{Settings, Tier, Uplinks},
 };
 use thalweg_units::likeness;
@@ -25,11 +26,35 @@ pub struct Ways {
     pub dear: BTreeMap<NonZeroU32, Dear>,
     /// Who counts what goes by them, where the settings say something of any.
     pub uplinks: Option<Uplinks>,
+    /// The settings' rules; none where the user named interfaces for this call.
+    rules: Rules,
 }
 
 impl Ways {
     fn plain(interfaces: Vec<Interface>, is_bound: bool) -> Self {
-        Self { interfaces, is_bound, dear: BTreeMap::new(), uplinks: None }
+        let (dear, rules) = Default::default();
+        Self { interfaces, is_bound, dear, uplinks: None, rules }
+    }
+
+    /// Those that a rule of the settings leaves for this command and server; `None`: no rule is about them.
+    ///
+    /// # Errors
+    /// It leaves none.
+    pub fn ruled(&self, url: &HttpUrl) -> anyhow::Result<Option<Vec<Interface>>> {
+        let to = url.destination();
+        let (host, own) = (to.host.to_string(), Some(env!("CARGO_BIN_NAME").to_owned()));
+        let application = Application { process: own, port: to.port };
+        if self.interfaces.is_empty() || self.rules.of(&application, &host).is_none() {
+            return Ok(None);
+        }
+        let names: Vec<_> = self.interfaces.iter().map(|i| i.name.as_str()).collect();
+        let left = self.rules.filter(&application, &host, &names);
+        anyhow::ensure!(
+            !left.is_empty(),
+            "a rule of the settings leaves no interface for {host}: see `thalweg bond rule`, or name one with \
+             --interface"
+        );
+        Ok(Some(left.into_iter().map(|at| self.interfaces[at].clone()).collect()))
     }
 }
 
@@ -78,7 +103,8 @@ fn named(name: &str, found: &[Interface]) -> anyhow::Result<Interface> {
 
 /// Of those `chosen` the ones that the settings allow, where the user named none himself; caps and limits hold for
 /// those that are named as well. A download samples its paths and fetches parts twice, so metered ones are used where
-/// there is no other; or, if it is to be done `within` a time, as far as that needs those with a price.
+/// there is no other; or, if it is to be done `within` a time, as far as that needs those with a price. Where nothing was
+/// reached by those of `fails` (the kernel's indices), backups and metered ones take over.
 /// Within a runtime, which then follows them.
 ///
 /// # Errors
@@ -87,23 +113,29 @@ pub fn of(
     args: &PathArgs,
     within: Option<Duration>,
     chosen: Vec<Interface>,
+    fails: &BTreeSet<u32>,
     note: &dyn Fn(String),
 ) -> anyhow::Result<Ways> {
     let is_named = matches!(args.interfaces()?, Interfaces::Named(_));
     let settings = here::settings(None)?.interfaces.settings();
+    let rules = if is_named { Rules::default() } else { settings.rules.clone() };
     if settings.policies.is_empty() {
-        return Ok(Ways::plain(chosen, is_named));
+        return Ok(Ways { rules, ..Ways::plain(chosen, is_named) });
     }
-    let file = uplinks::file(&settings, args.history.as_deref(), &args.place);
-    let uplinks = uplinks::open(settings.clone(), file.clone(), note)?;
-    let uplinks = uplinks::begin(uplinks, file.as_deref(), uplinks::to_stderr);
+    let uplinks = match uplinks::of_process() {
+        Some(uplinks) => uplinks,
+        None => {
+            let file = uplinks::file(&settings, args.history.as_deref(), &args.place);
+            let uplinks = uplinks::open(settings.clone(), file.clone(), note)?;
+            uplinks::begin(uplinks, file.as_deref(), uplinks::to_stderr)
+        }
+    };
     let counted = Some(uplinks.clone());
     if is_named || chosen.is_empty() {
-        return Ok(Ways { uplinks: counted, ..Ways::plain(chosen, is_named) });
+        return Ok(Ways { uplinks: counted, rules, ..Ways::plain(chosen, is_named) });
     }
-    let allowed: Vec<_> =
-        uplinks.for_bonds(&BTreeSet::new()).into_iter().map(|i| i.index).collect();
-    let left = thrifty(&settings, &chosen, |i| allowed.contains(&i.index));
+    let allowed: Vec<_> = uplinks.for_bonds(fails).into_iter().map(|i| i.index).collect();
+    let left = thrifty(&settings, &chosen, fails, |i| allowed.contains(&i.index));
     anyhow::ensure!(
         !left.is_empty(),
         "the settings leave no interface that is up and may be used: see `thalweg bond status`, or \
@@ -115,21 +147,22 @@ pub fn of(
         if !dear.is_empty() {
             let priced = chosen.iter().filter(|i| dear.contains_key(&i.index)).cloned();
             let interfaces = left.into_iter().chain(priced).collect();
-            return Ok(Ways { interfaces, is_bound: true, dear, uplinks: counted });
+            return Ok(Ways { interfaces, is_bound: true, dear, uplinks: counted, rules });
         }
     }
     let is_bound = left.first() != chosen.first();
-    Ok(Ways { uplinks: counted, ..Ways::plain(left, is_bound) })
+    Ok(Ways { uplinks: counted, rules, ..Ways::plain(left, is_bound) })
 }
 
-/// Of those that are found the ones that a bond of a download goes by, as the settings say.
-pub fn for_bond(settings: &Settings, found: &[Interface]) -> Vec<Interface> {
+/// Of those that are found the ones that a bond of a download goes by, as the settings say, where nothing is reached by
+/// those of `fails`.
+pub fn for_bond(settings: &Settings, found: &[Interface], fails: &BTreeSet<u32>) -> Vec<Interface> {
     let tier = |i: &Interface| settings.policy(&i.name).tier;
     let mut found = into_the_world(found, |name| settings.wish(name));
     found.retain(|i| tier(i) != Tier::Never);
     let is_meant = |i: &Interface| tier(i) != Tier::Backup;
-    let has_other = found.iter().any(is_meant);
-    thrifty(settings, &found, |i| !has_other || is_meant(i))
+    let has_other = found.iter().any(|i| is_meant(i) && !fails.contains(&i.index.get()));
+    thrifty(settings, &found, fails, |i| !has_other || is_meant(i))
 }
 
 /// Those with a price that are allowed and not used anyway.
@@ -153,16 +186,18 @@ fn dear(
     chosen.iter().filter(is_dear).map(of).collect()
 }
 
-/// The allowed ones whose bytes may be spent; if there are none, all allowed ones.
+/// The allowed ones whose bytes may be spent; if there are none, or only those of `fails`, all allowed ones.
 fn thrifty(
     settings: &Settings,
     chosen: &[Interface],
+    fails: &BTreeSet<u32>,
     is_allowed: impl Fn(&Interface) -> bool,
 ) -> Vec<Interface> {
     let allowed: Vec<_> = chosen.iter().filter(|i| is_allowed(i)).cloned().collect();
     let may_spend = |i: &&Interface| settings.policy(&i.name).may_spend();
     let free: Vec<_> = allowed.iter().filter(may_spend).cloned().collect();
-    if free.is_empty() { allowed } else { free }
+    let is_cut_off = free.iter().all(|i| fails.contains(&i.index.get()));
+    if is_cut_off { allowed } else { free }
 }
 
 #[cfg(test)]
@@ -181,16 +216,19 @@ mod tests {
         let policies = [("lte0", tier(Tier::Backup)), ("tun0", tier(Tier::Never))];
         let policies = policies.map(|(name, policy)| (name.to_owned(), policy)).into();
         let settings = Settings { policies, ..Settings::default() };
-        let of = |names: &[&str]| {
+        let without = |names: &[&str], fails: &BTreeSet<u32>| {
             let found = names.iter().zip(1..).map(|(name, n)| interface(n, name));
-            let left = for_bond(&settings, &found.collect::<Vec<_>>());
+            let left = for_bond(&settings, &found.collect::<Vec<_>>(), fails);
             left.into_iter().map(|i| i.name).collect::<Vec<_>>()
         };
+        let of = |names: &[&str]| without(names, &BTreeSet::new());
         assert_eq!(of(&["eth0", "lte0", "tun0"]), ["eth0"]);
         assert_eq!(of(&["lte0", "tun0"]), ["lte0"]);
+        assert_eq!(without(&["eth0", "lte0"], &[1].into()), ["eth0", "lte0"]);
         let mut bypasses = interface(1, "eth0");
         bypasses.beside = NonZeroU32::new(9);
-        assert!(for_bond(&settings, &[bypasses]).is_empty(), "nothing goes beside a VPN");
+        let left = for_bond(&settings, &[bypasses], &BTreeSet::new());
+        assert!(left.is_empty(), "nothing goes beside a VPN");
         assert!(of(&["tun0"]).is_empty());
     }
 
@@ -200,11 +238,15 @@ mod tests {
         let metered = Policy { metered: true, ..Policy::default() };
         let policies = [("lte0".to_owned(), metered)].into();
         let settings = Settings { policies, ..Settings::default() };
-        let names = |is_allowed: &dyn Fn(&Interface) -> bool| {
-            let left = thrifty(&settings, &all, is_allowed);
+        let without = |fails: &[u32], is_allowed: &dyn Fn(&Interface) -> bool| {
+            let fails = fails.iter().copied().collect();
+            let left = thrifty(&settings, &all, &fails, is_allowed);
             left.into_iter().map(|i| i.name).collect::<Vec<_>>()
         };
+        let names = |is_allowed: &dyn Fn(&Interface) -> bool| without(&[], is_allowed);
         assert_eq!(names(&|_| true), ["eth0", "wlan0"]);
+        assert_eq!(without(&[1], &|_| true), ["eth0", "wlan0"]);
+        assert_eq!(without(&[1, 2], &|_| true), ["eth0", "wlan0", "lte0"]);
         assert_eq!(names(&|i| i.name == "lte0"), ["lte0"]);
         assert!(names(&|_| false).is_empty());
     }

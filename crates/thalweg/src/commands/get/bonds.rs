@@ -4,8 +4,8 @@ use super::{
     allowed,
     args::{Interfaces, PathArgs},
 };
-use crate::commands::here;
-use std::sync::Arc;
+use crate::commands::{here, uplinks};
+use std::{collections::BTreeSet, sync::Arc};
 use thalweg_net::{Dialer, Interface, Route, interfaces};
 use thalweg_node::{
     bond::{Bonding, Settings},
@@ -26,27 +26,27 @@ pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyho
         _ => None,
     };
     let policies = here::settings(None)?.interfaces.settings();
-    let of = move |mut found: Vec<Interface>| match &named {
+    let of = move |mut found: Vec<Interface>, fails: &BTreeSet<u32>| match &named {
         Some(names) => {
             found.retain(|interface| names.contains(&interface.name));
             found
         }
-        None => allowed::for_bond(&policies, &found),
+        None => allowed::for_bond(&policies, &found, fails),
     };
     let (plain, settings) = (dialer.clone(), Settings::default());
     let bonds = match uplinks.cloned() {
-        None => Bonding::by(plain, settings, Arc::new(move || Ok(of(interfaces()?)))),
+        None => Bonding::by(plain, settings, Arc::new(move |fails| Ok(of(interfaces()?, fails)))),
         Some(uplinks) => {
             let known = uplinks.clone();
-            let by = move || {
+            let by = move |fails: &BTreeSet<u32>| {
                 let mut found = interfaces()?;
                 found.retain(|interface| known.has_room(&interface.name));
-                Ok(of(found))
+                Ok(of(found, fails))
             };
             Bonding::counted(plain, settings, Arc::new(by), uplinks)
         }
     };
-    Ok(dialer.carried_by(Arc::new(bonds.on_demand())))
+    Ok(dialer.carried_by(Arc::new(uplinks::shown(bonds.on_demand()))))
 }
 
 /// One path more where there are several ways into the world: by a bond to the first relay of the

@@ -124,6 +124,7 @@ impl Calls<'_> {
     /// The failed ones that may succeed now, once more.
     async fn again(&self, failed: Vec<Failure>, ledger: &Mutex<Ledger>) -> Vec<Failure> {
         let (again, rest): (Vec<_>, Vec<_>) = failed.into_iter().partition(Failure::is_transient);
+        self.maker.look_again(again.iter().any(|failure| exit::is_cut_off(&failure.failure.error)));
         let turns = again.into_iter().filter_map(|Failure { item, wanted, .. }| {
             let request = self.request(item, &wanted, ledger, true)?;
             Some(Ok(request))

@@ -58,6 +58,17 @@ pub fn is_transient(error: &GetError) -> bool {
     }
 }
 
+/// Whether nobody was reached, or all that was reached fell silent: by other interfaces it may be otherwise.
+pub fn is_cut_off(error: &GetError) -> bool {
+    let is_unreached = |error: &PathError| {
+        matches!(
+            error,
+            PathError::Dial(_) | PathError::Http(_) | PathError::Early(_) | PathError::Silent(_)
+        )
+    };
+    matches!(error, GetError::Paths(paths) if paths.iter().all(|(_, error)| is_unreached(error)))
+}
+
 /// What comes and goes: networks, and servers in trouble. A refused connection or an unknown
 /// name comes back the same.
 fn is_passing(error: &PathError) -> bool {

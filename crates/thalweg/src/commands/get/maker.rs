@@ -1,7 +1,7 @@
 //! Makes requests: what all downloads of a call share, and what each has of its own.
 
 use super::{
-    allowed,
+    allowed::{self, Ways},
     args::{Args, Output, WebArgs},
     bonds,
     credentials::credentials,
@@ -18,10 +18,9 @@ use crate::commands::{
 use anyhow::bail;
 use hyper::HeaderMap;
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    num::NonZeroU32,
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_net::{DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions};
@@ -29,8 +28,8 @@ use thalweg_node::{
     budget::Budget,
     detours::Detours,
     get::{
-        Candidate, Dear, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Thrift, Web,
-        add_field, candidates, own_interface,
+        Candidate, HttpUrl, Kept, Limit, MAX_CANDIDATES, Request, Target, Thrift, Web, add_field,
+        candidates, own_interface,
     },
     history::History,
     interfaces::{Accounts, Uplinks},
@@ -46,11 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Maker<'a> {
     args: &'a Args,
     mesh: Mesh,
-    interfaces: Vec<Interface>,
-    /// Nothing leaves by another interface.
-    is_bound: bool,
-    /// Interfaces that cost, and when all is to be there.
-    dear: BTreeMap<NonZeroU32, Dear>,
+    ways: Mutex<Ways>,
+    /// When all is to be there.
     until: Option<Instant>,
     web: Web,
     history: Option<&'a Mutex<History>>,
@@ -82,13 +78,12 @@ impl<'a> Maker<'a> {
         }
         mesh.check_tags(&args.paths.avoid)?;
         let within = args.effort.within;
-        let ways = allowed::of(&args.paths, within, allowed::chosen(&args.paths, note)?, note)?;
+        let chosen = allowed::chosen(&args.paths, note)?;
+        let ways = allowed::of(&args.paths, within, chosen, &BTreeSet::new(), note)?;
         let maker = Self {
-            interfaces: ways.interfaces,
-            is_bound: ways.is_bound,
-            dear: ways.dear,
             until: within.map(|within| Instant::now() + within),
-            web: web(args, &mesh, ways.uplinks, note)?,
+            web: web(args, &mesh, ways.uplinks.clone(), note)?,
+            ways: Mutex::new(ways),
             mesh,
             args,
             history,
@@ -104,6 +99,27 @@ impl<'a> Maker<'a> {
         maker.routes(&maker.args.paths.terms(false), None, note)?;
         fields(&args.web)?;
         Ok(maker)
+    }
+
+    /// The interfaces as they were when they were looked at last.
+    fn ways(&self) -> MutexGuard<'_, Ways> {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at them once more: others may be there now, and where nothing was reached by any of those of before
+    /// (`is_cut_off`), backups take over.
+    pub fn look_again(&self, is_cut_off: bool) {
+        let (paths, within) = (&self.args.paths, self.args.effort.within);
+        let mut fails: BTreeSet<u32> = BTreeSet::new();
+        if is_cut_off {
+            fails.extend(self.ways().interfaces.iter().map(|interface| interface.index.get()));
+        }
+        let chosen = allowed::chosen(paths, &|_| ());
+        let again = chosen.and_then(|chosen| allowed::of(paths, within, chosen, &fails, &|_| ()));
+        // With those of before it may still work out.
+        if let Ok(ways) = again {
+            *self.ways() = ways;
+        }
     }
 
     /// The request for `wanted`.
@@ -128,7 +144,7 @@ impl<'a> Maker<'a> {
     /// Which of the paths cost.
     fn thrift(&self, origin: &str, paths: &[Candidate]) -> Option<Thrift> {
         let dear = |(place, path): (u32, &Candidate)| {
-            let mut dear = *self.dear.get(&path.route.interface()?)?;
+            let mut dear = *self.ways().dear.get(&path.route.interface()?)?;
             if let Some(rate) = self.rate(origin, &path.name) {
                 dear.expected = rate;
             }
@@ -150,7 +166,7 @@ impl<'a> Maker<'a> {
             paths: vec![candidate("direct".to_owned(), Route::direct(), None)],
             fields: Default::default(),
             digests: wanted.digests.clone(),
-            selection: self.args.paths.selection(self.interfaces.len()),
+            selection: self.args.paths.selection(self.ways().interfaces.len()),
             priors: Vec::new(),
             web: self.web.clone(),
             limit: self.limit.clone(),
@@ -260,23 +276,30 @@ impl<'a> Maker<'a> {
             return Ok(vec![candidate(path.clone(), self.mesh.route(path, &terms)?, None)]);
         }
         let origin = wanted.url.origin();
-        let relays = self.routes(&terms, Some(&origin), &|_| ())?;
+        let mut relays = self.routes(&terms, Some(&origin), &|_| ())?;
         let rate = |name: &str| self.rate(&origin, name);
         let mirrors = wanted.mirrors.len().min(MAX_CANDIDATES / 2);
         let most = MAX_CANDIDATES.max(1 + self.args.paths.via.len());
-        let own = match self.is_bound {
-            true => bound(&self.interfaces, &relays, most - mirrors),
+        let ways = self.ways();
+        let ruled = ways.ruled(&wanted.url)?;
+        let interfaces = ruled.as_deref().unwrap_or(&ways.interfaces);
+        if ruled.is_some() {
+            // A bond has links by others too.
+            relays.retain(|(_, route)| !route.is_bonded());
+        }
+        let own = match ways.is_bound || ruled.is_some() {
+            true => bound(interfaces, &relays, most - mirrors),
             false => candidates(
-                &self.interfaces,
+                interfaces,
                 // Where there are none to compare it with the kernel need not be asked.
-                (!self.interfaces.is_empty()).then(|| own_interface(&wanted.url)).flatten(),
+                (!interfaces.is_empty()).then(|| own_interface(&wanted.url)).flatten(),
                 &relays,
                 most - mirrors,
                 rate,
             ),
         };
-        let bond = bonds::path(&self.args.paths, &relays, &self.interfaces);
-        let bond = bond.filter(|_| own.len() < most);
+        let bond = bonds::path(&self.args.paths, &relays, interfaces);
+        let bond = bond.filter(|_| ruled.is_none() && own.len() < most);
         let own = own.into_iter().chain(bond).collect();
         Ok(with_mirrors(own, &wanted.mirrors, most))
     }

@@ -97,7 +97,7 @@ pub async fn bonded(
 ) -> anyhow::Result<Near> {
     let dialer = Dialer::with_identity(options(), Connector::new(key)?);
     let to = Hop::mesh(at, members::far().id(), Terms::default());
-    let by = move || {
+    let by = move |_: &_| {
         let found = interfaces()?;
         Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
     };
