@@ -19,6 +19,7 @@ pub mod history;
 pub mod interfaces;
 pub mod job;
 pub mod mesh;
+pub mod overlay;
 pub mod part;
 pub mod prober;
 pub mod proxy;

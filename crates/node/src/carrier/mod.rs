@@ -45,6 +45,7 @@ use std::{
 use thalweg_measure::riders::PacketHead;
 use thalweg_net::{Tun, TunSettings};
 use thalweg_units::NodeId;
+use thalweg_wire::mesh::Name;
 use tokio::task::JoinSet;
 
 /// The longest packet that a device gives.
@@ -179,6 +180,13 @@ impl Carries for Carrier {
         let address = self.0.network.address(&node);
         let partner = self.0.directory().at(address, &self.0)?;
         (partner.key == node).then_some(partner as Arc<dyn Riders>)
+    }
+
+    fn sent(&self) -> Vec<(Name, u64)> {
+        let partners: Vec<_> = self.0.directory().partners().cloned().collect();
+        let sent =
+            |partner: Arc<partner::Partner>| (partner.name.clone(), partner.report().0.sent_bytes);
+        partners.into_iter().map(sent).collect()
     }
 
     fn report(&self) -> serde_json::Value {

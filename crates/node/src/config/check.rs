@@ -106,6 +106,10 @@ fn measure(measure: &MeasureSection, problems: &mut Vec<Problem>) {
             "with nothing there is no measuring; to measure nothing, write `enabled = false`";
         problems.push(Problem::of(format!("measure.{key}"), what));
     }
+    if measure.overlay && measure.overlay_share.fraction() == 0.0 {
+        let what = "with no share of the bytes nothing is measured; write `overlay = false`";
+        problems.push(Problem::of("measure.overlay_share", what));
+    }
     if measure.relay_capacity == Some(Rate::ZERO) {
         let what = "a relay that can relay nothing is offered to nobody; leave it out";
         problems.push(Problem::of("measure.relay_capacity", what));

@@ -1,6 +1,7 @@
 //! `[measure]`: what this node measures for the mesh.
 
-use super::text;
+use super::{Share, text};
+use crate::overlay::OverlayRun;
 use serde::Deserialize;
 use thalweg_units::{ByteSize, Rate};
 
@@ -18,6 +19,11 @@ pub struct MeasureSection {
     pub max_rate: Option<Rate>,
     /// Whether transfers that this node relays for members are reported as well.
     pub passive: bool,
+    /// Whether this node measures its links by trains, unasked.
+    pub overlay: bool,
+    /// The share of the day's bytes that this may take.
+    #[serde(deserialize_with = "text::one")]
+    pub overlay_share: Share,
     /// What this node can relay, told to the oracle; absent: the most that was seen.
     #[serde(deserialize_with = "text::option")]
     pub relay_capacity: Option<Rate>,
@@ -31,7 +37,18 @@ impl Default for MeasureSection {
             max_bytes_per_day: ByteSize::from_bytes(2_000_000_000),
             max_rate: None,
             passive: true,
+            // It sends unasked, as fast as links are: who wants that says so.
+            overlay: false,
+            overlay_share: Share::of_millionths(250_000),
             relay_capacity: None,
         }
+    }
+}
+
+impl MeasureSection {
+    /// How the overlay is run, if it is.
+    pub fn overlay_run(&self) -> Option<OverlayRun> {
+        let share = self.overlay_share.fraction();
+        self.overlay.then(|| OverlayRun { share, ..OverlayRun::default() })
     }
 }

@@ -31,6 +31,11 @@ impl Share {
     /// All of it.
     pub const ALL: Self = Self(1_000_000);
 
+    /// So many millionths, a million at most.
+    pub(super) const fn of_millionths(millionths: u32) -> Self {
+        Self(millionths)
+    }
+
     /// From 0 to 1.
     pub fn fraction(self) -> f64 {
         f64::from(self.0) / 1e6

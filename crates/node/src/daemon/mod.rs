@@ -182,6 +182,7 @@ impl Daemon {
             submit: services.submit.clone(),
             cast: services.cast.clone(),
             probe: services.probe.clone(),
+            measure: services.measure.clone(),
             counters: counters.clone(),
             listen: bound,
             duties: duties(&membership, &key.id()),

@@ -55,6 +55,9 @@ pub struct NodeStatus {
     /// The carrier, as [`crate::carrier::CarrierReport`]; null if nothing is carried.
     #[serde(default)]
     pub carrier: serde_json::Value,
+    /// Links that the measurement overlay measured, by outcome, and its bytes; null if it is off.
+    #[serde(default)]
+    pub overlay: serde_json::Value,
     /// Why the daemon should be started anew; none: it is as it should be.
     #[serde(default)]
     pub restart: Option<String>,
@@ -121,6 +124,8 @@ pub struct Subject {
     pub cast: Option<Arc<dyn MemberService>>,
     /// Probe trains, if it takes any.
     pub probe: Option<Arc<dyn MemberService>>,
+    /// Who measures, if anybody does.
+    pub measure: Option<Arc<dyn MemberService>>,
     /// What the daemon counts.
     pub counters: Counters,
     /// Where its port is bound.
@@ -149,6 +154,7 @@ impl Subject {
             drop_boxes: self.submit.as_ref().map(|s| s.report()).unwrap_or_default(),
             casts: self.cast.as_ref().map(|c| c.report()).unwrap_or_default(),
             carrier: self.carrier(),
+            overlay: self.measure.as_ref().map(|m| m.report()).unwrap_or_default(),
             restart: self.restart(),
         }
     }

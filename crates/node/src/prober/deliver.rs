@@ -104,12 +104,13 @@ impl Shared {
         Ok(())
     }
 
-    /// What the relay has seen of legs to members goes into the outbox.
+    /// What the relay has seen of legs to members goes into the outbox, if it may, and to the overlay, if there is one.
     fn collect(&self, view: &RelayView) {
-        if !view.passive {
-            return;
-        }
         for seen in view.metrics.legs().take() {
+            _ = self.transfers.send(seen.clone());
+            if !view.passive {
+                continue;
+            }
             self.outbox.watched(Watched {
                 id: 0,
                 from: self.name.clone(),

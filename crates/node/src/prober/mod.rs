@@ -43,16 +43,26 @@ use used::Used;
 
 use crate::{
     mesh::{Membership, OracleClient},
-    relay::Log,
+    overlay::OverlayCounts,
+    relay::{Log, SeenLeg},
 };
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use thalweg_measure::estimators::Finding;
 use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_units::{ByteSize, NodeId, Rate};
 use thalweg_wire::{
     Signer as _,
-    mesh::{Name, measure_flow::Limits},
+    mesh::{
+        Name,
+        measure::{MOST_BPS, Probed},
+        measure_flow::Limits,
+    },
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, broadcast};
 
 /// The longest flow, whoever asks for more (UKAIRO §3.2.1).
 pub const MAX_TIME: Duration = Duration::from_secs(5);
@@ -62,6 +72,9 @@ pub const MAX_BYTES: ByteSize = ByteSize::from_bytes(1 << 30);
 
 /// A flow of fewer bytes shows slow start alone; with no more left of the day, none is begun.
 const LEAST_BYTES: ByteSize = ByteSize::from_bytes(64 * 1024);
+
+/// Legs of relayed transfers that the overlay may be behind: all that a relay remembers.
+const TRANSFERS: usize = 1024;
 
 /// How this node measures; cheap to clone.
 #[derive(Clone, Debug)]
@@ -80,7 +93,11 @@ struct Shared {
     /// The most that this node sends or receives for measuring.
     max_rate: Option<Rate>,
     /// One place: a second flow beside would halve both.
-    lane: Semaphore,
+    lane: Arc<Semaphore>,
+    /// What was seen of users' transfers, for the overlay.
+    transfers: broadcast::Sender<SeenLeg>,
+    /// The overlay's counts, where there is one.
+    overlay: OnceLock<OverlayCounts>,
     hearing: Hearing,
     used: Used,
     quiet: Quiet,
@@ -110,7 +127,9 @@ impl Prober {
             purse,
             counts,
             max_rate,
-            lane: Semaphore::new(1),
+            lane: Arc::new(Semaphore::new(1)),
+            transfers: broadcast::channel(TRANSFERS).0,
+            overlay: OnceLock::new(),
             hearing: Hearing::default(),
             used: Used::default(),
             quiet: Quiet::default(),
@@ -123,6 +142,33 @@ impl Prober {
     /// What measuring may cost, for others who measure.
     pub fn purse(&self) -> Arc<Purse> {
         Arc::clone(&self.0.purse)
+    }
+
+    /// The place that each flow has; whoever holds it measures beside none.
+    pub(crate) fn lane(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.lane)
+    }
+
+    /// The most that this node sends for measuring.
+    pub(crate) fn max_rate(&self) -> Option<Rate> {
+        self.0.max_rate
+    }
+
+    /// What relayed transfers show of legs to members, from now on.
+    pub(crate) fn transfers(&self) -> broadcast::Receiver<SeenLeg> {
+        self.0.transfers.subscribe()
+    }
+
+    /// The oracle is told what trains found on the leg to this member.
+    pub(crate) fn probed(&self, to: Name, found: &Finding, bytes: u64) {
+        let [low_bps, high_bps] = [found.low, found.high].map(|end| end.clamp(0.0, MOST_BPS));
+        let (at_least, age) = (found.is_lower_bound, Duration::ZERO);
+        self.0.outbox.probed(Probed { id: 0, to, low_bps, high_bps, at_least, bytes, age });
+    }
+
+    /// The overlay's counts are shown with this one's; the first word counts.
+    pub(crate) fn shows(&self, overlay: OverlayCounts) {
+        _ = self.0.overlay.set(overlay);
     }
 
     /// Makes known to `registry` what is counted, as `thalweg_measure_…`.

@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_wire::mesh::{
     Name,
-    measure::{Done, Received, Watched},
+    measure::{Done, Probed, Received, Watched},
     measure_flow::Verdict,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -48,6 +48,7 @@ struct Waiting {
     done: VecDeque<(Instant, Done)>,
     received: VecDeque<(Instant, Received)>,
     passive: VecDeque<(Instant, Watched)>,
+    probed: VecDeque<(Instant, Probed)>,
 }
 
 impl Outbox {
@@ -72,6 +73,13 @@ impl Outbox {
         push(&mut self.lock().passive, Watched { id, ..watched });
     }
 
+    /// What trains found; told at once, since it does not hold for long. It gets its id here.
+    pub(super) fn probed(&self, probed: Probed) {
+        let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
+        push(&mut self.lock().probed, Probed { id, ..probed });
+        self.0.news.notify_one();
+    }
+
     /// Ends when there is something that the oracle waits for.
     pub(super) async fn news(&self) {
         self.0.news.notified().await;
@@ -85,9 +93,10 @@ impl Outbox {
     /// Takes so many out at most: what the oracle waits for first.
     pub(super) fn take(&self, most: usize) -> Part {
         let (mut waiting, mut part) = (self.lock(), Part::default());
-        let Waiting { done, received, passive } = &mut *waiting;
+        let Waiting { done, received, passive, probed } = &mut *waiting;
         move_to(&mut part, most, done, Entry::Done);
         move_to(&mut part, most, received, Entry::Received);
+        move_to(&mut part, most, probed, Entry::Probed);
         move_to(&mut part, most, passive, Entry::Passive);
         part
     }
@@ -101,13 +110,15 @@ impl Outbox {
                 Entry::Done(done) => waiting.done.push_front((at, done)),
                 Entry::Received(received) => waiting.received.push_front((at, received)),
                 Entry::Passive(watched) => waiting.passive.push_front((at, watched)),
+                Entry::Probed(probed) => waiting.probed.push_front((at, probed)),
                 Entry::Load(_) => {}
             }
         }
-        let Waiting { done, received, passive } = &mut *waiting;
+        let Waiting { done, received, passive, probed } = &mut *waiting;
         bound(done);
         bound(received);
         bound(passive);
+        bound(probed);
     }
 
     /// A thread that panicked in here left whole entries.

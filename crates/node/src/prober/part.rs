@@ -2,7 +2,7 @@
 
 use std::fmt;
 use thalweg_wire::mesh::measure::{
-    Done, Load, MOST_BYTES, MOST_ENTRIES, Outcome, Received, Reports, Watched,
+    Done, Load, MOST_BYTES, MOST_ENTRIES, Outcome, Probed, Received, Reports, Watched,
 };
 use tokio::time::Instant;
 
@@ -12,6 +12,7 @@ pub(super) enum Entry {
     Done(Done),
     Received(Received),
     Passive(Watched),
+    Probed(Probed),
     Load(Load),
 }
 
@@ -63,6 +64,7 @@ impl Entry {
             }
             Self::Received(r) => reports.received.push(Received { age: r.age + waited, ..r }),
             Self::Passive(w) => reports.passive.push(Watched { age: w.age + waited, ..w }),
+            Self::Probed(p) => reports.probed.push(Probed { age: p.age + waited, ..p }),
             Self::Load(load) => reports.load = Some(load),
         }
     }
@@ -75,6 +77,7 @@ impl fmt::Display for Entry {
             Self::Done(done) => write!(f, "order {} as its sender", done.id),
             Self::Received(received) => write!(f, "order {} as its receiver", received.id),
             Self::Passive(watched) => write!(f, "transfers {} to {}", watched.from, watched.to),
+            Self::Probed(probed) => write!(f, "trains to {}", probed.to),
             Self::Load(_) => f.write_str("the relay's load"),
         }
     }

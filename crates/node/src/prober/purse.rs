@@ -74,6 +74,11 @@ impl Purse {
         ByteSize::from_bytes(self.per_day.as_bytes().saturating_sub(spent))
     }
 
+    /// The day that counts now: its number since 1970, or a later one where the clock was ahead.
+    pub fn day(&self) -> u64 {
+        self.turn(today().0, Instant::now())
+    }
+
     /// The most of a day.
     pub fn per_day(&self) -> ByteSize {
         self.per_day

@@ -4,6 +4,7 @@ use super::{Prober, Shared, counts, pace::Pace, receive};
 use crate::{
     daemon::{BoxFuture, MemberService},
     mesh::MeshPeer,
+    overlay::OverlayCounts,
     relay::Event,
 };
 use std::{io, net::SocketAddr, sync::Arc};
@@ -38,6 +39,11 @@ impl MemberService for Prober {
             let ended = peer.unless_revoked(shared.receive(channel, &peer)).await;
             shared.tell_received(&peer, from, ended.unwrap_or_else(|e| Err(e.into())));
         })
+    }
+
+    /// The overlay's; null where there is none.
+    fn report(&self) -> serde_json::Value {
+        self.0.overlay.get().map(OverlayCounts::report).unwrap_or_default()
     }
 }
 

@@ -8,12 +8,15 @@ use thalweg_measure::{
     train::{Probe, Tally, Train},
 };
 use thalweg_units::{NodeId, Time};
-use thalweg_wire::probe::Payload;
+use thalweg_wire::{mesh::Name, probe::Payload};
 
 /// Who has riders for members: [`crate::carrier`].
 pub trait Carries: Send + Sync + fmt::Debug {
     /// The riders for the node with this key; `None`: it is no member's daemon, or nothing is carried here.
     fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>>;
+
+    /// The bytes that this host's programs have sent to each member, whether they rode or not.
+    fn sent(&self) -> Vec<(Name, u64)>;
 
     /// How it is, for `thalweg carrier status`.
     fn report(&self) -> serde_json::Value;

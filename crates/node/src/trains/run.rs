@@ -92,13 +92,18 @@ fn after(so_far: &Progress) -> String {
 ///
 /// # Errors
 /// [`MeasureError`].
-pub async fn run<IO: AsyncRead + AsyncWrite + Unpin>(
+pub async fn run<IO, T, F>(
     session: &mut Session<IO>,
-    tool: &mut dyn Estimator,
+    tool: &mut T,
     way: Way,
     longest: Duration,
-    told: &mut dyn FnMut(Event),
-) -> Result<Measured, MeasureError> {
+    told: &mut F,
+) -> Result<Measured, MeasureError>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+    T: Estimator + ?Sized,
+    F: FnMut(Event) + ?Sized,
+{
     let (began, mut cost, mut punctuality) =
         (Instant::now(), Cost::default(), Punctuality::default());
     let mut ended = None;

@@ -26,6 +26,7 @@ use thalweg_net::{
     probe::{Opener, Sealer},
 };
 use thalweg_units::NodeId;
+use thalweg_wire::mesh::Name;
 use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, Planned, Refusal, Tell};
 use tokio::{
     net::TcpStream,
@@ -92,7 +93,7 @@ impl Trains {
 
 impl Trains {
     /// What this host can do.
-    pub(super) async fn calibrated(&self) -> io::Result<Calibration> {
+    pub(crate) async fn calibrated(&self) -> io::Result<Calibration> {
         self.0.calibrated().await
     }
 
@@ -108,6 +109,11 @@ impl Trains {
     /// Who may ride in trains to the node with this key.
     pub(super) fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>> {
         self.0.carrier.get()?.riders(node)
+    }
+
+    /// What this host's programs have sent to members by the carrier, if there is one: bytes, since it began.
+    pub(crate) fn carried(&self) -> Vec<(Name, u64)> {
+        self.0.carrier.get().map(|carrier| carrier.sent()).unwrap_or_default()
     }
 
     /// This host's turn to send a train to the member, paid for; `None`: the day's bytes are used up.

@@ -5,6 +5,7 @@ use super::{
     departed::{self, Departed},
     endpoint::{Endpoint, Place},
     fly::{Volley, Way},
+    payer::Payer,
     riders::{Attached, Riders},
     run,
 };
@@ -83,6 +84,9 @@ pub enum SessionError {
     /// This host's own network.
     #[error("no probe could be sent: {0}")]
     Unsent(io::Error),
+    /// The settings' bound.
+    #[error("this node's bytes for measurements are used up for today (`max_bytes_per_day`)")]
+    Budget,
     /// Routers answer the sender alone.
     #[error("only paths from this host can be measured hop by hop")]
     Hops,
@@ -151,6 +155,7 @@ pub struct Session<IO> {
     next: u32,
     attached: Option<Attached>,
     asked: Instant,
+    payer: Option<Payer>,
 }
 
 impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
@@ -180,7 +185,18 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         show(&mut channel, &way).await?;
         rtt = rtt.min(began.elapsed());
         let asked = Instant::now();
-        Ok(Self { channel, place, way, terms, there, rtt, next: 0, attached: None, asked })
+        Ok(Self {
+            channel,
+            place,
+            way,
+            terms,
+            there,
+            rtt,
+            next: 0,
+            attached: None,
+            asked,
+            payer: None,
+        })
     }
 
     /// From now on these ride in trains to the member, which is a node that carries as well.
@@ -203,6 +219,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         if let Some(riders) = &self.way.riders {
             riders.due(now() + after, train);
         }
+    }
+
+    /// From now on each train to the member waits for its turn, and is paid for.
+    pub fn pay_by(&mut self, payer: Payer) {
+        self.payer = Some(payer);
     }
 
     /// The channel's round trip, at the most.
@@ -294,6 +315,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         let has = |at: usize| headers.get(at).map_or(0, Vec::len);
         big_enough(&train, has)?;
         let (number, probes, size) = (self.number(), train.probes().len(), longest(&train));
+        let payer = self.payer.clone();
+        let _turn = match &payer {
+            Some(payer) => Some(payer.turn(&train).await?),
+            None => None,
+        };
         let flown = self.way.fly(Volley { number, train, headers }, self.wait()).await?;
         if flown.sent.iter().all(Option::is_none) {
             return Err(unsent(flown.failed, size));

@@ -211,7 +211,7 @@ async fn take(
     if reports.done.iter().any(|done| done.id == poison) {
         return Ok(refusal(StatusCode::BAD_REQUEST, "bad_request", "a field is not readable"));
     }
-    let accepted = (reports.done.len() + reports.received.len()) as u64;
+    let accepted = reports.done.len() + reports.received.len() + reports.probed.len();
     // One by one: a busy node tells of several at once.
     for done in reports.done {
         let one = Reports { done: vec![done], ..Reports::default() };
@@ -221,7 +221,11 @@ async fn take(
         let one = Reports { received: vec![received], ..Reports::default() };
         script.reports.send(one).await.unwrap();
     }
-    Ok(reply(&ReportsReply { accepted, refused: Vec::new() }))
+    for probed in reports.probed {
+        let one = Reports { probed: vec![probed], ..Reports::default() };
+        script.reports.send(one).await.unwrap();
+    }
+    Ok(reply(&ReportsReply { accepted: accepted as u64, refused: Vec::new() }))
 }
 
 fn refusal(status: StatusCode, code: &str, message: &str) -> Response<Full<Bytes>> {

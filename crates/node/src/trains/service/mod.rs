@@ -5,15 +5,15 @@
 
 mod words;
 
-use super::{Endpoint, Session, SessionError, Terms, Trains, run::Way};
+use super::{Endpoint, OpenError, Session, SessionError, Trains, open, run::Way};
 use crate::{
     daemon::is_owner,
-    gather::{Reach, remote::ReachError},
+    gather::Reach,
     relay::{Event, Log},
 };
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 use thalweg_measure::train::{LARGEST, Punctuality, Train};
-use thalweg_net::{Stream, channel::Protocol};
+use thalweg_net::Stream;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
@@ -58,11 +58,9 @@ enum Unserved {
     #[error("{0}")]
     Words(#[from] WordsError),
     #[error("{0}")]
-    Reach(#[from] ReachError),
+    Open(#[from] OpenError),
     #[error("{0}")]
     Session(#[from] SessionError),
-    #[error("this host: {0}")]
-    Here(#[from] io::Error),
     #[error("no member of the roster is `{0}`, or it has no node")]
     Nobody(Name),
     #[error("trains to at most {SESSIONS} members go over one connection; open another one")]
@@ -173,30 +171,10 @@ impl Service {
             if sessions.len() >= SESSIONS {
                 return Err(Unserved::Many);
             }
-            let mut session = self.open(to).await?;
-            if let Some(riders) = self.trains.riders(key) {
-                // Who carries nothing is still measured.
-                let carries = session.carry(riders).await;
-                carries.or_else(|why| match why {
-                    SessionError::Refused(_) => Ok(()),
-                    why => Err(why),
-                })?;
-            }
+            let (session, key) = open(&self.trains, &self.reach, to, true).await?;
             sessions.insert(to.clone(), Open { session, key });
         }
         sessions.get_mut(to).map(|open| &mut open.session).ok_or_else(nobody)
-    }
-
-    async fn open(&self, to: &Name) -> Result<Session<Stream>, Unserved> {
-        let channel = self.reach.channel(to, &[], Protocol::Probe).await?;
-        let tcp = channel.get_ref().tcp().ok_or_else(|| io::ErrorKind::NotConnected.into());
-        let tcp = tcp.map_err(Unserved::Here)?;
-        let at = tcp.peer_addr()?.ip();
-        let here = self.trains.calibrated().await?;
-        let terms = Terms { here, accepts_busy: false };
-        let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable);
-        let endpoint = self.trains.towards(at).ok_or_else(nowhere)?;
-        Ok(Session::open(channel, at, &endpoint, terms).await?)
     }
 
     async fn send(

@@ -25,6 +25,7 @@ use thalweg_node::{
         Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
         WallClock,
     },
+    overlay::{Overlay, OverlayRun},
     prober::{Prober, Purse, RelayView},
     relay::{Event, Log, MeshRelay, RelayMetrics},
     trains::{Endpoint, Service, Trains},
@@ -151,7 +152,10 @@ impl Parts {
         let trains = prober.as_ref().map(|prober| Trains::new(prober.purse(), self.log.clone()));
         let carrier = self.carrier(config, trains.as_ref())?;
         let probing = |trains| self.probing(trains, carrier, state);
-        let probing = trains.clone().map(probing).transpose()?;
+        let mut probing = trains.clone().map(probing).transpose()?;
+        if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
+            probing.measures(config.measure.overlay_run(), prober, &mut registry);
+        }
         bonds.iter().for_each(uplinks::shown_of_others);
         let tasks = Tasks::new(bonds.clone(), probing);
         tasks.spawn(self.sync(client.clone(), state).run());
@@ -310,7 +314,7 @@ impl Parts {
         // Not over bonds: a train goes one path, and so its words do.
         let reach = Reach::new(name, self.membership.clone(), identity, DialOptions::default());
         let (socket, log) = (state.probe_socket(), self.log.clone());
-        Ok(Probing { trains, carrier, reach, socket, log })
+        Ok(Probing { trains, carrier, overlay: None, reach, socket, log })
     }
 
     /// Whose packets ride in trains; none if the settings say so.
@@ -370,12 +374,23 @@ struct Probing {
     trains: Trains,
     /// Packets of programs ride in them, where there is one.
     carrier: Option<Carrier>,
+    /// Links are measured unasked, where there is one.
+    overlay: Option<Overlay>,
     reach: Reach,
     socket: PathBuf,
     log: Log,
 }
 
 impl Probing {
+    /// Has links measured so; with nothing none are.
+    fn measures(&mut self, run: Option<OverlayRun>, prober: &Prober, registry: &mut Registry) {
+        let Some(run) = run else { return };
+        let (trains, reach, log) = (self.trains.clone(), self.reach.clone(), self.log.clone());
+        let overlay = Overlay::new(run, prober.clone(), trains, reach, log);
+        overlay.counts().register(registry);
+        self.overlay = Some(overlay);
+    }
+
     /// Takes trains' datagrams at the port of the node, over UDP; without it others measure no path to here. Without
     /// its socket only other programs of this host do without.
     async fn run(self, listen: Vec<SocketAddr>) {
@@ -402,16 +417,21 @@ impl Probing {
                 carrying.await;
             }
         };
+        let measures = async {
+            if let Some(overlay) = self.overlay {
+                overlay.run().await;
+            }
+        };
         match bind_local(&self.socket) {
             Ok(listener) => {
                 let _removed = Removed(self.socket);
                 let service = Service::new(self.trains, endpoint, self.reach, self.log);
-                tokio::join!(service.run(listener), carries);
+                tokio::join!(service.run(listener), carries, measures);
             }
             Err(why) => {
                 let what = Event::new("no_probe_service").with("at", self.socket.display());
                 self.log.put(what.with("why", why));
-                tokio::join!(receiving.join_next(), carries);
+                tokio::join!(receiving.join_next(), carries, measures);
             }
         }
     }

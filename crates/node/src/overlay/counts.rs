@@ -1,0 +1,88 @@
+//! What the overlay counts, for status and `GET /metrics`. No label names a peer.
+
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+use serde_json::{Value, json};
+
+/// How a measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// A range that was reported.
+    Measured,
+    /// At least so much, reported as that.
+    AtLeast,
+    /// Something spoke against it: not reported.
+    Doubtful,
+    /// This host, or the other, was not calm: nothing was sent.
+    Busy,
+    /// The member was not reached, or nothing could be told.
+    Failed,
+}
+
+impl Ended {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Measured, "measured"),
+        (Self::AtLeast, "at_least"),
+        (Self::Doubtful, "doubtful"),
+        (Self::Busy, "busy"),
+        (Self::Failed, "failed"),
+    ];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+}
+
+/// Measurements by how they ended, and their bytes; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct OverlayCounts {
+    ended: Family<[(&'static str, &'static str); 1], Counter>,
+    bytes: Counter,
+}
+
+impl OverlayCounts {
+    /// One more, which cost so much.
+    pub(super) fn ended(&self, how: Ended, bytes: u64) {
+        self.ended.get_or_create(&[("outcome", how.word())]).inc();
+        self.bytes.inc_by(bytes);
+    }
+
+    /// Makes them known as `thalweg_overlay_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        for (_, word) in Ended::ALL {
+            // At zero from the start, so that the first one is seen as an increase.
+            drop(self.ended.get_or_create(&[("outcome", word)]));
+        }
+        let at = registry.sub_registry_with_prefix("thalweg_overlay");
+        at.register("measurements", "Links measured by trains, by outcome", self.ended.clone());
+        at.register("bytes", "Bytes of these trains", self.bytes.clone());
+    }
+
+    /// For `GET /v1/status` of the local API: each outcome's count, and `bytes`.
+    pub fn report(&self) -> Value {
+        let mut report = json!({ "bytes": self.bytes.get() });
+        for (_, word) in Ended::ALL {
+            report[word] = json!(self.ended.get_or_create(&[("outcome", word)]).get());
+        }
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_have_their_words() {
+        for (ended, word) in Ended::ALL {
+            assert_eq!(ended.word(), word);
+        }
+        let counts = OverlayCounts::default();
+        counts.ended(Ended::Busy, 0);
+        counts.ended(Ended::Measured, 700);
+        let report = counts.report();
+        assert_eq!([&report["busy"], &report["bytes"], &report["failed"]], [1, 700, 0]);
+    }
+}

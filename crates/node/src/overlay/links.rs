@@ -1,0 +1,170 @@
+//! What is known of the links from this node, and which of them the core is asked about.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+use thalweg_measure::{
+    Bound,
+    overlay::{How, Known, Link},
+};
+use thalweg_units::Rate;
+use thalweg_wire::mesh::Name;
+use tokio::time::Instant;
+
+/// What travels on a link is the mean of so long: two of the relay's looks at its legs.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// Of members without traffic, so many are looked at: half an hour holds as many of pathchirp's measurements easily.
+const SAMPLE: usize = 8;
+
+/// After a failure a link rests; twice as long each time, [`LONGEST_REST`] at most.
+const FIRST_REST: Duration = Duration::from_secs(60);
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+
+/// All links that were heard of.
+#[derive(Debug, Default)]
+pub(super) struct Links(BTreeMap<Name, Seen>);
+
+/// One.
+#[derive(Debug, Default)]
+struct Seen {
+    /// Bytes that went, and what of them may ride in trains.
+    uses: VecDeque<(Instant, u64, u64)>,
+    known: Option<(Instant, Known)>,
+    /// Not before then, and how long it rested.
+    rests: Option<(Instant, Duration)>,
+}
+
+impl Links {
+    /// So many bytes went there, of which so many may ride.
+    pub fn used(&mut self, to: &Name, bytes: u64, riding: u64, now: Instant) {
+        if bytes > 0 {
+            self.0.entry(to.clone()).or_default().uses.push_back((now, bytes, riding));
+        }
+    }
+
+    /// This was found out, so long ago as it says. A bound that somebody's traffic shows takes no range's place.
+    pub fn found(&mut self, to: &Name, known: Known, now: Instant) {
+        let seen = self.0.entry(to.clone()).or_default();
+        let is_bound = known.how == How::Passive && known.bound == Bound::AtLeast;
+        let is_worse = is_bound && seen.known.is_some_and(|(_, other)| other.how != How::Passive);
+        if !is_worse {
+            seen.known = Some((now, known));
+        }
+        if known.how != How::Passive {
+            seen.rests = None;
+        }
+    }
+
+    /// Nothing was found out.
+    pub fn failed(&mut self, to: &Name, now: Instant) {
+        let seen = self.0.entry(to.clone()).or_default();
+        let rest = seen.rests.map_or(FIRST_REST, |(_, last)| (last * 2).min(LONGEST_REST));
+        seen.rests = Some((now + rest, rest));
+    }
+
+    /// What the core is asked about: the used ones of these members and a sample of the others, but for those that rest.
+    pub fn asked(&mut self, me: &Name, members: &[Name], now: Instant) -> Vec<(Name, Link)> {
+        self.0.retain(|name, _| members.contains(name));
+        self.0.values_mut().for_each(|seen| seen.forget(now));
+        let is_used = |name: &&Name| self.0.get(*name).is_some_and(|seen| !seen.uses.is_empty());
+        let (mut asked, mut others): (Vec<&Name>, Vec<&Name>) =
+            members.iter().filter(|name| *name != me).partition(is_used);
+        // By a hash of both ends: each node looks at others, and always at the same.
+        others.sort_by_key(|name| *blake3::hash(format!("{me} {name}").as_bytes()).as_bytes());
+        asked.extend(others.into_iter().take(SAMPLE));
+        let rests = |name: &Name| self.0.get(name).is_some_and(|seen| seen.rests_at(now));
+        let link = |name: &Name| self.0.get(name).map_or_else(Link::default, |seen| seen.link(now));
+        asked.retain(|name| !rests(name));
+        asked.into_iter().map(|name| (name.clone(), link(name))).collect()
+    }
+}
+
+impl Seen {
+    fn forget(&mut self, now: Instant) {
+        while self.uses.front().is_some_and(|(at, ..)| now.duration_since(*at) > WINDOW) {
+            self.uses.pop_front();
+        }
+    }
+
+    fn rests_at(&self, now: Instant) -> bool {
+        self.rests.is_some_and(|(until, _)| now < until)
+    }
+
+    fn link(&self, now: Instant) -> Link {
+        let rate = |of: fn(&(Instant, u64, u64)) -> u64| {
+            let bytes: u64 = self.uses.iter().map(of).sum();
+            Rate::from_bps(bytes.saturating_mul(8) / WINDOW.as_secs())
+        };
+        let aged = |(at, known): (Instant, Known)| Known {
+            age: known.age + now.duration_since(at),
+            ..known
+        };
+        let (traffic, riding) = (rate(|(_, bytes, _)| *bytes), rate(|(_, _, riding)| *riding));
+        Link { traffic, riding, known: self.known.map(aged), rivals: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(n: usize) -> Name {
+        format!("n{n}").parse().unwrap()
+    }
+
+    fn names(count: usize) -> Vec<Name> {
+        (0..count).map(name).collect()
+    }
+
+    fn known(how: How, bound: Bound) -> Known {
+        Known { low: 4e6, high: 5e6, bound, how, age: Duration::ZERO }
+    }
+
+    fn link(links: &mut Links, n: usize, now: Instant) -> Option<Link> {
+        let asked = links.asked(&name(0), &names(3), now);
+        asked.into_iter().find(|(to, _)| *to == name(n)).map(|(_, link)| link)
+    }
+
+    #[test]
+    fn used_links_are_asked_for_and_a_sample_of_the_others() {
+        let (mut links, now) = (Links::default(), Instant::now());
+        links.used(&name(30), 750_000, 75_000, now);
+        let asked = links.asked(&name(0), &names(40), now);
+        assert_eq!(asked.len(), 1 + SAMPLE);
+        assert_eq!(asked[0].0, name(30));
+        assert_eq!(asked[0].1.traffic, Rate::from_bps(100_000));
+        assert_eq!(asked[0].1.riding, Rate::from_bps(10_000));
+        assert!(asked.iter().all(|(to, _)| *to != name(0)), "there is no link to itself");
+        assert_eq!(asked, links.asked(&name(0), &names(40), now), "the same ones");
+        let later = links.asked(&name(0), &names(40), now + WINDOW * 2);
+        assert_eq!(later.len(), SAMPLE, "nothing travels there any more");
+        assert!(links.asked(&name(0), &names(1), now).is_empty(), "it has left");
+    }
+
+    #[test]
+    fn knowledge_ages_and_bounds_of_traffic_do_not_replace_ranges() {
+        let (mut links, now) = (Links::default(), Instant::now());
+        links.found(&name(1), known(How::Trains, Bound::Exact), now);
+        links.found(&name(1), known(How::Passive, Bound::AtLeast), now);
+        let minute = now + Duration::from_secs(60);
+        let found = link(&mut links, 1, minute).unwrap().known.unwrap();
+        assert_eq!((found.how, found.age), (How::Trains, Duration::from_secs(60)));
+        links.found(&name(1), known(How::Passive, Bound::Exact), minute);
+        assert_eq!(link(&mut links, 1, minute).unwrap().known.unwrap().how, How::Passive);
+    }
+
+    #[test]
+    fn links_that_fail_rest_longer_and_longer() {
+        let (mut links, now) = (Links::default(), Instant::now());
+        links.failed(&name(1), now);
+        assert_eq!(link(&mut links, 1, now), None);
+        let later = now + FIRST_REST;
+        assert!(link(&mut links, 1, later).is_some() && link(&mut links, 2, now).is_some());
+        links.failed(&name(1), later);
+        assert_eq!(link(&mut links, 1, later + FIRST_REST), None);
+        links.found(&name(1), known(How::Sparse, Bound::Exact), later);
+        assert!(link(&mut links, 1, later).is_some());
+    }
+}

@@ -1,0 +1,47 @@
+//! Who pays for a session's trains, and when they may go.
+
+use super::{Trains, session::SessionError};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use thalweg_measure::train::Train;
+use thalweg_units::NodeId;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Has each train wait for this host's lane, and until no bulk flow is under way, and pays for it from the day's bytes;
+/// cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Payer {
+    trains: Trains,
+    to: NodeId,
+    flows: Arc<Semaphore>,
+    spent: Arc<AtomicU64>,
+}
+
+/// A train's turn, until it is dropped.
+pub(super) struct Turn<'a> {
+    _lane: SemaphorePermit<'a>,
+    _alone: SemaphorePermit<'a>,
+}
+
+impl Payer {
+    /// For trains to this node; bulk flows have places of this semaphore.
+    pub fn new(trains: Trains, to: NodeId, flows: Arc<Semaphore>) -> Self {
+        Self { trains, to, flows, spent: Arc::default() }
+    }
+
+    /// What was paid so far, bytes.
+    pub fn spent(&self) -> u64 {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the train's turn.
+    pub(super) async fn turn(&self, train: &Train) -> Result<Turn<'_>, SessionError> {
+        let closed = |_| SessionError::Budget;
+        let alone = self.flows.acquire().await.map_err(closed)?;
+        let lane = self.trains.lane(self.to, train).await.ok_or(SessionError::Budget)?;
+        self.spent.fetch_add(train.bytes(), Ordering::Relaxed);
+        Ok(Turn { _lane: lane, _alone: alone })
+    }
+}
