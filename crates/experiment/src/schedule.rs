@@ -210,21 +210,36 @@ pub fn rotated<'a>(arms: &[&'a Arm], round: usize) -> Vec<&'a Arm> {
     arms[start..].iter().chain(&arms[..start]).copied().collect()
 }
 
-/// How long the rounds will take if every arm takes what its plan expects.
+/// How long the rounds will take if every arm takes what its plan expects: each goes to the lane that is
+/// free first.
 ///
 /// # Errors
 /// When an arm's `expect` is no duration.
 pub fn estimate(plan: &Plan, options: &Options, rounds: &[Round]) -> Result<Duration> {
     let arms = chosen_arms(plan, options)?;
-    let mut total = Duration::ZERO;
+    let mut lanes = vec![Duration::ZERO; plan.abreast.max(1)];
     for round in rounds {
-        let values = round.parameters(plan, options.quick)?;
-        if plan.network == Scope::Round {
-            total += NETWORK_COST + services_estimate(plan, None, &values)?;
+        let took = round_estimate(plan, options, &arms, round)?;
+        if let Some(first) = lanes.iter_mut().min() {
+            *first += took;
         }
-        for arm in &arms {
-            total += arm_estimate(plan, arm, &values)?;
-        }
+    }
+    Ok(lanes.into_iter().max().unwrap_or_default())
+}
+
+fn round_estimate(
+    plan: &Plan,
+    options: &Options,
+    arms: &[&Arm],
+    round: &Round,
+) -> Result<Duration> {
+    let values = round.parameters(plan, options.quick)?;
+    let mut total = Duration::ZERO;
+    if plan.network == Scope::Round {
+        total += NETWORK_COST + services_estimate(plan, None, &values)?;
+    }
+    for arm in arms {
+        total += arm_estimate(plan, arm, &values)?;
     }
     Ok(total)
 }
@@ -346,6 +361,22 @@ mod tests {
             estimate(plan, &Options::default(), &rounds).unwrap().as_secs()
         };
         assert_eq!((seconds(&plan), seconds(&narrow)), (9, 3));
+    }
+
+    #[test]
+    fn rounds_abreast_take_what_the_busiest_lane_takes() {
+        let lab = "kind='lab'\ntopology='t.toml'\nnetwork='round'\nabreast=2\nseeds=[1,2,3]\n";
+        let text = format!(
+            "name='x'\nclaim='x'\nheadline='v'\n{lab}[validity]\nlateness_p99='2 ms'\n{}",
+            ARM.replace("role=", "host='h'\nrole=")
+        );
+        let plan = Plan::parse(&text, "x").unwrap();
+        let rounds = rounds(&plan, &Options::default()).unwrap();
+        let took = estimate(&plan, &Options::default(), &rounds).unwrap();
+        assert_eq!(took, 2 * (NETWORK_COST + Duration::from_secs(2)));
+        let alone = text.replace("lateness_p99='2 ms'", "");
+        let refused = Plan::parse(&alone, "x").unwrap_err().to_string();
+        assert!(refused.contains("abreast"), "{refused}");
     }
 
     #[test]

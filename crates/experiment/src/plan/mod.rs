@@ -202,6 +202,10 @@ pub struct Plan {
     /// Rounds per cell and seed.
     #[serde(default = "one")]
     pub repeats: u32,
+    /// Rounds beside each other, 1 or more, each in a lab of its own; what is compared is of one round,
+    /// and `validity` says whether the machine could bear it.
+    #[serde(default = "one_at_a_time")]
+    pub abreast: usize,
     /// How long one network lives.
     #[serde(default)]
     pub network: Scope,
@@ -324,6 +328,10 @@ fn combinations(each: &BTreeMap<String, Vec<String>>) -> Vec<BTreeMap<String, St
 }
 
 fn one() -> u32 {
+    1
+}
+
+const fn one_at_a_time() -> usize {
     1
 }
 

@@ -18,6 +18,7 @@ type Checked = Result<(), String>;
 pub(super) fn plan(plan: &Plan) -> Checked {
     names(plan)?;
     places(plan)?;
+    abreast(plan)?;
     placeholders_known(plan)?;
     plan.arm.iter().try_for_each(|a| arm(plan, a))?;
     plan.service.iter().try_for_each(|s| service(plan, s))?;
@@ -48,6 +49,17 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Checked {
         }
     }
     Ok(())
+}
+
+/// Rounds beside each other would share this machine's ports, and nothing says there that they came late.
+fn abreast(plan: &Plan) -> Checked {
+    let apart = plan.kind == Kind::Lab && plan.validity.lateness_p99.is_some();
+    match plan.abreast {
+        1 => Ok(()),
+        0 => Err("`abreast` is 1 or more".into()),
+        _ if !apart => Err("`abreast` needs kind = \"lab\" and validity.lateness_p99".into()),
+        _ => Ok(()),
+    }
 }
 
 /// Lab plans need a topology and hosts, host plans neither.

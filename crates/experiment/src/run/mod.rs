@@ -1,4 +1,4 @@
-//! Runs a plan: round by round, all arms in turn.
+//! Runs a plan: round by round, all arms in turn; several rounds beside each other if the plan says so.
 
 mod arm;
 mod bench;
@@ -6,6 +6,7 @@ mod capture;
 mod fault;
 mod fixture;
 pub mod installed;
+mod lane;
 mod network;
 mod output;
 mod process;
@@ -20,28 +21,24 @@ use crate::{
     error::{ExperimentError, Result},
     journal::{Identity, Journal, Opened},
     library, machine,
-    plan::{Arm, Plan, Scope},
+    plan::{Arm, Plan},
     plot,
-    record::{ArmRecord, Outcome, RoundRecord},
+    record::RoundRecord,
     report::{self, Report, Verdict},
     schedule::{self, Options, Round},
     template::{Face, Values},
     validity,
 };
-use arm::Context;
-use bench::{Bench, Blueprint};
-use fixture::Made;
 use programs::Programs;
+use progress::announce;
 pub use progress::minutes;
-use progress::{announce, say};
 use std::{
     collections::BTreeMap,
-    env, fs,
+    env,
     path::{Path, PathBuf},
 };
 use stop::Stop;
 use thalweg_console::note;
-use thalweg_lab::topology::Topology;
 
 /// What a run is to be.
 #[derive(Clone, Debug, Default)]
@@ -80,15 +77,13 @@ pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Resu
     if request.for_commit {
         machine::require_clean(&commit)?;
     }
-    let mut runner = Runner::prepare(plan, directory, request)?;
+    let runner = Runner::prepare(plan, directory, request)?;
     let rounds = schedule::rounds(plan, &request.options)?;
     announce(plan, &request.options, &runner.arms, &rounds)?;
     let mut journal = runner.open_journal(text, commit.clone())?;
-    for round in &rounds {
-        if !journal.rounds().iter().any(|r| r.is_of(round)) {
-            journal.append(runner.whole_round(round, rounds.len())?)?;
-        }
-    }
+    let done = |round: &&Round| journal.rounds().iter().any(|r| r.is_of(round));
+    let left = rounds.iter().filter(|round| !done(round)).collect();
+    lane::run(&runner, left, rounds.len(), |record| journal.append(record))?;
     journal.finish()?;
     runner.finish(&journal, &rounds, commit)
 }
@@ -103,7 +98,6 @@ struct Runner<'a> {
     topology: Option<toml::Table>,
     scratch: tempfile::TempDir,
     programs: Programs,
-    made: BTreeMap<String, Made>,
     stop: Stop,
 }
 
@@ -115,22 +109,11 @@ impl<'a> Runner<'a> {
         let scratch = tempfile::Builder::new().prefix("thalweg-experiment-").tempdir();
         let scratch = scratch.map_err(ExperimentError::file("create", env::temp_dir()))?;
         let programs = Programs::copy_to(scratch.path())?;
-        let (made, versions) = (BTreeMap::new(), BTreeMap::new());
-        let mut runner = Self {
-            plan,
-            directory,
-            request,
-            arms,
-            versions,
-            topology,
-            scratch,
-            programs,
-            made,
-            stop,
-        };
+        let versions = BTreeMap::new();
+        let mut runner =
+            Self { plan, directory, request, arms, versions, topology, scratch, programs, stop };
         let round = Round { index: 0, cell: schedule::Cell::default(), seed: 1, repeat: 0 };
-        let values = runner.values(&round)?;
-        fixture::make_random(plan, runner.scratch.path(), &values, &mut runner.made)?;
+        let values = runner.values(&round, runner.scratch.path())?;
         for arm in &runner.arms {
             let asked =
                 arm.version.as_ref().map(|v| values.render_args(v, Face::Real)).transpose()?;
@@ -141,10 +124,10 @@ impl<'a> Runner<'a> {
         Ok(runner)
     }
 
-    /// The values of a round that hold in every network.
-    fn values(&self, round: &Round) -> Result<Values> {
+    /// The values of a round that hold in every network; its fixtures are below `scratch`.
+    fn values(&self, round: &Round, scratch: &Path) -> Result<Values> {
         let mut values = round.parameters(self.plan, self.request.options.quick)?;
-        values.set_path("scratch", self.scratch.path(), "SCRATCH");
+        values.set_path("scratch", scratch, "SCRATCH");
         values.set_path("thalweg", &self.programs.thalweg, "thalweg");
         values.set_path("thalweg-lab", &self.programs.lab, "thalweg-lab");
         Ok(values)
@@ -183,117 +166,10 @@ impl<'a> Runner<'a> {
         Ok(journal)
     }
 
-    /// A round that nobody interrupted: Ctrl-C reaches the lab as well, whose
-    /// end may be seen first and must not pass for an arm's failure.
-    fn whole_round(&mut self, round: &Round, of: usize) -> Result<RoundRecord> {
-        let values = self.values(round)?;
-        fixture::make_random(self.plan, self.scratch.path(), &values, &mut self.made)?;
-        let record = self.round(round, of, &values);
-        self.stop.check()?;
-        record
-    }
-
-    fn round(&self, round: &Round, of: usize, values: &Values) -> Result<RoundRecord> {
-        let topology =
-            network::topology(self.plan, self.directory, self.topology.as_ref(), round, values)?;
-        let blueprint = Blueprint {
-            plan: self.plan,
-            topology: topology.as_ref(),
-            values,
-            scratch: self.scratch.path(),
-            made: &self.made,
-            stop: &self.stop,
-        };
-        let shared = match self.plan.network {
-            Scope::Round => Some(Bench::start(&blueprint, None)?),
-            Scope::Arm => None,
-        };
-        let arms = self.arms_in_turn(round, of, &blueprint, shared)?;
-        let cases = round.cases(self.plan).into_iter().map(|(axis, case)| (axis, case.label));
-        Ok(RoundRecord {
-            cell: round.cell.label.clone(),
-            cases: cases.collect(),
-            seed: round.seed,
-            repeat: round.repeat,
-            limit: self.limit(topology.as_ref())?,
-            arms,
-        })
-    }
-
-    fn limit(&self, topology: Option<&Topology>) -> Result<Option<f64>> {
-        let (Some(topology), Some(limit)) = (topology, &self.plan.limit) else { return Ok(None) };
-        let resolved = topology.resolve().map_err(|e| ExperimentError::value("topology", e))?;
-        network::limit(&resolved, limit)
-    }
-
-    fn arms_in_turn(
-        &self,
-        round: &Round,
-        of: usize,
-        blueprint: &Blueprint<'_>,
-        mut shared: Option<Bench>,
-    ) -> Result<Vec<ArmRecord>> {
-        let mut records = Vec::new();
-        for arm in schedule::rotated(&self.arms, round.index) {
-            if !schedule::applies(&arm.when, blueprint.values)? {
-                continue;
-            }
-            self.stop.check()?;
-            let record = match installed::missing(&arm.requires)
-                .or_else(|| service::missing(self.plan, arm))
-            {
-                Some(reason) => {
-                    ArmRecord::new(&arm.name, arm.command.clone(), Outcome::Skipped(reason))
-                }
-                None => self.attempts(arm, blueprint, &mut shared)?,
-            };
-            say(self.plan, round, of, &record);
-            records.push(record);
-        }
-        Ok(records)
-    }
-
-    /// Runs an arm until it is within the bounds of validity, as often as the plan allows.
-    fn attempts(
-        &self,
-        arm: &Arm,
-        blueprint: &Blueprint<'_>,
-        shared: &mut Option<Bench>,
-    ) -> Result<ArmRecord> {
-        let most = self.plan.validity.attempts.max(1);
-        let mut attempt = 1;
-        loop {
-            let mut record = self.once(arm, blueprint, shared)?;
-            record.attempts = attempt;
-            match validity::out_of_bounds(self.plan, &record).filter(|_| attempt < most) {
-                None => return Ok(record),
-                Some(why) => note!("  {}: again, because {why}", arm.name),
-            }
-            attempt += 1;
-        }
-    }
-
-    fn once(
-        &self,
-        arm: &Arm,
-        blueprint: &Blueprint<'_>,
-        shared: &mut Option<Bench>,
-    ) -> Result<ArmRecord> {
-        let out = arm::empty_directory(self.scratch.path().join("out"))?;
-        let version = self.versions.get(&arm.name).cloned();
-        let context = Context { plan: self.plan, made: &self.made, stop: &self.stop, version, out };
-        let record = match shared {
-            Some(bench) => arm::run(arm, bench, &context),
-            None => arm::run(arm, &mut Bench::start(blueprint, Some(arm))?, &context),
-        };
-        // Outputs are large, and the next arm must not find them.
-        let _gone = fs::remove_dir_all(&context.out);
-        record
-    }
-
     fn finish(&self, journal: &Journal, rounds: &[Round], commit: String) -> Result<Finished> {
-        let wanted = |r: &&RoundRecord| rounds.iter().any(|round| r.is_of(round));
-        let records: Vec<RoundRecord> = journal.rounds().iter().filter(wanted).cloned().collect();
+        // In the plan's order: lanes end theirs as they come.
+        let of = |round: &Round| journal.rounds().iter().find(|r| r.is_of(round)).cloned();
+        let records: Vec<RoundRecord> = rounds.iter().filter_map(of).collect();
         let quick = self.request.options.quick;
         let report = report::build(self.plan, &self.arms, &records, commit, quick);
         let partial = quick || report::is_partial(self.plan, &self.request.options.arms);

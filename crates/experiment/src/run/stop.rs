@@ -27,6 +27,11 @@ impl Stop {
         Ok(stop)
     }
 
+    /// Makes the wish.
+    pub fn now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// An error if the wish was made.
     ///
     /// # Errors

@@ -1,0 +1,213 @@
+//! Rounds beside each other: each lane has a lab, fixtures and a directory of its own, and runs
+//! one round at a time, all arms in turn.
+
+use super::{
+    Runner,
+    arm::{self, Context},
+    bench::{Bench, Blueprint},
+    fixture::{self, Made},
+    installed, network,
+    progress::say,
+    service,
+};
+use crate::{
+    error::{ExperimentError, Result},
+    plan::{Arm, Scope},
+    record::{ArmRecord, Outcome, RoundRecord},
+    schedule::{self, Round},
+    template::Values,
+    validity,
+};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    sync::{Mutex, PoisonError, mpsc},
+    thread,
+};
+use thalweg_console::note;
+use thalweg_lab::topology::Topology;
+
+/// Runs `rounds`, as many at a time as the plan says, and hands each record to `keep` when it is there.
+///
+/// # Errors
+/// The first of a round or of `keep`; the other lanes then stop as after Ctrl-C.
+pub fn run(
+    runner: &Runner<'_>,
+    rounds: Vec<&Round>,
+    of: usize,
+    mut keep: impl FnMut(RoundRecord) -> Result<()>,
+) -> Result<()> {
+    let lanes = rounds.len().min(runner.plan.abreast.max(1));
+    let left = Mutex::new(rounds.into_iter());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    // No lane has more than one record to tell.
+    let (told, records) = mpsc::sync_channel(lanes);
+    thread::scope(|scope| {
+        for number in 0..lanes {
+            let told = told.clone();
+            scope.spawn(move || Lane::of(runner, number).all(of, next, &told));
+        }
+        drop(told);
+        let mut outcome = Ok(());
+        for record in records {
+            outcome = outcome.and_then(|()| record.and_then(&mut keep));
+            if outcome.is_err() {
+                runner.stop.now();
+            }
+        }
+        outcome
+    })
+}
+
+/// Where one round at a time runs.
+struct Lane<'a> {
+    runner: &'a Runner<'a>,
+    scratch: PathBuf,
+    made: BTreeMap<String, Made>,
+}
+
+impl<'a> Lane<'a> {
+    fn of(runner: &'a Runner<'a>, number: usize) -> Self {
+        let scratch = runner.scratch.path();
+        let scratch = if runner.plan.abreast > 1 {
+            scratch.join(number.to_string())
+        } else {
+            scratch.to_owned()
+        };
+        Self { runner, scratch, made: BTreeMap::new() }
+    }
+
+    /// Round after round, until none is left or one fails.
+    fn all<'r>(
+        &mut self,
+        of: usize,
+        next: impl Fn() -> Option<&'r Round>,
+        told: &mpsc::SyncSender<Result<RoundRecord>>,
+    ) {
+        while let Some(round) = next() {
+            let record = self.whole_round(round, of);
+            let failed = record.is_err();
+            if told.send(record).is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    /// A round that nobody interrupted: Ctrl-C reaches the lab as well, whose
+    /// end may be seen first and must not pass for an arm's failure.
+    fn whole_round(&mut self, round: &Round, of: usize) -> Result<RoundRecord> {
+        let values = self.runner.values(round, &self.scratch)?;
+        fixture::make_random(self.runner.plan, &self.scratch, &values, &mut self.made)?;
+        let record = self.round(round, of, &values);
+        self.runner.stop.check()?;
+        record
+    }
+
+    fn round(&self, round: &Round, of: usize, values: &Values) -> Result<RoundRecord> {
+        let runner = self.runner;
+        let topology = network::topology(
+            runner.plan,
+            runner.directory,
+            runner.topology.as_ref(),
+            round,
+            values,
+        )?;
+        let blueprint = Blueprint {
+            plan: runner.plan,
+            topology: topology.as_ref(),
+            values,
+            scratch: &self.scratch,
+            made: &self.made,
+            stop: &runner.stop,
+        };
+        let shared = match runner.plan.network {
+            Scope::Round => Some(Bench::start(&blueprint, None)?),
+            Scope::Arm => None,
+        };
+        let arms = self.arms_in_turn(round, of, &blueprint, shared)?;
+        let cases = round.cases(runner.plan).into_iter().map(|(axis, case)| (axis, case.label));
+        Ok(RoundRecord {
+            cell: round.cell.label.clone(),
+            cases: cases.collect(),
+            seed: round.seed,
+            repeat: round.repeat,
+            limit: self.limit(topology.as_ref())?,
+            arms,
+        })
+    }
+
+    fn limit(&self, topology: Option<&Topology>) -> Result<Option<f64>> {
+        let (Some(topology), Some(limit)) = (topology, &self.runner.plan.limit) else {
+            return Ok(None);
+        };
+        let resolved = topology.resolve().map_err(|e| ExperimentError::value("topology", e))?;
+        network::limit(&resolved, limit)
+    }
+
+    fn arms_in_turn(
+        &self,
+        round: &Round,
+        of: usize,
+        blueprint: &Blueprint<'_>,
+        mut shared: Option<Bench>,
+    ) -> Result<Vec<ArmRecord>> {
+        let mut records = Vec::new();
+        for arm in schedule::rotated(&self.runner.arms, round.index) {
+            if !schedule::applies(&arm.when, blueprint.values)? {
+                continue;
+            }
+            self.runner.stop.check()?;
+            let record = match installed::missing(&arm.requires)
+                .or_else(|| service::missing(self.runner.plan, arm))
+            {
+                Some(reason) => {
+                    ArmRecord::new(&arm.name, arm.command.clone(), Outcome::Skipped(reason))
+                }
+                None => self.attempts(arm, blueprint, &mut shared)?,
+            };
+            say(self.runner.plan, round, of, &record);
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// Runs an arm until it is within the bounds of validity, as often as the plan allows.
+    fn attempts(
+        &self,
+        arm: &Arm,
+        blueprint: &Blueprint<'_>,
+        shared: &mut Option<Bench>,
+    ) -> Result<ArmRecord> {
+        let most = self.runner.plan.validity.attempts.max(1);
+        let mut attempt = 1;
+        loop {
+            let mut record = self.once(arm, blueprint, shared)?;
+            record.attempts = attempt;
+            match validity::out_of_bounds(self.runner.plan, &record).filter(|_| attempt < most) {
+                None => return Ok(record),
+                Some(why) => note!("  {}: again, because {why}", arm.name),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn once(
+        &self,
+        arm: &Arm,
+        blueprint: &Blueprint<'_>,
+        shared: &mut Option<Bench>,
+    ) -> Result<ArmRecord> {
+        let Runner { plan, versions, stop, .. } = self.runner;
+        let out = arm::empty_directory(self.scratch.join("out"))?;
+        let version = versions.get(&arm.name).cloned();
+        let context = Context { plan, made: &self.made, stop, version, out };
+        let record = match shared {
+            Some(bench) => arm::run(arm, bench, &context),
+            None => arm::run(arm, &mut Bench::start(blueprint, Some(arm))?, &context),
+        };
+        // Outputs are large, and the next arm must not find them.
+        let _gone = fs::remove_dir_all(&context.out);
+        record
+    }
+}
