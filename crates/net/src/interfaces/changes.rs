@@ -11,18 +11,25 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     time::Duration,
 };
-use tokio::{io::unix::AsyncFd, time::sleep};
+use tokio::{
+    io::unix::AsyncFd,
+    time::{Instant, sleep_until},
+};
 
 /// The groups of rtnetlink(7), as bits: links, and addresses, routes and rules of both families.
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x80 | 0x100 | 0x400 | 0x4_0000;
 
-/// One change brings several messages, and an interface that flaps brings many: they are taken
-/// together. So [`Changes::next`] ends twenty times a second at most.
+/// One change brings several messages, and an interface that flaps brings many: the first is told at once,
+/// those that follow so soon are taken together. So [`Changes::next`] ends twenty times a second at most.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Tells when the interfaces of this network namespace, their addresses, routes or rules have changed.
 #[derive(Debug)]
-pub struct Changes(AsyncFd<OwnedFd>);
+pub struct Changes {
+    socket: AsyncFd<OwnedFd>,
+    /// No change is told before then.
+    rests_until: Instant,
+}
 
 impl Changes {
     /// Listens from now on; within a tokio runtime.
@@ -34,24 +41,26 @@ impl Changes {
         socket.bind(&SocketAddr::new(0, GROUPS))?;
         socket.set_non_blocking(true)?;
         // The duplicate is the same socket, and stays in its groups.
-        sys::watched(socket.as_fd().try_clone_to_owned()?).map(Self)
+        let socket = sys::watched(socket.as_fd().try_clone_to_owned()?)?;
+        Ok(Self { socket, rests_until: Instant::now() })
     }
 
-    /// Waits for a change, and a moment longer for those that come with it. Cancel-safe but for
-    /// that moment: whoever drops it then looks for himself.
+    /// Waits for a change. What it brings a moment later is told as another. Cancel-safe but while it
+    /// rests: whoever drops it then looks for himself.
     ///
     /// # Errors
     /// The kernel's; then nothing is heard any more.
     pub async fn next(&mut self) -> io::Result<()> {
         loop {
-            let mut ready = self.0.readable().await?;
+            let mut ready = self.socket.readable().await?;
             match ready.try_io(|socket| drain(socket.get_ref())) {
                 Ok(done) => break done?,
                 Err(_) => continue,
             }
         }
-        sleep(SETTLE).await;
-        match drain(self.0.get_ref()) {
+        sleep_until(self.rests_until).await;
+        self.rests_until = Instant::now() + SETTLE;
+        match drain(self.socket.get_ref()) {
             Err(e) if e.kind() != io::ErrorKind::WouldBlock => Err(e),
             _ => Ok(()),
         }

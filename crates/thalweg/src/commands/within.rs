@@ -26,11 +26,6 @@ impl WithinArgs {
         uplinks.meet(within, flow);
         Arc::new(Watched { uplinks, events })
     }
-
-    /// Whether streams are to wait for bonds: a channel that went the plain way would never use another interface.
-    pub fn is_given(self) -> bool {
-        self.within.is_some()
-    }
 }
 
 /// Passes events on.

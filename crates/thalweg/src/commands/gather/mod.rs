@@ -15,7 +15,6 @@ use super::{
     signals::{INTERRUPTED, Signals},
     text::say,
     uplinks,
-    within::WithinArgs,
 };
 use std::{
     io::{self, IsTerminal as _},
@@ -134,7 +133,7 @@ async fn collect(
     if ask {
         request.estimates = estimates;
     }
-    let reach = reach_by_bonds(&state, args.within())?;
+    let reach = reach_by_bonds(&state)?;
     if let Ok(roster) = reach.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
@@ -155,13 +154,13 @@ pub fn reach(state: &State) -> anyhow::Result<Reach> {
     Ok(Reach::new(me, membership, identity, DialOptions::default()))
 }
 
-/// The same, which goes over all interfaces where members take bonds; where a time is to be met by bonds alone.
+/// The same, which goes over all interfaces where members take bonds. A transfer has few channels, and keeps
+/// them to its end, so they wait for the bond; one that went the plain way would never use another interface.
 ///
 /// # Errors
 /// As [`reach`].
-pub fn reach_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Reach> {
-    let bonds = bonds(state)?;
-    let bonds = uplinks::shown(if within.is_given() { bonds.awaited() } else { bonds });
+pub fn reach_by_bonds(state: &State) -> anyhow::Result<Reach> {
+    let bonds = uplinks::shown(bonds(state)?.awaited());
     Ok(reach(state)?.carried_by(Arc::new(bonds)))
 }
 

@@ -8,6 +8,7 @@ use super::{
         way::Connection,
     },
     counters,
+    mix::DATA,
     near::{Near, NearArgs},
 };
 use anyhow::{Context as _, ensure};
@@ -89,10 +90,15 @@ fn report(near: &Near, first: &Reading, last: &Reading) -> Report {
     let mbps = |bytes: u64| bytes as f64 * 8e-6 / span;
     let mut report = Report::default();
     report.add("rate", "Mbit/s", mbps(last.bytes - first.bytes));
+    let mut wires = 0;
     for (name, bytes) in &last.interfaces {
         let before = first.interfaces.get(name).copied().unwrap_or_default();
+        wires += bytes - before;
         report.add(format!("wire_{name}"), "Mbit/s", mbps(bytes - before));
     }
+    // Beyond 1 came what had crossed before; below it second copies, and what waits for what is missing.
+    let came = (last.bytes - first.bytes) as f64;
+    report.add("of_wires", "ratio", came / (wires as f64 * DATA).max(1.0));
     if let Near::Bond { took, .. } = near {
         report.add("links_after", "ms", took.as_secs_f64() * 1e3);
     }

@@ -60,6 +60,9 @@ pub struct Args {
     /// Run the streams under `mptcpize`
     #[arg(long)]
     mptcpize: bool,
+    /// Endpoints of MPTCP go with an interface's address and come again with it, as NetworkManager has it
+    #[arg(long)]
+    manage_endpoints: bool,
     /// Arguments of the streams, as of `bulk`
     #[arg(last = true)]
     stream: Vec<String>,
@@ -90,7 +93,8 @@ struct Event {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
     let victims = |host: &String| -> anyhow::Result<Vec<Victim<'_>>> {
-        ["wan0", "wan1"].iter().map(|name| Victim::new(&lab, host, name)).collect()
+        let victim = |name: &&str| Victim::new(&lab, host, name, args.manage_endpoints);
+        ["wan0", "wan1"].iter().map(victim).collect()
     };
     let victims: Vec<Vec<Victim<'_>>> = args.hosts.iter().map(victims).collect::<Result<_, _>>()?;
     let streams = args.hosts.iter().map(|host| Stream::begin(args, &lab, host));

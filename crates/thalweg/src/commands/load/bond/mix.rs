@@ -30,8 +30,8 @@ use tokio::{
 /// What of a link is left for data: 1448 of 1500 bytes of each packet.
 pub const DATA: f64 = 1448.0 / 1500.0;
 
-/// Between the window and the batch.
-const SETTLES: Duration = Duration::from_secs(1);
+/// Before the batch so long connections arrive, and end, so that schedulers know interfaces and applications.
+const TRAINS: Duration = Duration::from_secs(2);
 
 /// Arguments of `thalweg load bond mix`.
 #[derive(clap::Args)]
@@ -62,7 +62,7 @@ pub struct Args {
     /// Then measured
     #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
     span: Duration,
-    /// After that a batch that arrives within this time, until its last connection has ended
+    /// Before that a batch that arrives within this time, until its last connection has ended
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     batch: Option<Duration>,
     /// What the links carry together
@@ -97,7 +97,7 @@ struct Counts {
 struct Came {
     /// Within the window, while connections go on arriving.
     window: f64,
-    /// Of a batch, from its first arrival to its last byte.
+    /// Of a batch, from the beginning of its arrivals to its last byte.
     batch: Option<f64>,
 }
 
@@ -114,11 +114,15 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         rng: Xoshiro256PlusPlus::seed_from_u64(args.seed ^ salt << 20),
         all: JoinSet::new(),
     };
-    let window = load.window(args).await?;
+    // The window leaves connections behind, so it comes last.
     let batch = match args.batch {
-        Some(span) => Some(load.batch(args, span).await?),
+        Some(span) => {
+            load.batch(args, TRAINS).await?;
+            Some(load.batch(args, span).await?)
+        }
         None => None,
     };
+    let window = load.window(args).await?;
     report(args, &Came { window, batch }, &load.counts).print().context("cannot print the report")
 }
 
@@ -149,10 +153,8 @@ impl Load {
         Ok(rate)
     }
 
-    /// What connections that arrive within `span` come to until the last of them has ended.
+    /// What connections that arrive within `span` come to from now until the last of them has ended.
     async fn batch(&mut self, args: &Args, span: Duration) -> anyhow::Result<f64> {
-        // What was under way at the other ends is over by then.
-        tokio::time::sleep(SETTLES).await;
         let (began, before) = (Instant::now(), self.bytes());
         let mut arrivals = Arrivals::new(args, began, &mut self.rng);
         self.arrive(&mut arrivals, began + span).await?;

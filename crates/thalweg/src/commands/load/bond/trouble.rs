@@ -22,6 +22,8 @@ pub struct Victim<'a> {
     lab: &'a Lab,
     host: String,
     interface: String,
+    /// An endpoint of MPTCP goes and comes with the address.
+    is_managed: bool,
     /// The commands that bring back what the kernel forgets.
     again: String,
 }
@@ -35,14 +37,32 @@ const ROUTES: &str = "
         echo ip route replace $r dev $0
     done";
 
+/// Takes away the endpoint of an interface.
+const FORGET: &str = "
+    for id in $(ip mptcp endpoint show | awk -v d=$0 '{ for (i = 1; i <= NF; i++) if ($i == \"id\") n = $(i + 1) }
+        index($0, \" dev \" d) { print n }'); do
+        ip mptcp endpoint delete id $id
+    done";
+
+/// Makes it again.
+const ENDPOINT: &str = "
+    for a in $(ip -4 -o address show dev $0 | awk '{ print $4 }'); do
+        ip mptcp endpoint add ${a%/*} dev $0 subflow
+    done";
+
 impl<'a> Victim<'a> {
     /// As it is now.
     ///
     /// # Errors
     /// When `ip` fails.
-    pub fn new(lab: &'a Lab, host: &str, interface: &str) -> anyhow::Result<Self> {
+    pub fn new(
+        lab: &'a Lab,
+        host: &str,
+        interface: &str,
+        is_managed: bool,
+    ) -> anyhow::Result<Self> {
         let (host, interface) = (host.to_owned(), interface.to_owned());
-        let mut victim = Self { lab, host, interface, again: String::new() };
+        let mut victim = Self { lab, host, interface, is_managed, again: String::new() };
         victim.again = victim.sh(ROUTES)?;
         ensure!(victim.again.contains("route replace"), "{} has no routes", victim.interface);
         Ok(victim)
@@ -56,6 +76,11 @@ impl<'a> Victim<'a> {
         String::from_utf8(output.stdout).context("what `ip` says")
     }
 
+    /// `ip mptcp endpoint add` or `delete`, as whoever manages the network does it with each address.
+    fn endpoint(&self, script: &str) -> anyhow::Result<()> {
+        if self.is_managed { self.sh(script).map(drop) } else { Ok(()) }
+    }
+
     fn link(&self, half: &str) -> String {
         format!("{}.{}{half}", self.host, self.interface)
     }
@@ -66,8 +91,14 @@ impl<'a> Victim<'a> {
     /// When the lab or `ip` fails.
     pub fn strike(&self, kind: Kind) -> anyhow::Result<()> {
         match kind {
-            Kind::Down => self.sh("ip link set $0 down").map(drop),
-            Kind::Address => self.sh("ip -4 address flush dev $0").map(drop),
+            Kind::Down => {
+                self.sh("ip link set $0 down")?;
+                self.endpoint(FORGET)
+            }
+            Kind::Address => {
+                self.sh("ip -4 address flush dev $0")?;
+                self.endpoint(FORGET)
+            }
             Kind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(false))?),
             Kind::Loss => {
                 let lost = LinkChange::parse(&["loss=100%"])?;
@@ -85,9 +116,13 @@ impl<'a> Victim<'a> {
         match kind {
             Kind::Down => {
                 let routes: Vec<&str> = routes().collect();
-                self.sh(&format!("ip link set $0 up\n{}", routes.join("\n"))).map(drop)
+                self.sh(&format!("ip link set $0 up\n{}", routes.join("\n")))?;
+                self.endpoint(ENDPOINT)
             }
-            Kind::Address => self.sh(&self.again).map(drop),
+            Kind::Address => {
+                self.sh(&self.again)?;
+                self.endpoint(ENDPOINT)
+            }
             Kind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(true))?),
             Kind::Loss => {
                 let whole = LinkChange::parse(&["loss=none"])?;
