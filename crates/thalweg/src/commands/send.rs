@@ -10,12 +10,12 @@ use super::{
     screen::Style,
     signals::Signals,
     uplinks,
-    within::WithinArgs,
+    within::{self, WithinArgs},
 };
 use anyhow::Context as _;
 use std::{
     ffi::OsString, num::NonZeroU64, os::unix::ffi::OsStrExt as _, path::PathBuf, process::ExitCode,
-    sync::Arc,
+    sync::Arc, time::Instant,
 };
 use thalweg_node::{
     gather::{
@@ -193,7 +193,9 @@ async fn deliver(
         _ => Arc::new(told::Told(display.clone())),
     };
     let events = args.within.begin(Flow::Up, events);
+    let began = Instant::now();
     let ended = send(request, reach, events, stop).await;
+    within::missed(args.within.within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();
     Ok(ended)

@@ -1,7 +1,10 @@
 //! `--within`: a time that transfers over bonds meet at the least cost.
 
 use super::uplinks;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use thalweg_node::{
     gather::{Event, EventSink},
     interfaces::{Flow, Uplinks},
@@ -26,6 +29,14 @@ impl WithinArgs {
         uplinks.meet(within, flow);
         Arc::new(Watched { uplinks, events })
     }
+}
+
+/// What is said of a transfer that ended later than `within` after `began`.
+pub fn missed(within: Option<Duration>, began: Instant) -> Option<String> {
+    let (within, took) = (within?, began.elapsed());
+    let late = took.checked_sub(within).filter(|late| !late.is_zero())?;
+    let (late, took) = (late.as_secs_f64(), took.as_secs_f64());
+    Some(format!("done after {took:.1} s, {late:.1} s later than --within"))
 }
 
 /// Passes events on.

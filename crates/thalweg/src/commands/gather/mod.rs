@@ -15,11 +15,13 @@ use super::{
     signals::{INTERRUPTED, Signals},
     text::say,
     uplinks,
+    within::missed,
 };
 use std::{
     io::{self, IsTerminal as _},
     process::ExitCode,
     sync::Arc,
+    time::Instant,
 };
 use thalweg_net::{DialOptions, Dialer, channel::Connector};
 use thalweg_node::{
@@ -138,7 +140,9 @@ async fn collect(
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
     let events = args.within().begin(Flow::Down, display.clone());
+    let began = Instant::now();
     let ended = gather(request, reach, events, stop).await;
+    missed(args.within().within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();
     Ok(ended)

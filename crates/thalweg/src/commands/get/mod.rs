@@ -26,6 +26,7 @@ use super::{
     signals::{INTERRUPTED, Signals},
     text::rough,
     uplinks,
+    within::missed,
 };
 use asking::Asking;
 use calls::Calls;
@@ -41,7 +42,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use streams::Buffer;
 use thalweg_node::{
@@ -150,7 +151,9 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
         late: &late,
         in_turn: args.naming.is_stdout(),
     };
+    let started = Instant::now();
     let code = calls.run(items).await;
+    missed(args.effort.within, started).filter(|_| code.is_none()).map(note);
     signals.abort();
     clock.inspect(|clock| clock.abort());
     if let (Some(history), Some(file)) = (&history, &memory) {
