@@ -198,7 +198,11 @@ impl Engine {
         state.broken.get_or_insert_with(|| why.to_owned());
         let broken = || Broken::Reset(why.to_owned());
         state.flows.values_mut().for_each(|flow| flow.break_off(broken()));
-        state.links.values().for_each(|link| link.wake.notify_one());
+        for link in state.links.values() {
+            link.wake.notify_one();
+            // Its writer may wait for room that never comes.
+            link.gone.notify_one();
+        }
         drop(state);
         self.offered.notify_one();
         // The watch of a bond without streams ends as well.
