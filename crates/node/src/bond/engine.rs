@@ -36,8 +36,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// A frame that began is whole so soon, or the link is given up.
 const WHOLE: Duration = Duration::from_secs(60);
 
-/// What a bond holds, where nobody shares it: 16 streams at their fastest.
-const MEMORY: u64 = 512 << 20;
+/// What a bond of this host's own holds at most: 16 streams at their fastest.
+pub(super) const MEMORY: u64 = 512 << 20;
 
 /// A bond at work.
 #[derive(Debug)]
