@@ -55,17 +55,22 @@ impl State {
         let links = self.view(now);
         let crowd = crowd(self.flows.values());
         let after = self.flows.range(self.turn + 1..).chain(self.flows.range(..=self.turn));
-        let waiting = after
-            .filter(|(_, flow)| flow.broken.is_none())
-            .filter_map(|(stream, flow)| Some((*stream, flow, flow.sender.next()?)));
+        let waiting = after.filter(|(_, flow)| flow.broken.is_none()).filter_map(|(stream, flow)| {
+            let chunk = flow.sender.next()?;
+            Some((*stream, chunk))
+        });
         // One that waits for a better link holds up none that need not.
-        for (stream, flow, chunk) in waiting.take(MOST_ASKED) {
+        for (stream, chunk) in waiting.take(MOST_ASKED).collect::<Vec<_>>() {
+            let Some(flow) = self.flows.get_mut(&stream) else { continue };
             let load = Load {
                 chunk: chunk.length.into(),
                 backlog: flow.expects(),
                 window: flow.sender.window(),
+                waits: flow.waits,
             };
-            if let Verdict::Send(id) = self.scheduler.next(&links, crowd.load(load)) {
+            let verdict = self.scheduler.next(&links, crowd.load(load));
+            flow.waits = verdict.waits(flow.waits);
+            if let Verdict::Send(id) = verdict {
                 return self.give(stream, chunk, &links, id, now);
             }
         }
