@@ -234,6 +234,7 @@ impl Engine {
             ended = self.say(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),
             () = stop => Ended::Bye,
             () = gone.notified() => Ended::Bye,
+            () = kept(meter, &gauge) => Ended::Bye,
         };
         if let Some(meter) = meter {
             meter.ends(&gauge);
@@ -368,6 +369,14 @@ impl Engine {
                 self.busy.notified().await;
             }
         }
+    }
+}
+
+/// Never ends.
+async fn kept(meter: Option<&Meter>, gauge: &Gauge) {
+    match meter {
+        Some(meter) => meter.keep(gauge).await,
+        None => pending().await,
     }
 }
 
