@@ -97,7 +97,11 @@ pub(super) async fn keep(making: Arc<Making>, by: By) {
         number: 0,
     };
     // Without the kernel's word interfaces are looked at each second.
-    let mut changes = Changes::watch().ok();
+    let mut changes = match keeping.by.uplinks() {
+        // Who follows them anyway tells.
+        Some(_) => None,
+        None => Changes::watch().ok(),
+    };
     loop {
         keeping.look();
         tokio::select! {
