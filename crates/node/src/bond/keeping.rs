@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 use thalweg_net::{Changes, Interface};
+use thalweg_wire::bond::MAX_LINKS;
 use tokio::{
     task::{JoinError, JoinSet},
     time::{Instant, sleep},
@@ -30,9 +31,6 @@ const SLOW: Duration = Duration::from_secs(3);
 
 /// An interface has answered for so long before those that took its place are let go.
 const STEADY: Duration = Duration::from_secs(1);
-
-/// Links of a bond, as many as a far end takes.
-const MAX_LINKS: usize = 16;
 
 /// An interface, which of the links by it, and which of the routes from it.
 type Place = (NonZeroU32, usize, usize);
