@@ -81,8 +81,9 @@ impl Bond {
         let (watching, ended) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move {
             let why = tokio::select! {
-                () = keep(Arc::clone(&making), by) => "the bond was given up",
-                () = watching.watch() => "the bond was given up",
+                () = keep(Arc::clone(&making), by) => "its links are kept no more",
+                // It was broken off before, for a reason that stands.
+                () = watching.watch() => "the bond broke",
                 () = ended.cancelled() => "the bond was given up",
                 () = forsaken(making.standing.subscribe()) => "no link of the bond came back",
             };
