@@ -11,7 +11,7 @@ use thalweg_units::{ByteSize, Rate, Time};
 /// Bytes that may be under way before anything is known, and at the least.
 const FIRST: u64 = 256 << 10;
 
-/// Of so many rounds the best one counts: a pause of the application's is no slower link.
+/// Of so many rounds, and answers, the best one counts: a pause of the application's is no slower link.
 const ROUNDS: usize = 8;
 
 /// A round takes so long at least: acknowledgements come in bursts.
@@ -21,6 +21,8 @@ const LEAST_ROUND: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Beyond {
     rtt: Duration,
+    /// The last answers to questions that waited for nothing.
+    answers: VecDeque<Duration>,
     /// When this round began.
     began: Option<Time>,
     /// Bytes that arrived in it.
@@ -35,12 +37,25 @@ impl Beyond {
     /// The far end answered after so long once; `own` of it was TCP's round trip to the first relay.
     pub fn new(took: Duration, own: Duration) -> Self {
         let rtt = took.saturating_sub(own);
-        Self { rtt, began: None, arrived: 0, was_full: false, rounds: VecDeque::new() }
+        let (answers, rounds) = (VecDeque::from([rtt]), VecDeque::new());
+        Self { rtt, answers, began: None, arrived: 0, was_full: false, rounds }
     }
 
-    /// The same another time; the shortest counts, as the others waited somewhere.
-    pub fn answered(&mut self, took: Duration, own: Duration) {
-        self.rtt = self.rtt.min(took.saturating_sub(own));
+    /// The same another time; the shortest counts, as the others waited somewhere. Of those that were asked while
+    /// nothing was under way (`waited`: something was) it is the shortest of the last [`ROUNDS`], since ways become
+    /// longer. The others say nothing of that: as much as is under way by what is taken for the round trip would be
+    /// taken for the round trip, and so grow for ever.
+    pub fn answered(&mut self, took: Duration, own: Duration, waited: bool) {
+        let took = took.saturating_sub(own);
+        if waited {
+            self.rtt = self.rtt.min(took);
+            return;
+        }
+        if self.answers.len() >= ROUNDS {
+            self.answers.pop_front();
+        }
+        self.answers.push_back(took);
+        self.rtt = self.answers.iter().min().copied().unwrap_or(took);
     }
 
     /// The round trip beyond the first relay.
@@ -122,10 +137,21 @@ mod tests {
     fn the_shortest_answer_says_how_far_it_is() {
         let mut beyond = beyond();
         assert_eq!(beyond.rtt(), Duration::from_millis(50));
-        beyond.answered(Duration::from_millis(300), OWN);
+        beyond.answered(Duration::from_millis(300), OWN, false);
         assert_eq!(beyond.rtt(), Duration::from_millis(50));
-        beyond.answered(Duration::from_millis(5), OWN);
+        beyond.answered(Duration::from_millis(5), OWN, true);
         assert_eq!(beyond.rtt(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_way_that_becomes_longer_is_found_out_and_a_queue_is_none() {
+        let mut beyond = beyond();
+        (0..100).for_each(|_| beyond.answered(Duration::from_millis(300), OWN, true));
+        assert_eq!(beyond.rtt(), Duration::from_millis(50));
+        (0..ROUNDS).for_each(|_| beyond.answered(Duration::from_millis(210), OWN, false));
+        assert_eq!(beyond.rtt(), Duration::from_millis(200));
+        beyond.answered(Duration::from_millis(160), OWN, false);
+        assert_eq!(beyond.rtt(), Duration::from_millis(150));
     }
 
     #[test]

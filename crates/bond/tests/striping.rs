@@ -100,6 +100,7 @@ struct Stream {
     ways: Vec<Way>,
     sender: Sender,
     scheduler: StripeScheduler,
+    waits: bool,
     room: Room,
     written: u64,
     /// Bytes that the application writes in all.
@@ -118,6 +119,7 @@ impl Stream {
             ways,
             sender: Sender::new(SenderSettings::default(), FIRST),
             scheduler: StripeScheduler::new(StripeMethod::EarliestCompletion),
+            waits: false,
             room: Room::new(FIRST, MOST),
             written: 0,
             total,
@@ -210,8 +212,11 @@ impl Stream {
                         chunk: chunk.length.into(),
                         backlog: self.room.expects(self.sender.backlog(), self.sender.arrived()),
                         window: self.sender.window(),
+                        waits: self.waits,
                     };
-                    self.scheduler.next(&links, load)
+                    let verdict = self.scheduler.next(&links, load);
+                    self.waits = verdict.waits(self.waits);
+                    verdict
                 }
                 None => Verdict::Wait,
             };

@@ -6,7 +6,6 @@ mod rotation;
 
 pub use crowd::Crowd;
 
-use completion::Completion;
 use rotation::{RoundRobin, Weighted};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -86,8 +85,22 @@ pub enum Verdict {
     Send(LinkId),
     /// It waits until something changes, though a link could take it.
     Wait,
+    /// No link takes it now.
+    Full,
     /// No link may be used.
     Nobody,
+}
+
+impl Verdict {
+    /// Whether a stream waits now, that did so `before` or did not.
+    #[must_use]
+    pub fn waits(self, before: bool) -> bool {
+        match self {
+            Self::Wait => true,
+            Self::Send(_) => false,
+            Self::Full | Self::Nobody => before,
+        }
+    }
 }
 
 /// What is to be sent.
@@ -99,6 +112,8 @@ pub struct Load {
     pub backlog: u64,
     /// Bytes that the far end still takes beyond what was sent.
     pub window: u64,
+    /// Whether its stream waits already ([`Verdict::waits`]): that is not given up for little.
+    pub waits: bool,
 }
 
 /// Assigns chunks.
@@ -109,7 +124,7 @@ pub struct StripeScheduler(Kind);
 enum Kind {
     RoundRobin(RoundRobin),
     Weighted(Weighted),
-    Completion(Completion),
+    Completion,
 }
 
 impl StripeScheduler {
@@ -118,7 +133,7 @@ impl StripeScheduler {
         Self(match method {
             StripeMethod::RoundRobin => Kind::RoundRobin(RoundRobin::default()),
             StripeMethod::WeightedRoundRobin => Kind::Weighted(Weighted::default()),
-            StripeMethod::EarliestCompletion => Kind::Completion(Completion::default()),
+            StripeMethod::EarliestCompletion => Kind::Completion,
         })
     }
 
@@ -131,7 +146,7 @@ impl StripeScheduler {
         match &mut self.0 {
             Kind::RoundRobin(rotation) => rotation.next(links),
             Kind::Weighted(weighted) => weighted.next(links),
-            Kind::Completion(completion) => completion.next(links, load),
+            Kind::Completion => completion::next(links, load),
         }
     }
 }

@@ -14,7 +14,7 @@ fn link(id: u32, mbps: f64, rtt_ms: u64) -> Link {
 }
 
 fn load(chunk: u64, backlog: u64) -> Load {
-    Load { chunk, backlog, window: u64::MAX }
+    Load { chunk, backlog, window: u64::MAX, waits: false }
 }
 
 #[test]
@@ -68,10 +68,26 @@ fn a_slow_link_is_not_used_where_it_would_block_the_window() {
     let mut links = [link(1, 20.0, 10), link(2, 2.0, 250)];
     links[0].writable = false;
     links[0].unsent = 20_000;
-    let load = Load { chunk: 16_000, backlog: 10_000_000, window: 400_000 };
+    let load = Load { window: 400_000, ..load(16_000, 10_000_000) };
     assert_eq!(scheduler.next(&links, load), Verdict::Wait);
     let load = Load { window: 600_000, ..load };
     assert_eq!(scheduler.next(&links, load), Verdict::Send(LinkId(2)));
+}
+
+#[test]
+fn a_stream_that_waits_is_patient_and_makes_no_other_so() {
+    let mut scheduler = StripeScheduler::new(StripeMethod::EarliestCompletion);
+    let mut links = [link(1, 20.0, 10), link(2, 2.0, 250)];
+    links[0].writable = false;
+    links[0].unsent = 20_000;
+    assert_eq!(scheduler.next(&links, load(16_000, 100_000)), Verdict::Wait);
+    // The fast one needs 193 ms for it, the slow one 189 for its chunk.
+    let other = load(16_000, 450_000);
+    assert_eq!(scheduler.next(&links, other), Verdict::Send(LinkId(2)));
+    assert_eq!(scheduler.next(&links, Load { waits: true, ..other }), Verdict::Wait);
+    links[1].writable = false;
+    let full = scheduler.next(&links, other);
+    assert_eq!((full, full.waits(true), full.waits(false)), (Verdict::Full, true, false));
 }
 
 #[test]
@@ -104,6 +120,7 @@ proptest! {
                     prop_assert!(chosen.completion(chunk) <= other.completion(chunk));
                 }
             }
+            Verdict::Full => prop_assert!(!links.iter().any(|link| link.usable && link.writable)),
             Verdict::Wait => {
                 let ready = links.iter().filter(|l| l.usable && l.writable);
                 let ready = ready.map(|l| l.completion(chunk)).fold(f64::INFINITY, f64::min);
@@ -122,7 +139,7 @@ fn what_waits_behind_others_goes_by_the_far_link() {
     let mut links = [link(1, 20.0, 10), link(2, 20.0, 100)];
     links[0].writable = false;
     links[0].unsent = 16_000;
-    let own = Load { chunk: 16_000, backlog: 64_000, window: 256_000 };
+    let own = Load { window: 256_000, ..load(16_000, 64_000) };
     let next = |load| StripeScheduler::new(StripeMethod::EarliestCompletion).next(&links, load);
     let mut crowd = Crowd::default();
     crowd.add(own.backlog, own.window);
@@ -137,6 +154,6 @@ fn what_waits_behind_others_goes_by_the_far_link() {
 
 #[test]
 fn nobody_has_less_to_send_than_it_has() {
-    let own = Load { chunk: 1, backlog: 10, window: 20 };
+    let own = Load { window: 20, ..load(1, 10) };
     assert_eq!(Crowd::default().load(own), own);
 }

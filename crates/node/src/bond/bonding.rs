@@ -7,6 +7,8 @@
 use super::{
     by::{By, Interfaces},
     dial::Bond,
+    engine::MEMORY,
+    memory::Memory,
     standing::{Standing, stands},
     state::Settings,
     watching::Shown,
@@ -46,6 +48,9 @@ const REMEMBERED: usize = 1024;
 /// Bonds at a time; the idlest goes.
 const MAX_BONDS: usize = 64;
 
+/// Bytes that the streams of all bonds hold together, of which one bond has half at most, as at a daemon.
+const ALL: u64 = 2 * MEMORY;
+
 /// Who waits for a bond waits this long for its second link, if there is to be one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -64,6 +69,8 @@ struct Shared {
     settings: Settings,
     by: By,
     whose: Whose,
+    /// What all bonds' streams may hold.
+    memory: Memory,
     known: Mutex<Known>,
 }
 
@@ -132,7 +139,17 @@ impl Bonding {
     }
 
     fn made(dialer: Dialer, settings: Settings, by: By, whose: Whose) -> Self {
-        Self(Arc::new(Shared { dialer, settings, by, whose, known: Mutex::default() }))
+        Self::within(dialer, settings, by, (whose, Memory::new(ALL)))
+    }
+
+    fn within(
+        dialer: Dialer,
+        settings: Settings,
+        by: By,
+        (whose, memory): (Whose, Memory),
+    ) -> Self {
+        let known = Mutex::default();
+        Self(Arc::new(Shared { dialer, settings, by, whose, memory, known }))
     }
 
     /// By those that the user allows, within their caps and limits.
@@ -154,8 +171,8 @@ impl Bonding {
     }
 
     fn of(&self, whose: Whose) -> Self {
-        let Shared { dialer, settings, by, .. } = &*self.0;
-        Self::made(dialer.clone(), *settings, by.clone(), whose)
+        let Shared { dialer, settings, by, memory, .. } = &*self.0;
+        Self::within(dialer.clone(), *settings, by.clone(), (whose, memory.clone()))
     }
 
     /// The bonds there are, for who shows them: each member, its streams, its links, and interfaces without one;
@@ -234,8 +251,8 @@ impl Shared {
         if known.without.contains_key(&key) || ways < 2 {
             return None;
         }
-        let by = self.by.clone();
-        let bond = match Bond::over(self.dialer.clone(), to.clone(), self.settings, by) {
+        let (by, within) = (self.by.clone(), (self.settings, self.memory.part(MEMORY)));
+        let bond = match Bond::over(self.dialer.clone(), to.clone(), within, by) {
             Ok(bond) => Arc::new(bond),
             Err(why) => {
                 let (until, name, why) = (now + UNREACHED, to.name.clone(), why.to_string());

@@ -3,9 +3,10 @@
 use super::{
     BondStream, Broken, GRACE, LinkStatus,
     by::{By, Interfaces},
-    engine::Engine,
+    engine::{Engine, MEMORY},
     keeping::keep,
     making::Making,
+    memory::Memory,
     standing::Standing,
     state::Settings,
 };
@@ -43,12 +44,17 @@ impl Bond {
     /// # Errors
     /// As [`Self::begin`].
     pub fn by(dialer: Dialer, to: Hop, settings: Settings, by: Interfaces) -> io::Result<Self> {
-        Self::over(dialer, to, settings, By::These(by))
+        Self::over(dialer, to, (settings, Memory::new(MEMORY)), By::These(by))
     }
 
-    /// The same; where that is looked after, links pay for their interfaces, and end when those may not be
-    /// used any more.
-    pub(super) fn over(dialer: Dialer, to: Hop, settings: Settings, by: By) -> io::Result<Self> {
+    /// The same, whose streams hold no more than this memory has; where that is looked after, links pay for their
+    /// interfaces, and end when those may not be used any more.
+    pub(super) fn over(
+        dialer: Dialer,
+        to: Hop,
+        (settings, memory): (Settings, Memory),
+        by: By,
+    ) -> io::Result<Self> {
         // Links are no bond's streams themselves.
         let mut to = Hop { medium: Medium::Underlay, ..to };
         let mut routes = std::mem::take(&mut to.by);
@@ -58,7 +64,7 @@ impl Bond {
         let mut bond = BondId([0; 16]);
         getrandom::fill(&mut bond.0).map_err(io::Error::other)?;
         // The far end says its window in its first greeting; until then nothing is sent.
-        let engine = Engine::new(settings, 0, true);
+        let engine = Engine::within(settings, 0, true, memory);
         let end = CancellationToken::new();
         let (told, standing) = watch::channel(Standing::default());
         let uplinks = by.uplinks().cloned();
@@ -75,8 +81,9 @@ impl Bond {
         let (watching, ended) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move {
             let why = tokio::select! {
-                () = keep(Arc::clone(&making), by) => "the bond was given up",
-                () = watching.watch() => "the bond was given up",
+                () = keep(Arc::clone(&making), by) => "its links are kept no more",
+                // It was broken off before, for a reason that stands.
+                () = watching.watch() => "the bond broke",
                 () = ended.cancelled() => "the bond was given up",
                 () = forsaken(making.standing.subscribe()) => "no link of the bond came back",
             };

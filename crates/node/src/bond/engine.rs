@@ -36,8 +36,8 @@ const TICK: Duration = Duration::from_millis(20);
 /// A frame that began is whole so soon, or the link is given up.
 const WHOLE: Duration = Duration::from_secs(60);
 
-/// What a bond holds, where nobody shares it: 16 streams at their fastest.
-const MEMORY: u64 = 512 << 20;
+/// What a bond of this host's own holds at most: 16 streams at their fastest.
+pub(super) const MEMORY: u64 = 512 << 20;
 
 /// A bond at work.
 #[derive(Debug)]
@@ -198,7 +198,11 @@ impl Engine {
         state.broken.get_or_insert_with(|| why.to_owned());
         let broken = || Broken::Reset(why.to_owned());
         state.flows.values_mut().for_each(|flow| flow.break_off(broken()));
-        state.links.values().for_each(|link| link.wake.notify_one());
+        for link in state.links.values() {
+            link.wake.notify_one();
+            // Its writer may wait for room that never comes.
+            link.gone.notify_one();
+        }
         drop(state);
         self.offered.notify_one();
         // The watch of a bond without streams ends as well.
@@ -230,6 +234,7 @@ impl Engine {
             ended = self.say(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),
             () = stop => Ended::Bye,
             () = gone.notified() => Ended::Bye,
+            () = kept(meter, &gauge) => Ended::Bye,
         };
         if let Some(meter) = meter {
             meter.ends(&gauge);
@@ -364,6 +369,14 @@ impl Engine {
                 self.busy.notified().await;
             }
         }
+    }
+}
+
+/// Never ends.
+async fn kept(meter: Option<&Meter>, gauge: &Gauge) {
+    match meter {
+        Some(meter) => meter.keep(gauge).await,
+        None => pending().await,
     }
 }
 

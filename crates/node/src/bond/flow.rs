@@ -51,6 +51,8 @@ pub struct Flow {
     pub birth: Birth,
     /// What is sent.
     pub sender: Sender,
+    /// Its next chunk waits for a better link than one that is idle.
+    pub waits: bool,
     outbox: Outbox,
     /// Nothing more will be written.
     ended: bool,
@@ -111,6 +113,7 @@ impl Flow {
         let due = Due { reset: broken.is_some(), ..due };
         Self {
             sender: Sender::new(settings, theirs),
+            waits: false,
             outbox: Outbox::default(),
             ended: false,
             end_known: false,

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 use thalweg_net::{Changes, Interface};
+use thalweg_wire::bond::MAX_LINKS;
 use tokio::{
     task::{JoinError, JoinSet},
     time::{Instant, sleep},
@@ -31,8 +32,9 @@ const SLOW: Duration = Duration::from_secs(3);
 /// An interface has answered for so long before those that took its place are let go.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// Links of a bond, as many as a far end takes.
-const MAX_LINKS: usize = 16;
+/// Turns that are remembered, also of places that are not there now: one that comes back is to prove itself. An interface
+/// that is made anew has another number.
+const MOST_TURNS: usize = 4 * MAX_LINKS;
 
 /// An interface, which of the links by it, and which of the routes from it.
 type Place = (NonZeroU32, usize, usize);
@@ -97,7 +99,11 @@ pub(super) async fn keep(making: Arc<Making>, by: By) {
         number: 0,
     };
     // Without the kernel's word interfaces are looked at each second.
-    let mut changes = Changes::watch().ok();
+    let mut changes = match keeping.by.uplinks() {
+        // Who follows them anyway tells.
+        Some(_) => None,
+        None => Changes::watch().ok(),
+    };
     loop {
         keeping.look();
         tokio::select! {
@@ -157,6 +163,11 @@ impl Keeping {
         };
         let is_bad = outcome != Outcome::Stopped;
         self.turns.insert(place, Turn { wait, at: Instant::now() + wait, is_bad });
+        if self.turns.len() > MOST_TURNS {
+            let idle = self.turns.iter().filter(|(place, _)| !self.busy.contains_key(place));
+            let oldest = idle.min_by_key(|(_, turn)| turn.at).map(|(place, _)| *place);
+            oldest.map(|place| self.turns.remove(&place));
+        }
     }
 
     /// The interfaces by which nothing is reached, or was not a moment ago.

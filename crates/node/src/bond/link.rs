@@ -14,6 +14,8 @@ use thalweg_net::{Account, Route, TcpInfo};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, BufReader},
     net::{TcpStream, tcp::OwnedWriteHalf},
+    sync::Notify,
+    time::sleep,
 };
 
 /// What is read at once: some chunks.
@@ -23,7 +25,7 @@ const BUFFER: usize = 128 << 10;
 /// can take much, and opens the window accordingly.
 const PAID_BUFFER: usize = 1 << 10;
 
-/// How often the kernel is asked what a link moved: at 1 Gbit/s another quarter of a megabyte has come by then.
+/// How often the kernel is asked what a link moved, and what has no cap is counted: at 1 Gbit/s another quarter of a megabyte has come by then.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// What comes by a link.
@@ -51,38 +53,76 @@ pub struct LinkIo {
     pub meter: Option<Meter>,
 }
 
-/// An interface's cap and rate limit, for a link that leaves by it, until it is dropped.
+/// An interface's counts, its cap and its rate limit, for a link that leaves by it, until it is dropped.
+///
+/// Where there is a cap or a limit each frame is counted before the next one moves. Else nobody waits for the counts,
+/// and what moved in a few milliseconds is counted together: the table of interfaces is the whole process's.
 #[derive(Debug)]
 pub struct Meter {
     uplinks: Uplinks,
     interface: String,
-    /// And when the kernel was asked last.
-    account: Mutex<(Box<dyn Account>, Instant)>,
+    counting: Mutex<Counting>,
+    /// Told when there is something to count.
+    moved: Notify,
+}
+
+#[derive(Debug)]
+struct Counting {
+    account: Box<dyn Account>,
+    /// Bytes that it was not told of yet.
+    pending: usize,
+    /// When the kernel was asked last.
+    looked: Instant,
+    /// Whether there is a cap or a limit.
+    is_tolled: bool,
 }
 
 impl Meter {
     /// For the interface of this name; with the account that was kept since the link was dialled.
     fn new(uplinks: Uplinks, interface: &str, account: Option<Box<dyn Account>>) -> Self {
         let account = account.unwrap_or_else(|| Accounts::new(uplinks.clone()).of(interface));
-        let account = Mutex::new((account, Instant::now()));
-        Self { uplinks, interface: interface.to_owned(), account }
+        let is_tolled = uplinks.is_tolled(interface);
+        let counting = Counting { account, pending: 0, looked: Instant::now(), is_tolled };
+        let (counting, interface) = (Mutex::new(counting), interface.to_owned());
+        Self { uplinks, interface, counting, moved: Notify::new() }
     }
 
     /// The link moved so many bytes; every few milliseconds the kernel says how many they were with headers,
     /// acknowledgements and what it sent again, and what has come and is not read yet.
     pub fn moved(&self, bytes: usize, gauge: &Gauge) {
-        let mut account = self.lock();
-        let is_due = account.1.elapsed() >= LOOK;
-        let info = is_due.then(|| gauge.info()).flatten();
-        if is_due {
-            account.1 = Instant::now();
+        let mut counting = self.lock();
+        counting.pending += bytes;
+        if !counting.is_tolled {
+            self.moved.notify_one();
+        } else if counting.looked.elapsed() >= LOOK {
+            self.look(&mut counting, gauge);
+        } else {
+            counting.count(None);
         }
-        account.0.moved(bytes, info.as_ref());
+    }
+
+    /// Counts what is not counted at once, and hears of caps and limits that are set meanwhile; for ever.
+    pub async fn keep(&self, gauge: &Gauge) {
+        loop {
+            tokio::select! {
+                () = self.moved.notified() => sleep(LOOK).await,
+                () = self.uplinks.changed() => {}
+            }
+            self.look(&mut self.lock(), gauge);
+        }
+    }
+
+    fn look(&self, counting: &mut Counting, gauge: &Gauge) {
+        counting.looked = Instant::now();
+        counting.is_tolled = self.uplinks.is_tolled(&self.interface);
+        counting.count(gauge.info().as_ref());
     }
 
     /// The link is closed now, and its far end may send still.
     pub fn ends(&self, gauge: &Gauge) {
-        self.lock().0.ends(gauge.info().as_ref());
+        let (mut counting, info) = (self.lock(), gauge.info());
+        counting.count(info.as_ref());
+        counting.account.ends(info.as_ref());
     }
 
     /// Waits until it may move more.
@@ -90,11 +130,20 @@ impl Meter {
     /// # Errors
     /// The cap is used up, or cannot be kept to.
     pub async fn may(&self) -> io::Result<()> {
+        if !self.lock().is_tolled {
+            return Ok(());
+        }
         self.uplinks.may(&self.interface).await.map_err(io::Error::other)
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Box<dyn Account>, Instant)> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Counting> {
+        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Counting {
+    fn count(&mut self, info: Option<&TcpInfo>) {
+        self.account.moved(std::mem::take(&mut self.pending), info);
     }
 }
 
@@ -136,12 +185,16 @@ impl LinkIo {
         Self { may_duplicate: false, ..self }
     }
 
-    /// The same before anything was read of it, whose bytes are counted, and waited for, by the interface of this name.
+    /// The same before anything was read of it, whose bytes are counted by the interface of this name, and waited for
+    /// where that has a cap or a limit.
     #[must_use]
     pub fn paying(mut self, uplinks: Uplinks, interface: &str) -> Self {
         let account = self.account.take();
+        let read = match uplinks.is_tolled(interface) {
+            true => BufReader::with_capacity(PAID_BUFFER, self.read.into_inner()),
+            false => self.read,
+        };
         let meter = Some(Meter::new(uplinks, interface, account));
-        let read = BufReader::with_capacity(PAID_BUFFER, self.read.into_inner());
         Self { read, meter, ..self }
     }
 

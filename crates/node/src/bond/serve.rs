@@ -27,7 +27,7 @@ use thalweg_bond::LinkId;
 use thalweg_net::channel::Channel;
 use thalweg_units::NodeId;
 use thalweg_wire::{
-    bond::{BondId, Hello, Refusal, Target},
+    bond::{BondId, Hello, MAX_LINKS, Refusal, Target},
     mesh::Name,
 };
 use tokio::{
@@ -42,9 +42,6 @@ const MAX_BONDS_EACH: usize = 8;
 
 /// Bonds that the status shows, of 16 links of 300 bytes at most.
 const MOST_SHOWN: usize = 64;
-
-/// Links of a bond at a time.
-const MAX_LINKS: usize = 16;
 
 /// Streams of a member that the own port has not answered yet: they hold places for handshakes, which all bonds
 /// have from the same source.

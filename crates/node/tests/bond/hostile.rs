@@ -243,6 +243,29 @@ async fn answers_that_nobody_reads_do_not_pile_up() {
     assert!(words <= 64, "{account}");
 }
 
+/// A peer that reads nothing cannot hold on to what a bond that was broken off had taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jammed_link_ends_with_its_bond() {
+    let mut scene = Scene::new(Settings::default()).await;
+    scene.say(&open(0)).await;
+    let (stream, _) = soon(scene.far.next()).await.unwrap();
+    let mut stream = scene.far.accept(stream);
+    soon(stream.write_all(&[0; 200 << 10])).await.unwrap();
+    let jams = async {
+        // A chunk is longer than both ends' buffers.
+        while scene.far.links()[0].sent == 0 || !scene.far.account().contains("writer at work") {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(jams).await;
+    let Scene { far, memory, tcp, running } = scene;
+    far.break_off("the member was revoked");
+    drop((stream, far));
+    soon(running).await.unwrap();
+    assert_eq!(memory.used(), 0);
+    drop(tcp);
+}
+
 /// A stream's first word comes again where a link broke: it is led to one place all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_is_opened_again_is_offered_once() {

@@ -5,6 +5,9 @@
 //! DBAS §II-E, whose chunkId is an offset in bytes here). Words about a stream go by any link too,
 //! so they may overtake chunks and each other; each is true whenever it comes.
 
+/// Links of a bond at a time, at both ends.
+pub const MAX_LINKS: usize = 16;
+
 mod frame;
 mod word;
 

@@ -49,28 +49,33 @@ impl State {
         true
     }
 
-    /// The next chunk of the next stream that has one; else a second copy of one that is late.
+    /// The next chunk of the next stream that has one for an idle link; else a second copy of one that is late, of a
+    /// stream that has nothing new.
     fn give_chunk(&mut self, now: Time) -> bool {
         let links = self.view(now);
         let crowd = crowd(self.flows.values());
         let after = self.flows.range(self.turn + 1..).chain(self.flows.range(..=self.turn));
-        let waiting = after
-            .filter(|(_, flow)| flow.broken.is_none())
-            .filter_map(|(stream, flow)| Some((*stream, flow, flow.sender.next()?)));
-        let mut has_any = false;
+        let waiting = after.filter(|(_, flow)| flow.broken.is_none()).filter_map(|(stream, flow)| {
+            let chunk = flow.sender.next()?;
+            Some((*stream, chunk))
+        });
         // One that waits for a better link holds up none that need not.
-        for (stream, flow, chunk) in waiting.take(MOST_ASKED) {
-            has_any = true;
+        for (stream, chunk) in waiting.take(MOST_ASKED).collect::<Vec<_>>() {
+            let Some(flow) = self.flows.get_mut(&stream) else { continue };
             let load = Load {
                 chunk: chunk.length.into(),
                 backlog: flow.expects(),
                 window: flow.sender.window(),
+                waits: flow.waits,
             };
-            if let Verdict::Send(id) = self.scheduler.next(&links, crowd.load(load)) {
+            let verdict = self.scheduler.next(&links, crowd.load(load));
+            flow.waits = verdict.waits(flow.waits);
+            if let Verdict::Send(id) = verdict {
                 return self.give(stream, chunk, &links, id, now);
             }
         }
-        !has_any && self.give_second(&links, now)
+        // A link that nobody's next chunk goes to is free for what is late.
+        self.give_second(&links, now)
     }
 
     fn give_second(&mut self, links: &[Link], now: Time) -> bool {
@@ -108,4 +113,74 @@ fn crowd<'a>(flows: impl Iterator<Item = &'a Flow>) -> Crowd {
     let waiting = flows.filter(|flow| flow.broken.is_none() && flow.sender.backlog() > 0);
     waiting.for_each(|flow| crowd.add(flow.expects(), flow.sender.window()));
     crowd
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bond::{
+        gauge::Gauge,
+        memory::Memory,
+        state::{Joining, Settings},
+    };
+    use std::{
+        os::fd::AsFd as _,
+        sync::Arc,
+        task::{Context, Poll, Waker},
+        time::Duration,
+    };
+    use thalweg_bond::StripeMethod;
+    use thalweg_wire::bond::{FRAME_HEAD, Target};
+    use tokio::net::{TcpListener, TcpStream};
+
+    const LATE: u32 = 0;
+    const NEW: u32 = 2;
+
+    /// A bond that has dialled, with two streams of which nothing is to be said, and a link for each connection.
+    fn state(links: &[TcpStream]) -> State {
+        let settings = Settings { method: StripeMethod::RoundRobin, ..Settings::default() };
+        let mut state = State::new(settings, 1 << 20, true, Memory::new(64 << 20));
+        for stream in [LATE, NEW] {
+            let to = Target::Service("node".to_owned());
+            assert_eq!(state.open(to, Time::ZERO), Ok(stream));
+            state.flows.get_mut(&stream).unwrap().due = Default::default();
+        }
+        for (id, tcp) in (0..).zip(links) {
+            let gauge = Gauge::new(tcp.as_fd().try_clone_to_owned().unwrap()).unwrap();
+            let (gauge, may_duplicate) = (Arc::new(gauge), true);
+            let (interface, via, beyond) = (None, None, None);
+            let link = Joining { gauge, may_duplicate, interface, via, beyond };
+            state.join(LinkId(id), link, Time::ZERO);
+        }
+        state
+    }
+
+    impl State {
+        /// A stream has 100 bytes more, and then this link is idle: what it is given.
+        fn gives(&mut self, stream: u32, link: u32, now: Time) -> Option<Frame> {
+            let flow = self.flows.get_mut(&stream).unwrap();
+            let written = flow.poll_write(&mut Context::from_waker(Waker::noop()), &[0; 100]);
+            assert!(matches!(written, Poll::Ready(Ok(100))));
+            self.links.get_mut(&LinkId(link)).unwrap().is_idle = true;
+            self.dispatch(now);
+            let work = self.links.get_mut(&LinkId(link)).unwrap().work.take()?;
+            Some(Frame::decode(work[..FRAME_HEAD].try_into().unwrap()).unwrap())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_link_that_gets_nothing_new_carries_what_is_late() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dial = || TcpStream::connect(listener.local_addr().unwrap());
+        let mut state = state(&[dial().await.unwrap(), dial().await.unwrap()]);
+        let chunk = |stream, offset| {
+            Some(Frame::Chunk(ChunkHead { stream, offset, length: 100 }))
+        };
+        let later = Time::ZERO + Duration::from_secs(60);
+        // Link 0 is busy with it from now on.
+        assert_eq!(state.gives(LATE, 0, Time::ZERO), chunk(LATE, 0));
+        assert_eq!(state.gives(NEW, 1, Time::ZERO), chunk(NEW, 0));
+        // Now it is the turn of link 0, for which the new bytes wait.
+        assert_eq!(state.gives(NEW, 1, later), chunk(LATE, 0));
+    }
 }

@@ -56,6 +56,8 @@ pub struct LinkState {
     pub(super) acknowledged: u64,
     /// When it was asked last whether it is alive.
     pub(super) asked: Time,
+    /// Chunks were under way by it then.
+    asked_behind: bool,
     pub(super) words: Words,
 }
 
@@ -80,6 +82,7 @@ impl LinkState {
             received: 0,
             acknowledged: 0,
             asked: Time::ZERO,
+            asked_behind: false,
             words: Words::default(),
         }
     }
@@ -113,7 +116,8 @@ impl LinkState {
     /// It is to be asked whether it is alive.
     pub(super) fn ask(&mut self, now: Time) {
         self.own.push_back(Word::Ping(now.as_nanos()));
-        self.asked = now;
+        // What a silent one carries is nobody's any more, and may be under way all the same.
+        (self.asked, self.asked_behind) = (now, self.owed() > 0 || self.is_silent);
     }
 
     /// What it delivers; zero: not known.
@@ -160,8 +164,9 @@ impl LinkState {
     pub(super) fn answered(&mut self, asked: Time, now: Time) {
         self.words.proven(asked);
         let own = self.own_round_trip();
+        let waited = self.asked_behind || asked != self.asked;
         if let Some(beyond) = &mut self.beyond {
-            beyond.answered(now.since(asked), own);
+            beyond.answered(now.since(asked), own, waited);
         }
     }
 

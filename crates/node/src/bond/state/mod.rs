@@ -15,7 +15,7 @@ use std::{
 };
 use thalweg_bond::{LinkId, SenderSettings, State as Life, StripeMethod, StripeScheduler};
 use thalweg_units::Time;
-use thalweg_wire::bond::{ChunkHead, Refusal, Target, Word};
+use thalweg_wire::bond::{ChunkHead, MAX_LINKS, Refusal, Target, Word};
 use tokio::sync::Notify;
 
 mod account;
@@ -33,8 +33,8 @@ pub const MAX_STREAMS: usize = 512;
 /// [`MAX_STREAMS`] itself, but hears of their ends sooner than they have ended here.
 const MOST_FLOWS: usize = 2 * MAX_STREAMS;
 
-/// Links that broke and of which the far end is told once a link is there.
-const MOST_BROKEN: usize = 16;
+/// Links that broke and of which the far end is told once a link is there: as many as it has.
+const MOST_BROKEN: usize = MAX_LINKS;
 
 /// A link that does not answer is asked again so often.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
