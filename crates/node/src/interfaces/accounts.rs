@@ -95,7 +95,7 @@ impl Tally {
         let now = Instant::now();
         if now.duration_since(self.marks[0].0) >= info.rtt {
             self.marks = [(now, info.received), self.marks[0]];
-            self.uplinks.table().link_saw(&self.interface, info.rtt);
+            self.uplinks.table().link_saw(&self.interface, info.rtt, self.uplinks.now());
         }
         let more = (
             info.received.saturating_sub(self.seen.0),

@@ -128,7 +128,8 @@ impl Passage {
         let new = acknowledged.saturating_sub(seen.0);
         let again = u64::from(retransmitted.saturating_sub(seen.1)) * u64::from(info.mss);
         *seen = (acknowledged, retransmitted);
-        self.uplinks.table().saw(self.id, info.rtt, again, new.saturating_add(again));
+        let (all, now) = (new.saturating_add(again), self.uplinks.now());
+        self.uplinks.table().saw(self.id, info.rtt, (again, all), now);
         let more = on_the_way(info).saturating_sub(self.paid.load(Relaxed));
         self.pay(more);
     }

@@ -114,7 +114,11 @@ impl Uplinks {
             Ok(false) => "the budget of this day is used up".to_owned(),
             Err(why) => self.unsaved(&why),
         };
-        self.table().probed(interface, Err(format!("not probed: {why}")), self.now());
+        self.table().probed(
+            interface,
+            Err(format!("not probed: {why}")),
+            (self.now(), self.today()),
+        );
         false
     }
 
@@ -151,7 +155,7 @@ impl Uplinks {
         let dialer = dialer.clone().booked_by(Arc::new(Accounts::new(self.clone())));
         let told = probe(&dialer, index, server).await.map_err(|why| why.to_string());
         let is_answered = told.is_ok();
-        self.table().probed(interface, told, self.now());
+        self.table().probed(interface, told, (self.now(), self.today()));
         Some(is_answered)
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{Shown, Uplinks};
 use serde_json::{Value, json};
+use std::time::Duration;
 use thalweg_bond::{Application, Demand};
+use thalweg_measure::Method;
 use thalweg_net::{Interface, Lack, Survey, survey};
 use thalweg_units::{Rate, Time};
 
@@ -25,7 +27,7 @@ pub fn report(uplinks: &Uplinks) -> Value {
         .iter()
         .map(|shown| {
             let policy = settings.policy(&shown.name);
-            let mut value = interface(shown);
+            let mut value = interface(shown, now);
             value["rate_limit_bps"] = json!(policy.rate_limit.map(Rate::as_bps));
             value["metered"] = json!(policy.metered);
             value["beside_tunnel"] = json!(policy.beside_tunnel);
@@ -59,14 +61,20 @@ pub fn report(uplinks: &Uplinks) -> Value {
     })
 }
 
-fn interface(shown: &Shown) -> Value {
+fn interface(shown: &Shown, now: Time) -> Value {
     let known = |rate: Rate| (rate > Rate::ZERO).then(|| rate.as_bps());
     let rtt = shown.estimate.rtt();
+    let heard = shown.estimate.heard(now).filter(|age| *age < Duration::MAX);
+    let by = shown.estimate.heard_by(now).map(|by| match by {
+        Method::Passive => "passive",
+        _ => "probe",
+    });
     json!({
         "name": shown.name, "tier": shown.tier,
         "down_bps": known(shown.estimate.down()), "up_bps": known(shown.estimate.up()),
         "rtt_seconds": (!rtt.is_zero()).then_some(rtt.as_secs_f64()),
         "loss": shown.estimate.loss(),
+        "heard_seconds_ago": heard.map(|age| age.as_secs_f64()), "heard_by": by,
         "used_bytes": shown.used, "cap_bytes": shown.cap,
         "connections": shown.connections, "load_bytes": shown.load,
         "doubted": shown.doubted.is_some(), "doubt": shown.doubted,

@@ -18,7 +18,7 @@ fn app() -> Application {
 fn table(settings: Settings) -> Table {
     let mut table = Table::new(settings, Kept::default(), at(0));
     let present = |index, name: &str| Present { index, name: name.into() };
-    table.follow(vec![present(2, "eth0"), present(3, "lte0")]);
+    table.follow(vec![present(2, "eth0"), present(3, "lte0")], at(0), TODAY);
     table
 }
 
@@ -45,7 +45,7 @@ fn taught(settings: Settings, bytes: [u64; 2]) -> Table {
                 table.moved(id, bytes * second + bytes * part / 4, 0, now, TODAY);
             }
         }
-        table.tick(at(second + 1));
+        table.tick(at(second + 1), TODAY);
     }
     ids.into_iter().for_each(|id| table.ended(id));
     table
@@ -83,7 +83,7 @@ fn one_short_file_does_not_make_an_interface_slow() {
             table.moved(short, 200_000 * quarter, 0, now, TODAY);
         }
         if quarter % 4 == 0 {
-            table.tick(at(quarter / 4));
+            table.tick(at(quarter / 4), TODAY);
         }
     }
     table.ended(short);
@@ -157,11 +157,11 @@ fn what_rests_is_no_load_and_what_pauses_tells_no_rate() {
     let (id, order) = by(&mut table, "site", 2);
     table.stands(id, order[0], None, at(2));
     table.moved(id, 50_000_000, 0, at(2), TODAY);
-    table.tick(at(3));
+    table.tick(at(3), TODAY);
     let of = |table: &Table| table.show(TODAY)[order[0] as usize - 2].clone();
     assert_eq!(of(&table).load, 50_000_000, "it may go on as long again");
     assert_eq!(of(&table).estimate.down(), thalweg_units::Rate::from_mbps(8.0), "one burst");
-    table.tick(at(10));
+    table.tick(at(10), TODAY);
     assert_eq!((of(&table).load, of(&table).connections), (0, 1));
 }
 
@@ -313,7 +313,7 @@ async fn who_has_a_cap_and_no_account_does_not_wait() {
     let (place, cap) = (dir.path().join("gone"), Some(Cap { bytes: 9_000_000, reset_day: 1 }));
     let settings = with("lte0", Policy { cap, ..Policy::default() });
     let uplinks = Uplinks::open(settings, Some(place.join("interfaces.json"))).unwrap();
-    uplinks.table().follow(vec![Present { index: 3, name: "lte0".into() }]);
+    uplinks.table().follow(vec![Present { index: 3, name: "lte0".into() }], at(0), TODAY);
     let may = async || {
         tokio::select! {
             () = uplinks.allot() => panic!("it never ends"),
@@ -334,7 +334,7 @@ async fn who_has_a_cap_and_no_account_does_not_wait() {
 fn tiers_and_rules_leave_what_they_say() {
     let mut backup = table(with("lte0", Policy { tier: Tier::Backup, ..Policy::default() }));
     assert_eq!(by(&mut backup, "a", 0).1, [2]);
-    backup.follow(vec![Present { index: 3, name: "lte0".into() }]);
+    backup.follow(vec![Present { index: 3, name: "lte0".into() }], at(0), TODAY);
     assert_eq!(by(&mut backup, "a", 0).1, [3]);
     let rule =
         |action| Rule { process: Some("fire*".into()), port: None, destination: None, action };
@@ -376,7 +376,7 @@ fn where_only_the_kernels_choice_leads_the_next_goes_that_way_at_once() {
 #[test]
 fn one_interface_without_settings_is_the_kernels_affair() {
     let mut table = table(Settings::default());
-    table.follow(vec![Present { index: 2, name: "eth0".into() }]);
+    table.follow(vec![Present { index: 2, name: "eth0".into() }], at(0), TODAY);
     assert_eq!(table.assign(app(), "a", at(0), TODAY), Assigned::Free);
 }
 

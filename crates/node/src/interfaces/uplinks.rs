@@ -172,7 +172,7 @@ impl Uplinks {
         {
             let mut table = self.table();
             let present = present(&found, table.settings());
-            table.follow(present);
+            table.follow(present, self.now(), self.today());
         }
         let before = {
             let mut known = self.0.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -279,7 +279,7 @@ impl Uplinks {
         for count in 1_u64.. {
             ticks.tick().await;
             let mut table = self.table();
-            table.tick(self.now());
+            table.tick(self.now(), self.today());
             table.give_back_idle_allotments(self.today());
             if count % ASK_AGAIN == 0 {
                 table.ask_again();

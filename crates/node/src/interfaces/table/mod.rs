@@ -168,7 +168,7 @@ impl Table {
 
     /// These are usable now, in the system's order of preference; what went by others is free
     /// to go elsewhere.
-    pub fn follow(&mut self, present: Vec<Present>) {
+    pub fn follow(&mut self, present: Vec<Present>, now: Time, today: WallTime) {
         for gone in self.present.iter().filter(|old| !present.contains(old)) {
             self.affinity.gone(gone.index);
             self.doubts.forget(gone.index);
@@ -176,23 +176,23 @@ impl Table {
         self.present = present;
         let is_there = |index: &u32| self.present.iter().any(|present| present.index == *index);
         self.flowing.retain(|index, _| is_there(index));
-        self.forget_old_estimates();
+        self.forget_old_estimates(now);
         for name in self.present.iter().map(|present| &present.name) {
             let is_new = !self.estimates.contains_key(name);
-            if let Some(kept) = self.kept.estimate(name).filter(|_| is_new) {
+            if let Some(kept) = self.kept.estimate(name, (now, today)).filter(|_| is_new) {
                 self.estimates.insert(name.clone(), kept);
             }
         }
     }
 
     /// Names of interfaces come and go: of those that are gone the estimates heard of last are kept.
-    fn forget_old_estimates(&mut self) {
+    fn forget_old_estimates(&mut self, now: Time) {
         let is_gone = |name: &&String| self.present.iter().all(|present| present.name != **name);
         let gone: Vec<String> = self.estimates.keys().filter(is_gone).cloned().collect();
-        let mut gone: Vec<_> =
-            gone.into_iter().map(|name| (self.estimates[&name].heard(), name)).collect();
+        let age = |name: &String| self.estimates[name].heard(now).unwrap_or(Duration::MAX);
+        let mut gone: Vec<_> = gone.into_iter().map(|name| (age(&name), name)).collect();
         gone.sort();
-        for (_, name) in gone.iter().rev().skip(MOST_GONE) {
+        for (_, name) in gone.iter().skip(MOST_GONE) {
             self.estimates.remove(name);
         }
     }
@@ -277,7 +277,7 @@ impl Table {
         self.affinity.went(&destination, interface, now);
         self.doubts.serves(interface);
         if let (Some(rtt), Some(name)) = (rtt, self.name(interface)) {
-            self.estimates.entry(name).or_default().round_trip(rtt);
+            self.estimates.entry(name).or_default().round_trip(rtt, now);
         }
         if missed {
             let why = match is_routeless {
@@ -408,11 +408,11 @@ impl Table {
 
     /// What TCP said of the connection: its round trip, and what it sent again of how many bytes
     /// since the last look.
-    pub fn saw(&mut self, id: u64, rtt: Duration, again: u64, all: u64) {
+    pub fn saw(&mut self, id: u64, rtt: Duration, (again, all): (u64, u64), now: Time) {
         let Some(name) = self.interface_of(id) else { return };
         let estimate = self.estimates.entry(name).or_default();
-        estimate.round_trip(rtt);
-        estimate.sent_again(again, all);
+        estimate.round_trip(rtt, now);
+        estimate.sent_again(again, all, now);
     }
 
     /// The connection has ended, or came to nothing.

@@ -3,7 +3,7 @@
 use super::{super::estimate::Load, RESTS, Table};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::Candidate;
-use thalweg_units::{Rate, Time};
+use thalweg_units::{Rate, Time, WallTime};
 
 /// Into so many parts a second is cut, of which most must have brought something before its rate
 /// says anything of the interface.
@@ -47,9 +47,9 @@ impl Table {
     }
 
     /// The round trip of one of those.
-    pub fn link_saw(&mut self, name: &str, rtt: Duration) {
+    pub fn link_saw(&mut self, name: &str, rtt: Duration, now: Time) {
         if !rtt.is_zero() && self.present.iter().any(|present| present.name == name) {
-            self.estimates.entry(name.to_owned()).or_default().round_trip(rtt);
+            self.estimates.entry(name.to_owned()).or_default().round_trip(rtt, now);
         }
     }
 
@@ -61,7 +61,7 @@ impl Table {
     }
 
     /// A second or so has passed: estimates are made of what it brought.
-    pub fn tick(&mut self, now: Time) {
+    pub fn tick(&mut self, now: Time, today: WallTime) {
         let took = now.since(std::mem::replace(&mut self.ticked, now));
         let lasting = self.lasting();
         for (index, second) in std::mem::take(&mut self.second) {
@@ -76,7 +76,7 @@ impl Table {
             };
             let estimate = self.estimates.entry(name.clone()).or_default();
             estimate.carried((second.down, second.up), load, took, now);
-            self.addition.seen(&name, estimate);
+            self.addition.seen(&name, estimate, (now, today));
         }
     }
 
