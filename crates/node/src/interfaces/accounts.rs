@@ -4,6 +4,7 @@
 use super::{
     NoMore, Uplinks,
     caps::{CONNECTION, on_the_way, with_headers},
+    resent::Resent,
 };
 use std::{
     fmt, io,
@@ -13,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::{Account, Bookkeeper, Entry, TcpInfo, Way};
+use thalweg_units::Time;
 
 /// Keeps account of a dialler's connections by the settings and counts of these interfaces; cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,6 +37,7 @@ struct Tally {
     marks: [(Instant, u64); 2],
     /// What had come, and what had arrived of what went, when the kernel was asked last.
     seen: (u64, u64),
+    resent: Resent,
 }
 
 impl Accounts {
@@ -71,8 +74,8 @@ impl Tally {
         uplinks.table().link_began(&interface);
         let now = Instant::now();
         let (content, paid, waiting) = (0, 0, [None, None]);
-        let (marks, seen) = ([(now, 0), (now, 0)], (0, 0));
-        let mut tally = Self { uplinks, interface, content, paid, waiting, marks, seen };
+        let (marks, seen, resent) = ([(now, 0), (now, 0)], (0, 0), Resent::default());
+        let mut tally = Self { uplinks, interface, content, paid, waiting, marks, seen, resent };
         tally.owes(CONNECTION);
         tally
     }
@@ -91,11 +94,12 @@ impl Tally {
         self.owes(counts.map_or(0, kernels).max(content).saturating_add(more));
     }
 
-    fn mark(&mut self, info: &TcpInfo) {
-        let now = Instant::now();
-        if now.duration_since(self.marks[0].0) >= info.rtt {
-            self.marks = [(now, info.received), self.marks[0]];
-            self.uplinks.table().link_saw(&self.interface, info.rtt, self.uplinks.now());
+    fn mark(&mut self, info: &TcpInfo, now: Time) {
+        let moment = Instant::now();
+        if moment.duration_since(self.marks[0].0) >= info.rtt {
+            self.marks = [(moment, info.received), self.marks[0]];
+            let resent = self.resent.look(info, now);
+            self.uplinks.table().link_saw(&self.interface, info.rtt, resent, now);
         }
         let more = (
             info.received.saturating_sub(self.seen.0),
@@ -103,7 +107,7 @@ impl Tally {
         );
         self.seen = (info.received, info.acknowledged);
         if more != (0, 0) {
-            self.uplinks.table().flowed(&self.interface, more, self.uplinks.now());
+            self.uplinks.table().flowed(&self.interface, more, now);
         }
     }
 
@@ -146,7 +150,7 @@ impl Account for Tally {
         self.content = self.content.saturating_add(bytes as u64);
         self.uplinks.charge(&self.interface, with_headers(bytes as u64));
         if let Some(info) = counts {
-            self.mark(info);
+            self.mark(info, self.uplinks.now());
         }
         self.settle(counts, 0);
     }
@@ -174,7 +178,10 @@ impl fmt::Debug for Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Settings, *};
+    use super::{
+        super::{Present, Settings},
+        *,
+    };
 
     #[test]
     fn what_is_larger_counts_content_or_what_the_kernel_tells() {
@@ -189,6 +196,19 @@ mod tests {
         let before = tally.paid;
         tally.moved(4_000, Some(&info));
         assert_eq!(tally.paid, before, "it was paid already");
+    }
+
+    #[test]
+    fn a_link_tells_what_is_lost_by_its_interface() {
+        let uplinks = Uplinks::unkept(Settings::default());
+        let present = Present { index: 9, name: "wan0".to_owned() };
+        uplinks.table().follow(vec![present], uplinks.now(), uplinks.today());
+        let mut tally = Tally::new(uplinks.clone(), "wan0".to_owned());
+        let info =
+            TcpInfo { acknowledged: 90_000, retransmitted: 10, mss: 1000, ..TcpInfo::default() };
+        tally.mark(&info, Time::from_nanos(2_000_000_000));
+        let shown = uplinks.table().show(uplinks.today());
+        assert_eq!(shown[0].estimate.loss(), Some(0.1));
     }
 
     #[test]

@@ -142,8 +142,8 @@ impl Estimate {
     }
 
     /// Of so many bytes that TCP sent it sent so many again.
-    pub fn sent_again(&mut self, again: u64, all: u64, now: Time) {
-        if all >= TELLING {
+    pub fn sent_again(&mut self, (again, all): (u64, u64), now: Time) {
+        if all > 0 {
             let share = (again as f64 / all as f64).min(1.0);
             let loss = self.loss.map_or(share, |(old, _)| old + (share - old) * GAIN);
             self.loss = Some((loss, Moment::now(now)));

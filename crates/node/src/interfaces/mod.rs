@@ -25,6 +25,7 @@ mod probe;
 mod probing;
 mod program;
 mod report;
+mod resent;
 mod saving;
 mod settings;
 mod table;

@@ -3,6 +3,7 @@
 use super::{
     NoMore, Uplinks,
     caps::{CONNECTION, on_the_way, with_headers},
+    resent::Resent,
 };
 use crate::relay::{
     legs::{LegWatcher, Sender},
@@ -23,8 +24,8 @@ use thalweg_net::TcpInfo;
 pub struct Passage {
     uplinks: Uplinks,
     id: u64,
-    /// Bytes acknowledged and segments sent again, when this was looked at last.
-    seen: Mutex<(u64, u32)>,
+    /// What it sent again.
+    resent: Mutex<Resent>,
     /// Whether the program's first bytes are TLS's.
     speaks_tls: AtomicBool,
     /// Bytes that were paid for, headers among them.
@@ -34,7 +35,7 @@ pub struct Passage {
 impl Passage {
     pub(super) fn new(uplinks: Uplinks, id: u64) -> Self {
         let (speaks_tls, paid) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { uplinks, id, seen: Mutex::default(), speaks_tls, paid }
+        Self { uplinks, id, resent: Mutex::default(), speaks_tls, paid }
     }
 
     /// It stands, by this interface, with this round trip. `None`: by what the kernel chose.
@@ -123,13 +124,12 @@ impl Passage {
 
     /// What the kernel counts of it.
     pub fn saw(&self, info: &TcpInfo) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (acknowledged, retransmitted) = (info.acknowledged, info.retransmitted);
-        let new = acknowledged.saturating_sub(seen.0);
-        let again = u64::from(retransmitted.saturating_sub(seen.1)) * u64::from(info.mss);
-        *seen = (acknowledged, retransmitted);
-        let (all, now) = (new.saturating_add(again), self.uplinks.now());
-        self.uplinks.table().saw(self.id, info.rtt, (again, all), now);
+        let now = self.uplinks.now();
+        let resent = {
+            let mut resent = self.resent.lock().unwrap_or_else(PoisonError::into_inner);
+            resent.look(info, now)
+        };
+        self.uplinks.table().saw(self.id, info.rtt, resent, now);
         let more = on_the_way(info).saturating_sub(self.paid.load(Relaxed));
         self.pay(more);
     }

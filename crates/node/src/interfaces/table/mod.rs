@@ -407,12 +407,11 @@ impl Table {
     }
 
     /// What TCP said of the connection: its round trip, and what it sent again of how many bytes
-    /// since the last look.
-    pub fn saw(&mut self, id: u64, rtt: Duration, (again, all): (u64, u64), now: Time) {
-        let Some(name) = self.interface_of(id) else { return };
-        let estimate = self.estimates.entry(name).or_default();
-        estimate.round_trip(rtt, now);
-        estimate.sent_again(again, all, now);
+    /// since that was told last.
+    pub fn saw(&mut self, id: u64, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+        if let Some(name) = self.interface_of(id) {
+            self.heard_of(name, rtt, resent, now);
+        }
     }
 
     /// The connection has ended, or came to nothing.

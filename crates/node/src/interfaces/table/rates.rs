@@ -46,10 +46,26 @@ impl Table {
         flowing.active = now;
     }
 
-    /// The round trip of one of those.
-    pub fn link_saw(&mut self, name: &str, rtt: Duration, now: Time) {
-        if !rtt.is_zero() && self.present.iter().any(|present| present.name == name) {
-            self.estimates.entry(name.to_owned()).or_default().round_trip(rtt, now);
+    /// What TCP said of one of those, as [`Self::saw`].
+    pub fn link_saw(&mut self, name: &str, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+        if self.present.iter().any(|present| present.name == name) {
+            self.heard_of(name.to_owned(), rtt, resent, now);
+        }
+    }
+
+    pub(super) fn heard_of(
+        &mut self,
+        name: String,
+        rtt: Duration,
+        resent: Option<(u64, u64)>,
+        now: Time,
+    ) {
+        let estimate = self.estimates.entry(name).or_default();
+        if !rtt.is_zero() {
+            estimate.round_trip(rtt, now);
+        }
+        if let Some(resent) = resent {
+            estimate.sent_again(resent, now);
         }
     }
 
