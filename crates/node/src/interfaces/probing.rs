@@ -5,7 +5,7 @@ use super::{
     kept::Kept,
     probe::{COST, ProbeServer, probe},
 };
-use crate::budget::{Budget, Purpose, Scope};
+use crate::budget::Purpose;
 use std::{
     io,
     num::NonZeroU32,
@@ -38,11 +38,10 @@ impl Default for Probing {
     }
 }
 
-/// Who probes, and what this process spent; the day's limit is kept with what all spent.
+/// Who probes. What this process spends is in its budget; the day's limit is kept with what all spent.
 #[derive(Debug, Default)]
 pub(super) struct Prober {
     dialer: OnceLock<Dialer>,
-    budget: Budget,
 }
 
 impl Uplinks {
@@ -106,9 +105,9 @@ impl Uplinks {
         };
         let why = match paid {
             Ok(true) => {
-                let index = NonZeroU32::new(interface.index);
-                let scope = Scope { interface: index, ..Scope::purpose(Purpose::Probe) };
-                self.prober().budget.charge(scope, COST);
+                if let Some(index) = NonZeroU32::new(interface.index) {
+                    self.spend_on(Purpose::Probe, index, COST);
+                }
                 return true;
             }
             Ok(false) => "the budget of this day is used up".to_owned(),

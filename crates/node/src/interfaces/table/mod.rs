@@ -464,6 +464,11 @@ impl Table {
         self.open.values().filter(move |open| open.interface == index)
     }
 
+    /// The kernel's index of an interface that is usable now.
+    pub fn index_of(&self, name: &str) -> Option<u32> {
+        self.present.iter().find(|p| p.name == name).map(|p| p.index)
+    }
+
     fn name(&self, index: u32) -> Option<String> {
         self.present.iter().find(|p| p.index == index).map(|p| p.name.clone())
     }

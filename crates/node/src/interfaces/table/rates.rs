@@ -32,9 +32,7 @@ pub(super) struct Flowing {
 impl Table {
     /// So many bytes more came and went by an interface, by connections that are no program's.
     pub fn flowed(&mut self, name: &str, more: (u64, u64), now: Time) {
-        let Some(index) = self.present.iter().find(|p| p.name == name).map(|p| p.index) else {
-            return;
-        };
+        let Some(index) = self.index_of(name) else { return };
         let since = now.since(self.ticked);
         self.second.entry(index).or_default().add(more, since);
         let new = Flowing { moved: 0, before: 0, active: now };

@@ -156,7 +156,16 @@ fn notes(of: &Value) -> String {
     let fault =
         of["fault"].as_str().map(|why| format!("its cap cannot be kept to: {}", plain(why)));
     let probe = of["probe_failure"].as_str().map(plain);
-    [doubt, fault, alone, probe, limit].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let charged = |key: &str, what: &str| {
+        of[key].as_u64().filter(|bytes| *bytes > 0).map(|bytes| format!("{} {what}", size(bytes)))
+    };
+    let probes = charged("probe_bytes", "of probes");
+    let twice = charged("duplicate_bytes", "sent or fetched twice");
+    [doubt, fault, alone, probe, limit, probes, twice]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn program(of: &Value) -> [String; 5] {
@@ -243,6 +252,7 @@ mod tests {
             "cap_bytes": 10_000_000_000_u64, "connections": 2, "load_bytes": 300_000,
             "doubted": false, "doubt": null, "rate_limit_bps": 20_000_000, "ipv4": false,
             "ipv6": true, "heard_seconds_ago": 3.7, "heard_by": "passive",
+            "probe_bytes": 0, "duplicate_bytes": 2_000_000,
         });
         let portal = json!({
             "name": "wan1", "tier": "primary", "doubt": "impostor", "down_bps": 1_000_000,
