@@ -1,7 +1,7 @@
 //! What an interface brings, from the traffic that goes by it anyway.
 
 use std::{collections::VecDeque, time::Duration};
-use thalweg_measure::Method;
+use thalweg_measure::{self as measure, Bound, Interface, Method, Metric, NodeIndex, Subject};
 use thalweg_units::{ByteSize, Rate, Time};
 
 /// Fewer bytes in a second are a program's chatting and say nothing of the interface.
@@ -169,6 +169,33 @@ impl Estimate {
         newest.min_by_key(|sample| sample.at.age(now)).map(|sample| sample.by)
     }
 
+    /// What is known, as the mesh writes estimates: each with its unit, its age and its method. Rates are
+    /// [`Bound::AtLeast`]. What is so old that nobody knows how old it is is left out.
+    pub fn measured(&self, at: Interface, now: Time) -> Vec<measure::Estimate> {
+        let (from, to) = (Subject::Egress(at), Subject::Ingress(at));
+        let of = |subject, metric, value, (method, age)| measure::Estimate {
+            subject,
+            metric,
+            value,
+            spread: None,
+            method,
+            age,
+            reporter: NodeIndex(0),
+            bound: if metric == Metric::Throughput { Bound::AtLeast } else { Bound::Exact },
+        };
+        let rate = |subject, peak: &Peak| {
+            let newest = peak.0.back()?;
+            let how = (newest.by, newest.at.age(now));
+            Some(of(subject, Metric::Throughput, peak.best().as_bps() as f64, how))
+        };
+        let told =
+            |metric, value, at: Moment| of(from, metric, value, (Method::TcpInfo, at.age(now)));
+        let rtt = self.rtt.map(|(rtt, at)| told(Metric::RoundTrip, rtt.as_secs_f64(), at));
+        let loss = self.loss.map(|(loss, at)| told(Metric::Loss, loss, at));
+        let all = [rate(to, &self.down), rate(from, &self.up), rtt, loss];
+        all.into_iter().flatten().filter(|one| one.age < Duration::MAX).collect()
+    }
+
     /// The rate to this host; zero: not known.
     pub fn down(&self) -> Rate {
         self.down.best()
@@ -293,6 +320,20 @@ mod tests {
             (seen.heard_by(at(9)), seen.down()),
             (Some(Method::Passive), Rate::from_mbps(0.5))
         );
+    }
+
+    #[test]
+    fn each_is_told_with_its_age_and_its_method() {
+        let mut seen = Estimate::default();
+        seen.probed(125_000, SECOND, at(1));
+        seen.round_trip(SECOND / 10, at(2));
+        seen.sent_again((1, 4), at(3));
+        let told = seen.measured(Interface { node: NodeIndex(0), interface: 1 }, at(4));
+        let all: Vec<_> =
+            told.iter().map(|of| (of.metric, of.value, of.method, of.age.as_secs())).collect();
+        let (rate, tcp) = ((Metric::Throughput, 1e6, Method::Transfer, 3), Method::TcpInfo);
+        assert_eq!(all, [rate, (Metric::RoundTrip, 0.1, tcp, 2), (Metric::Loss, 0.25, tcp, 1)]);
+        assert!(told.iter().all(|of| of.check().is_ok()) && told[0].bound == Bound::AtLeast);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::budget::{Purpose, Scope};
 use serde_json::{Value, json};
 use std::{num::NonZeroU32, time::Duration};
 use thalweg_bond::{Application, Demand};
-use thalweg_measure::Method;
+use thalweg_measure::{self as measure, Method};
 use thalweg_net::{Interface, Lack, Survey, survey};
 use thalweg_units::{Rate, Time};
 
@@ -26,9 +26,12 @@ pub fn report(uplinks: &Uplinks) -> Value {
     let all = table.show(today);
     let interfaces: Vec<Value> = all
         .iter()
-        .map(|shown| {
+        .zip(0..)
+        .map(|(shown, place)| {
             let policy = settings.policy(&shown.name);
             let mut value = interface(shown, now);
+            let at = measure::Interface { node: measure::NodeIndex(0), interface: place };
+            value["estimates"] = json!(shown.estimate.measured(at, now));
             value["probe_bytes"] = json!(charged(uplinks, shown, Purpose::Probe));
             value["duplicate_bytes"] = json!(charged(uplinks, shown, Purpose::Duplicate));
             value["rate_limit_bps"] = json!(policy.rate_limit.map(Rate::as_bps));
