@@ -18,7 +18,6 @@ use super::{
     kept::{Addition, Kept},
     settings::Settings,
 };
-use crate::proxy::is_near;
 use probing::Probes;
 use rates::{Flowing, Second};
 use std::{
@@ -28,9 +27,8 @@ use std::{
 use thalweg_bond::{
     Affinity, Application, ConnectionMethod, ConnectionScheduler, Demand, Pick, Thrift,
 };
-use thalweg_net::Host;
 use thalweg_units::{Time, WallTime};
-use thalweg_wire::Destination;
+use thalweg_wire::{Destination, Host};
 
 /// Decisions that are remembered for who asks why.
 const MOST_DECISIONS: usize = 64;
@@ -381,7 +379,7 @@ impl Table {
     /// Whether there is anything to decide for a connection to `to`.
     pub fn has_choice(&self, to: &Destination) -> bool {
         let is_loopback = matches!(&to.host, Host::Ip(ip) if ip.to_canonical().is_loopback());
-        let is_near = is_loopback || (is_near(&to.host) && !self.settings.near);
+        let is_near = is_loopback || (to.host.is_near() && !self.settings.near);
         !is_near && (self.present.len() > 1 || !self.settings.is_plain())
     }
 
