@@ -1,11 +1,7 @@
 //! Connections that are no program's, and count all the same: a download's, channels to members that go the plain
 //! way, and links of bonds.
 
-use super::{
-    NoMore, Uplinks,
-    caps::{CONNECTION, on_the_way, with_headers},
-    resent::Resent,
-};
+use super::{NoMore, Uplinks, bill::Bill, caps::with_headers, resent::Resent};
 use std::{
     fmt, io,
     num::NonZeroU32,
@@ -27,10 +23,7 @@ type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send + Sync>>;
 struct Tally {
     uplinks: Uplinks,
     interface: String,
-    /// Content that its owner read or wrote, bytes.
-    content: u64,
-    /// What was paid of it, headers among them.
-    paid: u64,
+    bill: Bill,
     /// Who waits, down and up.
     waiting: [Option<Waiting>; 2],
     /// What had come when, about a round trip ago and before that.
@@ -73,25 +66,16 @@ impl Tally {
     fn new(uplinks: Uplinks, interface: String) -> Self {
         uplinks.table().link_began(&interface);
         let now = Instant::now();
-        let (content, paid, waiting) = (0, 0, [None, None]);
+        let (bill, waiting) = (Bill::default(), [None, None]);
         let (marks, seen, resent) = ([(now, 0), (now, 0)], (0, 0), Resent::default());
-        let mut tally = Self { uplinks, interface, content, paid, waiting, marks, seen, resent };
-        tally.owes(CONNECTION);
+        let mut tally = Self { uplinks, interface, bill, waiting, marks, seen, resent };
+        tally.settle(None, 0);
         tally
     }
 
-    /// So much in all.
-    fn owes(&mut self, all: u64) {
-        let more = all.saturating_sub(self.paid);
-        self.paid += more;
-        self.uplinks.counted(&self.interface, more);
-    }
-
-    /// All that is known of: what its owner moved, and what the kernel has moved and is to move.
     fn settle(&mut self, counts: Option<&TcpInfo>, more: u64) {
-        let kernels = |info: &TcpInfo| on_the_way(info) + with_headers(info.unsent.into());
-        let content = with_headers(self.content).saturating_add(CONNECTION);
-        self.owes(counts.map_or(0, kernels).max(content).saturating_add(more));
+        let owed = self.bill.settle(counts, more);
+        self.uplinks.counted(&self.interface, owed);
     }
 
     fn mark(&mut self, info: &TcpInfo, now: Time) {
@@ -147,7 +131,7 @@ impl Account for Tally {
     /// A rate limit goes by what its owner moved, and by nothing that has come and was not read: who waited for that would
     /// read nothing for so long, and a bond's link that does is silent.
     fn moved(&mut self, bytes: usize, counts: Option<&TcpInfo>) {
-        self.content = self.content.saturating_add(bytes as u64);
+        self.bill.moved(bytes as u64);
         self.uplinks.charge(&self.interface, with_headers(bytes as u64));
         if let Some(info) = counts {
             self.mark(info, self.uplinks.now());
@@ -171,7 +155,7 @@ impl fmt::Debug for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tally")
             .field("interface", &self.interface)
-            .field("paid", &self.paid)
+            .field("bill", &self.bill)
             .finish()
     }
 }
@@ -182,21 +166,6 @@ mod tests {
         super::{Present, Settings},
         *,
     };
-
-    #[test]
-    fn what_is_larger_counts_content_or_what_the_kernel_tells() {
-        let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
-        assert_eq!(tally.paid, CONNECTION);
-        tally.moved(16_000, None);
-        assert_eq!(tally.paid, 17_000 + CONNECTION);
-        // More has come than was read, and some is written that was not sent.
-        let info = TcpInfo { received: 30_000, unsent: 5_000, segments: 30, ..TcpInfo::default() };
-        tally.moved(4_000, Some(&info));
-        assert_eq!(tally.paid, on_the_way(&info) + with_headers(5_000));
-        let before = tally.paid;
-        tally.moved(4_000, Some(&info));
-        assert_eq!(tally.paid, before, "it was paid already");
-    }
 
     #[test]
     fn a_link_tells_what_is_lost_by_its_interface() {
@@ -220,9 +189,10 @@ mod tests {
         let ended = TcpInfo { peer_has_ended: true, ..info };
         for (info, more) in [(info, 34_000), (offered, 17_000), (rests, 0), (ended, 0)] {
             let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
-            tally.content = 16_000;
+            tally.moved(16_000, None);
+            assert_eq!(with_headers(tally.under_way(&info)), more, "{info:?}");
             tally.ends(Some(&info));
-            assert_eq!(tally.paid, 17_000 + CONNECTION + more, "{info:?}");
+            assert_eq!(tally.bill.settle(Some(&info), more), 0, "it was paid: {info:?}");
         }
     }
 }

@@ -9,6 +9,7 @@
 //! light probes, which are charged to the budget.
 
 mod accounts;
+mod bill;
 mod caps;
 mod change;
 mod control;

@@ -12,6 +12,7 @@ const PURE_CRATES: &[&str] = &["units", "bond", "fountain", "measure", "plan", "
 const PURE_MODULES: &[&str] = &[
     "crates/lab/src/emu",
     "crates/lab/src/topology",
+    "crates/node/src/interfaces/bill.rs",
     "crates/node/src/interfaces/caps.rs",
     "crates/node/src/interfaces/doubt.rs",
     "crates/node/src/interfaces/estimate.rs",

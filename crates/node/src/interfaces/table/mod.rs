@@ -12,7 +12,7 @@ pub use shown::Shown;
 pub use thrift::Flow;
 
 use super::{
-    caps::{Caps, with_headers},
+    caps::Caps,
     doubt::{Doubts, Server, Why},
     estimate::Estimate,
     kept::{Addition, Kept},
@@ -328,7 +328,7 @@ impl Table {
 
     /// The connection has moved so many bytes by now, to and from this host. How many more than
     /// before.
-    pub fn moved(&mut self, id: u64, down: u64, up: u64, now: Time, today: WallTime) -> u64 {
+    pub fn moved(&mut self, id: u64, down: u64, up: u64, now: Time) -> u64 {
         let Some(open) = self.open.get_mut(&id) else { return 0 };
         let more = (down.saturating_sub(open.moved.0), up.saturating_sub(open.moved.1));
         let all = more.0.saturating_add(more.1);
@@ -340,18 +340,10 @@ impl Table {
         let interface = open.interface;
         let since = now.since(self.ticked);
         self.second.entry(interface).or_default().add(more, since);
-        if let Some(name) = self.name(interface) {
-            self.spent(&name, all, today);
-        }
         all
     }
 
-    /// So many bytes more went by an interface, by whatever of ours.
-    pub fn spent(&mut self, name: &str, bytes: u64, today: WallTime) {
-        self.carried(name, with_headers(bytes), today);
-    }
-
-    /// The same, of bytes that have their headers.
+    /// So many bytes more went by an interface, headers among them, by whatever of ours.
     pub fn carried(&mut self, name: &str, bytes: u64, today: WallTime) {
         if self.settings.policy(name).cap.is_some() {
             return self.caps.pay(name, bytes);
