@@ -11,6 +11,10 @@ const MOST: usize = 4096;
 /// paper's λ_small (§IV-A).
 const FIRST_GUESS: u64 = 22_380;
 
+/// The least that is expected of a program that moves much by its nature (§II-B.1) while nothing is known of it itself: the
+/// paper's λ_large (§IV-A).
+const BULK_GUESS: u64 = 285_000;
+
 /// Who opens connections: a process by its name where that can be seen, and the port it calls.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Application {
@@ -56,12 +60,17 @@ impl Applications {
     }
 
     /// What its next connection is expected to move, bytes: its own C_demand, that of all
-    /// applications, or a web page's object while nothing is known.
+    /// applications, or a web page's object while nothing is known. Where its own is not known, and it is
+    /// [`Nature::Bulk`], no less than a large file.
     pub fn expected(&self, application: &Application) -> u64 {
-        self.demand(application)
-            .and_then(|demand| demand.bytes())
-            .or_else(|| self.all.bytes())
-            .unwrap_or(FIRST_GUESS)
+        let own = self.demand(application).and_then(|demand| demand.bytes());
+        own.unwrap_or_else(|| {
+            let guess = self.all.bytes().unwrap_or(FIRST_GUESS);
+            match application.nature() {
+                Nature::Bulk => guess.max(BULK_GUESS),
+                Nature::Realtime | Nature::Unknown => guess,
+            }
+        })
     }
 
     /// What is known of it.
@@ -126,6 +135,18 @@ mod tests {
         all.ended(&app("b", 1), 9000);
         assert_eq!((all.expected(&app("a", 1)), all.expected(&app("b", 1))), (1000, 9000));
         assert_eq!(all.all()[0].0, &app("b", 1));
+    }
+
+    #[test]
+    fn who_moves_much_by_nature_is_expected_to_until_it_is_known_itself() {
+        let (mut all, rsync) = (Applications::default(), app("rsync", 873));
+        assert_eq!(all.expected(&rsync), BULK_GUESS);
+        all.ended(&app("a", 1), 1000);
+        assert_eq!((all.expected(&rsync), all.expected(&app("b", 1))), (BULK_GUESS, 1000));
+        all.ended(&app("c", 1), 80_000_000);
+        assert!(all.expected(&rsync) > BULK_GUESS);
+        all.ended(&rsync, 2000);
+        assert_eq!(all.expected(&rsync), 2000);
     }
 
     #[test]

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Nature {
     /// Somebody waits for each packet: calls, terminals. Wants the shortest round trip.
     Realtime,
-    /// Moves much, and nobody watches single packets.
+    /// Moves much, and nobody watches single packets. While nothing is known of it its connections are expected to be
+    /// large ([`crate::Applications::expected`]).
     Bulk,
     /// Nothing is known: what it moved before counts alone.
     #[default]

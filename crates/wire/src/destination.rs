@@ -1,5 +1,6 @@
 //! Where a connection is to end: a name or an address, and a port.
 
+use crate::address_class::classify;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::{
     fmt,
@@ -38,6 +39,25 @@ impl Host {
             return Ok(Self::Ip(ip));
         }
         Self::name(text)
+    }
+
+    /// Whether nobody further off could mean the same host by it: this host, its networks, bare names, and names that are
+    /// for such (RFC 6761, RFC 6762, RFC 8375).
+    pub fn is_near(&self) -> bool {
+        match self {
+            Self::Ip(ip) => {
+                let mapped = match ip {
+                    IpAddr::V6(v6) => v6.to_ipv4_mapped(),
+                    IpAddr::V4(_) => None,
+                };
+                classify(mapped.map_or(*ip, IpAddr::V4)).is_some()
+            }
+            Self::Name(name) => {
+                let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+                let local = [".localhost", ".local", ".internal", ".home.arpa", ".test"];
+                !name.contains('.') || local.iter().any(|end| name.ends_with(end))
+            }
+        }
     }
 
     fn name(text: &str) -> Result<Self, DestinationError> {
@@ -160,6 +180,19 @@ mod tests {
         let v6: Destination = "[::1]:443".parse().unwrap();
         assert_eq!(v6.address(), Some("[::1]:443".parse().unwrap()));
         assert_eq!("www.example:80".parse::<Destination>().unwrap().address(), None);
+    }
+
+    #[test]
+    fn near_is_what_nobody_else_could_mean() {
+        let is_near = |text: &str| Host::parse(text).unwrap().is_near();
+        for near in
+            ["printer", "nas.LOCAL.", "a.localhost", "10.1.2.3", "::ffff:127.0.0.1", "fe80::1"]
+        {
+            assert!(is_near(near), "{near}");
+        }
+        for far in ["www.example.org", "local.example", "192.0.3.1", "2606:4700::1"] {
+            assert!(!is_near(far), "{far}");
+        }
     }
 
     #[test]

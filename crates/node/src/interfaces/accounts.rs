@@ -1,10 +1,7 @@
 //! Connections that are no program's, and count all the same: a download's, channels to members that go the plain
 //! way, and links of bonds.
 
-use super::{
-    NoMore, Uplinks,
-    caps::{CONNECTION, on_the_way, with_headers},
-};
+use super::{NoMore, Uplinks, bill::Bill, caps::with_headers, resent::Resent};
 use std::{
     fmt, io,
     num::NonZeroU32,
@@ -13,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::{Account, Bookkeeper, Entry, TcpInfo, Way};
+use thalweg_units::Time;
 
 /// Keeps account of a dialler's connections by the settings and counts of these interfaces; cheap to clone.
 #[derive(Clone, Debug)]
@@ -25,16 +23,14 @@ type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send + Sync>>;
 struct Tally {
     uplinks: Uplinks,
     interface: String,
-    /// Content that its owner read or wrote, bytes.
-    content: u64,
-    /// What was paid of it, headers among them.
-    paid: u64,
+    bill: Bill,
     /// Who waits, down and up.
     waiting: [Option<Waiting>; 2],
     /// What had come when, about a round trip ago and before that.
     marks: [(Instant, u64); 2],
     /// What had come, and what had arrived of what went, when the kernel was asked last.
     seen: (u64, u64),
+    resent: Resent,
 }
 
 impl Accounts {
@@ -70,32 +66,24 @@ impl Tally {
     fn new(uplinks: Uplinks, interface: String) -> Self {
         uplinks.table().link_began(&interface);
         let now = Instant::now();
-        let (content, paid, waiting) = (0, 0, [None, None]);
-        let (marks, seen) = ([(now, 0), (now, 0)], (0, 0));
-        let mut tally = Self { uplinks, interface, content, paid, waiting, marks, seen };
-        tally.owes(CONNECTION);
+        let (bill, waiting) = (Bill::default(), [None, None]);
+        let (marks, seen, resent) = ([(now, 0), (now, 0)], (0, 0), Resent::default());
+        let mut tally = Self { uplinks, interface, bill, waiting, marks, seen, resent };
+        tally.settle(None, 0);
         tally
     }
 
-    /// So much in all.
-    fn owes(&mut self, all: u64) {
-        let more = all.saturating_sub(self.paid);
-        self.paid += more;
-        self.uplinks.counted(&self.interface, more);
-    }
-
-    /// All that is known of: what its owner moved, and what the kernel has moved and is to move.
     fn settle(&mut self, counts: Option<&TcpInfo>, more: u64) {
-        let kernels = |info: &TcpInfo| on_the_way(info) + with_headers(info.unsent.into());
-        let content = with_headers(self.content).saturating_add(CONNECTION);
-        self.owes(counts.map_or(0, kernels).max(content).saturating_add(more));
+        let owed = self.bill.settle(counts, more);
+        self.uplinks.counted(&self.interface, owed);
     }
 
-    fn mark(&mut self, info: &TcpInfo) {
-        let now = Instant::now();
-        if now.duration_since(self.marks[0].0) >= info.rtt {
-            self.marks = [(now, info.received), self.marks[0]];
-            self.uplinks.table().link_saw(&self.interface, info.rtt);
+    fn mark(&mut self, info: &TcpInfo, now: Time) {
+        let moment = Instant::now();
+        if moment.duration_since(self.marks[0].0) >= info.rtt {
+            self.marks = [(moment, info.received), self.marks[0]];
+            let resent = self.resent.look(info, now);
+            self.uplinks.table().link_saw(&self.interface, info.rtt, resent, now);
         }
         let more = (
             info.received.saturating_sub(self.seen.0),
@@ -103,7 +91,7 @@ impl Tally {
         );
         self.seen = (info.received, info.acknowledged);
         if more != (0, 0) {
-            self.uplinks.table().flowed(&self.interface, more, self.uplinks.now());
+            self.uplinks.table().flowed(&self.interface, more, now);
         }
     }
 
@@ -143,10 +131,10 @@ impl Account for Tally {
     /// A rate limit goes by what its owner moved, and by nothing that has come and was not read: who waited for that would
     /// read nothing for so long, and a bond's link that does is silent.
     fn moved(&mut self, bytes: usize, counts: Option<&TcpInfo>) {
-        self.content = self.content.saturating_add(bytes as u64);
+        self.bill.moved(bytes as u64);
         self.uplinks.charge(&self.interface, with_headers(bytes as u64));
         if let Some(info) = counts {
-            self.mark(info);
+            self.mark(info, self.uplinks.now());
         }
         self.settle(counts, 0);
     }
@@ -167,28 +155,29 @@ impl fmt::Debug for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tally")
             .field("interface", &self.interface)
-            .field("paid", &self.paid)
+            .field("bill", &self.bill)
             .finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Settings, *};
+    use super::{
+        super::{Present, Settings},
+        *,
+    };
 
     #[test]
-    fn what_is_larger_counts_content_or_what_the_kernel_tells() {
-        let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
-        assert_eq!(tally.paid, CONNECTION);
-        tally.moved(16_000, None);
-        assert_eq!(tally.paid, 17_000 + CONNECTION);
-        // More has come than was read, and some is written that was not sent.
-        let info = TcpInfo { received: 30_000, unsent: 5_000, segments: 30, ..TcpInfo::default() };
-        tally.moved(4_000, Some(&info));
-        assert_eq!(tally.paid, on_the_way(&info) + with_headers(5_000));
-        let before = tally.paid;
-        tally.moved(4_000, Some(&info));
-        assert_eq!(tally.paid, before, "it was paid already");
+    fn a_link_tells_what_is_lost_by_its_interface() {
+        let uplinks = Uplinks::unkept(Settings::default());
+        let present = Present { index: 9, name: "wan0".to_owned() };
+        uplinks.table().follow(vec![present], uplinks.now(), uplinks.today());
+        let mut tally = Tally::new(uplinks.clone(), "wan0".to_owned());
+        let info =
+            TcpInfo { acknowledged: 90_000, retransmitted: 10, mss: 1000, ..TcpInfo::default() };
+        tally.mark(&info, Time::from_nanos(2_000_000_000));
+        let shown = uplinks.table().show(uplinks.today());
+        assert_eq!(shown[0].estimate.loss(), Some(0.1));
     }
 
     #[test]
@@ -200,9 +189,10 @@ mod tests {
         let ended = TcpInfo { peer_has_ended: true, ..info };
         for (info, more) in [(info, 34_000), (offered, 17_000), (rests, 0), (ended, 0)] {
             let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
-            tally.content = 16_000;
+            tally.moved(16_000, None);
+            assert_eq!(with_headers(tally.under_way(&info)), more, "{info:?}");
             tally.ends(Some(&info));
-            assert_eq!(tally.paid, 17_000 + CONNECTION + more, "{info:?}");
+            assert_eq!(tally.bill.settle(Some(&info), more), 0, "it was paid: {info:?}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What an interface brings, from the traffic that goes by it anyway.
 
 use std::{collections::VecDeque, time::Duration};
+use thalweg_measure::{self as measure, Bound, Interface, Method, Metric, NodeIndex, Subject};
 use thalweg_units::{ByteSize, Rate, Time};
 
 /// Fewer bytes in a second are a program's chatting and say nothing of the interface.
@@ -35,8 +36,36 @@ pub enum Load {
 pub struct Estimate {
     down: Peak,
     up: Peak,
-    rtt: Option<Duration>,
-    loss: Option<f64>,
+    rtt: Option<(Duration, Moment)>,
+    loss: Option<(f64, Moment)>,
+}
+
+/// What was known of an interface, and how long ago each was heard; zero: not known. An age of [`Duration::MAX`]: nobody
+/// knows how old it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Past {
+    pub down: (Rate, Duration),
+    pub up: (Rate, Duration),
+    pub rtt: (Duration, Duration),
+    /// How the rate to this host was found.
+    pub by: Method,
+}
+
+/// When something was heard: so long before a time of the table's clock, which begins with the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moment {
+    at: Time,
+    before: Duration,
+}
+
+impl Moment {
+    fn now(at: Time) -> Self {
+        Self { at, before: Duration::ZERO }
+    }
+
+    fn age(self, now: Time) -> Duration {
+        now.since(self.at).saturating_add(self.before)
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -44,28 +73,46 @@ struct Peak(VecDeque<Sample>);
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    at: Time,
+    at: Moment,
     rate: Rate,
+    by: Method,
     /// The interface was loaded: it is taken for its limit as well.
     is_full: bool,
 }
 
 impl Estimate {
-    /// As it was when this was last kept; what comes counts more from the first sample on.
-    pub(super) fn kept(down: Rate, up: Rate, rtt: Duration) -> Self {
-        let peak = |rate: Rate| {
-            let sample = Sample { at: Time::ZERO, rate, is_full: true };
+    /// As it was when this was last kept: as old as it is by now. What comes counts more from the first sample on.
+    pub(super) fn kept(past: &Past, now: Time) -> Self {
+        let moment = |before| Moment { at: now, before };
+        let peak = |(rate, age), by| {
+            let sample = Sample { at: moment(age), rate, by, is_full: true };
             Peak((rate > Rate::ZERO).then_some(sample).into_iter().collect())
         };
-        let rtt = (!rtt.is_zero()).then_some(rtt);
-        Self { down: peak(down), up: peak(up), rtt, loss: None }
+        let (rtt, age) = past.rtt;
+        let rtt = (!rtt.is_zero()).then_some((rtt, moment(age)));
+        Self { down: peak(past.down, past.by), up: peak(past.up, Method::Passive), rtt, loss: None }
+    }
+
+    /// What is to be kept of it.
+    pub(super) fn past(&self, now: Time) -> Past {
+        let of = |peak: &Peak| (peak.best(), peak.age(now).unwrap_or_default());
+        let rtt = self.rtt.map(|(rtt, at)| (rtt, at.age(now))).unwrap_or_default();
+        let by = self.down.0.back().map_or(Method::Passive, |sample| sample.by);
+        Past { down: of(&self.down), up: of(&self.up), rtt, by }
     }
 
     /// So many bytes came and went by it, over all connections, in the time `took` that ends
     /// at `now`.
     pub fn carried(&mut self, (down, up): (u64, u64), load: Load, took: Duration, now: Time) {
-        self.down.carried(down, load, took, now);
-        self.up.carried(up, load, took, now);
+        self.down.carried(down, (load, Method::Passive), took, now);
+        self.up.carried(up, (load, Method::Passive), took, now);
+    }
+
+    /// So many bytes of a probe came, in the time `took` that ends at `now`: mostly of slow start, which says more than
+    /// nothing, and less than what traffic told.
+    pub fn probed(&mut self, bytes: u64, took: Duration, now: Time) {
+        let load = if self.is_known() { Load::Passing } else { Load::One };
+        self.down.carried(bytes, (load, Method::Transfer), took, now);
     }
 
     /// Whether the interface was loaded when it brought [`Self::down`]; else that says only that it brings so much.
@@ -80,7 +127,7 @@ impl Estimate {
         let most = match self.down.limit() {
             None => others,
             Some(at) => {
-                let minutes = now.since(at).saturating_sub(WINDOW).div_duration_f64(DOUBLES);
+                let minutes = at.age(now).saturating_sub(WINDOW).div_duration_f64(DOUBLES);
                 let most = self.down().as_bps() as f64 * minutes.min(64.0).exp2();
                 others.min(Rate::from_bps(most as u64))
             }
@@ -89,27 +136,64 @@ impl Estimate {
     }
 
     /// A connection's round trip; smoothed by an eighth (RFC 6298 §2).
-    pub fn round_trip(&mut self, rtt: Duration) {
-        self.rtt = Some(self.rtt.map_or(rtt, |old| (old * 7 + rtt) / 8));
+    pub fn round_trip(&mut self, rtt: Duration, now: Time) {
+        let rtt = self.rtt.map_or(rtt, |(old, _)| (old * 7 + rtt) / 8);
+        self.rtt = Some((rtt, Moment::now(now)));
     }
 
     /// Of so many bytes that TCP sent it sent so many again.
-    pub fn sent_again(&mut self, again: u64, all: u64) {
-        if all >= TELLING {
+    pub fn sent_again(&mut self, (again, all): (u64, u64), now: Time) {
+        if all > 0 {
             let share = (again as f64 / all as f64).min(1.0);
-            self.loss = Some(self.loss.map_or(share, |old| old + (share - old) * GAIN));
+            let loss = self.loss.map_or(share, |(old, _)| old + (share - old) * GAIN);
+            self.loss = Some((loss, Moment::now(now)));
         }
     }
 
     /// The share of sent bytes that were sent again, from 0 to 1; `None`: not known. Of what comes
     /// TCP does not tell the receiver.
     pub fn loss(&self) -> Option<f64> {
-        self.loss
+        self.loss.map(|(loss, _)| loss)
     }
 
-    /// When the newest sample of a rate came.
-    pub fn heard(&self) -> Option<Time> {
-        self.down.newest().max(self.up.newest())
+    /// How long ago the newest sample of a rate came, also where that was before this process; [`Duration::MAX`]:
+    /// nobody knows. `None`: there is none.
+    pub fn heard(&self, now: Time) -> Option<Duration> {
+        let ages = [self.down.age(now), self.up.age(now)];
+        ages.into_iter().flatten().min()
+    }
+
+    /// How that sample was taken: [`Method::Passive`], or [`Method::Transfer`] by a light probe.
+    pub fn heard_by(&self, now: Time) -> Option<Method> {
+        let newest = [&self.down, &self.up].into_iter().filter_map(|peak| peak.0.back());
+        newest.min_by_key(|sample| sample.at.age(now)).map(|sample| sample.by)
+    }
+
+    /// What is known, as the mesh writes estimates: each with its unit, its age and its method. Rates are
+    /// [`Bound::AtLeast`]. What is so old that nobody knows how old it is is left out.
+    pub fn measured(&self, at: Interface, now: Time) -> Vec<measure::Estimate> {
+        let (from, to) = (Subject::Egress(at), Subject::Ingress(at));
+        let of = |subject, metric, value, (method, age)| measure::Estimate {
+            subject,
+            metric,
+            value,
+            spread: None,
+            method,
+            age,
+            reporter: NodeIndex(0),
+            bound: if metric == Metric::Throughput { Bound::AtLeast } else { Bound::Exact },
+        };
+        let rate = |subject, peak: &Peak| {
+            let newest = peak.0.back()?;
+            let how = (newest.by, newest.at.age(now));
+            Some(of(subject, Metric::Throughput, peak.best().as_bps() as f64, how))
+        };
+        let told =
+            |metric, value, at: Moment| of(from, metric, value, (Method::TcpInfo, at.age(now)));
+        let rtt = self.rtt.map(|(rtt, at)| told(Metric::RoundTrip, rtt.as_secs_f64(), at));
+        let loss = self.loss.map(|(loss, at)| told(Metric::Loss, loss, at));
+        let all = [rate(to, &self.down), rate(from, &self.up), rtt, loss];
+        all.into_iter().flatten().filter(|one| one.age < Duration::MAX).collect()
     }
 
     /// The rate to this host; zero: not known.
@@ -124,13 +208,13 @@ impl Estimate {
 
     /// The round trip to whom connections went; zero: not known.
     pub fn rtt(&self) -> Duration {
-        self.rtt.unwrap_or_default()
+        self.rtt.map(|(rtt, _)| rtt).unwrap_or_default()
     }
 }
 
 impl Peak {
     /// What is old is forgotten only when there is something new.
-    fn carried(&mut self, bytes: u64, load: Load, took: Duration, now: Time) {
+    fn carried(&mut self, bytes: u64, (load, by): (Load, Method), took: Duration, now: Time) {
         if bytes < TELLING || took.is_zero() {
             return;
         }
@@ -141,7 +225,7 @@ impl Peak {
             // That it brings so much is known, and more it does not say.
             return;
         }
-        while self.0.front().is_some_and(|old| now.since(old.at) > WINDOW) {
+        while self.0.front().is_some_and(|old| old.at.age(now) > WINDOW) {
             self.0.pop_front();
         }
         // A smaller one before a greater one never counts again.
@@ -149,11 +233,12 @@ impl Peak {
             is_full |= less.is_full;
             self.0.pop_back();
         }
-        self.0.push_back(Sample { at: now, rate, is_full });
+        self.0.push_back(Sample { at: Moment::now(now), rate, by, is_full });
     }
 
-    fn newest(&self) -> Option<Time> {
-        self.0.back().map(|sample| sample.at)
+    /// Of the newest sample.
+    fn age(&self, now: Time) -> Option<Duration> {
+        self.0.back().map(|sample| sample.at.age(now))
     }
 
     fn best(&self) -> Rate {
@@ -161,7 +246,7 @@ impl Peak {
     }
 
     /// When it was taken for a limit last.
-    fn limit(&self) -> Option<Time> {
+    fn limit(&self) -> Option<Moment> {
         self.0.iter().rev().find(|sample| sample.is_full).map(|sample| sample.at)
     }
 }
@@ -216,11 +301,47 @@ mod tests {
     }
 
     #[test]
+    fn what_was_kept_is_as_old_as_it_is() {
+        let (rate, others) = (Rate::from_mbps(1.0), Rate::from_mbps(20.0));
+        let of = |age| {
+            let none = (Rate::ZERO, Duration::ZERO);
+            let (down, rtt) = ((rate, age), Default::default());
+            Estimate::kept(&Past { down, up: none, rtt, by: Method::Transfer }, at(7))
+        };
+        assert_eq!(of(SECOND).heard(at(9)), Some(SECOND * 3));
+        assert_eq!(of(SECOND).believed(others, at(9)), rate);
+        assert_eq!(of(SECOND * 150).believed(others, at(7)), Rate::from_mbps(4.0));
+        assert_eq!(of(Duration::MAX).believed(others, at(8)), others);
+        let mut seen = of(SECOND * 150);
+        assert_eq!(seen.heard_by(at(8)), Some(Method::Transfer));
+        assert_eq!(seen.past(at(8)).down, (rate, SECOND * 151));
+        seen.carried((62_500, 0), Load::One, SECOND, at(9));
+        assert_eq!(
+            (seen.heard_by(at(9)), seen.down()),
+            (Some(Method::Passive), Rate::from_mbps(0.5))
+        );
+    }
+
+    #[test]
+    fn each_is_told_with_its_age_and_its_method() {
+        let mut seen = Estimate::default();
+        seen.probed(125_000, SECOND, at(1));
+        seen.round_trip(SECOND / 10, at(2));
+        seen.sent_again((1, 4), at(3));
+        let told = seen.measured(Interface { node: NodeIndex(0), interface: 1 }, at(4));
+        let all: Vec<_> =
+            told.iter().map(|of| (of.metric, of.value, of.method, of.age.as_secs())).collect();
+        let (rate, tcp) = ((Metric::Throughput, 1e6, Method::Transfer, 3), Method::TcpInfo);
+        assert_eq!(all, [rate, (Metric::RoundTrip, 0.1, tcp, 2), (Metric::Loss, 0.25, tcp, 1)]);
+        assert!(told.iter().all(|of| of.check().is_ok()) && told[0].bound == Bound::AtLeast);
+    }
+
+    #[test]
     fn round_trips_are_smoothed() {
         let mut seen = Estimate::default();
         assert_eq!(seen.rtt(), Duration::ZERO);
-        seen.round_trip(Duration::from_millis(80));
-        seen.round_trip(Duration::from_millis(160));
+        seen.round_trip(Duration::from_millis(80), at(1));
+        seen.round_trip(Duration::from_millis(160), at(2));
         assert_eq!(seen.rtt(), Duration::from_millis(90));
     }
 }

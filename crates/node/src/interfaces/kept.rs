@@ -1,11 +1,12 @@
 //! What outlives the process: C_demand of applications, bytes of this period.
 
-use super::{Estimate, used::Used};
+use super::{Estimate, estimate::Past, used::Used};
 use crate::mesh::durable;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 use thalweg_bond::{Application, Applications, Period};
-use thalweg_units::Rate;
+use thalweg_measure::Method;
+use thalweg_units::{Rate, Time, WallTime};
 
 /// The longest file that is read: 4096 applications of a few hundred bytes.
 const MAX_BYTES: usize = 4 << 20;
@@ -34,13 +35,52 @@ struct Probes {
     bytes: u64,
 }
 
-/// What an interface brought when it was last seen.
+/// What an interface brought when it was last seen, when that was, and how the rate to this host was found. Older files
+/// have no dates: then it is old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KeptEstimate {
     down: Rate,
+    #[serde(default)]
+    down_at: Option<WallTime>,
+    #[serde(default = "passive")]
+    down_by: Method,
     up: Rate,
+    #[serde(default)]
+    up_at: Option<WallTime>,
     #[serde(with = "thalweg_units::serde_duration")]
     rtt: Duration,
+    #[serde(default)]
+    rtt_at: Option<WallTime>,
+}
+
+fn passive() -> Method {
+    Method::Passive
+}
+
+impl KeptEstimate {
+    fn of(past: &Past, today: WallTime) -> Self {
+        let date = |age: Duration| {
+            let ns = u64::try_from(age.as_nanos()).ok()?;
+            today.as_unix_nanos().checked_sub(ns).map(WallTime::from_unix_nanos)
+        };
+        let Past { down: (down, down_age), up: (up, up_age), rtt: (rtt, rtt_age), by } = *past;
+        let (down_at, up_at, rtt_at) = (date(down_age), date(up_age), date(rtt_age));
+        Self { down, down_at, down_by: by, up, up_at, rtt, rtt_at }
+    }
+
+    /// What is of the future was dated by a clock that was wrong: nobody knows how old it is.
+    fn past(&self, today: WallTime) -> Past {
+        let age = |at: Option<WallTime>| {
+            let ns = at.and_then(|at| today.as_unix_nanos().checked_sub(at.as_unix_nanos()));
+            ns.map_or(Duration::MAX, Duration::from_nanos)
+        };
+        Past {
+            down: (self.down, age(self.down_at)),
+            up: (self.up, age(self.up_at)),
+            rtt: (self.rtt, age(self.rtt_at)),
+            by: self.down_by,
+        }
+    }
 }
 
 /// What came on top of what is kept, and is to be added to it: other processes of this user add to
@@ -65,7 +105,7 @@ pub struct Allotting {
     pub size: u64,
 }
 
-/// Connections whose ends wait to be kept; each second they are.
+/// Connections whose ends wait to be kept; every five seconds they are (`saving.rs`).
 const MOST_ENDED: usize = 65_536;
 
 impl Addition {
@@ -89,9 +129,9 @@ impl Addition {
     }
 
     /// What an interface brings now.
-    pub(super) fn seen(&mut self, name: &str, estimate: &Estimate) {
-        let (down, up, rtt) = (estimate.down(), estimate.up(), estimate.rtt());
-        self.estimates.insert(name.to_owned(), KeptEstimate { down, up, rtt });
+    pub(super) fn seen(&mut self, name: &str, estimate: &Estimate, (now, today): (Time, WallTime)) {
+        let kept = KeptEstimate::of(&estimate.past(now), today);
+        self.estimates.insert(name.to_owned(), kept);
     }
 
     /// What came after it, on top of it.
@@ -230,9 +270,9 @@ impl Kept {
         self.estimates.insert(name.to_owned(), estimate);
     }
 
-    /// What was known of an interface.
-    pub(super) fn estimate(&self, name: &str) -> Option<Estimate> {
-        self.estimates.get(name).map(|kept| Estimate::kept(kept.down, kept.up, kept.rtt))
+    /// What was known of an interface, as old as it is.
+    pub(super) fn estimate(&self, name: &str, (now, today): (Time, WallTime)) -> Option<Estimate> {
+        self.estimates.get(name).map(|kept| Estimate::kept(&kept.past(today), now))
     }
 
     /// So many bytes more went by this interface today.
@@ -272,6 +312,29 @@ mod tests {
         assert_eq!([pay(5).1, pay(5).1, pay(5).1, pay(6).1], [true, true, false, true]);
         let kept = Kept::open(&file).unwrap();
         assert_eq!((kept.spent_on_probes(5), kept.spent_on_probes(6)), (0, 300));
+    }
+
+    #[test]
+    fn an_estimate_is_as_old_after_a_restart_and_old_where_no_date_is_kept() {
+        let (minute, zero) = (Duration::from_secs(60), Time::ZERO);
+        let day = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+        let later = WallTime::from_unix_nanos(day.as_unix_nanos() + 3600 * 1_000_000_000);
+        let (mut kept, mut addition) = (Kept::default(), Addition::default());
+        let mut seen = Estimate::default();
+        seen.probed(125_000, Duration::from_secs(1), zero);
+        addition.seen("lte0", &seen, (zero + minute, day));
+        addition.to(&mut kept);
+        let text = serde_json::to_string(&kept).unwrap();
+        let read: Kept = serde_json::from_str(&text).unwrap();
+        let found = read.estimate("lte0", (zero, later)).unwrap();
+        assert_eq!((found.heard(zero), found.down()), (Some(61 * minute), Rate::from_mbps(1.0)));
+        assert_eq!(found.heard_by(zero), Some(Method::Transfer));
+        let early = WallTime::from_unix_nanos(1);
+        assert_eq!(read.estimate("lte0", (zero, early)).unwrap().heard(zero), Some(Duration::MAX));
+        let undated = "{\"estimates\":{\"lte0\":{\"down\":\"8 Mbit/s\",\"up\":\"0 bit/s\",\"rtt\":\"20 ms\"}}}";
+        let old: Kept = serde_json::from_str(undated).unwrap();
+        let found = old.estimate("lte0", (zero, day)).unwrap();
+        assert_eq!((found.heard(zero), found.rtt()), (Some(Duration::MAX), minute / 3000));
     }
 
     #[test]

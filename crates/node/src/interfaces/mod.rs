@@ -9,6 +9,7 @@
 //! light probes, which are charged to the budget.
 
 mod accounts;
+mod bill;
 mod caps;
 mod change;
 mod control;
@@ -25,6 +26,7 @@ mod probe;
 mod probing;
 mod program;
 mod report;
+mod resent;
 mod saving;
 mod settings;
 mod table;

@@ -2,7 +2,9 @@
 
 use super::{
     NoMore, Uplinks,
-    caps::{CONNECTION, on_the_way, with_headers},
+    bill::Bill,
+    caps::{CONNECTION, with_headers},
+    resent::Resent,
 };
 use crate::relay::{
     legs::{LegWatcher, Sender},
@@ -11,8 +13,8 @@ use crate::relay::{
 use std::{
     num::NonZeroU32,
     sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -23,24 +25,25 @@ use thalweg_net::TcpInfo;
 pub struct Passage {
     uplinks: Uplinks,
     id: u64,
-    /// Bytes acknowledged and segments sent again, when this was looked at last.
-    seen: Mutex<(u64, u32)>,
+    account: Mutex<Account>,
     /// Whether the program's first bytes are TLS's.
     speaks_tls: AtomicBool,
-    /// Bytes that were paid for, headers among them.
-    paid: AtomicU64,
+}
+
+/// What it paid, and what it sent again.
+#[derive(Debug, Default)]
+struct Account {
+    bill: Bill,
+    resent: Resent,
 }
 
 impl Passage {
     pub(super) fn new(uplinks: Uplinks, id: u64) -> Self {
-        let (speaks_tls, paid) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { uplinks, id, seen: Mutex::default(), speaks_tls, paid }
+        Self { uplinks, id, account: Mutex::default(), speaks_tls: AtomicBool::new(false) }
     }
 
     /// It stands, by this interface, with this round trip. `None`: by what the kernel chose.
     pub fn stands(&self, interface: Option<NonZeroU32>, rtt: Option<Duration>) {
-        // What was tried first, and what is used then: both had packets.
-        self.pay(CONNECTION);
         let (now, before) = (self.uplinks.now(), self.name());
         {
             let mut table = self.uplinks.table();
@@ -49,9 +52,11 @@ impl Passage {
                 None => table.stands_free(self.id, now),
             }
         }
-        if self.name() != before {
-            self.pay(CONNECTION);
+        // What was tried first had packets, too.
+        if let Some(before) = before.filter(|before| Some(before) != self.name().as_ref()) {
+            self.uplinks.counted(&before, CONNECTION);
         }
+        self.settle(None);
     }
 
     /// No route to its destination leaves by this interface.
@@ -59,18 +64,16 @@ impl Passage {
         self.uplinks.table().leads_not_by(self.id, interface.get());
     }
 
-    /// It has moved so many bytes by now, to and from this host.
+    /// It has moved so many bytes by now, to and from this host. A rate limit goes by that, and by nothing that has come and
+    /// was not read.
     pub fn moved(&self, down: u64, up: u64) {
-        let (now, today) = (self.uplinks.now(), self.uplinks.today());
-        let (more, name) = {
-            let mut table = self.uplinks.table();
-            let more = table.moved(self.id, down, up, now, today);
-            let name = if more > 0 { table.interface_of(self.id) } else { None };
-            (more, name)
-        };
-        if let Some(name) = name {
-            self.uplinks.charge(&name, more);
-            self.paid.fetch_add(with_headers(more), Relaxed);
+        let more = self.uplinks.table().moved(self.id, down, up, self.uplinks.now());
+        if more > 0
+            && let Some(name) = self.name()
+        {
+            self.uplinks.charge(&name, with_headers(more));
+            self.account().bill.moved(more);
+            self.settle(None);
         }
     }
 
@@ -84,11 +87,14 @@ impl Passage {
         self.uplinks.table().answered_falsely(self.id, self.uplinks.now());
     }
 
-    /// Pays for what no content tells of.
-    fn pay(&self, bytes: u64) {
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn settle(&self, counts: Option<&TcpInfo>) {
         if let Some(name) = self.name() {
-            self.paid.fetch_add(bytes, Relaxed);
-            self.uplinks.carried(&name, bytes);
+            let owed = self.account().bill.settle(counts, 0);
+            self.uplinks.counted(&name, owed);
         }
     }
 
@@ -123,14 +129,10 @@ impl Passage {
 
     /// What the kernel counts of it.
     pub fn saw(&self, info: &TcpInfo) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let (acknowledged, retransmitted) = (info.acknowledged, info.retransmitted);
-        let new = acknowledged.saturating_sub(seen.0);
-        let again = u64::from(retransmitted.saturating_sub(seen.1)) * u64::from(info.mss);
-        *seen = (acknowledged, retransmitted);
-        self.uplinks.table().saw(self.id, info.rtt, again, new.saturating_add(again));
-        let more = on_the_way(info).saturating_sub(self.paid.load(Relaxed));
-        self.pay(more);
+        let now = self.uplinks.now();
+        let resent = self.account().resent.look(info, now);
+        self.uplinks.table().saw(self.id, info.rtt, resent, now);
+        self.settle(Some(info));
     }
 }
 
@@ -186,7 +188,36 @@ impl Drop for Passage {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{Assigned, Present, Settings},
+        *,
+    };
+    use thalweg_bond::Application;
+
+    #[test]
+    fn what_waited_unread_is_paid_once() {
+        let uplinks = Uplinks::unkept(Settings::default());
+        let (now, today) = (uplinks.now(), uplinks.today());
+        let present = [(7, "wan0"), (8, "wan1")];
+        let present = present.map(|(index, name)| Present { index, name: name.to_owned() });
+        uplinks.table().follow(present.to_vec(), now, today);
+        let application = Application { process: None, port: 80 };
+        let assigned = uplinks.table().assign(application, "site", now, today);
+        let Assigned::By(id, order) = assigned else { panic!("{assigned:?}") };
+        let passage = Passage::new(uplinks.clone(), id);
+        let used = |index: u32| {
+            let shown = uplinks.table().show(today);
+            shown.iter().find(|of| of.index == index).unwrap().used
+        };
+        // Another one answers than the first.
+        passage.stands(NonZeroU32::new(order[1].0), None);
+        assert_eq!((used(order[0].0), used(order[1].0)), (CONNECTION, CONNECTION));
+        let info = TcpInfo { received: 160_000, ..TcpInfo::default() };
+        passage.saw(&info);
+        assert_eq!(used(order[1].0), 160_000);
+        passage.moved(160_000, 0);
+        assert_eq!(used(order[1].0), with_headers(160_000) + CONNECTION);
+    }
 
     #[test]
     fn who_answers_is_told_by_the_first_bytes() {

@@ -92,15 +92,8 @@ impl Uplinks {
         pacing.until = now + wait;
     }
 
-    /// So many bytes more went by an interface, headers included, that no content tells of.
-    pub(super) fn carried(&self, name: &str, bytes: u64) {
-        if bytes > 0 {
-            self.table().carried(name, bytes, self.today());
-            self.charge(name, bytes);
-        }
-    }
-
-    /// The same for its cap alone: what its rate limit goes by is charged as it is moved.
+    /// So many bytes more went by an interface, headers included, for its cap alone: what its rate limit goes by is
+    /// charged as it is moved.
     pub(super) fn counted(&self, name: &str, bytes: u64) {
         if bytes > 0 {
             self.table().carried(name, bytes, self.today());

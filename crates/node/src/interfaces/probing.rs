@@ -5,7 +5,7 @@ use super::{
     kept::Kept,
     probe::{COST, ProbeServer, probe},
 };
-use crate::budget::{Budget, Purpose, Scope};
+use crate::budget::Purpose;
 use std::{
     io,
     num::NonZeroU32,
@@ -38,11 +38,10 @@ impl Default for Probing {
     }
 }
 
-/// Who probes, and what this process spent; the day's limit is kept with what all spent.
+/// Who probes. What this process spends is in its budget; the day's limit is kept with what all spent.
 #[derive(Debug, Default)]
 pub(super) struct Prober {
     dialer: OnceLock<Dialer>,
-    budget: Budget,
 }
 
 impl Uplinks {
@@ -106,15 +105,19 @@ impl Uplinks {
         };
         let why = match paid {
             Ok(true) => {
-                let index = NonZeroU32::new(interface.index);
-                let scope = Scope { interface: index, ..Scope::purpose(Purpose::Probe) };
-                self.prober().budget.charge(scope, COST);
+                if let Some(index) = NonZeroU32::new(interface.index) {
+                    self.spend_on(Purpose::Probe, index, COST);
+                }
                 return true;
             }
             Ok(false) => "the budget of this day is used up".to_owned(),
             Err(why) => self.unsaved(&why),
         };
-        self.table().probed(interface, Err(format!("not probed: {why}")), self.now());
+        self.table().probed(
+            interface,
+            Err(format!("not probed: {why}")),
+            (self.now(), self.today()),
+        );
         false
     }
 
@@ -151,7 +154,7 @@ impl Uplinks {
         let dialer = dialer.clone().booked_by(Arc::new(Accounts::new(self.clone())));
         let told = probe(&dialer, index, server).await.map_err(|why| why.to_string());
         let is_answered = told.is_ok();
-        self.table().probed(interface, told, self.now());
+        self.table().probed(interface, told, (self.now(), self.today()));
         Some(is_answered)
     }
 }

@@ -1,8 +1,11 @@
 //! What is shown of the interfaces, as JSON: sizes in bytes, rates in bit/s, times in seconds.
 
 use super::{Shown, Uplinks};
+use crate::budget::{Purpose, Scope};
 use serde_json::{Value, json};
+use std::{num::NonZeroU32, time::Duration};
 use thalweg_bond::{Application, Demand};
+use thalweg_measure::{self as measure, Method};
 use thalweg_net::{Interface, Lack, Survey, survey};
 use thalweg_units::{Rate, Time};
 
@@ -23,9 +26,14 @@ pub fn report(uplinks: &Uplinks) -> Value {
     let all = table.show(today);
     let interfaces: Vec<Value> = all
         .iter()
-        .map(|shown| {
+        .zip(0..)
+        .map(|(shown, place)| {
             let policy = settings.policy(&shown.name);
-            let mut value = interface(shown);
+            let mut value = interface(shown, now);
+            let at = measure::Interface { node: measure::NodeIndex(0), interface: place };
+            value["estimates"] = json!(shown.estimate.measured(at, now));
+            value["probe_bytes"] = json!(charged(uplinks, shown, Purpose::Probe));
+            value["duplicate_bytes"] = json!(charged(uplinks, shown, Purpose::Duplicate));
             value["rate_limit_bps"] = json!(policy.rate_limit.map(Rate::as_bps));
             value["metered"] = json!(policy.metered);
             value["beside_tunnel"] = json!(policy.beside_tunnel);
@@ -59,19 +67,31 @@ pub fn report(uplinks: &Uplinks) -> Value {
     })
 }
 
-fn interface(shown: &Shown) -> Value {
+fn interface(shown: &Shown, now: Time) -> Value {
     let known = |rate: Rate| (rate > Rate::ZERO).then(|| rate.as_bps());
     let rtt = shown.estimate.rtt();
+    let heard = shown.estimate.heard(now).filter(|age| *age < Duration::MAX);
+    let by = shown.estimate.heard_by(now).map(|by| match by {
+        Method::Passive => "passive",
+        _ => "probe",
+    });
     json!({
         "name": shown.name, "tier": shown.tier,
         "down_bps": known(shown.estimate.down()), "up_bps": known(shown.estimate.up()),
         "rtt_seconds": (!rtt.is_zero()).then_some(rtt.as_secs_f64()),
         "loss": shown.estimate.loss(),
+        "heard_seconds_ago": heard.map(|age| age.as_secs_f64()), "heard_by": by,
         "used_bytes": shown.used, "cap_bytes": shown.cap,
         "connections": shown.connections, "load_bytes": shown.load,
         "doubted": shown.doubted.is_some(), "doubt": shown.doubted,
         "probe_failure": shown.probe_failure,
     })
+}
+
+/// What this process was charged for a purpose.
+fn charged(uplinks: &Uplinks, shown: &Shown, purpose: Purpose) -> u64 {
+    let scope = Scope { interface: NonZeroU32::new(shown.index), ..Scope::purpose(purpose) };
+    uplinks.budget().spent(scope).as_bytes()
 }
 
 /// What the kernel says of an interface that is used.
@@ -125,4 +145,34 @@ fn application((application, demand): (&Application, Demand)) -> Value {
 
 fn ago(at: Time, now: Time) -> f64 {
     now.since(at).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Present, Settings},
+        *,
+    };
+    use crate::budget::Budget;
+    use std::sync::Arc;
+    use thalweg_units::ByteSize;
+
+    #[test]
+    fn probes_and_second_copies_are_the_processs_and_shown_by_interface() {
+        let (uplinks, budget) = (Uplinks::unkept(Settings::default()), Arc::new(Budget::new()));
+        uplinks.charge_to(budget.clone());
+        let present = ["wan0", "wan1"].into_iter().zip([7, 8]);
+        let present = present.map(|(name, index)| Present { name: name.to_owned(), index });
+        uplinks.table().follow(present.collect(), uplinks.now(), uplinks.today());
+        uplinks.sent_twice("wan1", 500);
+        uplinks.sent_twice("gone", 500);
+        let seven = NonZeroU32::new(7).unwrap();
+        uplinks.spend_on(Purpose::Probe, seven, ByteSize::from_bytes(300));
+        let said = report(&uplinks);
+        let of = |at: usize, key: &str| said["interfaces"][at][key].as_u64();
+        assert_eq!((of(0, "probe_bytes"), of(0, "duplicate_bytes")), (Some(300), Some(0)));
+        assert_eq!((of(1, "probe_bytes"), of(1, "duplicate_bytes")), (Some(0), Some(500)));
+        let all = |purpose| budget.spent(Scope::purpose(purpose)).as_bytes();
+        assert_eq!((all(Purpose::Probe), all(Purpose::Duplicate)), (300, 500));
+    }
 }

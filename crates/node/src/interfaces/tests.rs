@@ -18,7 +18,7 @@ fn app() -> Application {
 fn table(settings: Settings) -> Table {
     let mut table = Table::new(settings, Kept::default(), at(0));
     let present = |index, name: &str| Present { index, name: name.into() };
-    table.follow(vec![present(2, "eth0"), present(3, "lte0")]);
+    table.follow(vec![present(2, "eth0"), present(3, "lte0")], at(0), TODAY);
     table
 }
 
@@ -28,6 +28,13 @@ fn by(table: &mut Table, to: &str, s: u64) -> (u64, Vec<u32>) {
         Assigned::By(id, order) => (id, order.iter().filter(|o| !o.1).map(|o| o.0).collect()),
         other => panic!("{to} goes {other:?}"),
     }
+}
+
+/// The connection has moved so much by now, and pays for it.
+fn pays(table: &mut Table, id: u64, (down, up): (u64, u64)) {
+    let more = table.moved(id, down, up, at(0));
+    let name = table.interface_of(id).unwrap();
+    table.carried(&name, caps::with_headers(more), TODAY);
 }
 
 /// One connection by each of two interfaces that brings so many bytes in each of two seconds.
@@ -42,10 +49,10 @@ fn taught(settings: Settings, bytes: [u64; 2]) -> Table {
         for part in 1..=4 {
             let now = Time::from_nanos(second * 1_000_000_000 + part * 249_000_000);
             for (id, bytes) in ids.into_iter().zip(bytes) {
-                table.moved(id, bytes * second + bytes * part / 4, 0, now, TODAY);
+                table.moved(id, bytes * second + bytes * part / 4, 0, now);
             }
         }
-        table.tick(at(second + 1));
+        table.tick(at(second + 1), TODAY);
     }
     ids.into_iter().for_each(|id| table.ended(id));
     table
@@ -78,12 +85,12 @@ fn one_short_file_does_not_make_an_interface_slow() {
     table.stands(short, 2, None, at(0));
     for quarter in 1..=12 {
         let now = Time::from_nanos(quarter * 249_000_000);
-        table.moved(long, 625_000 * quarter, 0, now, TODAY);
+        table.moved(long, 625_000 * quarter, 0, now);
         if quarter <= 3 {
-            table.moved(short, 200_000 * quarter, 0, now, TODAY);
+            table.moved(short, 200_000 * quarter, 0, now);
         }
         if quarter % 4 == 0 {
-            table.tick(at(quarter / 4));
+            table.tick(at(quarter / 4), TODAY);
         }
     }
     table.ended(short);
@@ -142,7 +149,7 @@ fn who_moved_on_to_another_interface_is_counted_there() {
     let mut table = table(Settings::default());
     let (id, order) = by(&mut table, "site", 0);
     table.stands(id, order[1], None, at(0));
-    table.moved(id, 700, 300, at(0), TODAY);
+    pays(&mut table, id, (700, 300));
     let shown = table.show(TODAY);
     let of = |index: u32| &shown[index as usize - 2];
     assert_eq!((of(order[0]).used, of(order[0]).connections), (0, 0));
@@ -156,12 +163,12 @@ fn what_rests_is_no_load_and_what_pauses_tells_no_rate() {
     let mut table = taught(Settings::default(), [1_000_000, 1_000_000]);
     let (id, order) = by(&mut table, "site", 2);
     table.stands(id, order[0], None, at(2));
-    table.moved(id, 50_000_000, 0, at(2), TODAY);
-    table.tick(at(3));
+    table.moved(id, 50_000_000, 0, at(2));
+    table.tick(at(3), TODAY);
     let of = |table: &Table| table.show(TODAY)[order[0] as usize - 2].clone();
     assert_eq!(of(&table).load, 50_000_000, "it may go on as long again");
     assert_eq!(of(&table).estimate.down(), thalweg_units::Rate::from_mbps(8.0), "one burst");
-    table.tick(at(10));
+    table.tick(at(10), TODAY);
     assert_eq!((of(&table).load, of(&table).connections), (0, 1));
 }
 
@@ -249,11 +256,11 @@ fn what_is_taken_to_be_kept_is_what_came_since() {
     let mut one = table(Settings::default());
     let (id, order) = by(&mut one, "a", 0);
     one.stands(id, order[0], None, at(0));
-    one.moved(id, 700, 300, at(0), TODAY);
+    pays(&mut one, id, (700, 300));
     let addition = one.take_addition();
     let mut file = Kept::default();
     (0..2).for_each(|_| addition.to(&mut file));
-    one.moved(id, 800, 300, at(0), TODAY);
+    pays(&mut one, id, (800, 300));
     one.renew(file);
     let used: u64 = one.show(TODAY).iter().map(|shown| shown.used).sum();
     assert_eq!(used, 1062 * 2 + 106, "another process's, and its own since");
@@ -268,8 +275,8 @@ fn c_demand_is_of_connections_that_stood() {
     assert!(table.applications().is_empty());
     let (id, order) = by(&mut table, "a", 0);
     table.stands(id, order[0], None, at(0));
-    table.moved(id, 8000, 100, at(0), TODAY);
-    table.moved(id, 7000, 100, at(0), TODAY);
+    table.moved(id, 8000, 100, at(0));
+    table.moved(id, 7000, 100, at(0));
     table.ended(id);
     table.ended(id);
     let (_, demand) = table.applications()[0];
@@ -292,7 +299,7 @@ fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
             continue;
         }
         allotted += 16 << 10;
-        table.moved(id, allotted, 0, at(0), TODAY);
+        pays(&mut table, id, (allotted, 0));
     }
     let used = table.show(TODAY)[1].used;
     // Of the cap one connection's window is left, for what is under way.
@@ -313,7 +320,7 @@ async fn who_has_a_cap_and_no_account_does_not_wait() {
     let (place, cap) = (dir.path().join("gone"), Some(Cap { bytes: 9_000_000, reset_day: 1 }));
     let settings = with("lte0", Policy { cap, ..Policy::default() });
     let uplinks = Uplinks::open(settings, Some(place.join("interfaces.json"))).unwrap();
-    uplinks.table().follow(vec![Present { index: 3, name: "lte0".into() }]);
+    uplinks.table().follow(vec![Present { index: 3, name: "lte0".into() }], at(0), TODAY);
     let may = async || {
         tokio::select! {
             () = uplinks.allot() => panic!("it never ends"),
@@ -334,7 +341,7 @@ async fn who_has_a_cap_and_no_account_does_not_wait() {
 fn tiers_and_rules_leave_what_they_say() {
     let mut backup = table(with("lte0", Policy { tier: Tier::Backup, ..Policy::default() }));
     assert_eq!(by(&mut backup, "a", 0).1, [2]);
-    backup.follow(vec![Present { index: 3, name: "lte0".into() }]);
+    backup.follow(vec![Present { index: 3, name: "lte0".into() }], at(0), TODAY);
     assert_eq!(by(&mut backup, "a", 0).1, [3]);
     let rule =
         |action| Rule { process: Some("fire*".into()), port: None, destination: None, action };
@@ -376,7 +383,7 @@ fn where_only_the_kernels_choice_leads_the_next_goes_that_way_at_once() {
 #[test]
 fn one_interface_without_settings_is_the_kernels_affair() {
     let mut table = table(Settings::default());
-    table.follow(vec![Present { index: 2, name: "eth0".into() }]);
+    table.follow(vec![Present { index: 2, name: "eth0".into() }], at(0), TODAY);
     assert_eq!(table.assign(app(), "a", at(0), TODAY), Assigned::Free);
 }
 
@@ -415,7 +422,7 @@ fn what_a_bonds_link_may_have_under_way_is_kept_back_of_a_cap() {
         table.allot_here(&name, &of);
         // All that it may, and no more.
         while table.may("lte0") == May::Go {
-            table.spent("lte0", 1600, TODAY);
+            table.carried("lte0", 1700, TODAY);
             moved += 1700;
         }
     }

@@ -12,19 +12,22 @@ use super::{
     settings::Settings,
     table::{Assigned, Table},
 };
-use crate::mesh::WallClock;
+use crate::{
+    budget::{Budget, Purpose, Scope},
+    mesh::WallClock,
+};
 use std::{
     collections::BTreeSet,
     fmt, io,
     net::SocketAddr,
     num::NonZeroU32,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_bond::Application;
 use thalweg_net::{Changes, Interface, interfaces};
-use thalweg_units::{Time, WallTime};
+use thalweg_units::{ByteSize, Time, WallTime};
 use thalweg_wire::Destination;
 use tokio::{
     sync::Notify,
@@ -62,6 +65,8 @@ pub(super) struct Inner {
     /// They, or the settings, are others than before.
     changed: Notify,
     prober: Prober,
+    /// Bytes by purpose, of the whole process.
+    budget: OnceLock<Arc<Budget>>,
 }
 
 /// Where a connection is to go.
@@ -135,6 +140,7 @@ impl Uplinks {
             found: Mutex::default(),
             changed: Notify::new(),
             prober: Prober::default(),
+            budget: OnceLock::new(),
         }));
         uplinks.look();
         uplinks
@@ -147,6 +153,30 @@ impl Uplinks {
 
     pub(super) fn prober(&self) -> &Prober {
         &self.0.prober
+    }
+
+    /// Probes and second copies are charged to this, the process's; only the first one counts, and only before
+    /// anything was charged.
+    pub fn charge_to(&self, budget: Arc<Budget>) {
+        _ = self.0.budget.set(budget);
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        self.0.budget.get_or_init(Arc::default)
+    }
+
+    /// So many bytes of content went by the interface of this name that went or go by another one as well: a bond's second
+    /// copies. They are charged to the budget; caps and limits count them with all that a connection moves.
+    pub fn sent_twice(&self, name: &str, bytes: u64) {
+        let index = self.table().index_of(name);
+        if let Some(index) = index.and_then(NonZeroU32::new) {
+            self.spend_on(Purpose::Duplicate, index, ByteSize::from_bytes(bytes));
+        }
+    }
+
+    pub(super) fn spend_on(&self, purpose: Purpose, interface: NonZeroU32, bytes: ByteSize) {
+        let scope = Scope { interface: Some(interface), ..Scope::purpose(purpose) };
+        self.budget().charge(scope, bytes);
     }
 
     /// The time of the table.
@@ -172,7 +202,7 @@ impl Uplinks {
         {
             let mut table = self.table();
             let present = present(&found, table.settings());
-            table.follow(present);
+            table.follow(present, self.now(), self.today());
         }
         let before = {
             let mut known = self.0.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -279,7 +309,7 @@ impl Uplinks {
         for count in 1_u64.. {
             ticks.tick().await;
             let mut table = self.table();
-            table.tick(self.now());
+            table.tick(self.now(), self.today());
             table.give_back_idle_allotments(self.today());
             if count % ASK_AGAIN == 0 {
                 table.ask_again();

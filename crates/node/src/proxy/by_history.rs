@@ -8,14 +8,13 @@ use crate::{
 use std::{
     collections::BTreeMap,
     fmt,
-    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
-use thalweg_net::{Host, Route};
+use thalweg_net::Route;
 use thalweg_plan::selection::Prior;
 use thalweg_units::{Rate, WallTime};
-use thalweg_wire::{Destination, address_class::classify};
+use thalweg_wire::Destination;
 
 /// The relays that may be used at this moment, by name.
 pub type Relays = Box<dyn Fn(Content) -> Vec<(String, Route)> + Send + Sync>;
@@ -62,7 +61,7 @@ impl ByHistory {
 
     /// The relays by which `to` may be reached; none if it is near.
     pub(crate) fn detours_to(&self, to: &Destination, content: Content) -> Vec<(String, Route)> {
-        if is_near(&to.host) { Vec::new() } else { self.usable(to, content) }
+        if to.host.is_near() { Vec::new() } else { self.usable(to, content) }
     }
 
     /// The relays for `to`, without those that failed there or altered bytes of late.
@@ -125,7 +124,7 @@ impl ByHistory {
 
 impl PathChooser for ByHistory {
     fn choose(&self, to: &Destination, content: Content) -> Choice {
-        if is_near(&to.host) {
+        if to.host.is_near() {
             return Choice::direct();
         }
         let origin = origin(to, content);
@@ -178,25 +177,6 @@ fn origin(to: &Destination, content: Content) -> String {
     match content {
         Content::Clear => format!("http://{to}"),
         Content::Encrypted => format!("https://{to}"),
-    }
-}
-
-/// Whether no relay could mean the same host: this host, its networks, bare names.
-pub(crate) fn is_near(host: &Host) -> bool {
-    match host {
-        Host::Ip(ip) => classify(unmapped(*ip)).is_some(),
-        Host::Name(name) => {
-            let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-            let local = [".localhost", ".local", ".internal", ".home.arpa", ".test"];
-            !name.contains('.') || local.iter().any(|end| name.ends_with(end))
-        }
-    }
-}
-
-fn unmapped(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
-        IpAddr::V4(_) => ip,
     }
 }
 

@@ -47,7 +47,6 @@ mod transparent;
 mod tunnel;
 mod upstream;
 
-pub(crate) use by_history::is_near;
 pub use by_history::{ByHistory, Relays, Standing};
 pub use chooser::{Candidates, Choice, Content, PathChooser, Seen, Way};
 pub use event::{Kind, ProxyEvent, ProxySink};

@@ -6,14 +6,13 @@
 //! does by default (`to_localhost`). What is meant stays possible: addresses, `localhost`, names
 //! without a dot or of local domains, and those that the file of hosts gives this host.
 
-use super::by_history::is_near;
 use std::net::SocketAddr;
 use thalweg_net::NameSources;
 use thalweg_wire::{Destination, Host};
 
 /// Whether `to` is another's name, but `peer`, which it led to, this host's loopback.
 pub async fn is_rebound(to: &Destination, peer: SocketAddr) -> bool {
-    if !peer.ip().to_canonical().is_loopback() || is_near(&to.host) {
+    if !peer.ip().to_canonical().is_loopback() || to.host.is_near() {
         return false;
     }
     let Host::Name(name) = &to.host else { return false };

@@ -5,12 +5,13 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 use thalweg_console::note;
 use thalweg_net::Dialer;
 use thalweg_node::{
     bond::{self, BondMetrics, Bonding, Bonds, Shown, Watch},
+    budget::Budget,
     interfaces::{InterfaceMetrics, Settings, Uplinks, serve},
     mesh::State,
 };
@@ -18,9 +19,17 @@ use thalweg_node::{
 /// A process has one set of interfaces, however many diallers it has.
 static OF_PROCESS: OnceLock<Uplinks> = OnceLock::new();
 
+/// And one account of bytes by purpose.
+static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Arc::default);
+
 /// Its bonds, for who asks: those that it makes, and a daemon's that others made with it.
 static BONDS: Watch = Watch::new();
 static OF_OTHERS: Mutex<Option<Bonds>> = Mutex::new(None);
+
+/// What this process moves, by purpose: its interfaces' probes and second copies, downloads, measuring, quotas.
+pub fn budget() -> Arc<Budget> {
+    BUDGET.clone()
+}
 
 /// What is known of interfaces is kept beside the history.
 fn beside(history: &Path) -> PathBuf {
@@ -49,6 +58,16 @@ pub fn sockets(file: &Path) -> PathBuf {
 /// # Errors
 /// A cap, and no word of what was spent.
 pub fn open(
+    settings: Settings,
+    file: Option<PathBuf>,
+    note: &dyn Fn(String),
+) -> anyhow::Result<Uplinks> {
+    let uplinks = kept_or_not(settings, file, note)?;
+    uplinks.charge_to(budget());
+    Ok(uplinks)
+}
+
+fn kept_or_not(
     settings: Settings,
     file: Option<PathBuf>,
     note: &dyn Fn(String),

@@ -9,7 +9,16 @@ use super::tree;
 const PURE_CRATES: &[&str] = &["units", "bond", "fountain", "measure", "plan", "wire", "sim"];
 
 /// Modules held to the same rule inside a crate that does I/O.
-const PURE_MODULES: &[&str] = &["crates/lab/src/emu", "crates/lab/src/topology"];
+const PURE_MODULES: &[&str] = &[
+    "crates/lab/src/emu",
+    "crates/lab/src/topology",
+    "crates/node/src/interfaces/bill.rs",
+    "crates/node/src/interfaces/caps.rs",
+    "crates/node/src/interfaces/doubt.rs",
+    "crates/node/src/interfaces/estimate.rs",
+    "crates/node/src/interfaces/resent.rs",
+    "crates/node/src/interfaces/table",
+];
 
 /// Crates that bring a clock, a socket, a file, a runtime or a global random generator.
 const IMPURE_CRATES: &[&str] = &[

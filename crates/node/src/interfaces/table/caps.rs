@@ -131,7 +131,7 @@ impl Table {
 
     /// Connections of programs by an interface, and what links of bonds count as.
     fn ends_by(&self, name: &str) -> u64 {
-        let index = self.present.iter().find(|p| p.name == name).map_or(UNBOUND, |p| p.index);
+        let index = self.index_of(name).unwrap_or(UNBOUND);
         let links = self.links.get(name).copied().unwrap_or_default().saturating_mul(EACH_LINK);
         links.saturating_add(self.by(index).count() as u64)
     }

@@ -3,7 +3,6 @@
 use super::{
     super::{
         doubt::Why,
-        estimate::Load,
         probe::{ProbeServer, Probed},
         probing::EVERY,
     },
@@ -26,10 +25,10 @@ struct Told {
 impl Table {
     /// One that may be probed, was not for a while, and of which no traffic told meanwhile.
     pub fn unknown(&self, now: Time, today: WallTime) -> Option<Present> {
-        let is_old = |at: Option<Time>| at.is_none_or(|at| now.since(at) >= EVERY);
+        let is_old = |age: Option<Duration>| age.is_none_or(|age| age >= EVERY);
         let is_unknown = |present: &&Present| {
-            let heard = self.estimates.get(&present.name).and_then(|of| of.heard());
-            let probed = self.probes.0.get(&present.name).map(|told| told.at);
+            let heard = self.estimates.get(&present.name).and_then(|of| of.heard(now));
+            let probed = self.probes.0.get(&present.name).map(|told| now.since(told.at));
             self.may_probe(present, today) && is_old(heard) && is_old(probed)
         };
         self.present.iter().find(is_unknown).cloned()
@@ -76,15 +75,18 @@ impl Table {
     }
 
     /// What it told, or why nothing.
-    pub fn probed(&mut self, of: &Present, told: Result<Probed, String>, now: Time) {
+    pub fn probed(
+        &mut self,
+        of: &Present,
+        told: Result<Probed, String>,
+        (now, today): (Time, WallTime),
+    ) {
         if let Ok(probed) = &told {
             let took = probed.took.max(Duration::from_millis(1));
             let estimate = self.estimates.entry(of.name.clone()).or_default();
-            // Mostly of slow start: more than nothing, and less than what traffic told.
-            let load = if estimate.is_known() { Load::Passing } else { Load::One };
-            estimate.carried((probed.bytes, 0), load, took, now);
-            probed.rtt.into_iter().for_each(|rtt| estimate.round_trip(rtt));
-            self.addition.seen(&of.name, estimate);
+            estimate.probed(probed.bytes, took, now);
+            probed.rtt.into_iter().for_each(|rtt| estimate.round_trip(rtt, now));
+            self.addition.seen(&of.name, estimate, (now, today));
             self.doubts.serves(of.index);
         }
         self.probes.0.insert(of.name.clone(), Told { at: now, failed: told.err() });

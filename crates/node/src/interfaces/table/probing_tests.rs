@@ -17,7 +17,7 @@ fn table(lte: Policy) -> Table {
     let mut table =
         Table::new(Settings { policies, ..Settings::default() }, Kept::default(), at(0));
     let present = |index, name: &str| Present { index, name: name.into() };
-    table.follow(vec![present(2, "eth0"), present(3, "lte0")]);
+    table.follow(vec![present(2, "eth0"), present(3, "lte0")], at(0), TODAY);
     table
 }
 
@@ -26,7 +26,7 @@ fn probed(table: &mut Table, s: u64, told: &Result<Probed, String>) -> Vec<Strin
     std::iter::from_fn(|| {
         let due = table.unknown(at(s), TODAY)?;
         table.is_probed(&due.name, at(s));
-        table.probed(&due, told.clone(), at(s));
+        table.probed(&due, told.clone(), (at(s), TODAY));
         Some(due.name)
     })
     .collect()
@@ -46,6 +46,23 @@ fn each_is_probed_until_something_is_known_and_again_when_that_is_old() {
     assert_eq!(shown[1].estimate.rtt(), Duration::from_millis(30));
     assert!(probed(&mut table, 1799, &megabit()).is_empty());
     assert_eq!(probed(&mut table, 1800, &megabit()), ["eth0", "lte0"]);
+}
+
+#[test]
+fn what_was_kept_is_probed_once_it_is_old_however_short_this_process_runs() {
+    let mut before = table(Policy::default());
+    assert_eq!(probed(&mut before, 0, &megabit()), ["eth0", "lte0"]);
+    let mut kept = Kept::default();
+    before.take_addition().to(&mut kept);
+    let after = |minutes: u64| {
+        let today = TODAY.as_unix_nanos() + minutes * 60_000_000_000;
+        let today = WallTime::from_unix_nanos(today);
+        let mut table = Table::new(Settings::default(), kept.clone(), at(0));
+        table.follow(vec![Present { index: 2, name: "eth0".into() }], at(0), today);
+        table.unknown(at(1), today).map(|due| due.name)
+    };
+    assert_eq!(after(29), None);
+    assert_eq!(after(30).as_deref(), Some("eth0"));
 }
 
 #[test]

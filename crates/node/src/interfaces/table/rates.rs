@@ -3,7 +3,7 @@
 use super::{super::estimate::Load, RESTS, Table};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::Candidate;
-use thalweg_units::{Rate, Time};
+use thalweg_units::{Rate, Time, WallTime};
 
 /// Into so many parts a second is cut, of which most must have brought something before its rate
 /// says anything of the interface.
@@ -32,9 +32,7 @@ pub(super) struct Flowing {
 impl Table {
     /// So many bytes more came and went by an interface, by connections that are no program's.
     pub fn flowed(&mut self, name: &str, more: (u64, u64), now: Time) {
-        let Some(index) = self.present.iter().find(|p| p.name == name).map(|p| p.index) else {
-            return;
-        };
+        let Some(index) = self.index_of(name) else { return };
         let since = now.since(self.ticked);
         self.second.entry(index).or_default().add(more, since);
         let new = Flowing { moved: 0, before: 0, active: now };
@@ -46,10 +44,26 @@ impl Table {
         flowing.active = now;
     }
 
-    /// The round trip of one of those.
-    pub fn link_saw(&mut self, name: &str, rtt: Duration) {
-        if !rtt.is_zero() && self.present.iter().any(|present| present.name == name) {
-            self.estimates.entry(name.to_owned()).or_default().round_trip(rtt);
+    /// What TCP said of one of those, as [`Self::saw`].
+    pub fn link_saw(&mut self, name: &str, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+        if self.present.iter().any(|present| present.name == name) {
+            self.heard_of(name.to_owned(), rtt, resent, now);
+        }
+    }
+
+    pub(super) fn heard_of(
+        &mut self,
+        name: String,
+        rtt: Duration,
+        resent: Option<(u64, u64)>,
+        now: Time,
+    ) {
+        let estimate = self.estimates.entry(name).or_default();
+        if !rtt.is_zero() {
+            estimate.round_trip(rtt, now);
+        }
+        if let Some(resent) = resent {
+            estimate.sent_again(resent, now);
         }
     }
 
@@ -61,7 +75,7 @@ impl Table {
     }
 
     /// A second or so has passed: estimates are made of what it brought.
-    pub fn tick(&mut self, now: Time) {
+    pub fn tick(&mut self, now: Time, today: WallTime) {
         let took = now.since(std::mem::replace(&mut self.ticked, now));
         let lasting = self.lasting();
         for (index, second) in std::mem::take(&mut self.second) {
@@ -76,7 +90,7 @@ impl Table {
             };
             let estimate = self.estimates.entry(name.clone()).or_default();
             estimate.carried((second.down, second.up), load, took, now);
-            self.addition.seen(&name, estimate);
+            self.addition.seen(&name, estimate, (now, today));
         }
     }
 

@@ -10,6 +10,8 @@ use thalweg_units::WallTime;
 /// How an interface is, for who asks.
 #[derive(Clone, Debug)]
 pub struct Shown {
+    /// The kernel's index.
+    pub index: u32,
     /// Its name.
     pub name: String,
     /// When it is used.
@@ -36,6 +38,7 @@ impl Table {
         let shown = |present: &Present| {
             let policy = self.settings.policy(&present.name);
             Shown {
+                index: present.index,
                 name: present.name.clone(),
                 tier: policy.tier,
                 estimate: self.estimates.get(&present.name).cloned().unwrap_or_default(),

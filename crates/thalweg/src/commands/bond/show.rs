@@ -43,8 +43,20 @@ pub fn allowed(said: &Value, name: &str) -> Option<String> {
 
 fn one(said: &Value) -> String {
     let faults = all(said, "faults").map(|why| format!("{}\n", word(why))).collect::<String>();
-    let head =
-        ["INTERFACE", "TIER", "DOWN", "UP", "RTT", "LOSS", "USED", "CAP", "OPEN", "LOAD", ""];
+    let head = [
+        "INTERFACE",
+        "TIER",
+        "DOWN",
+        "UP",
+        "RTT",
+        "LOSS",
+        "HEARD",
+        "USED",
+        "CAP",
+        "OPEN",
+        "LOAD",
+        "",
+    ];
     let interfaces: Vec<_> = all(said, "interfaces").map(interface).collect();
     let mut text = match interfaces.is_empty() {
         true => "no interface leads into the world\n".to_owned(),
@@ -99,7 +111,7 @@ fn millis(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |s| format!("{:.0} ms", s * 1000.0))
 }
 
-fn interface(of: &Value) -> [String; 11] {
+fn interface(of: &Value) -> [String; 12] {
     [
         word(&of["name"]),
         word(&of["tier"]),
@@ -107,12 +119,24 @@ fn interface(of: &Value) -> [String; 11] {
         known(&of["up_bps"], rate),
         millis(&of["rtt_seconds"]),
         of["loss"].as_f64().map_or_else(|| "-".to_owned(), |p| format!("{:.1} %", p * 100.0)),
+        heard(of),
         known(&of["used_bytes"], size),
         known(&of["cap_bytes"], size),
         known(&of["connections"], |n| n.to_string()),
         known(&of["load_bytes"], size),
         notes(of),
     ]
+}
+
+/// How long ago the newest of its rates was found, and how where that was not by traffic that went anyway.
+fn heard(of: &Value) -> String {
+    let ago = of["heard_seconds_ago"].as_f64();
+    match (ago.and_then(|s| Duration::try_from_secs_f64(s).ok()), of["heard_by"].as_str()) {
+        (Some(ago), Some("probe")) => format!("{}, probe", rough(ago)),
+        (Some(ago), _) => rough(ago),
+        (None, Some(_)) => "long ago".to_owned(),
+        (None, None) => "-".to_owned(),
+    }
 }
 
 /// What is out of the ordinary with an interface.
@@ -132,7 +156,16 @@ fn notes(of: &Value) -> String {
     let fault =
         of["fault"].as_str().map(|why| format!("its cap cannot be kept to: {}", plain(why)));
     let probe = of["probe_failure"].as_str().map(plain);
-    [doubt, fault, alone, probe, limit].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    let charged = |key: &str, what: &str| {
+        of[key].as_u64().filter(|bytes| *bytes > 0).map(|bytes| format!("{} {what}", size(bytes)))
+    };
+    let probes = charged("probe_bytes", "of probes");
+    let twice = charged("duplicate_bytes", "sent or fetched twice");
+    [doubt, fault, alone, probe, limit, probes, twice]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn program(of: &Value) -> [String; 5] {
@@ -218,9 +251,13 @@ mod tests {
             "rtt_seconds": 0.021, "loss": 0.013, "used_bytes": 5_000_000,
             "cap_bytes": 10_000_000_000_u64, "connections": 2, "load_bytes": 300_000,
             "doubted": false, "doubt": null, "rate_limit_bps": 20_000_000, "ipv4": false,
-            "ipv6": true,
+            "ipv6": true, "heard_seconds_ago": 3.7, "heard_by": "passive",
+            "probe_bytes": 0, "duplicate_bytes": 2_000_000,
         });
-        let portal = json!({ "name": "wan1", "tier": "primary", "doubt": "impostor" });
+        let portal = json!({
+            "name": "wan1", "tier": "primary", "doubt": "impostor", "down_bps": 1_000_000,
+            "heard_seconds_ago": 7260.0, "heard_by": "probe",
+        });
         let unused = json!({ "name": "eth3", "why": "no route leaves by it" });
         let connection = json!({
             "process": "curl", "port": 443, "to": "a.example", "interface": "wan0",

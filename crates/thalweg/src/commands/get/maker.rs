@@ -14,6 +14,7 @@ use super::{
 use crate::commands::{
     here::quoted,
     remembered::{self, now},
+    uplinks,
 };
 use anyhow::bail;
 use hyper::HeaderMap;
@@ -92,7 +93,7 @@ impl<'a> Maker<'a> {
             limit: args.effort.limit_rate.map(|rate| Arc::new(Limit::new(rate))),
             publisher: Arc::default(),
             kept: Arc::default(),
-            budget: Arc::new(Budget::new()),
+            budget: uplinks::budget(),
             claimed: Mutex::default(),
         };
         // What is wrong with them shows now, and not at each download.

@@ -136,7 +136,7 @@ impl Parts {
     ) -> anyhow::Result<(Node, Tasks)> {
         let mut registry = Default::default();
         let metrics = RelayMetrics::register(&mut registry);
-        let budget = Arc::new(Budget::new());
+        let budget = uplinks::budget();
         let relays = config.relay.enabled && self.relays();
         let view = relays.then(|| relay_view(config, metrics.clone()));
         let relay = match relays {

@@ -1,0 +1,57 @@
+//! What TCP sent again of one connection. Pure.
+
+use std::time::Duration;
+use thalweg_net::TcpInfo;
+use thalweg_units::Time;
+
+/// Shares are told of no shorter time: the estimate weighs looks, not bytes, and a link is looked at each round trip.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Fewer bytes say nothing of what is lost: they wait for the next look.
+const TELLING: u64 = 16 << 10;
+
+/// What its kernel had counted when it was told of last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Resent {
+    acknowledged: u64,
+    retransmitted: u32,
+    at: Time,
+}
+
+impl Resent {
+    /// Since this was told of last: bytes that were sent again, and all of them. `None`: it is too early to tell, or too
+    /// little was sent; the next look is of that as well.
+    pub fn look(&mut self, info: &TcpInfo, now: Time) -> Option<(u64, u64)> {
+        let again = u64::from(info.retransmitted.saturating_sub(self.retransmitted));
+        let again = again.saturating_mul(info.mss.into());
+        let all = info.acknowledged.saturating_sub(self.acknowledged).saturating_add(again);
+        if all < TELLING || now.since(self.at) < BETWEEN {
+            return None;
+        }
+        let (acknowledged, retransmitted) = (info.acknowledged, info.retransmitted);
+        *self = Self { acknowledged, retransmitted, at: now };
+        Some((again, all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_little_waits_and_nothing_is_told_twice() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let info = |acknowledged, retransmitted| TcpInfo {
+            acknowledged,
+            retransmitted,
+            mss: 1000,
+            ..TcpInfo::default()
+        };
+        let mut resent = Resent::default();
+        assert_eq!(resent.look(&info(9_000, 1), at(1000)), None, "too little");
+        assert_eq!(resent.look(&info(90_000, 10), at(1500)), Some((10_000, 100_000)));
+        assert_eq!(resent.look(&info(190_000, 10), at(2400)), None, "too early");
+        assert_eq!(resent.look(&info(190_000, 20), at(2500)), Some((10_000, 110_000)));
+        assert_eq!(resent.look(&info(190_000, 20), at(9000)), None);
+    }
+}
