@@ -55,10 +55,11 @@ impl State {
         let links = self.view(now);
         let crowd = crowd(self.flows.values());
         let after = self.flows.range(self.turn + 1..).chain(self.flows.range(..=self.turn));
-        let waiting = after.filter(|(_, flow)| flow.broken.is_none()).filter_map(|(stream, flow)| {
-            let chunk = flow.sender.next()?;
-            Some((*stream, chunk))
-        });
+        let waiting =
+            after.filter(|(_, flow)| flow.broken.is_none()).filter_map(|(stream, flow)| {
+                let chunk = flow.sender.next()?;
+                Some((*stream, chunk))
+            });
         // One that waits for a better link holds up none that need not.
         for (stream, chunk) in waiting.take(MOST_ASKED).collect::<Vec<_>>() {
             let Some(flow) = self.flows.get_mut(&stream) else { continue };
@@ -173,9 +174,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let dial = || TcpStream::connect(listener.local_addr().unwrap());
         let mut state = state(&[dial().await.unwrap(), dial().await.unwrap()]);
-        let chunk = |stream, offset| {
-            Some(Frame::Chunk(ChunkHead { stream, offset, length: 100 }))
-        };
+        let chunk = |stream, offset| Some(Frame::Chunk(ChunkHead { stream, offset, length: 100 }));
         let later = Time::ZERO + Duration::from_secs(60);
         // Link 0 is busy with it from now on.
         assert_eq!(state.gives(LATE, 0, Time::ZERO), chunk(LATE, 0));
