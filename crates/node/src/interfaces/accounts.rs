@@ -1,13 +1,13 @@
 //! Connections that are no program's, and count all the same: a download's, channels to members that go the plain
 //! way, and links of bonds.
 
-use super::{NoMore, Uplinks, bill::Bill, caps::with_headers, resent::Resent};
+use super::{NoMore, Uplinks, bill::Bill, caps::with_headers, resent::Resent, under_way::UnderWay};
 use std::{
     fmt, io,
     num::NonZeroU32,
     pin::Pin,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Instant,
 };
 use thalweg_net::{Account, Bookkeeper, Entry, TcpInfo, Way};
 use thalweg_units::Time;
@@ -26,8 +26,7 @@ struct Tally {
     bill: Bill,
     /// Who waits, down and up.
     waiting: [Option<Waiting>; 2],
-    /// What had come when, about a round trip ago and before that.
-    marks: [(Instant, u64); 2],
+    under_way: UnderWay,
     /// What had come, and what had arrived of what went, when the kernel was asked last.
     seen: (u64, u64),
     resent: Resent,
@@ -65,10 +64,10 @@ impl Tally {
     /// By the interface of this name, which is charged with how it came about.
     fn new(uplinks: Uplinks, interface: String) -> Self {
         uplinks.table().link_began(&interface);
-        let now = Instant::now();
         let (bill, waiting) = (Bill::default(), [None, None]);
-        let (marks, seen, resent) = ([(now, 0), (now, 0)], (0, 0), Resent::default());
-        let mut tally = Self { uplinks, interface, bill, waiting, marks, seen, resent };
+        let (seen, resent) = ((0, 0), Resent::default());
+        let under_way = UnderWay::new(Instant::now());
+        let mut tally = Self { uplinks, interface, bill, waiting, under_way, seen, resent };
         tally.settle(None, 0);
         tally
     }
@@ -79,9 +78,7 @@ impl Tally {
     }
 
     fn mark(&mut self, info: &TcpInfo, now: Time) {
-        let moment = Instant::now();
-        if moment.duration_since(self.marks[0].0) >= info.rtt {
-            self.marks = [(moment, info.received), self.marks[0]];
+        if self.under_way.look(info, Instant::now()) {
             let resent = self.resent.look(info, now);
             self.uplinks.table().link_saw(&self.interface, info.rtt, resent, now);
         }
@@ -94,21 +91,7 @@ impl Tally {
             self.uplinks.table().flowed(&self.interface, more, now);
         }
     }
-
-    /// What may come yet of a connection that is closed while its peer sends: twice as much as in the last round trip
-    /// (slow start doubles), and no more than it was offered.
-    fn under_way(&self, info: &TcpInfo) -> u64 {
-        if info.since_data > info.rtt + LEAST_PAUSE || info.peer_has_ended {
-            return 0;
-        }
-        let offered = if info.offered == 0 { u64::MAX } else { info.offered.into() };
-        let lately = info.received.saturating_sub(self.marks[1].1);
-        lately.saturating_mul(2).min(offered)
-    }
 }
-
-/// Data that came a round trip and so much longer ago was the last: a busy sender pauses, too.
-const LEAST_PAUSE: Duration = Duration::from_millis(20);
 
 impl Account for Tally {
     fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -140,7 +123,7 @@ impl Account for Tally {
     }
 
     fn ends(&mut self, counts: Option<&TcpInfo>) {
-        let under_way = counts.map_or(0, |info| self.under_way(info));
+        let under_way = counts.map_or(0, |info| self.under_way.left(info));
         self.settle(counts, with_headers(under_way));
     }
 }
@@ -166,6 +149,7 @@ mod tests {
         super::{Present, Settings},
         *,
     };
+    use std::time::Duration;
 
     #[test]
     fn a_link_tells_what_is_lost_by_its_interface() {
@@ -190,7 +174,7 @@ mod tests {
         for (info, more) in [(info, 34_000), (offered, 17_000), (rests, 0), (ended, 0)] {
             let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
             tally.moved(16_000, None);
-            assert_eq!(with_headers(tally.under_way(&info)), more, "{info:?}");
+            assert_eq!(with_headers(tally.under_way.left(&info)), more, "{info:?}");
             tally.ends(Some(&info));
             assert_eq!(tally.bill.settle(Some(&info), more), 0, "it was paid: {info:?}");
         }

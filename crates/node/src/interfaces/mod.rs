@@ -31,6 +31,7 @@ mod saving;
 mod settings;
 mod table;
 mod toll;
+mod under_way;
 mod uplinks;
 mod used;
 

@@ -5,6 +5,7 @@ use super::{
     bill::Bill,
     caps::{CONNECTION, with_headers},
     resent::Resent,
+    under_way::UnderWay,
 };
 use crate::relay::{
     legs::{LegWatcher, Sender},
@@ -16,7 +17,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use thalweg_net::TcpInfo;
 
@@ -30,21 +31,39 @@ pub struct Passage {
     speaks_tls: AtomicBool,
 }
 
-/// What it paid, and what it sent again.
-#[derive(Debug, Default)]
+/// What it paid, what it sent again, and what may come yet.
+#[derive(Debug)]
 struct Account {
     bill: Bill,
     resent: Resent,
+    under_way: UnderWay,
+    /// Whether it stood.
+    has_stood: bool,
+    /// The kernel's counts at the last look.
+    last: Option<TcpInfo>,
+}
+
+impl Account {
+    fn new() -> Self {
+        let (bill, resent) = (Bill::default(), Resent::default());
+        let under_way = UnderWay::new(Instant::now());
+        Self { bill, resent, under_way, has_stood: false, last: None }
+    }
 }
 
 impl Passage {
     pub(super) fn new(uplinks: Uplinks, id: u64) -> Self {
-        Self { uplinks, id, account: Mutex::default(), speaks_tls: AtomicBool::new(false) }
+        Self {
+            uplinks,
+            id,
+            account: Mutex::new(Account::new()),
+            speaks_tls: AtomicBool::new(false),
+        }
     }
 
     /// It stands, by this interface, with this round trip. `None`: by what the kernel chose.
     pub fn stands(&self, interface: Option<NonZeroU32>, rtt: Option<Duration>) {
-        let (now, before) = (self.uplinks.now(), self.name());
+        let now = self.uplinks.now();
         {
             let mut table = self.uplinks.table();
             match interface {
@@ -52,11 +71,15 @@ impl Passage {
                 None => table.stands_free(self.id, now),
             }
         }
-        // What was tried first had packets, too.
-        if let Some(before) = before.filter(|before| Some(before) != self.name().as_ref()) {
-            self.uplinks.counted(&before, CONNECTION);
-        }
+        self.account().has_stood = true;
         self.settle(None);
+    }
+
+    /// It was tried by this interface, and does not stand by it: that took packets, too.
+    pub fn tried(&self, interface: NonZeroU32) {
+        if let Some(name) = self.uplinks.name_of(interface) {
+            self.uplinks.counted(&name, CONNECTION);
+        }
     }
 
     /// No route to its destination leaves by this interface.
@@ -130,7 +153,12 @@ impl Passage {
     /// What the kernel counts of it.
     pub fn saw(&self, info: &TcpInfo) {
         let now = self.uplinks.now();
-        let resent = self.account().resent.look(info, now);
+        let resent = {
+            let mut account = self.account();
+            account.under_way.look(info, Instant::now());
+            account.last = Some(*info);
+            account.resent.look(info, now)
+        };
         self.uplinks.table().saw(self.id, info.rtt, resent, now);
         self.settle(Some(info));
     }
@@ -138,6 +166,10 @@ impl Passage {
 
 impl LegWatcher for Passage {
     fn saw(&self, _: &TcpInfo, destination: &TcpInfo) {
+        self.saw(destination);
+    }
+
+    fn ends(&self, destination: &TcpInfo) {
         self.saw(destination);
     }
 
@@ -181,7 +213,16 @@ fn is_tls(bytes: &[u8], kind: u8) -> bool {
 }
 
 impl Drop for Passage {
+    /// What may come yet is paid: of one that was never looked at as much as its peer may have under way.
     fn drop(&mut self) {
+        if let Some(name) = self.name() {
+            let most = self.uplinks.table().ahead_by(&name).unwrap_or_default();
+            let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let left = account.last.as_ref().map_or(most, |info| account.under_way.left(info));
+            let left = if account.has_stood { with_headers(left) } else { 0 };
+            let owed = account.bill.settle(account.last.as_ref(), left);
+            self.uplinks.counted(&name, owed);
+        }
         self.uplinks.table().ended(self.id);
     }
 }
@@ -210,13 +251,18 @@ mod tests {
             shown.iter().find(|of| of.index == index).unwrap().used
         };
         // Another one answers than the first.
+        passage.tried(NonZeroU32::new(order[0].0).unwrap());
         passage.stands(NonZeroU32::new(order[1].0), None);
         assert_eq!((used(order[0].0), used(order[1].0)), (CONNECTION, CONNECTION));
         let info = TcpInfo { received: 160_000, ..TcpInfo::default() };
         passage.saw(&info);
         assert_eq!(used(order[1].0), 160_000);
         passage.moved(160_000, 0);
-        assert_eq!(used(order[1].0), with_headers(160_000) + CONNECTION);
+        let paid = with_headers(160_000) + CONNECTION;
+        assert_eq!(used(order[1].0), paid);
+        // It is given up while its peer sends.
+        drop(passage);
+        assert_eq!(used(order[1].0), paid + with_headers(320_000));
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub trait LegWatcher: Debug + Sync {
     /// The kernel's counters now.
     fn saw(&self, client: &TcpInfo, destination: &TcpInfo);
 
+    /// The destination's counters just before its connection is closed.
+    fn ends(&self, _destination: &TcpInfo) {}
+
     /// Whether it is told how each direction begins.
     fn wants_beginnings(&self) -> bool {
         false

@@ -30,9 +30,12 @@ use super::{
 };
 use crate::budget::OverBudget;
 use std::{io, sync::atomic::AtomicU64};
-use thalweg_net::splice::PipePool;
+use thalweg_net::{TcpInfo, splice::PipePool};
 use thiserror::Error;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
 
 /// Bytes moved so far, in each direction.
 #[derive(Debug, Default)]
@@ -97,7 +100,9 @@ pub async fn clear(
     terms: Terms<'_>,
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
-    unless(cut, Box::pin(clear::both(&client, early, &destination, terms))).await?;
+    let done = unless(cut, Box::pin(clear::both(&client, early, &destination, terms))).await;
+    tell_end(terms.watcher, Some(&destination));
+    done?;
     client.close();
     destination.close();
     Ok(())
@@ -121,10 +126,21 @@ where
     C: Leg + AsyncRead + AsyncWrite,
     D: Leg + AsyncRead + AsyncWrite,
 {
-    unless(cut, Box::pin(sealed::both(&mut *client, &mut *destination, terms))).await?;
+    let done = unless(cut, Box::pin(sealed::both(&mut *client, &mut *destination, terms))).await;
+    tell_end(terms.watcher, destination.tcp());
+    done?;
     client.close();
     destination.close();
     Ok(())
+}
+
+/// Tells what the kernel counted of a connection that is about to be closed.
+fn tell_end(watcher: Option<&dyn LegWatcher>, destination: Option<&TcpStream>) {
+    if let (Some(watcher), Some(tcp)) = (watcher, destination)
+        && let Ok(info) = TcpInfo::of(tcp)
+    {
+        watcher.ends(&info);
+    }
 }
 
 /// Does the work, but not a step more once `cut` has ended.
