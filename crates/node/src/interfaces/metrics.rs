@@ -6,7 +6,8 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::gauge::ConstGauge,
 };
-use std::fmt;
+use std::{fmt, time::Duration};
+use thalweg_units::Time;
 
 /// `thalweg_interface_…`, read when it is asked for; the label names the interface. An estimate that is not
 /// known is 0.
@@ -14,19 +15,25 @@ use std::fmt;
 pub struct InterfaceMetrics(pub Uplinks);
 
 /// A gauge's name, what it is, and its value.
-type Column = (&'static str, &'static str, fn(&Shown) -> f64);
+type Column = (&'static str, &'static str, fn(&Shown, Time) -> f64);
 
-const COLUMNS: [Column; 8] = [
-    ("thalweg_interface_down_bps", "What it brings, bit/s", |s| bps(s.estimate.down())),
-    ("thalweg_interface_up_bps", "What it takes, bit/s", |s| bps(s.estimate.up())),
-    ("thalweg_interface_rtt_seconds", "Its round trip", |s| s.estimate.rtt().as_secs_f64()),
-    ("thalweg_interface_loss", "Share of what was sent that was sent again", |s| {
+const COLUMNS: [Column; 9] = [
+    ("thalweg_interface_down_bps", "What it brings, bit/s", |s, _| bps(s.estimate.down())),
+    ("thalweg_interface_up_bps", "What it takes, bit/s", |s, _| bps(s.estimate.up())),
+    ("thalweg_interface_rtt_seconds", "Its round trip", |s, _| s.estimate.rtt().as_secs_f64()),
+    ("thalweg_interface_loss", "Share of what was sent that was sent again", |s, _| {
         s.estimate.loss().unwrap_or(0.0)
     }),
-    ("thalweg_interface_connections", "Connections by it now", |s| s.connections as f64),
-    ("thalweg_interface_load_bytes", "What they are still expected to move", |s| s.load as f64),
-    ("thalweg_interface_used_bytes", "Moved both ways in this period", |s| s.used as f64),
-    ("thalweg_interface_cap_bytes", "Its cap; -1: none", |s| s.cap.map_or(-1.0, |cap| cap as f64)),
+    ("thalweg_interface_heard_seconds", "Since the newest rate of it; -1: unknown", |s, now| {
+        let heard = s.estimate.heard(now).filter(|age| *age < Duration::MAX);
+        heard.map_or(-1.0, |age| age.as_secs_f64())
+    }),
+    ("thalweg_interface_connections", "Connections by it now", |s, _| s.connections as f64),
+    ("thalweg_interface_load_bytes", "What they are still expected to move", |s, _| s.load as f64),
+    ("thalweg_interface_used_bytes", "Moved both ways in this period", |s, _| s.used as f64),
+    ("thalweg_interface_cap_bytes", "Its cap; -1: none", |s, _| {
+        s.cap.map_or(-1.0, |cap| cap as f64)
+    }),
 ];
 
 fn bps(rate: thalweg_units::Rate) -> f64 {
@@ -35,13 +42,13 @@ fn bps(rate: thalweg_units::Rate) -> f64 {
 
 impl Collector for InterfaceMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let all = self.0.table().show(self.0.today());
+        let (all, now) = (self.0.table().show(self.0.today()), self.0.now());
         for (name, help, value) in COLUMNS {
             let kind = ConstGauge::new(0.0).metric_type();
             let mut family = encoder.encode_descriptor(name, help, None, kind)?;
             for shown in &all {
                 let label = [("interface", shown.name.as_str())];
-                ConstGauge::new(value(shown)).encode(family.encode_family(&label)?)?;
+                ConstGauge::new(value(shown, now)).encode(family.encode_family(&label)?)?;
             }
         }
         Ok(())
