@@ -1,19 +1,27 @@
 //! Sessions that are bound to an address stay with their interface.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use crate::{Candidate, ConnectionMethod, connection::rates};
+use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::Time;
 
 /// Destinations that are remembered.
 const MOST: usize = 4096;
 
-/// Where the last connection to each destination went. Servers that tie a session to the client's
+/// Destinations are let go to an interface that would be done in less than two thirds of the time: as where a second, equal
+/// connection begins before half of the first one has come, and another interface is idle.
+const SOONER: f64 = 2.0 / 3.0;
+
+/// And so much sooner: what is over at once gains nothing that a session is worth, seconds.
+const WORTH: f64 = 0.5;
+
+/// By which interfaces the last connections to each destination went. Servers that tie a session to the client's
 /// address break when the next connection comes from another one.
 #[derive(Clone, Debug)]
 pub struct Affinity {
     /// How long after the last connection it holds.
     keep: Duration,
-    entries: BTreeMap<String, (u32, Time)>,
+    /// Interfaces, and until when each is kept to; the one that was used last at the end. Never more than the host has.
+    entries: BTreeMap<String, Vec<(u32, Time)>>,
 }
 
 impl Affinity {
@@ -22,10 +30,10 @@ impl Affinity {
         Self { keep, entries: BTreeMap::new() }
     }
 
-    /// The interface that this destination's connections are to keep to, by its kernel index.
-    pub fn of(&self, destination: &str, now: Time) -> Option<u32> {
-        let (interface, until) = self.entries.get(destination)?;
-        (*until > now).then_some(*interface)
+    /// The interfaces that this destination's connections are to keep to, by their kernel indices, the one used last first.
+    pub fn of(&self, destination: &str, now: Time) -> Vec<u32> {
+        let used = self.entries.get(destination).into_iter().flatten().rev();
+        used.filter(|(_, until)| *until > now).map(|(interface, _)| *interface).collect()
     }
 
     /// A connection went there. When there are too many, those that ended go, then the oldest.
@@ -33,47 +41,82 @@ impl Affinity {
         if self.keep.is_zero() {
             return;
         }
+        let last = |used: &Vec<(u32, Time)>| used.last().map(|(_, until)| *until);
         if self.entries.len() >= MOST && !self.entries.contains_key(destination) {
-            self.entries.retain(|_, (_, until)| *until > now);
+            self.entries.retain(|_, used| last(used).is_some_and(|until| until > now));
         }
         if self.entries.len() >= MOST && !self.entries.contains_key(destination) {
-            let oldest = self.entries.iter().min_by_key(|(_, (_, until))| *until);
+            let oldest = self.entries.iter().min_by_key(|(_, used)| last(used));
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 self.entries.remove(&oldest);
             }
         }
-        self.entries.insert(destination.to_owned(), (interface, now + self.keep));
+        let used = self.entries.entry(destination.to_owned()).or_default();
+        used.retain(|(kept, until)| *kept != interface && *until > now);
+        used.push((interface, now + self.keep));
     }
 
     /// This destination need not keep to this interface any more.
     pub fn free(&mut self, destination: &str, interface: u32) {
-        if self.entries.get(destination).is_some_and(|(kept, _)| *kept == interface) {
-            self.entries.remove(destination);
+        if let Some(used) = self.entries.get_mut(destination) {
+            used.retain(|(kept, _)| *kept != interface);
         }
+        self.entries.retain(|_, used| !used.is_empty());
     }
 
     /// An interface is gone: its destinations are free.
     pub fn gone(&mut self, interface: u32) {
-        self.entries.retain(|_, (kept, _)| *kept != interface);
+        self.entries.values_mut().for_each(|used| used.retain(|(kept, _)| *kept != interface));
+        self.entries.retain(|_, used| !used.is_empty());
     }
+}
+
+/// Those of the candidates among which a connection of `demand` bytes keeps to what its destination used already; `None` if
+/// it is free: nothing of that is left, or, by maximum throughput, another one would be done much sooner.
+pub fn kept_to(
+    candidates: &[Candidate],
+    used: &[u32],
+    demand: u64,
+    method: ConnectionMethod,
+) -> Option<Vec<Candidate>> {
+    let is_kept = |candidate: &Candidate| used.contains(&candidate.interface);
+    let rates = rates(candidates);
+    let done = |(candidate, rate): (&Candidate, &f64)| {
+        candidate.load.saturating_add(demand) as f64 * 8.0 / rate
+    };
+    let soonest = |kept: bool| {
+        let such =
+            candidates.iter().zip(&rates).filter(|(candidate, _)| is_kept(candidate) == kept);
+        such.map(done).fold(f64::INFINITY, f64::min)
+    };
+    let (kept, others) = (soonest(true), soonest(false));
+    let is_sooner = others < kept * SOONER && others + WORTH < kept;
+    let is_free = method == ConnectionMethod::MaximumThroughput && is_sooner;
+    (kept.is_finite() && !is_free).then(|| candidates.iter().copied().filter(is_kept).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_units::Rate;
 
     #[test]
     fn it_holds_for_a_time_and_not_beyond_its_interface() {
         let mut affinity = Affinity::new(Duration::from_secs(10));
         let at = |s: u64| Time::from_nanos(s * 1_000_000_000);
         affinity.went("bank", 2, at(0));
-        assert_eq!((affinity.of("bank", at(9)), affinity.of("bank", at(10))), (Some(2), None));
+        assert_eq!((affinity.of("bank", at(9)), affinity.of("bank", at(10))), (vec![2], vec![]));
         affinity.went("bank", 2, at(20));
         affinity.free("bank", 3);
         affinity.free("shop", 2);
-        assert_eq!(affinity.of("bank", at(21)), Some(2));
+        assert_eq!(affinity.of("bank", at(21)), [2]);
+        // Each that was used counts, for its own time.
+        affinity.went("bank", 3, at(25));
+        assert_eq!(affinity.of("bank", at(29)), [3, 2]);
+        assert_eq!(affinity.of("bank", at(31)), [3]);
         affinity.gone(2);
-        assert_eq!(affinity.of("bank", at(21)), None);
+        affinity.gone(3);
+        assert!(affinity.of("bank", at(21)).is_empty() && affinity.entries.is_empty());
     }
 
     #[test]
@@ -83,6 +126,27 @@ mod tests {
             affinity.went(&i.to_string(), 1, Time::from_nanos(i));
         }
         assert_eq!(affinity.entries.len(), MOST);
-        assert_eq!(affinity.of("0", Time::from_nanos(1)), None);
+        assert!(affinity.of("0", Time::from_nanos(1)).is_empty());
+    }
+
+    fn candidate(interface: u32, mbps: f64, load: u64) -> Candidate {
+        Candidate { interface, rate: Rate::from_mbps(mbps), load, rtt: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_destination_is_let_go_where_it_would_be_done_much_sooner() {
+        let kept = |candidates: &[Candidate], demand, method| {
+            let kept = kept_to(candidates, &[2], demand, method)?;
+            Some(kept.iter().map(|c| c.interface).collect::<Vec<_>>())
+        };
+        let fastest = ConnectionMethod::MaximumThroughput;
+        let equal = |load| [candidate(2, 8.0, load), candidate(3, 8.0, 0)];
+        assert_eq!(kept(&equal(0), 1_000_000, fastest), Some(vec![2]));
+        assert_eq!(kept(&equal(900_000), 1_000_000, fastest), None, "its first one is under way");
+        assert_eq!(kept(&equal(900_000), 1_000_000, ConnectionMethod::RoundRobin), Some(vec![2]));
+        let slow = [candidate(2, 2.0, 0), candidate(3, 8.0, 0)];
+        assert_eq!(kept(&slow, 1_000_000, fastest), None);
+        assert_eq!(kept(&slow, 20_000, fastest), Some(vec![2]), "a moment is not worth it");
+        assert_eq!(kept(&slow[1..], 20_000, fastest), None, "it is gone");
     }
 }

@@ -60,6 +60,8 @@ pub enum Why {
         /// With the next best one.
         next: f64,
     },
+    /// Nothing is known of its rate: it is taken for the mean of the others'.
+    Unknown,
     /// The application waits for single packets, and it has the shortest round trip.
     ShortestRoundTrip(Duration),
 }
@@ -77,6 +79,7 @@ impl fmt::Display for Why {
                     "all is done in {seconds:.2} s with it, in {next:.2} s with the next best"
                 )
             }
+            Self::Unknown => f.write_str("no rate known yet: as good as the others"),
             Self::ShortestRoundTrip(rtt) => {
                 write!(f, "realtime, and its round trip of {} ms is the shortest", rtt.as_millis())
             }
@@ -155,7 +158,7 @@ impl ConnectionScheduler {
 }
 
 /// Bits a second. One that is not known is taken for the mean of the others, so that it is tried.
-fn rates(candidates: &[Candidate]) -> Vec<f64> {
+pub(crate) fn rates(candidates: &[Candidate]) -> Vec<f64> {
     let known: Vec<f64> =
         candidates.iter().filter(|c| c.rate > Rate::ZERO).map(|c| c.rate.as_bps() as f64).collect();
     let mean = match known.len() {
@@ -182,7 +185,11 @@ fn least_finish(candidates: &[Candidate], demand: u64) -> Pick {
     let ((seconds, own, at), (next, next_own, _)) = (order[0], order[1]);
     // Where the slowest hides the choice, the connection's own end is what was compared.
     let (seconds, next) = if next > seconds { (seconds, next) } else { (own, next_own) };
-    Pick { interface: candidates[at].interface, why: Why::Finish { seconds, next } }
+    let why = match candidates[at].rate {
+        Rate::ZERO => Why::Unknown,
+        _ => Why::Finish { seconds, next },
+    };
+    Pick { interface: candidates[at].interface, why }
 }
 
 /// Ours: the paper names realtime applications and leaves them to the user's rules.
@@ -241,7 +248,7 @@ mod tests {
     fn what_is_not_known_is_tried() {
         let two = [candidate(1, 2.0, 1_000_000), candidate(2, 0.0, 0)];
         let pick = ConnectionScheduler::default().pick(&two, 1_000_000, Nature::Bulk).unwrap();
-        assert_eq!(pick.interface, 2);
+        assert_eq!(pick, Pick { interface: 2, why: Why::Unknown });
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod sender;
 pub mod stripe;
 mod thrift;
 
-pub use affinity::Affinity;
+pub use affinity::{Affinity, kept_to};
 pub use applications::{Application, Applications};
 pub use beyond::Beyond;
 pub use connection::{Candidate, ConnectionMethod, ConnectionScheduler, Pick, Why};

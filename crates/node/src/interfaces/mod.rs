@@ -45,7 +45,7 @@ pub use metrics::InterfaceMetrics;
 pub use passage::Passage;
 pub use probe::{NoProbeServer, ProbeServer, Probed};
 pub use probing::Probing;
-pub use program::program_at;
+pub use program::{Client, program_at};
 pub use report::report;
 pub use settings::Settings;
 pub use table::{Assigned, Decision, Flow, Present, Shown, Table};

@@ -7,6 +7,29 @@ use std::{
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::Path,
 };
+use tokio::{sync::OnceCell, task::spawn_blocking};
+
+/// A program's connection to this process; whose it is is found out once, when it matters.
+#[derive(Debug)]
+pub struct Client {
+    at: SocketAddr,
+    program: OnceCell<Option<String>>,
+}
+
+impl Client {
+    /// Whose socket has this local address.
+    pub fn at(at: SocketAddr) -> Self {
+        Self { at, program: OnceCell::new() }
+    }
+
+    /// The program's name, as [`program_at`] has it. What cannot be found out stays unknown: another user's program, or
+    /// one that left.
+    pub async fn program(&self) -> Option<String> {
+        let at = self.at;
+        let find = || async move { spawn_blocking(move || program_at(at)).await.ok().flatten() };
+        self.program.get_or_init(find).await.clone()
+    }
+}
 
 /// The name of the program whose socket has this local address; of this user's processes alone, unless that is root:
 /// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's

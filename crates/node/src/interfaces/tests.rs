@@ -130,6 +130,31 @@ fn the_reason_says_what_was_left_out_and_by_which_rule() {
 }
 
 #[test]
+fn one_destinations_downloads_do_not_wait_for_each_other_while_an_interface_is_idle() {
+    let mut table = taught(Settings::default(), [1_000_000, 1_000_000]);
+    let mut got = Vec::new();
+    for n in 0..3 {
+        let (id, order) = by(&mut table, "mirror", 2 + n);
+        table.stands(id, order[0], None, at(2 + n));
+        table.moved(id, 100_000, 0, at(2 + n), TODAY);
+        got.push(order[0]);
+    }
+    assert!(got.contains(&2) && got.contains(&3), "{got:?}");
+    assert!(table.decisions().next().unwrap().why.contains("of those that"));
+}
+
+#[test]
+fn the_last_connection_to_stand_ties_no_destination_to_a_slow_interface() {
+    let mut table = taught(Settings::default(), [4_000_000, 1_000_000]);
+    for (interface, s) in [(2, 10), (3, 11)] {
+        let (id, _) = by(&mut table, "mirror", s);
+        table.stands(id, interface, None, at(s));
+        table.ended(id);
+    }
+    assert_eq!(by(&mut table, "mirror", 20).1[0], 2);
+}
+
+#[test]
 fn a_destination_keeps_to_its_interface_for_the_stated_time() {
     let affinity = Duration::from_secs(60);
     let schedule = ConnectionMethod::RoundRobin;

@@ -2,13 +2,13 @@
 //! the kernel says, and kept in a file.
 
 use super::{
+    Client,
     faults::Faults,
     kept::Kept,
     passage::Passage,
     paying::Paces,
     present::present,
     probing::Prober,
-    program_at,
     settings::Settings,
     table::{Assigned, Table},
 };
@@ -19,7 +19,6 @@ use crate::{
 use std::{
     collections::BTreeSet,
     fmt, io,
-    net::SocketAddr,
     num::NonZeroU32,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -31,7 +30,6 @@ use thalweg_units::{ByteSize, Time, WallTime};
 use thalweg_wire::Destination;
 use tokio::{
     sync::Notify,
-    task::spawn_blocking,
     time::{MissedTickBehavior, interval, sleep},
 };
 
@@ -243,14 +241,12 @@ impl Uplinks {
         self.table().count_for_links(self.today())
     }
 
-    /// Where a connection to `to` goes that the program at `client` asked for.
-    pub async fn assign(&self, client: SocketAddr, to: &Destination) -> Lanes {
+    /// Where a connection to `to` goes that this program asked for.
+    pub async fn assign(&self, client: &Client, to: &Destination) -> Lanes {
         if !self.table().has_choice(to) {
             return Lanes::Free;
         }
-        // What cannot be found out stays unknown: another user's program, or one that left.
-        let process = spawn_blocking(move || program_at(client)).await.ok().flatten();
-        let application = Application { process, port: to.port };
+        let application = Application { process: client.program().await, port: to.port };
         let (now, today) = (self.now(), self.today());
         let mut table = self.table();
         match table.assign(application, &to.host.to_string(), now, today) {

@@ -1,44 +1,63 @@
 //! Programs' connections and this host's interfaces: where one goes, and what it does there.
 
-use super::{chooser::Choice, dial::Raced, shared::Shared};
+use super::{
+    chooser::Choice,
+    dial::Raced,
+    shared::{NoWay, Shared},
+};
 use crate::{
-    interfaces::{Lanes, Passage},
+    interfaces::{Client, Lanes, Passage},
     relay::pump::Moved,
 };
-use std::{future::pending, net::SocketAddr, sync::Arc, time::Duration};
-use thalweg_net::Monitor;
+use std::{future::pending, num::NonZeroU32, sync::Arc, time::Duration};
+use thalweg_net::{Monitor, Route};
 use thalweg_wire::Destination;
 use tokio::time::sleep;
 
 /// How often the counts of a connection that HTTP is spoken on are looked at.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// No interface may carry it.
-#[derive(Clone, Copy, Debug)]
-pub struct NoInterface;
-
 impl Shared {
-    /// The same choice, by the interfaces that a connection of the program at `client` is assigned;
-    /// and whom to tell of it.
+    /// The interfaces that a connection of this program is assigned.
     ///
     /// # Errors
     /// The settings leave none.
-    pub(super) async fn assigned(
-        &self,
-        client: SocketAddr,
-        to: &Destination,
-        choice: Choice,
-    ) -> Result<(Choice, Option<Passage>), NoInterface> {
-        let Some(uplinks) = &self.uplinks else { return Ok((choice, None)) };
+    pub(super) async fn assigned(&self, client: &Client, to: &Destination) -> Result<Lanes, NoWay> {
+        let Some(uplinks) = &self.uplinks else { return Ok(Lanes::Free) };
         match uplinks.assign(client, to).await {
-            Lanes::Free => Ok((choice, None)),
-            Lanes::By { passage, interfaces, relays, or_free } => {
-                let choice = choice.over(&interfaces, or_free).relayed_by(relays);
-                Ok((choice, Some(passage)))
-            }
-            Lanes::Nowhere => Err(NoInterface),
+            Lanes::Nowhere => Err(NoWay::Interfaces),
+            lanes => Ok(lanes),
         }
     }
+}
+
+/// The same choice, by the interfaces that were assigned; and whom to tell of it.
+pub fn led(choice: Choice, lanes: Lanes) -> (Choice, Option<Passage>) {
+    match lanes {
+        Lanes::By { passage, interfaces, relays, or_free } => {
+            (choice.over(&interfaces, or_free).relayed_by(relays), Some(passage))
+        }
+        Lanes::Free | Lanes::Nowhere => (choice, None),
+    }
+}
+
+/// Whether a connection by this route is one as was assigned: by the first interface itself, so that a kept one passes by
+/// no rule, tier or schedule.
+pub fn fits(route: &Route, lanes: &Lanes) -> bool {
+    match lanes {
+        Lanes::Nowhere => false,
+        Lanes::Free => leaves_by(route, None, None),
+        Lanes::By { interfaces, relays, .. } => {
+            leaves_by(route, interfaces.first().map(|lane| lane.interface), *relays)
+        }
+    }
+}
+
+/// Whether it leaves by this interface, if direct, or that one, if by a relay. Bonds ask for themselves by what they may
+/// go.
+fn leaves_by(route: &Route, direct: Option<NonZeroU32>, relayed: Option<NonZeroU32>) -> bool {
+    let assigned = if route.is_direct() { direct } else { relayed };
+    route.is_bonded() || route.interface() == assigned
 }
 
 /// The passage goes with the connection, if that is bound to an interface.
@@ -64,5 +83,31 @@ pub async fn watch(passage: Option<&Passage>, moved: &Moved, monitor: Monitor) {
         if let Ok(info) = monitor.tcp_info() {
             passage.saw(&info);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_link_goes_where_a_new_connection_would() {
+        let [one, two] = [2, 3].map(|i| NonZeroU32::new(i).unwrap());
+        let relay = Route::through(["r.example:1080".parse().unwrap()]).unwrap();
+        let (free, bound) = (Route::direct(), Route::direct().by_interface(one));
+        let relayed = relay.clone().by_interface(one);
+        for (route, direct, by_relays, is_fit) in [
+            (&free, None, None, true),
+            (&bound, None, None, false),
+            (&bound, Some(one), None, true),
+            (&bound, Some(two), None, false),
+            (&free, Some(one), None, false),
+            (&relay, Some(one), None, true),
+            (&relay, Some(one), Some(one), false),
+            (&relayed, Some(two), Some(one), true),
+        ] {
+            assert_eq!(leaves_by(route, direct, by_relays), is_fit, "{route:?} {direct:?}");
+        }
+        assert!(!fits(&free, &Lanes::Nowhere) && fits(&free, &Lanes::Free));
     }
 }

@@ -22,7 +22,7 @@ pub async fn connect(
     to: Destination,
     mut request: Request<Incoming>,
 ) -> Response<Reply> {
-    let dialled = match place.shared.reach(place.client, &to, Content::Encrypted, None).await {
+    let dialled = match place.shared.reach(&place.program, &to, Content::Encrypted).await {
         Ok(dialled) => dialled,
         Err(no) => return place.refuse(to.to_string(), &No::Answer(NoAnswer::NoWay(no))),
     };

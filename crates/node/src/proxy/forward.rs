@@ -217,7 +217,8 @@ impl Trip<'_> {
             }
         });
         self.place.interim.open();
-        let asking = exchange(&self.place.shared, self.place.client, &self.to.to, request, again);
+        let place = self.place;
+        let asking = exchange(&place.shared, &place.program, &self.to.to, request, again);
         let mut asking = std::pin::pin!(asking);
         let answered = loop {
             tokio::select! {

@@ -9,6 +9,7 @@ use super::{
     target::{self, Target},
     upstream::MAX_FIELDS,
 };
+use crate::interfaces::Client;
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
@@ -32,8 +33,10 @@ pub const FIRST_HEAD: Duration = Duration::from_secs(30);
 pub struct Place {
     /// The proxy.
     pub shared: Arc<Shared>,
-    /// The program.
+    /// The program's address.
     pub client: SocketAddr,
+    /// The program.
+    pub program: Arc<Client>,
     /// The way for interim answers.
     pub interim: Interim,
     /// Its connection, while it lives.
@@ -51,7 +54,8 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
             tokio::select! { () = left => {}, () = slow => {} }
         }
     };
-    let place = Place { shared, client, interim, wire };
+    let program = Arc::new(Client::at(client));
+    let place = Place { shared, client, program, interim, wire };
     let service = service_fn(move |request| answer(place.clone(), request));
     let connection = http1::Builder::new()
         .half_close(true)

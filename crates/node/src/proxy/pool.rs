@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+use thalweg_net::Route;
 use thalweg_wire::Destination;
 use tokio::{runtime::Handle, task::AbortHandle, time::timeout};
 
@@ -31,6 +32,8 @@ pub struct Link {
     pub send: SendRequest<Outgoing>,
     /// The way that it goes.
     pub path: String,
+    /// How it was dialled.
+    pub route: Route,
     /// From dialling until it stood.
     pub setup: Duration,
     /// To be told what it moves, if it was assigned to an interface.
@@ -48,12 +51,12 @@ pub struct Link {
 pub struct Pool(Mutex<VecDeque<(Destination, Link, Instant)>>);
 
 impl Pool {
-    /// The link to `to` that was given last and is open: the likeliest to stay so.
-    pub fn take(&self, to: &Destination) -> Option<Link> {
+    /// Of the links to `to` by routes that fit, the one that was given last and is open: the likeliest to stay so.
+    pub fn take(&self, to: &Destination, fits: impl Fn(&Route) -> bool) -> Option<Link> {
         let mut idle = self.lock();
         drop_old(&mut idle);
         loop {
-            let i = idle.iter().rposition(|(origin, ..)| origin == to)?;
+            let i = idle.iter().rposition(|(origin, link, _)| origin == to && fits(&link.route))?;
             let (_, link, _) = idle.remove(i)?;
             if link.send.is_ready() {
                 return Some(link);

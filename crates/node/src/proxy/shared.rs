@@ -1,7 +1,7 @@
 //! What all connections share, and how they reach destinations.
 
 use super::{
-    assigning::accompany,
+    assigning::{accompany, led},
     chooser::{Content, PathChooser, Seen},
     dial::{Dialled, race},
     pool::Pool,
@@ -11,7 +11,10 @@ use super::{
     server::ProxyConfig,
     transparent::Meant,
 };
-use crate::{history::Observed, interfaces::Uplinks};
+use crate::{
+    history::Observed,
+    interfaces::{Client, Lanes, Uplinks},
+};
 use prometheus_client::registry::Registry;
 use rustix::io::Errno;
 use std::{
@@ -84,14 +87,29 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A connection to `to` for the program at `client`, by the way that wins, but not by the one of
-    /// the name `avoided`. Where this process has no descriptor left it waits for one.
+    /// A connection to `to` for this program, by the way that wins, where it is assigned.
     ///
     /// # Errors
     /// [`NoWay`].
     pub(super) async fn reach(
         &self,
-        client: SocketAddr,
+        client: &Client,
+        to: &Destination,
+        content: Content,
+    ) -> Result<Dialled, NoWay> {
+        let lanes = self.assigned(client, to).await?;
+        self.reach_by(lanes, client, to, content, None).await
+    }
+
+    /// The same, where it was assigned, but not by the way of the name `avoided`. Where this process has no descriptor
+    /// left it waits for one, and is assigned anew.
+    ///
+    /// # Errors
+    /// [`NoWay`].
+    pub(super) async fn reach_by(
+        &self,
+        mut lanes: Lanes,
+        client: &Client,
         to: &Destination,
         content: Content,
         avoided: Option<&str>,
@@ -99,8 +117,7 @@ impl Shared {
         let began = Instant::now();
         let raced = loop {
             let choice = self.chooser.choose(to, content).without(avoided);
-            let assigned = self.assigned(client, to, choice).await;
-            let (choice, passage) = assigned.map_err(|_| NoWay::Interfaces)?;
+            let (choice, passage) = led(choice, lanes);
             let mut raced = race(&self.dialer, to, choice).await;
             accompany(&mut raced, passage);
             let short = raced.won.as_ref().is_err_and(wants_descriptors);
@@ -110,6 +127,7 @@ impl Shared {
             // Those of links that nobody uses are the first to be had.
             self.pool.clear();
             sleep(AGAIN).await;
+            lanes = self.assigned(client, to).await?;
         };
         for path in &raced.failed {
             self.chooser.learn(to, content, Seen::Failed(path));

@@ -6,7 +6,7 @@ use super::{
     shared::{NoWay, Shared},
     tunnel::{self, Tunnel},
 };
-use crate::relay::Refusal;
+use crate::{interfaces::Client, relay::Refusal};
 use bytes::Bytes;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -55,7 +55,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
         }
     };
     let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
-    let dialled = match shared.reach(client, &to, content, None).await {
+    let dialled = match shared.reach(&Client::at(client), &to, content).await {
         Ok(dialled) => dialled,
         Err(no) => {
             tell(shared, tcp, client, to, no).await;

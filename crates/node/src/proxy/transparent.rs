@@ -13,7 +13,7 @@ use super::{
     socks::ENCRYPTED,
     tunnel::{self, Tunnel},
 };
-use crate::accept;
+use crate::{accept, interfaces::Client};
 use bytes::Bytes;
 use socket2::SockRef;
 use std::{
@@ -148,7 +148,7 @@ async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tu
     };
     let to = Destination { host: Host::Ip(meant.ip()), port: meant.port() };
     let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
-    match shared.reach(client, &to, content, None).await {
+    match shared.reach(&Client::at(client), &to, content).await {
         Ok(dialled) => {
             let (kind, early, late) = (Kind::Redirected, Vec::new(), Bytes::new());
             Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })

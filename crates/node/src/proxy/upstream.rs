@@ -1,7 +1,7 @@
 //! A request to an origin and its answer, on an idle link or a new one.
 
 use super::{
-    assigning,
+    assigning::{self, fits},
     body::Outgoing,
     chooser::{Content, DIRECT, Seen},
     counted::Counted,
@@ -10,11 +10,11 @@ use super::{
     shared::{NoWay, Shared},
     silence::fell_silent,
 };
+use crate::interfaces::{Client, Lanes};
 use hyper::{Request, Response, body::Incoming, client::conn::http1, http::request::Parts};
 use hyper_util::rt::TokioIo;
 use std::{
     future::pending,
-    net::SocketAddr,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -87,15 +87,16 @@ const LATE_TIMES: u32 = 2;
 /// [`NoAnswer`].
 pub async fn exchange(
     shared: &Arc<Shared>,
-    client: SocketAddr,
+    client: &Client,
     to: &Destination,
     mut request: Request<Outgoing>,
     again: Option<&Again>,
 ) -> Result<Answered, NoAnswer> {
     loop {
-        let mut link = match shared.pool.take(to) {
+        let lanes = shared.assigned(client, to).await?;
+        let mut link = match shared.pool.take(to, |route| fits(route, &lanes)) {
             Some(link) => link,
-            None => open(shared, client, to, None).await?,
+            None => open(shared, client, to, (lanes, None)).await?,
         };
         let asked = Instant::now();
         let mut sent = pin!(link.send.try_send_request(request));
@@ -142,13 +143,14 @@ fn answered(
 /// An answer by another way, once `doubted` is late; never ends if there is none.
 async fn elsewhere(
     shared: &Arc<Shared>,
-    client: SocketAddr,
+    client: &Client,
     to: &Destination,
     again: &Again,
     doubted: &Link,
 ) -> Answered {
     sleep(LATE.max(LATE_TIMES * doubted.usual)).await;
-    let opened = open(shared, client, to, Some(&doubted.path)).await;
+    let Ok(lanes) = shared.assigned(client, to).await else { return pending().await };
+    let opened = open(shared, client, to, (lanes, Some(&doubted.path))).await;
     let Ok(mut link) = opened else { return pending().await };
     let asked = Instant::now();
     match link.send.try_send_request(again.request()).await {
@@ -171,20 +173,21 @@ fn told(error: &hyper::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// A new link, but not by the way of the name `avoided`.
+/// A new link, where it was assigned, but not by the way of the name `avoided`.
 async fn open(
     shared: &Arc<Shared>,
-    client: SocketAddr,
+    client: &Client,
     to: &Destination,
-    avoided: Option<&str>,
+    (lanes, avoided): (Lanes, Option<&str>),
 ) -> Result<Link, NoAnswer> {
-    let dialled = shared.reach(client, to, Content::Clear, avoided).await?;
+    let dialled = shared.reach_by(lanes, client, to, Content::Clear, avoided).await?;
     let (path, setup, passage) = (dialled.path, dialled.setup, dialled.passage);
     let monitor = dialled.stream.monitor();
     let stream = Counted::new(dialled.stream, passage.as_ref());
     let moved = stream.moved();
     let route = stream.stream.route().clone();
     let relayed = (!route.is_direct()).then(|| monitor.clone());
+    let went = route.clone();
     let handshake = http1::Builder::new()
         .preserve_header_case(true)
         .max_headers(MAX_FIELDS)
@@ -209,5 +212,5 @@ async fn open(
         counted.inspect(|passage| passage.counts(&moved));
     });
     let (usual, task) = (Duration::ZERO, work.abort_handle());
-    Ok(Link { send, path, setup, passage, usual, used: false, task })
+    Ok(Link { send, path, route: went, setup, passage, usual, used: false, task })
 }

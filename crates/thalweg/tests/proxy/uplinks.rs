@@ -182,11 +182,11 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
 
     let changed = scene.thalweg(&["bond", "schedule", "only-one"]);
     assert!(changed.status.success(), "{}", text(&changed.stderr));
-    let each = scene.during(|| scene.download(&proxy, "abcd", false));
+    let each = scene.during(|| scene.download(&proxy, "aBcD", false));
     assert!(each.iter().any(|bytes| *bytes < FILE / 2), "one alone: {each:?}");
     let one = status(&scene)["connections"][0]["interface"].as_str().unwrap().to_owned();
     assert!(scene.thalweg(&["bond", "allow", &one, "--tier", "never"]).status.success());
-    let before = scene.during(|| scene.download(&proxy, "abcd", false));
+    let before = scene.during(|| scene.download(&proxy, "aBcD", false));
     assert_eq!(before[0] > FILE, each[0] < FILE, "by the other: {before:?}");
     let ok = |args: &[&str]| {
         let output = scene.thalweg(args);
@@ -197,7 +197,7 @@ async fn the_status_says_why_and_the_method_is_changed_while_it_runs() {
     ok(&["bond", "rule", "--process", "curl", "--only", "wan1"]);
     ok(&["bond", "rule", "--port", "22", "--avoid", "wan0", "--at", "1"]);
     ok(&["bond", "set", "--affinity", "1 min", "--near", "true"]);
-    let each = scene.during(|| scene.download(&proxy, "abcd", false));
+    let each = scene.during(|| scene.download(&proxy, "aBcD", false));
     assert!(each[0] < FILE / 2 && each[1] > 3 * FILE, "by the rule: {each:?}");
     let said = status(&scene);
     assert_eq!(said["rules"][1], json!({ "process": "curl", "only": ["wan1"] }), "{said}");

@@ -1,7 +1,7 @@
 //! Where a connection is to go, and what is remembered of that.
 
-use super::{Assigned, Decision, MOST_DECISIONS, Open, Table, UNBOUND};
-use thalweg_bond::{Application, Pick};
+use super::{Assigned, Decision, MOST_DECISIONS, Open, Table, UNBOUND, reasons::keeping};
+use thalweg_bond::{Application, Pick, kept_to};
 use thalweg_units::{Time, WallTime};
 use thalweg_wire::{Destination, Host};
 
@@ -17,23 +17,22 @@ impl Table {
         if self.present.len() < 2 && self.settings.is_plain() {
             return Assigned::Free;
         }
-        let held = self.affinity.of(destination, now);
-        if held == Some(UNBOUND) && self.settings.is_plain() {
+        let used = self.affinity.of(destination, now);
+        if used.first() == Some(&UNBOUND) && self.settings.is_plain() {
             return Assigned::Free;
         }
         let (usable, last) = self.usable(&application, destination, now, today);
         let candidates = self.candidates(&usable, now);
         let expected = self.kept.applications.expected(&application);
-        let held = held.filter(|held| candidates.iter().any(|c| c.interface == *held));
-        let picked = match held {
-            Some(held) => Some((held, "this destination's connections keep to it".to_owned())),
-            None => {
-                let pick = self.scheduler.pick(&candidates, expected, application.nature());
-                let of = (&application, destination);
-                let why = |pick: &Pick| self.reason(pick, of, candidates.len(), (now, today));
-                pick.map(|pick| (pick.interface, why(&pick)))
-            }
+        let used = self.with_open(used, &application, destination);
+        let kept = kept_to(&candidates, &used, expected, self.scheduler.method());
+        let among = kept.as_deref().unwrap_or(&candidates);
+        let pick = self.scheduler.pick(among, expected, application.nature());
+        let why = |pick: &Pick| match &kept {
+            Some(kept) => keeping(kept.len(), pick),
+            None => self.reason(pick, (&application, destination), candidates.len(), (now, today)),
         };
+        let picked = pick.map(|pick| (pick.interface, why(&pick)));
         let Some((first, why)) = picked else { return Assigned::Nowhere };
         let others = candidates.iter().map(|c| c.interface).filter(|index| *index != first);
         let mut order: Vec<(u32, bool)> =

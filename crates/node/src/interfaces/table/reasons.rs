@@ -1,10 +1,28 @@
 //! Why a connection went where it did, in words.
 
-use super::{Present, Table};
+use super::{Open, Present, Table};
 use thalweg_bond::{Application, Pick, Tier};
 use thalweg_units::{Time, WallTime};
 
+/// Where a destination's connections keep to so many interfaces.
+pub(super) fn keeping(interfaces: usize, pick: &Pick) -> String {
+    match interfaces {
+        1 => "this destination's connections keep to it".to_owned(),
+        _ => format!("of those that this destination's connections keep to: {}", pick.why),
+    }
+}
+
 impl Table {
+    /// The interfaces that a destination used, where it is to keep to some, and those by which this very application has
+    /// connections open to it: whoever bears that bears the next one.
+    pub(super) fn with_open(&self, mut used: Vec<u32>, by: &Application, to: &str) -> Vec<u32> {
+        let own = |open: &&Open| open.stands && open.application == *by && open.destination == to;
+        if !used.is_empty() {
+            used.extend(self.open.values().filter(own).map(|open| open.interface));
+        }
+        used
+    }
+
     /// Of a connection of this application to this destination: the rule that left something out; where one interface
     /// was left, what the others lack; and else the scheduler's reason.
     pub(super) fn reason(
