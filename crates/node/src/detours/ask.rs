@@ -3,6 +3,7 @@
 use super::LIST;
 use crate::mesh::{Oracle, OracleClient, OracleError, State, StateError, WallClock};
 use std::{io, time::Duration};
+use thalweg_net::DialOptions;
 use thalweg_wire::mesh::measure::{CandidatesReply, PathsReply};
 use thiserror::Error;
 use tokio::time::timeout;
@@ -21,15 +22,16 @@ pub enum AskError {
     Oracle(#[from] OracleError),
 }
 
-/// The relays that the oracle recommends to this host's client.
+/// The relays that the oracle recommends to this host's client, asked over a connection with these options.
 ///
 /// # Errors
 /// [`AskError`], at the latest after `patience`.
 pub async fn ask_candidates(
     state: &State,
+    dial: DialOptions,
     patience: Duration,
 ) -> Result<CandidatesReply, AskError> {
-    let client = client(state)?;
+    let client = client(state, dial)?;
     let asked = timeout(patience, client.candidates(None, LIST)).await;
     Ok(asked.map_err(|_| OracleError::Silent(patience))??)
 }
@@ -39,12 +41,12 @@ pub async fn ask_candidates(
 /// # Errors
 /// [`AskError`], at the latest after `patience`.
 pub async fn ask_paths(state: &State, patience: Duration) -> Result<PathsReply, AskError> {
-    let client = client(state)?;
+    let client = client(state, DialOptions::default())?;
     let asked = timeout(patience, client.paths()).await;
     Ok(asked.map_err(|_| OracleError::Silent(patience))??)
 }
 
-fn client(state: &State) -> Result<OracleClient, AskError> {
+fn client(state: &State, dial: DialOptions) -> Result<OracleClient, AskError> {
     let mesh = state.mesh()?;
     let mut oracles = mesh.oracles;
     if state.oracle_dir().exists() {
@@ -52,5 +54,5 @@ fn client(state: &State) -> Result<OracleClient, AskError> {
         let roster = state.membership()?.current();
         oracles = roster.map(|roster| Oracle::of(&roster, None)).unwrap_or(oracles);
     }
-    Ok(OracleClient::new(&state.client_key()?, oracles, WallClock::default())?)
+    Ok(OracleClient::dialling(&state.client_key()?, oracles, WallClock::default(), dial)?)
 }

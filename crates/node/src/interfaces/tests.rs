@@ -125,6 +125,7 @@ fn the_reason_says_what_was_left_out_and_by_which_rule() {
     ]);
     let mut ruled = table(Settings { rules, ..Settings::default() });
     assert_eq!(why(&mut ruled, 0), "by rule 2");
+    assert_eq!(why(&mut table(Settings::default()), 0), "no rate known yet: as good as the others");
     let mut first = table(Settings { schedule: ConnectionMethod::OnlyOne, ..Settings::default() });
     assert_eq!(why(&mut first, 0), "the system's first choice, as only-one has it");
 }
@@ -403,6 +404,23 @@ fn where_only_the_kernels_choice_leads_the_next_goes_that_way_at_once() {
     let shown: Vec<_> = table.decisions().map(|d| d.destination.clone()).collect();
     assert_eq!(shown, ["site"]);
     by(&mut table, "intranet", 601);
+}
+
+#[test]
+fn what_is_near_is_told_to_go_as_the_kernel_sends_it() {
+    let left = |table: &Table, to: &str| table.is_left_as_near(&to.parse().unwrap());
+    let mut two = table(Settings::default());
+    assert!(left(&two, "10.1.2.3:80") && left(&two, "printer:80"));
+    assert!(!left(&two, "127.0.0.1:80") && !left(&two, "a.example:80"));
+    (0..3).for_each(|s| two.left_as_near(app(), "10.1.2.3", at(s)));
+    let told: Vec<_> = two.decisions().collect();
+    assert_eq!((told.len(), told[0].at), (1, at(2)), "one after the other are one");
+    assert!(told[0].why.contains("`near = true` changes that"));
+    two.allow(Settings { near: true, ..Settings::default() });
+    assert!(!left(&two, "10.1.2.3:80"));
+    two.follow(vec![Present { index: 2, name: "eth0".into() }]);
+    two.allow(Settings::default());
+    assert!(!left(&two, "10.1.2.3:80"), "there is no choice");
 }
 
 #[test]

@@ -243,10 +243,18 @@ impl Uplinks {
 
     /// Where a connection to `to` goes that this program asked for.
     pub async fn assign(&self, client: &Client, to: &Destination) -> Lanes {
-        if !self.table().has_choice(to) {
+        let (has_choice, is_left) = {
+            let table = self.table();
+            (table.has_choice(to), table.is_left_as_near(to))
+        };
+        if !has_choice && !is_left {
             return Lanes::Free;
         }
         let application = Application { process: client.program().await, port: to.port };
+        if is_left {
+            self.table().left_as_near(application, &to.host.to_string(), self.now());
+            return Lanes::Free;
+        }
         let (now, today) = (self.now(), self.today());
         let mut table = self.table();
         match table.assign(application, &to.host.to_string(), now, today) {

@@ -53,6 +53,13 @@ pub fn fits(route: &Route, lanes: &Lanes) -> bool {
     }
 }
 
+/// The same, by others than this interface, which is none of its own choice's either; `None` if there are none.
+pub fn beside(lanes: Lanes, avoided: NonZeroU32) -> Option<Lanes> {
+    let Lanes::By { passage, mut interfaces, relays, .. } = lanes else { return None };
+    interfaces.retain(|lane| lane.interface != avoided);
+    (!interfaces.is_empty()).then_some(Lanes::By { passage, interfaces, relays, or_free: false })
+}
+
 /// Whether it leaves by this interface, if direct, or that one, if by a relay. Bonds ask for themselves by what they may
 /// go.
 fn leaves_by(route: &Route, direct: Option<NonZeroU32>, relayed: Option<NonZeroU32>) -> bool {
@@ -60,9 +67,13 @@ fn leaves_by(route: &Route, direct: Option<NonZeroU32>, relayed: Option<NonZeroU
     route.is_bonded() || route.interface() == assigned
 }
 
-/// The passage goes with the connection, if that is bound to an interface.
+/// The passage goes with the connection, if that is bound to an interface. What was tried in vain counts as well.
 pub fn accompany(raced: &mut Raced, passage: Option<Passage>) {
-    let (Ok(dialled), Some(passage)) = (&mut raced.won, passage) else { return };
+    let Some(passage) = passage else { return };
+    let won = raced.won.as_ref().ok().and_then(|dialled| dialled.stream.route().interface());
+    let vain = |index: &&NonZeroU32| Some(**index) != won && !raced.routeless.contains(index);
+    raced.tried.iter().filter(vain).for_each(|index| passage.tried(*index));
+    let Ok(dialled) = &mut raced.won else { return };
     let route = dialled.stream.route();
     let interface = route.interface();
     if interface.is_none() && !route.is_direct() {
@@ -76,13 +87,33 @@ pub fn accompany(raced: &mut Raced, passage: Option<Passage>) {
 /// Tells of what a connection moves, and of the kernel's counts; never ends.
 pub async fn watch(passage: Option<&Passage>, moved: &Moved, monitor: Monitor) {
     let Some(passage) = passage else { return pending().await };
+    let watched = Watched { passage, moved, monitor };
     loop {
         sleep(LOOK).await;
-        passage.counts(moved);
+        watched.look();
+    }
+}
+
+/// A connection that is looked at once more before it is closed, since its owner lets go of the watch first.
+struct Watched<'a> {
+    passage: &'a Passage,
+    moved: &'a Moved,
+    monitor: Monitor,
+}
+
+impl Watched<'_> {
+    fn look(&self) {
+        self.passage.counts(self.moved);
         // After the stream became another's there is nothing to be seen.
-        if let Ok(info) = monitor.tcp_info() {
-            passage.saw(&info);
+        if let Ok(info) = self.monitor.tcp_info() {
+            self.passage.saw(&info);
         }
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.look();
     }
 }
 

@@ -1,8 +1,8 @@
 //! Bodies on their way: a program's to the origin, and an answer's to the program.
 
 use super::{
-    chooser::Content, client_io::Wire, pool::Lease, record::Record, shared::Shared,
-    split::SplitBody,
+    chooser::Content, client_io::Wire, pool::Lease, record::Record, rest::Rest, shared::Shared,
+    split::SplitBody, upstream::Answered,
 };
 use crate::history::{Bound, Observed};
 use bytes::Bytes;
@@ -160,8 +160,16 @@ pub struct OriginBody {
     way: Way,
     record: Arc<Record>,
     shared: Arc<Shared>,
-    _lease: Lease,
+    lease: Option<Lease>,
+    /// Bytes that were passed on.
+    got: u64,
+    /// Who brings the rest if it breaks off.
+    rest: Option<Rest>,
+    /// It broke off, and the rest is asked for.
+    broke: Option<hyper::Error>,
 }
+
+type Came = Result<Frame<Bytes>, hyper::Error>;
 
 /// Which way an answer comes.
 pub struct Way {
@@ -182,8 +190,15 @@ impl OriginBody {
         record: Arc<Record>,
         shared: Arc<Shared>,
     ) -> Self {
-        let began = Instant::now();
-        Self { incoming, ended: false, ends_wire: None, began, way, record, shared, _lease: lease }
+        let (began, lease) = (Instant::now(), Some(lease));
+        let (ended, ends_wire, got, rest, broke) = (false, None, 0, None, None);
+        Self { incoming, ended, ends_wire, began, way, record, shared, lease, got, rest, broke }
+    }
+
+    /// Where it breaks off, or falls silent, the rest comes by this.
+    pub fn resting_on(mut self, rest: Option<Rest>) -> Self {
+        self.rest = rest;
+        self
     }
 
     /// For a program that takes the connection's end for the answer's, as HTTP/1.0 does where
@@ -193,16 +208,58 @@ impl OriginBody {
         self
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.incoming).poll_frame(cx));
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Came>> {
+        loop {
+            let came = match self.broke {
+                Some(_) => Poll::Pending,
+                None => Pin::new(&mut self.incoming).poll_frame(cx),
+            };
+            match came {
+                Poll::Ready(Some(Err(why))) if self.asks_for_rest() => self.broke = Some(why),
+                Poll::Ready(frame) => {
+                    self.rest.iter_mut().for_each(Rest::heard);
+                    return Poll::Ready(self.passed(frame));
+                }
+                Poll::Pending => {
+                    let Some(rest) = &mut self.rest else { return Poll::Pending };
+                    match (ready!(rest.poll(self.got, cx)), self.broke.take()) {
+                        (Some(answered), _) => self.go_on(answered),
+                        (None, Some(why)) => return Poll::Ready(self.passed(Some(Err(why)))),
+                        // The silent one is listened to still.
+                        (None, None) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn asks_for_rest(&mut self) -> bool {
+        self.rest.as_mut().is_some_and(|rest| rest.begin(self.got))
+    }
+
+    /// The rest comes by this answer.
+    fn go_on(&mut self, answered: Answered) {
+        let Answered { response, lease, path, setup, .. } = answered;
+        self.incoming = response.into_body();
+        self.record.goes_by(&path);
+        (self.way.path, self.way.setup) = (path, setup);
+        // What is left of the other one is not wanted any more.
+        if let Some(old) = self.lease.replace(lease) {
+            old.close();
+        }
+    }
+
+    fn passed(&mut self, frame: Option<Came>) -> Option<Came> {
         count(&frame, &self.record.down);
+        let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
+        self.got += data.map_or(0, |data| data.len() as u64);
         self.ended |= frame.is_none();
         if let (Some(Err(_)), Some(wire)) =
             (&frame, self.ends_wire.as_ref().and_then(Weak::upgrade))
         {
             wire.break_off();
         }
-        Poll::Ready(frame)
+        frame
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Raced {
     pub failed: Vec<String>,
     /// The interfaces by which no route leads to the destination.
     pub routeless: Vec<NonZeroU32>,
+    /// The interfaces by which packets went to the destination itself.
+    pub tried: Vec<NonZeroU32>,
 }
 
 /// Tries the ways of `choice`, each when its time has come or an earlier one failed; losers
@@ -45,8 +47,13 @@ pub struct Raced {
 /// more: it would find the same, later, and the program waits.
 pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
     let mut waiting: VecDeque<Way> = choice.into_ways().into();
-    let start = |way| attempt(dialer, to, way);
-    let mut running: FuturesUnordered<_> = waiting.pop_front().map(start).into_iter().collect();
+    let mut asked = Vec::new();
+    let start = |way: Way, asked: &mut Vec<NonZeroU32>| {
+        asked.extend(way.route.interface().filter(|_| way.route.is_direct()));
+        attempt(dialer, to, way)
+    };
+    let mut running: FuturesUnordered<_> =
+        waiting.pop_front().map(|way| start(way, &mut asked)).into_iter().collect();
     let (began, mut direct, mut last, mut failed) = (Instant::now(), None, None, Vec::new());
     let mut routeless = Vec::new();
     let mut due = waiting.front().map_or(began, |next| began + next.after);
@@ -54,7 +61,7 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
         tokio::select! {
             biased;
             Some((way, tried)) = running.next(), if !running.is_empty() => match tried {
-                Ok(won) => return Raced { won: Ok(won), failed, routeless },
+                Ok(won) => return Raced { won: Ok(won), failed, routeless, tried: asked },
                 Err(error) if way.route.is_direct() => {
                     if is_final(&error) {
                         // Another network of this host's may have another answer.
@@ -71,7 +78,7 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
                 }
             },
             () = sleep_until(due), if !waiting.is_empty() => {
-                running.extend(waiting.pop_front().map(start));
+                running.extend(waiting.pop_front().map(|way| start(way, &mut asked)));
                 due = waiting.front().map_or(due, |next| began + next.after);
             }
             else => break,
@@ -82,7 +89,7 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
         // A choice has at least one way, whose attempt left an error.
         None => attempt(dialer, to, Way::direct()).await.1,
     };
-    Raced { won, failed, routeless }
+    Raced { won, failed, routeless, tried: asked }
 }
 
 async fn attempt(dialer: &Dialer, to: &Destination, way: Way) -> (Way, Result<Dialled, DialError>) {

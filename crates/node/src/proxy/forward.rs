@@ -11,6 +11,7 @@ use super::{
     fields,
     http::Place,
     record::Record,
+    rest::Rest,
     split,
     target::Forward,
     tunnel::{self, Tunnel},
@@ -82,7 +83,7 @@ async fn forwarded(
     }
     match again {
         Some(again) if method == Method::GET => trip.split_or_pass(answered, again).await,
-        _ => trip.pass(answered),
+        _ => trip.pass(answered, None),
     }
 }
 
@@ -232,9 +233,11 @@ impl Trip<'_> {
         answered
     }
 
-    /// Passes the answer on as it comes.
-    fn pass(&self, answered: Answered) -> Result<Response<Reply>, No> {
-        let Answered { response, lease, path, setup } = answered;
+    /// Passes the answer on as it comes; the rest of it by another interface, if this is what was asked for and it is an
+    /// object in ranges.
+    fn pass(&self, answered: Answered, again: Option<Again>) -> Result<Response<Reply>, No> {
+        let rest = again.and_then(|again| self.rest(&answered, again));
+        let Answered { response, lease, path, setup, .. } = answered;
         let (mut parts, incoming) = response.into_parts();
         if let Some(coding) = fields::strange_coding(&parts.headers) {
             lease.close();
@@ -245,11 +248,18 @@ impl Trip<'_> {
         self.ready(&mut parts);
         let way = Way { to: self.to.to.clone(), path, setup };
         let (record, shared) = (Arc::clone(self.record), Arc::clone(&self.place.shared));
-        let mut body = OriginBody::new(incoming, lease, way, record, shared);
+        let mut body = OriginBody::new(incoming, lease, way, record, shared).resting_on(rest);
         if self.version < Version::HTTP_11 && !parts.headers.contains_key(header::CONTENT_LENGTH) {
             body = body.ending_with(self.place.wire.clone());
         }
         Ok(Response::from_parts(parts, Reply::Origin(Box::new(body))))
+    }
+
+    fn rest(&self, answered: &Answered, again: Again) -> Option<Rest> {
+        let object = split::Object::of(&again.parts, &answered.response, self.to)?;
+        let place = self.place;
+        let of = (again, object);
+        Rest::of(&place.shared, &place.program, &self.to.to, of, answered.interface)
     }
 
     /// Makes an answer's head one of this hop.
@@ -269,7 +279,7 @@ impl Trip<'_> {
     async fn split_or_pass(&self, answered: Answered, again: Again) -> Result<Response<Reply>, No> {
         let found = split::Object::of(&again.parts, &answered.response, self.to);
         let place = found.and_then(|object| split::Place::find(&self.place.shared, object));
-        let Some(place) = place else { return self.pass(answered) };
+        let Some(place) = place else { return self.pass(answered, Some(again)) };
         let Answered { response, lease, .. } = answered;
         let mut parts = response.into_parts().0;
         // Its content comes by the paths; what is under way of it is given up.
@@ -283,13 +293,16 @@ impl Trip<'_> {
                 self.ready(&mut parts);
                 Ok(Response::from_parts(parts, Reply::Split(body)))
             }
-            None => self.pass(self.ask(again.request(), None, Some(&again)).await?),
+            None => {
+                let answered = self.ask(again.request(), None, Some(&again)).await?;
+                self.pass(answered, Some(again))
+            }
         }
     }
 
     /// Both sides speak another protocol from here on (RFC 9110 §15.2.2).
     fn switch(&self, answered: Answered, program_side: OnUpgrade) -> Response<Reply> {
-        let Answered { mut response, lease, path, setup } = answered;
+        let Answered { mut response, lease, path, setup, .. } = answered;
         let origin_side = hyper::upgrade::on(&mut response);
         let passage = lease.forget();
         let mut parts = response.into_parts().0;

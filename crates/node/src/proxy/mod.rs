@@ -36,6 +36,7 @@ mod pace;
 mod pool;
 mod rebinding;
 mod record;
+mod rest;
 mod review;
 mod server;
 mod shared;

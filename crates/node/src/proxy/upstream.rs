@@ -1,7 +1,7 @@
 //! A request to an origin and its answer, on an idle link or a new one.
 
 use super::{
-    assigning::{self, fits},
+    assigning::{self, beside, fits},
     body::Outgoing,
     chooser::{Content, DIRECT, Seen},
     counted::Counted,
@@ -15,6 +15,7 @@ use hyper::{Request, Response, body::Incoming, client::conn::http1, http::reques
 use hyper_util::rt::TokioIo;
 use std::{
     future::pending,
+    num::NonZeroU32,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -37,6 +38,8 @@ pub struct Answered {
     pub path: String,
     /// From dialling until it stood.
     pub setup: Duration,
+    /// The interface that it leaves by, if it was assigned to one.
+    pub interface: Option<NonZeroU32>,
 }
 
 /// No answer.
@@ -136,8 +139,9 @@ fn answered(
 ) -> Answered {
     link.usual = asked.elapsed();
     let (path, setup) = (link.path.clone(), link.setup);
+    let interface = link.route.interface();
     let lease = Lease::new(link, Arc::clone(&shared.pool), to.clone());
-    Answered { response, lease, path, setup }
+    Answered { response, lease, path, setup, interface }
 }
 
 /// An answer by another way, once `doubted` is late; never ends if there is none.
@@ -157,6 +161,21 @@ async fn elsewhere(
         Ok(response) => answered(shared, to, link, response, asked),
         Err(_) => pending().await,
     }
+}
+
+/// An answer over a new link by another interface than this one; `None` if there is no such, or no answer.
+pub async fn open_beside(
+    shared: &Arc<Shared>,
+    client: &Client,
+    to: &Destination,
+    request: Request<Outgoing>,
+    avoided: Option<NonZeroU32>,
+) -> Option<Answered> {
+    let lanes = beside(shared.assigned(client, to).await.ok()?, avoided?)?;
+    let mut link = open(shared, client, to, (lanes, None)).await.ok()?;
+    let asked = Instant::now();
+    let response = link.send.try_send_request(request).await.ok()?;
+    Some(answered(shared, to, link, response, asked))
 }
 
 /// Whether the connection ended before an answer began.

@@ -5,6 +5,7 @@ use std::{
     fs::File,
     time::{Duration, SystemTime},
 };
+use thalweg_net::DialOptions;
 use thalweg_node::mesh::{Membership, Oracle, OracleClient, OracleError, State, WallClock};
 use tokio::time::timeout;
 
@@ -16,7 +17,7 @@ pub fn is_refusal(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(OracleError::NotAdmitted))
 }
 
-/// Asks the oracle for a newer roster and keeps it in `membership`'s file.
+/// Asks the oracle for a newer roster, over a connection with these options, and keeps it in `membership`'s file.
 ///
 /// Nothing is asked where the oracle itself is: what it publishes is kept at once.
 ///
@@ -25,12 +26,13 @@ pub fn is_refusal(error: &anyhow::Error) -> bool {
 pub async fn renew(
     state: &State,
     membership: &Membership,
+    dial: DialOptions,
     patience: Duration,
 ) -> anyhow::Result<()> {
     if state.oracle_dir().exists() {
         return Ok(());
     }
-    let client = client(state)?;
+    let client = client(state, dial)?;
     let after = membership.current().map_or(0, |roster| roster.version);
     let asked = timeout(patience, client.roster(after, Duration::ZERO)).await;
     match asked.map_err(|_| OracleError::Silent(patience))?? {
@@ -39,9 +41,9 @@ pub async fn renew(
     }
 }
 
-fn client(state: &State) -> anyhow::Result<OracleClient> {
+fn client(state: &State, dial: DialOptions) -> anyhow::Result<OracleClient> {
     let oracles = state.mesh()?.oracles;
-    Ok(OracleClient::new(&state.client_key()?, oracles, WallClock::default())?)
+    Ok(OracleClient::dialling(&state.client_key()?, oracles, WallClock::default(), dial)?)
 }
 
 /// Keeps the roster, and where its oracles are.
@@ -75,9 +77,13 @@ pub fn age(state: &State) -> Option<Duration> {
 ///
 /// # Errors
 /// As [`renew`].
-pub async fn renew_without_daemon(state: &State, patience: Duration) -> anyhow::Result<()> {
+pub async fn renew_without_daemon(
+    state: &State,
+    dial: DialOptions,
+    patience: Duration,
+) -> anyhow::Result<()> {
     match here::daemon(state).await? {
         Some(_) => Ok(()),
-        None => renew(state, &state.membership()?, patience).await,
+        None => renew(state, &state.membership()?, dial, patience).await,
     }
 }

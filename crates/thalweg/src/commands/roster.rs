@@ -7,6 +7,7 @@ use super::{
 };
 use std::process::ExitCode;
 use thalweg_console::note;
+use thalweg_net::DialOptions;
 use thalweg_node::{daemon::roster_status, mesh::State};
 use thalweg_wire::mesh::{Member, Roster};
 
@@ -48,7 +49,7 @@ async fn find(state: &State) -> anyhow::Result<Roster> {
         return Ok(daemon.roster().await?);
     }
     let membership = state.membership()?;
-    match renewal::renew(state, &membership, renewal::PATIENCE).await {
+    match renewal::renew(state, &membership, DialOptions::default(), renewal::PATIENCE).await {
         Ok(()) => {}
         Err(refused) if renewal::is_refusal(&refused) => return Err(refused),
         Err(failed) => note!("thalweg: the roster is the one that was kept: {failed:#}"),

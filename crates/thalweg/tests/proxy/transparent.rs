@@ -120,6 +120,33 @@ fn a_program_that_knows_no_proxy_goes_by_it_and_rules_end_with_it() {
     scene.comes_whole("after");
 }
 
+#[test]
+fn rules_whose_holder_ends_are_set_again_and_another_proxy_is_told_of() {
+    let Some(scene) = Scene::with(&["curl", "python3", "nft", "pgrep"]) else { return };
+    let proxy = scene.proxy();
+    let holder = || {
+        let mut pgrep = Command::new("pgrep");
+        pgrep.args(["-P", &proxy.id().to_string(), "-x", "nft"]);
+        text(&pgrep.output().unwrap().stdout).trim().to_owned()
+    };
+    let first = holder();
+    assert!(Command::new("kill").args(["-9", &first]).status().unwrap().success());
+    until("the rules are set again", || {
+        let now = holder();
+        now != first && now.parse::<u32>().is_ok() && scene.rules().contains("redirect to")
+    });
+    scene.comes_whole("again");
+    let second = scene.proxy();
+    let (_, told) = second.ended();
+    assert!(
+        told.contains(&format!("process {} is a transparent proxy, too", proxy.id())),
+        "{told}"
+    );
+    let (events, told) = proxy.ended();
+    assert!(told.contains("they are set again"), "{told}");
+    assert!(events.iter().any(|e| e["kind"] == "redirected"), "{events:?}");
+}
+
 /// Two threads and a child, blocking sockets and others; it also talks to itself.
 const CLIENT: &str = r#"
 import asyncio, os, socket, threading

@@ -299,6 +299,34 @@ async fn get_uses_both_interfaces_and_goes_on_by_either() {
     assert!(each[0] < 100_000, "by what is metered: {each:?}");
 }
 
+/// The program notices nothing of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proxied_download_goes_on_by_the_other_interface_where_its_own_falls_silent() {
+    if !has("nginx") {
+        return;
+    }
+    let Some(scene) = Scene::new() else { return };
+    let _nginx = ranges(&scene);
+    let content = bytes(6_000_000);
+    fs::write(scene.path("www/large"), &content).unwrap();
+    let proxy = scene.proxy(&[]);
+    let mut curl = program("curl", scene.dir.path());
+    curl.args(["-q", "-sS", "--fail", "-m", "60", "-x", &proxy.url(), "-o", "large"]);
+    curl.arg("http://a.example:8081/large");
+    let before = came(&scene.lab);
+    let curl = within(&scene.lab, "client", &curl).spawn().unwrap();
+    let each = || came_since(&scene.lab, before);
+    until("a third of it is there", || each().iter().any(|bytes| *bytes > 2_000_000));
+    let own = if each()[0] > each()[1] { "wan0" } else { "wan1" };
+    scene.lab.set(own, &LinkChange::parse(&["loss=100%"]).unwrap()).unwrap();
+    scene.ended(curl);
+    assert!(fs::read(scene.path("large")).unwrap() == content);
+    assert!(each().iter().all(|bytes| *bytes > 1_000_000), "{:?}", each());
+    let (events, _) = proxy.end().await;
+    let asked: Vec<&Value> = events.iter().filter(|e| e["event"] == "request").collect();
+    assert!(asked.len() == 1 && asked[0]["complete"] == json!(true), "{events:?}");
+}
+
 /// A time that the free interface meets alone costs nothing; one that it does not costs what is lacking.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_price_is_paid_as_far_as_a_time_needs_it() {

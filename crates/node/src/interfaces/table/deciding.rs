@@ -90,10 +90,14 @@ impl Table {
         at: Time,
     ) {
         let Some(interface) = self.name(index) else { return };
+        let (application, destination) = (application.clone(), to.to_owned());
+        self.remember(Decision { application, destination, interface, why, at });
+    }
+
+    pub(super) fn remember(&mut self, decision: Decision) {
         if self.decisions.len() >= MOST_DECISIONS {
             self.decisions.pop_front();
         }
-        let (application, destination) = (application.clone(), to.to_owned());
-        self.decisions.push_back(Decision { application, destination, interface, why, at });
+        self.decisions.push_back(decision);
     }
 }

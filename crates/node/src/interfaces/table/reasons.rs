@@ -1,8 +1,9 @@
 //! Why a connection went where it did, in words.
 
-use super::{Open, Present, Table};
+use super::{Decision, Open, Present, Table};
 use thalweg_bond::{Application, Pick, Tier};
 use thalweg_units::{Time, WallTime};
+use thalweg_wire::{Destination, Host};
 
 /// Where a destination's connections keep to so many interfaces.
 pub(super) fn keeping(interfaces: usize, pick: &Pick) -> String {
@@ -12,7 +13,32 @@ pub(super) fn keeping(interfaces: usize, pick: &Pick) -> String {
     }
 }
 
+/// The interface of what the kernel sends as it likes.
+const KERNELS: &str = "-";
+
+/// Why the kernel does so though there is a choice.
+const NEAR: &str = "near: as the kernel sends it; `near = true` changes that";
+
 impl Table {
+    /// Whether a connection to `to`, for which nothing is decided, would be assigned if it were not near.
+    pub fn is_left_as_near(&self, to: &Destination) -> bool {
+        let is_loopback = matches!(&to.host, Host::Ip(ip) if ip.to_canonical().is_loopback());
+        !is_loopback
+            && (self.present.len() > 1 || !self.settings.is_plain())
+            && !self.has_choice(to)
+    }
+
+    /// Such a connection was made, for who asks why; one after the other to the same destination count as one.
+    pub fn left_as_near(&mut self, application: Application, destination: &str, at: Time) {
+        let (interface, why) = (KERNELS.to_owned(), NEAR.to_owned());
+        let destination = destination.to_owned();
+        let new = Decision { application, destination, interface, why, at };
+        match self.decisions.back_mut() {
+            Some(last) if *last == (Decision { at: last.at, ..new.clone() }) => last.at = at,
+            _ => self.remember(new),
+        }
+    }
+
     /// The interfaces that a destination used, where it is to keep to some, and those by which this very application has
     /// connections open to it: whoever bears that bears the next one.
     pub(super) fn with_open(&self, mut used: Vec<u32>, by: &Application, to: &str) -> Vec<u32> {

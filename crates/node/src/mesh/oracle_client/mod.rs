@@ -66,7 +66,20 @@ impl OracleClient {
     /// # Errors
     /// If TLS does not take the key; not expected.
     pub fn new(key: &PrivateKey, oracles: Vec<Oracle>, clock: WallClock) -> io::Result<Self> {
-        let way = Way { connector: Connector::new(key)?, dial: DialOptions::default() };
+        Self::dialling(key, oracles, clock, DialOptions::default())
+    }
+
+    /// The same, whose connections are made with these options.
+    ///
+    /// # Errors
+    /// As [`OracleClient::new`].
+    pub fn dialling(
+        key: &PrivateKey,
+        oracles: Vec<Oracle>,
+        clock: WallClock,
+        dial: DialOptions,
+    ) -> io::Result<Self> {
+        let way = Way { connector: Connector::new(key)?, dial };
         let (kept, skew) = (Mutex::default(), Mutex::default());
         let oracles = Arc::new(Mutex::new(oracles));
         let first = AtomicUsize::new(0);

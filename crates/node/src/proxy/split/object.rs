@@ -21,9 +21,12 @@ const CONDITIONS: [HeaderName; 6] = [
 /// An object that may be fetched in ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    pub(super) url: String,
-    pub(super) length: u64,
-    pub(super) tag: HeaderValue,
+    /// Where it is.
+    pub(in super::super) url: String,
+    /// Bytes.
+    pub(in super::super) length: u64,
+    /// Its strong entity tag.
+    pub(in super::super) tag: HeaderValue,
 }
 
 impl Object {

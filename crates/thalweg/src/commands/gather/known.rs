@@ -8,6 +8,7 @@ use std::{
     path::Path,
     time::Duration,
 };
+use thalweg_net::DialOptions;
 use thalweg_node::{
     detours::{KnownPaths, ask_paths},
     gather::{Estimates, PriceList},
@@ -70,7 +71,7 @@ pub async fn ask(
     let renew = async {
         if needs_roster(state, names) {
             // An oracle that is away hinders nothing; a refusal shows at the first source.
-            _ = renewal::renew_without_daemon(state, PATIENCE).await;
+            _ = renewal::renew_without_daemon(state, DialOptions::default(), PATIENCE).await;
         }
     };
     let asked = async {

@@ -7,6 +7,7 @@ use std::{
     thread,
     time::Duration,
 };
+use thalweg_net::DialOptions;
 use thalweg_node::{
     detours::{Detours, ask_candidates},
     mesh::State,
@@ -72,7 +73,7 @@ impl Asking {
 }
 
 async fn ask(state: &State, file: &Path) -> anyhow::Result<()> {
-    let reply = ask_candidates(state, PATIENCE).await?;
+    let reply = ask_candidates(state, DialOptions::default(), PATIENCE).await?;
     let me = state.mesh()?.name;
     let mut detours = Detours::open(file);
     detours.follow(reply, Some(&me), remembered::now());

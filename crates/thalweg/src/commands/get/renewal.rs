@@ -6,6 +6,7 @@ use std::{
     thread,
     time::Duration,
 };
+use thalweg_net::DialOptions;
 use thalweg_node::mesh::State;
 use thalweg_wire::mesh::Tag;
 
@@ -39,7 +40,11 @@ impl Renewal {
         let (told, answer) = sync_channel(1);
         // Of its own thread: a look-up of names that hangs holds up no download's end.
         let ask = move || {
-            let renewed = here::block_on(renewal::renew_without_daemon(&state, PATIENCE));
+            let renewed = here::block_on(renewal::renew_without_daemon(
+                &state,
+                DialOptions::default(),
+                PATIENCE,
+            ));
             _ = told.send(renewed);
         };
         let started = thread::Builder::new().name("roster".to_owned()).spawn(ask);

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use thalweg_net::DialOptions;
 use thalweg_node::{
     detours::{AskError, Detours, KnownPaths, ask_candidates, ask_paths},
     history::History,
@@ -52,8 +53,10 @@ impl Found {
         let file = remembered::file(history, place);
         let mut found = Self::kept(me, file.as_deref());
         found.roster = state.membership().ok().and_then(|m| m.current());
-        let (candidates, paths) =
-            tokio::join!(ask_candidates(state, PATIENCE), ask_paths(state, PATIENCE));
+        let (candidates, paths) = tokio::join!(
+            ask_candidates(state, DialOptions::default(), PATIENCE),
+            ask_paths(state, PATIENCE)
+        );
         found.take(candidates, paths, file.as_deref());
         Ok(found)
     }

@@ -2,22 +2,97 @@
 //!
 //! `nft -i` holds them: a table with an owner (`flags owner`, Linux 5.12) is gone with the process
 //! that made it, and that process ends with its input, which is ours. So nothing is left behind by
-//! a proxy that is killed.
+//! a proxy that is killed. Where that process ends before, the rules are set again: without them all goes by the
+//! proxy in silence.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
 use std::{
-    io::{Read as _, Write as _},
+    future::pending,
+    io::{self, Read as _, Write as _},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 use thalweg_node::proxy::{MARK, Redirected};
+use tokio::task::spawn_blocking;
 
 /// The rules stand so soon.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Between looks.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What our tables are called; then the proxy's process.
+const TABLE: &str = "thalweg_proxy_";
+
+/// So often in a row rules are set again that stood for less than [`LASTING`].
+const MOST_AGAIN: u32 = 5;
+const LASTING: Duration = Duration::from_secs(600);
+
+/// Rules that are set again where what holds them ends.
+#[derive(Debug)]
+pub struct Leading {
+    ports: Redirected,
+    rules: Interception,
+    since: Instant,
+    again: u32,
+}
+
+impl Leading {
+    /// As [`Interception::begin`]; `note` hears of other proxies that have rules.
+    ///
+    /// # Errors
+    /// As [`Interception::begin`].
+    pub fn begin(ports: Redirected, note: &dyn Fn(String)) -> anyhow::Result<Self> {
+        for other in others(&tables()) {
+            note(format!(
+                "process {other} is a transparent proxy, too: the kernel leads each connection to one of the two alone; \
+                 end one of them"
+            ));
+        }
+        Ok(Self { ports, rules: Interception::begin(ports)?, since: Instant::now(), again: 0 })
+    }
+
+    /// Sets the rules again when what holds them has ended, and says so; ends when that is of no use.
+    async fn keep(&mut self, note: &dyn Fn(String)) -> anyhow::Error {
+        loop {
+            if let Err(why) = self.rules.ended().await {
+                return anyhow!(
+                    "--transparent: nobody can tell whether the packet rules stand: {why}"
+                );
+            }
+            self.again = if self.since.elapsed() < LASTING { self.again + 1 } else { 1 };
+            if self.again > MOST_AGAIN {
+                return anyhow!(
+                    "--transparent: `nft -i`, which holds the packet rules, ended {MOST_AGAIN} times in a row: programs' \
+                     connections go their own way; see what ends it, then start the proxy again"
+                );
+            }
+            match Interception::begin(self.ports) {
+                Ok(rules) => (self.rules, self.since) = (rules, Instant::now()),
+                Err(why) => {
+                    return why.context(
+                        "the packet rules are gone, and cannot be set again: programs' connections go their own way",
+                    );
+                }
+            }
+            note("`nft -i` ended, and the packet rules with it: they are set again".to_owned());
+        }
+    }
+}
+
+/// Keeps them, if there are any; ends only when that cannot be done.
+pub async fn keep(leading: Option<&mut Leading>, note: &dyn Fn(String)) -> anyhow::Error {
+    match leading {
+        Some(leading) => leading.keep(note).await,
+        None => pending().await,
+    }
+}
 
 /// Rules that stand until this is dropped, or the process ends.
 #[derive(Debug)]
@@ -32,7 +107,7 @@ impl Interception {
     /// # Errors
     /// What is missing, and what to do.
     pub fn begin(ports: Redirected) -> anyhow::Result<Self> {
-        let table = format!("thalweg_proxy_{}", std::process::id());
+        let table = format!("{TABLE}{}", std::process::id());
         let mut holder = nft();
         holder.arg("-i").env("HOME", "/");
         holder.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -50,6 +125,20 @@ impl Interception {
             Ok(()) => Ok(this),
             Err(why) => bail!("--transparent: {why:#}{}", this.complaint()),
         }
+    }
+
+    /// Waits until what holds the rules has ended: they are gone then.
+    ///
+    /// # Errors
+    /// It cannot be watched.
+    async fn ended(&self) -> io::Result<()> {
+        let holder = pidfd_open(Pid::from_child(&self.holder), PidfdFlags::empty())?;
+        // Its end is ours as well at the latest: the thread does not stay behind.
+        let waiting = spawn_blocking(move || {
+            let mut watched = [PollFd::new(&holder, PollFlags::IN)];
+            while poll(&mut watched, None) == Err(Errno::INTR) {}
+        });
+        Ok(waiting.await?)
     }
 
     fn wait(&mut self, table: &str) -> anyhow::Result<()> {
@@ -90,6 +179,20 @@ impl Drop for Interception {
     }
 }
 
+/// The tables that there are; none where nobody says.
+fn tables() -> String {
+    let listed = nft().args(["list", "tables", "inet"]).output();
+    listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default()
+}
+
+/// Of `nft list tables`, the proxies whose rules stand, by their processes.
+fn others(tables: &str) -> Vec<&str> {
+    fn ours(line: &str) -> Option<&str> {
+        line.trim().strip_prefix("table inet ")?.strip_prefix(TABLE)
+    }
+    tables.lines().filter_map(ours).collect()
+}
+
 /// Root's programs are not in everybody's path.
 fn nft() -> Command {
     let mut nft = Command::new("nft");
@@ -118,6 +221,13 @@ fn rules(table: &str, Redirected { v4, v6 }: Redirected) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proxies_whose_rules_stand_are_known_by_their_tables() {
+        let tables = "table inet filter\ntable inet thalweg_proxy_77\ntable ip nat\n";
+        assert_eq!(others(tables), ["77"]);
+        assert!(others("").is_empty());
+    }
 
     #[test]
     fn own_connections_and_those_to_this_host_pass() {

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
+use thalweg_net::DialOptions;
 use thalweg_node::{
     detours::{Detours, ask_candidates},
     mesh::State,
@@ -36,6 +37,8 @@ struct View {
     mesh: Arc<RwLock<Mesh>>,
     detours: Arc<Mutex<Detours>>,
     reviewer: Reviewer,
+    /// How the oracle is called: where connections are led to the proxy, so that they pass.
+    dial: DialOptions,
 }
 
 /// This host's mesh as it is now.
@@ -44,16 +47,18 @@ pub fn open(paths: &PathArgs) -> Mesh {
 }
 
 impl Keeper {
-    /// For this mesh and memory; the reviewer is told of each look at the mesh.
+    /// For this mesh and memory; the reviewer is told of each look at the mesh, and the oracle is called with these
+    /// options.
     pub fn new(
         paths: PathArgs,
         mesh: Arc<RwLock<Mesh>>,
         memory: Memory,
         answering: Answering,
         reviewer: Reviewer,
+        dial: DialOptions,
     ) -> Self {
         let detours = memory.shared_detours();
-        Self { view: View { paths, mesh, detours, reviewer }, memory, answering }
+        Self { view: View { paths, mesh, detours, reviewer, dial }, memory, answering }
     }
 
     /// Works on; never ends. An oracle that is away holds up no saving.
@@ -95,7 +100,7 @@ impl View {
         let Some(state) = self.paths.place.open().ok().filter(|state| state.has_mesh()) else {
             return;
         };
-        let renewed = renewal::renew_without_daemon(&state, PATIENCE).await;
+        let renewed = renewal::renew_without_daemon(&state, self.dial.clone(), PATIENCE).await;
         // An oracle that is away hinders nothing.
         if let Some(refused) = renewed.err().filter(renewal::is_refusal) {
             note(refused.to_string());
@@ -110,7 +115,7 @@ impl View {
         }
         let Some(state) = self.paths.place.open().ok().filter(State::has_mesh) else { return };
         let me = state.mesh().ok().map(|mesh| mesh.name);
-        match ask_candidates(&state, PATIENCE).await {
+        match ask_candidates(&state, self.dial.clone(), PATIENCE).await {
             Ok(reply) => self.detours().follow(reply, me.as_ref(), remembered::now()),
             Err(_) => self.detours().note_unanswered(remembered::now()),
         }

@@ -15,7 +15,7 @@ pub use ways::PathArgs;
 use super::signals::{INTERRUPTED, Signals};
 use anyhow::Context as _;
 use clap::builder::RangedU64ValueParser;
-use intercept::Interception;
+use intercept::{Leading, keep};
 use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use thalweg_console::{note, say_line};
@@ -135,19 +135,22 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg proxy: {text}");
     let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
-    let intercepted = proxy.redirected().map(Interception::begin).transpose()?;
+    let led = proxy.redirected().map(|ports| Leading::begin(ports, &note));
+    let mut led = led.transpose()?;
     print_ready(proxy.local_addr(), args.json)?;
     let cutter = proxy.cutter();
     let (first, asked) = tokio::sync::oneshot::channel::<()>();
     // On a worker's thread: connections that it accepts need not be handed to another one.
     let mut serving = tokio::spawn(proxy.run(async { _ = asked.await }));
-    tokio::select! {
+    let failed = tokio::select! {
         summary = &mut serving => return Ok(Ended { summary: Some(summary?), in_order: true }),
-        () = keeper.keep(&note) => {}
-        () = signals.next() => drop(first),
-    }
+        () = keeper.keep(&note) => None,
+        failed = keep(led.as_mut(), &note) => Some(failed),
+        () = signals.next() => None,
+    };
+    drop(first);
     // New connections go their own way from here on.
-    drop(intercepted);
+    drop(led);
     note("draining; once more to stop at once".to_owned());
     let ended = tokio::select! {
         summary = &mut serving => Ended { summary: Some(summary?), in_order: true },
@@ -158,7 +161,7 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
         }
     };
     keeper.save(&note).await;
-    Ok(ended)
+    failed.map_or(Ok(ended), Err)
 }
 
 /// Prints the bound address for whoever started us; from here on programs are served.

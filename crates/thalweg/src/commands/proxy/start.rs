@@ -48,7 +48,8 @@ pub async fn start(
     let settings = here::settings(paths.config.as_deref())?.interfaces.settings();
     let kept = uplinks::file(&settings, paths.history.as_deref(), &paths.place);
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
-    let (dialer, bonds) = dialer(&mesh, &uplinks, config.led);
+    let asks = marked(config.led);
+    let (dialer, bonds) = dialer(&mesh, &uplinks, asks.clone());
     uplinks.probe_by(dialer.clone());
     let detours = match &file {
         Some(file) => Detours::open(&Detours::beside(file)),
@@ -78,17 +79,21 @@ pub async fn start(
     let memory = Memory::new(history, detours);
     let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());
     let answering = Answering { uplinks, bonds, sockets, listen };
-    let keeper = Keeper::new(paths.clone(), mesh, memory, answering, proxy.reviewer());
+    let reviewer = proxy.reviewer();
+    let keeper = Keeper::new(paths.clone(), mesh, memory, answering, reviewer, asks);
     Ok(Running { proxy, keeper })
 }
 
-/// A program may read as slowly as it likes: no time-out of the kernel's for shut windows.
-///
 /// What a proxy sends to which the kernel leads connections is marked, so that it does not lead it back.
-fn dialer(mesh: &Mesh, uplinks: &Uplinks, led: Led) -> (Dialer, Option<Bonding>) {
+fn marked(led: Led) -> DialOptions {
     let mark = (led == Led::ByRules).then_some(MARK);
-    let socket = SocketOptions { user_timeout: None, mark, ..SocketOptions::default() };
-    let options = DialOptions { socket, ..DialOptions::default() };
+    let socket = SocketOptions { mark, ..SocketOptions::default() };
+    DialOptions { socket, ..DialOptions::default() }
+}
+
+/// A program may read as slowly as it likes: no time-out of the kernel's for shut windows.
+fn dialer(mesh: &Mesh, uplinks: &Uplinks, mut options: DialOptions) -> (Dialer, Option<Bonding>) {
+    options.socket.user_timeout = None;
     match mesh.identity() {
         Some(identity) => {
             let dialer = Dialer::with_identity(options, identity.clone());

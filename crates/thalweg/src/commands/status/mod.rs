@@ -10,6 +10,7 @@ use super::{
 use anyhow::Context as _;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 use thalweg_console::note;
+use thalweg_net::DialOptions;
 use thalweg_node::{
     daemon::{NodeStatus, OracleStatus, RosterStatus, roster_status},
     mesh::State,
@@ -65,8 +66,10 @@ fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
 /// Without a daemon.
 async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     let (mesh, membership) = (state.mesh()?, state.membership()?);
-    let (renewed, oracle) =
-        tokio::join!(renewal::renew(state, &membership, renewal::PATIENCE), asked(state));
+    let (renewed, oracle) = tokio::join!(
+        renewal::renew(state, &membership, DialOptions::default(), renewal::PATIENCE),
+        asked(state)
+    );
     let mut roster = roster_status(&membership);
     if let Err(failed) = renewed {
         note!("thalweg: the roster is the one that was kept: {failed:#}");
