@@ -137,7 +137,7 @@ fn one_destinations_downloads_do_not_wait_for_each_other_while_an_interface_is_i
     for n in 0..3 {
         let (id, order) = by(&mut table, "mirror", 2 + n);
         table.stands(id, order[0], None, at(2 + n));
-        table.moved(id, 100_000, 0, at(2 + n), TODAY);
+        table.moved(id, 100_000, 0, at(2 + n));
         got.push(order[0]);
     }
     assert!(got.contains(&2) && got.contains(&3), "{got:?}");
@@ -418,7 +418,7 @@ fn what_is_near_is_told_to_go_as_the_kernel_sends_it() {
     assert!(told[0].why.contains("`near = true` changes that"));
     two.allow(Settings { near: true, ..Settings::default() });
     assert!(!left(&two, "10.1.2.3:80"));
-    two.follow(vec![Present { index: 2, name: "eth0".into() }]);
+    two.follow(vec![Present { index: 2, name: "eth0".into() }], at(0), TODAY);
     two.allow(Settings::default());
     assert!(!left(&two, "10.1.2.3:80"), "there is no choice");
 }
