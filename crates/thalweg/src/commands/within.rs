@@ -1,4 +1,4 @@
-//! `--within`: a time that transfers over bonds meet at the least cost.
+//! `--within`: a time that transfers over bonds meet at the least cost. `--ride`: no bonds, but the carrier.
 
 use super::uplinks;
 use std::{sync::Arc, time::Duration};
@@ -7,13 +7,18 @@ use thalweg_node::{
     interfaces::{Flow, Uplinks},
 };
 
-/// The option, of all who have bonds.
+/// How first legs go: the options of all who have bonds.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct WithinArgs {
     /// Be done within this time at the least cost: interfaces with a price (`[interfaces]` in the
     /// settings) are used as late and as little as that allows
     #[arg(long, value_name = "TIME", value_parser = super::get::duration::seconds)]
     pub within: Option<Duration>,
+
+    /// The first leg of every way rides in probe trains where such go, and goes by the carrier in any case; the
+    /// member, or the relays, have to have one as well: docs/carrier.md
+    #[arg(long, conflicts_with = "within")]
+    pub ride: bool,
 }
 
 impl WithinArgs {
@@ -30,6 +35,11 @@ impl WithinArgs {
     /// Whether streams are to wait for bonds: a channel that went the plain way would never use another interface.
     pub fn is_given(self) -> bool {
         self.within.is_some()
+    }
+
+    /// Whether first legs ride, and go no other way.
+    pub fn rides(self) -> bool {
+        self.ride
     }
 }
 

@@ -155,11 +155,15 @@ pub fn reach(state: &State) -> anyhow::Result<Reach> {
     Ok(Reach::new(me, membership, identity, DialOptions::default()))
 }
 
-/// The same, which goes over all interfaces where members take bonds; where a time is to be met by bonds alone.
+/// The same, which goes over all interfaces where members take bonds; where a time is to be met by bonds alone; where it
+/// is to ride by nothing else.
 ///
 /// # Errors
 /// As [`reach`].
 pub fn reach_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Reach> {
+    if within.rides() {
+        return reach(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
+    }
     let bonds = bonds(state)?;
     let bonds = uplinks::shown(if within.is_given() { bonds.awaited() } else { bonds });
     Ok(reach(state)?.carried_by(Arc::new(bonds)))

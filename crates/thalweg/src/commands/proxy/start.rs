@@ -89,9 +89,8 @@ fn dialer(mesh: &Mesh, uplinks: &Uplinks, led: Led) -> (Dialer, Option<Bonding>)
     let mark = (led == Led::ByRules).then_some(MARK);
     let socket = SocketOptions { user_timeout: None, mark, ..SocketOptions::default() };
     let options = DialOptions { socket, ..DialOptions::default() };
-    match mesh.identity() {
-        Some(identity) => {
-            let dialer = Dialer::with_identity(options, identity.clone());
+    match mesh.dialer(&options) {
+        Some(dialer) => {
             let bonds = Bonding::over(dialer.clone(), Settings::default(), uplinks.clone());
             (dialer.carried_by(Arc::new(bonds.clone())), Some(bonds))
         }
