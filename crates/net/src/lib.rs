@@ -14,6 +14,7 @@ mod interfaces;
 mod netlink;
 mod peer;
 mod resolve;
+mod rides;
 mod route;
 mod stream;
 mod sys;
@@ -38,10 +39,11 @@ pub use dial::{
 pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use interfaces::{
     Changes, Interface, Lack, Leads, Survey, Wish, interface_for, interface_for_the_world,
-    interfaces, into_the_world, leads, own_addresses, survey,
+    interfaces, into_the_world, leads, own_addresses, source_for, survey,
 };
 pub use peer::Peer;
 pub use resolve::{NameSources, resolve};
+pub use rides::Rides;
 pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
 pub use stream::{Monitor, Stream};
 pub use tcp_info::TcpInfo;

@@ -21,9 +21,12 @@ pub enum Medium {
     #[default]
     Underlay,
     /// A bond, and nothing else: the dialler's [`crate::Carrier`]. Only the leg to the first hop
-    /// can be one, and it is bound to no interface. A carrier's own legs are `Underlay`, or it
+    /// can be one, and it is bound to no interface. A bond's own legs are `Underlay`, or it
     /// would carry itself.
-    Carrier,
+    Bond,
+    /// One TCP connection to the node's overlay address, whose packets ride in probe trains or go by themselves
+    /// (the dialler's [`crate::Rides`]). As with a bond, only the leg to the first hop, bound to no interface.
+    Ride,
 }
 
 /// One relay on the way, reached over `medium` from the hop before.
@@ -114,7 +117,8 @@ impl Hop {
 ///   client: it speaks to each relay itself through the ones before, so that
 ///   every relay's quotas and rules see the true client;
 /// - *bonded*: the leg to the first hop is striped over several interfaces, or several routes, by
-///   a bond ([`Medium::Carrier`]).
+///   a bond ([`Medium::Bond`]);
+/// - *riding*: its packets ride in probe trains ([`Medium::Ride`]).
 ///
 /// The destination is no part of it: one route serves many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,7 +188,14 @@ impl Route {
     /// The same route, whose first leg is a bond's; a direct one stays as it is.
     #[must_use]
     pub fn bonded(mut self) -> Self {
-        self.hops.iter_mut().take(1).for_each(|hop| hop.medium = Medium::Carrier);
+        self.hops.iter_mut().take(1).for_each(|hop| hop.medium = Medium::Bond);
+        self
+    }
+
+    /// The same route, whose first leg rides; a direct one stays as it is.
+    #[must_use]
+    pub fn riding(mut self) -> Self {
+        self.hops.iter_mut().take(1).for_each(|hop| hop.medium = Medium::Ride);
         self
     }
 
@@ -199,7 +210,12 @@ impl Route {
 
     /// Whether its first leg has to be a bond's.
     pub fn is_bonded(&self) -> bool {
-        self.hops.first().is_some_and(|hop| hop.medium == Medium::Carrier)
+        self.hops.first().is_some_and(|hop| hop.medium == Medium::Bond)
+    }
+
+    /// Whether its first leg is a bond's or rides: such a leg is bound to no interface.
+    pub fn is_carried(&self) -> bool {
+        self.hops.first().is_some_and(|hop| hop.medium != Medium::Underlay)
     }
 
     /// The hops, the one nearest to this host first; empty if direct.
@@ -245,6 +261,8 @@ impl fmt::Display for Route {
             if !by.is_empty() {
                 text += &format!(" over {}", by.join(", "));
             }
+        } else if self.is_carried() {
+            text += " riding in probe trains";
         }
         if let Some(index) = self.interface {
             text += &format!(" by interface {index}");
@@ -282,6 +300,10 @@ mod tests {
         let bonded = Route::through(relays(2)).unwrap().bonded();
         assert_eq!(bonded.to_string(), "via r1.example:1080 then r2.example:1080 by a bond");
         assert!(bonded.is_bonded() && !Route::direct().bonded().is_bonded());
+        let riding = Route::through(relays(1)).unwrap().riding();
+        assert_eq!(riding.to_string(), "via r1.example:1080 riding in probe trains");
+        assert!(riding.is_carried() && !riding.is_bonded() && bonded.is_carried());
+        assert!(!Route::direct().riding().is_carried());
         let [one, two] = <[Destination; 2]>::try_from(relays(2)).unwrap();
         let by = vec![Route::direct(), Route::through([two]).unwrap()];
         let bonded = Route::through([one]).unwrap().bonded_by(by);

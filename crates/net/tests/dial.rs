@@ -245,8 +245,10 @@ async fn an_option_that_the_kernel_refuses_is_named() {
 
 #[tokio::test]
 async fn carriers_are_refused_until_there_are_any() {
-    let hop = Hop { medium: Medium::Carrier, ..Hop::socks(www()) };
-    let route = Route::new(vec![hop]).unwrap();
-    let error = Dialer::default().dial(&route, &www()).await.unwrap_err();
-    assert!(matches!(error.cause, Cause::CarrierUnsupported), "{error}");
+    for (medium, what) in [(Medium::Bond, "one's"), (Medium::Ride, "can ride in probe trains")] {
+        let hop = Hop { medium, ..Hop::socks(www()) };
+        let route = Route::new(vec![hop]).unwrap();
+        let error = Dialer::default().dial(&route, &www()).await.unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+    }
 }

@@ -10,6 +10,7 @@
 
 mod flow;
 mod hold;
+mod legs;
 mod packet;
 mod reassembly;
 mod regulator;
@@ -17,6 +18,7 @@ mod seats;
 
 pub use flow::{FlowState, FlowWatch};
 pub use hold::{Hold, HoldSettings};
+pub use legs::LegRule;
 pub use packet::{PacketHead, Selection};
 pub use reassembly::{Reassembly, ReassemblyLimits, Refused};
 pub use regulator::{Regulator, Ride};

@@ -20,8 +20,8 @@ impl Dialer {
         let carrier = self.carrier.as_ref().filter(|_| is_members && interface.is_none());
         let leaving = carrier.map_or(Ok(None), |carrier| carrier.leaves_by(hop));
         Ok(match leaving.map_err(Cause::NoInterface)? {
-            Some(Leaving { interface, books }) => By { interface: Some(interface), books },
-            None => By { interface, books: self.books.clone() },
+            Some(Leaving { interface, books }) => By::of(Some(interface), books),
+            None => By::of(interface, self.books.clone()),
         })
     }
 
@@ -36,8 +36,8 @@ impl Dialer {
         interface: Option<NonZeroU32>,
         protocol: Protocol,
     ) -> Result<Option<Entered>, DialError> {
-        let waits = hop.medium == Medium::Carrier;
-        let may = interface.is_none() && matches!(hop.speech, Speech::Mesh { .. });
+        let waits = hop.medium == Medium::Bond;
+        let may = interface.is_none() && hop.medium != Medium::Ride && hop.key().is_some();
         let carrier = self.carrier.as_ref().filter(|_| may && protocol != Protocol::Bond);
         let carrier = carrier.filter(|_| self.is_carried);
         let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);

@@ -105,12 +105,32 @@ pub enum Cause {
     /// The route goes through a mesh and the dialler has no identity.
     #[error("this host is in no mesh: join the mesh first (`thalweg join TOKEN`)")]
     NoIdentity,
-    /// [`crate::Medium::Carrier`] where there is none, or not on the first leg.
+    /// [`crate::Medium::Bond`] where there is none, or not on the first leg.
     #[error("only the first leg, bound to no interface, of who has bonds can be one's")]
     CarrierUnsupported,
     /// There is no bond.
     #[error("no bond: {0}")]
     Carrier(#[source] io::Error),
+    /// [`crate::Medium::Ride`] where nobody knows where, not on the first leg, or not to a node of the mesh.
+    #[error(
+        "only the first leg, to a node of the mesh and bound to no interface, can ride in probe trains"
+    )]
+    RideUnsupported,
+    /// Nothing rides from this host.
+    #[error("it cannot ride: {0}")]
+    NoRide(#[source] io::Error),
+    /// At the node's overlay address it was not reached.
+    #[error(
+        "by the carrier, at its overlay address {at}: {why}; it has to have `[carrier] enabled = true` as well \
+         (`thalweg carrier status` tells how the session with it is)"
+    )]
+    Riding {
+        /// The address.
+        at: SocketAddr,
+        /// What happened there.
+        #[source]
+        why: Box<Self>,
+    },
 }
 
 fn connect_text(address: &SocketAddr, source: &io::Error) -> String {

@@ -6,6 +6,7 @@ mod member;
 mod mesh;
 mod options;
 mod race;
+mod ridden;
 mod socks;
 mod turns;
 
@@ -15,7 +16,7 @@ pub use options::{DialOptions, SocketOptions};
 pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{
-    Bookkeeper, Carrier, Entry, Hop, Medium, NameSources, Route, Speech, Stream,
+    Bookkeeper, Carrier, Entry, Hop, Medium, NameSources, Rides, Route, Speech, Stream,
     channel::{Channel, Connector, Protocol},
     interface_for,
     resolve::Names,
@@ -39,6 +40,7 @@ pub struct Dialer {
     carrier: Option<Arc<dyn Carrier>>,
     /// Whether the carrier carries, beside saying where plain ways leave.
     is_carried: bool,
+    rides: Option<Arc<dyn Rides>>,
     books: Option<Arc<dyn Bookkeeper>>,
 }
 
@@ -47,6 +49,8 @@ pub struct Dialer {
 struct By {
     /// `None`: the kernel's choice.
     interface: Option<NonZeroU32>,
+    /// The interface whose bytes they are in the end, where that is another.
+    beneath: Option<NonZeroU32>,
     /// Who keeps account of it.
     books: Option<Arc<dyn Bookkeeper>>,
 }
@@ -72,7 +76,7 @@ impl Dialer {
     /// The same dialler, whose first legs to members may be this carrier's.
     ///
     /// A leg that is bound to no interface goes that way if it is ready just then, else plainly; if
-    /// the hop says [`Medium::Carrier`], that way alone.
+    /// the hop says [`Medium::Bond`], that way alone.
     #[must_use]
     pub fn carried_by(mut self, carrier: Arc<dyn Carrier>) -> Self {
         (self.carrier, self.is_carried) = (Some(carrier), true);
@@ -83,6 +87,13 @@ impl Dialer {
     #[must_use]
     pub fn uncarried(self) -> Self {
         Self { is_carried: false, ..self }
+    }
+
+    /// The same dialler, which knows where members' packets ride. The leg of a hop that says [`Medium::Ride`] goes
+    /// there alone; one that says nothing, and is no bond's, where this chooses it, and plainly if that fails.
+    #[must_use]
+    pub fn riding_by(self, rides: Arc<dyn Rides>) -> Self {
+        Self { rides: Some(rides), ..self }
     }
 
     /// The same dialler, of whose connections account is kept. Where a carrier says by which interface one leaves, the
@@ -153,7 +164,7 @@ impl Dialer {
         to: Toward<'_>,
     ) -> Result<Transport, DialError> {
         let Some(first) = route.hops().first() else {
-            let by = By { interface: route.interface(), books: self.books.clone() };
+            let by = By::of(route.interface(), self.books.clone());
             let reach = self.reach(to.at, &by);
             let leg = patience.wait(Step::reach(to.at, false), reach).await?;
             return Ok(Transport::Tcp(leg));
@@ -179,11 +190,13 @@ impl Dialer {
     /// Whether there is all that `route` needs, before anything is opened.
     fn check(&self, route: &Route) -> Result<(), DialError> {
         for (i, hop) in route.hops().iter().enumerate() {
-            let has_carrier = self.carrier.is_some() && self.is_carried;
-            let carried = i == 0 && route.interface().is_none() && has_carrier;
-            let cause = match hop.speech {
-                _ if hop.medium == Medium::Carrier && !carried => Cause::CarrierUnsupported,
-                Speech::Mesh { .. } if self.identity.is_none() => Cause::NoIdentity,
+            let is_free = i == 0 && route.interface().is_none();
+            let bonds = is_free && self.carrier.is_some() && self.is_carried;
+            let rides = is_free && self.rides.is_some() && hop.key().is_some();
+            let cause = match (&hop.speech, hop.medium) {
+                (_, Medium::Bond) if !bonds => Cause::CarrierUnsupported,
+                (_, Medium::Ride) if !rides => Cause::RideUnsupported,
+                (Speech::Mesh { .. }, _) if self.identity.is_none() => Cause::NoIdentity,
                 _ => continue,
             };
             return Err(Step::reach(&hop.relay, true).failed(cause));
@@ -203,6 +216,9 @@ impl Dialer {
         protocol: Protocol,
     ) -> Result<Entered, DialError> {
         if let Some(entered) = self.enter_carried(patience, hop, interface, protocol).await? {
+            return Ok(entered);
+        }
+        if let Some(entered) = self.enter_riding(patience, hop, interface, protocol).await? {
             return Ok(entered);
         }
         let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
@@ -258,11 +274,15 @@ impl Dialer {
 }
 
 impl By {
+    fn of(interface: Option<NonZeroU32>, books: Option<Arc<dyn Bookkeeper>>) -> Self {
+        Self { interface, beneath: None, books }
+    }
+
     /// What a connection to the first of these addresses has of its bookkeeper.
     fn entry(&self, to: &[SocketAddr]) -> Result<Option<Entry>, Cause> {
         let Some(books) = &self.books else { return Ok(None) };
         let own = || to.first().and_then(|to| interface_for(to.ip()).ok());
-        let Some(index) = self.interface.or_else(own) else { return Ok(None) };
+        let Some(index) = self.beneath.or(self.interface).or_else(own) else { return Ok(None) };
         books.enter(index).map_err(Cause::NoInterface)
     }
 }

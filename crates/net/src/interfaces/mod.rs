@@ -17,7 +17,7 @@ use netlink_packet_route::{
 use std::{
     collections::BTreeSet,
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
     num::NonZeroU32,
 };
 
@@ -158,6 +158,21 @@ pub fn interface_for(ip: IpAddr) -> io::Result<NonZeroU32> {
     out.ok_or_else(|| io::ErrorKind::NetworkUnreachable.into())
 }
 
+/// The address that the kernel would send from to `ip`, by whatever interface; nothing is sent.
+///
+/// # Errors
+/// The kernel's, e.g. `NetworkUnreachable`.
+pub fn source_for(ip: IpAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    // Any port but 0 will do.
+    socket.connect((ip, 9))?;
+    Ok(socket.local_addr()?.ip())
+}
+
 fn question(ip: IpAddr) -> RouteMessage {
     let mut question = RouteMessage::default();
     let (family, bits) = match ip {
@@ -250,7 +265,6 @@ fn own_address(message: &AddressMessage) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
 
     /// The kernel's own word: the interface that it would send by is in its list, with the
     /// address that it would send from.

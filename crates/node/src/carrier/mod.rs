@@ -16,6 +16,7 @@ mod connect;
 mod counts;
 mod datagrams;
 mod directory;
+mod legs;
 mod network;
 mod partner;
 mod report;
@@ -24,6 +25,7 @@ mod settings;
 mod shared;
 
 pub use counts::Counts;
+pub use legs::{Legs, PORT};
 pub use network::{Network, PREFIX};
 pub use report::{CarrierReport, PartnerReport};
 pub use settings::CarrierSettings;

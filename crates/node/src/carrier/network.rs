@@ -1,6 +1,6 @@
 //! Overlay addresses: nobody hands them out, everybody can compute them.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use thalweg_units::NodeId;
 
 /// What is routed to the device: one network a mesh.
@@ -23,6 +23,20 @@ impl Network {
         head[0] = 0xfd;
         head[1..6].copy_from_slice(&hash[..5]);
         Self { head }
+    }
+
+    /// Whether it is an address of this network.
+    pub fn has(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V6(ip) if ip.octets()[..6] == self.head[..6])
+    }
+
+    /// An address of it that is no node's.
+    pub fn any(&self) -> IpAddr {
+        let mut address = [0; 16];
+        address[..8].copy_from_slice(&self.head);
+        // Not the network's own, which no program may send to (RFC 4291 §2.6.1).
+        address[15] = 1;
+        address.into()
     }
 
     /// The address of the node whose daemon has this key.
@@ -50,6 +64,8 @@ mod tests {
         let address = network.address(&key(2));
         assert!(address.is_unique_local());
         assert_eq!(address.segments()[3], 0);
+        assert!(network.has(address.into()) && !Network::of(&key(3)).has(address.into()));
+        assert!(!network.has([10, 0, 0, 1].into()) && network.has(network.any()));
         assert_eq!(address, Network::of(&key(1)).address(&key(2)));
         let [other_mesh, other_node] =
             [Network::of(&key(3)).address(&key(2)), network.address(&key(3))];

@@ -16,8 +16,8 @@ use std::{
 };
 use thalweg_measure::{
     riders::{
-        FlowState, FlowWatch, Fragment, Hold, PacketHead, Reassembly, ReassemblyLimits, Regulator,
-        Ride, Seat, Trip, rides, seats,
+        FlowState, FlowWatch, Fragment, Hold, LegRule, PacketHead, Reassembly, ReassemblyLimits,
+        Regulator, Ride, Seat, Trip, rides, seats,
     },
     train::{Probe, Train},
 };
@@ -68,6 +68,8 @@ pub struct State {
     has_timer: bool,
     used: Time,
     session: Session,
+    /// When the last train went there or came from there that speaks for riding connections.
+    measured: Option<Time>,
     /// What fragments may take of a datagram; less once the kernel has learnt that the path takes less.
     room: usize,
 }
@@ -105,6 +107,7 @@ impl Partner {
             has_timer: false,
             used: now(),
             session: Session::None,
+            measured: None,
             room: shared.settings.room(),
         };
         let mut epoch = [0; 8];
@@ -268,6 +271,18 @@ impl Partner {
         is_calm && state.outlets.is_empty() && state.hold.packets() == 0 && state.trains == 0
     }
 
+    /// Whether a connection to it that begins now is to ride, by this rule.
+    pub(super) fn is_measured(&self, rule: &LegRule) -> bool {
+        let state = self.lock();
+        !state.outlets.is_empty() && rule.rides(state.measured, now())
+    }
+
+    fn note_train(&self, probes: usize, bytes: u64, took: Duration) {
+        if self.shared.settings.legs.is_some_and(|rule| rule.counts(probes, bytes, took)) {
+            self.lock().measured = Some(now());
+        }
+    }
+
     /// Its counts, and the words for its session.
     pub(super) fn report(&self) -> (Counts, String) {
         let state = self.lock();
@@ -357,6 +372,10 @@ impl Riders for Partner {
         whole.iter().for_each(|packet| self.deliver(packet));
     }
 
+    fn passed(&self, probes: usize, bytes: u64, took: Duration) {
+        self.note_train(probes, bytes, took);
+    }
+
     fn due(&self, at: Time, train: &Train) {
         let mut state = self.lock();
         let seats = state.seats(train, &rides(train, padding), self.regulators());
@@ -365,6 +384,7 @@ impl Riders for Partner {
 
     fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Riding> {
         let rides = rides(train, padding);
+        self.note_train(rides.iter().flatten().count(), train.bytes(), train.takes());
         let mut state = self.lock();
         state.trains += 1;
         let seats = state.seats(train, &rides, self.regulators());

@@ -1,7 +1,7 @@
 //! What a carrier is told.
 
 use super::datagrams;
-use thalweg_measure::riders::{HoldSettings, Regulator, Selection};
+use thalweg_measure::riders::{HoldSettings, LegRule, Regulator, Selection};
 
 /// Below it the kernel takes IPv6 from a device (RFC 8200 §5).
 const LEAST_MTU: u16 = 1280;
@@ -21,6 +21,8 @@ pub struct CarrierSettings {
     pub selection: Selection,
     /// TCP's congestion control over the device; `None`: the host's own.
     pub congestion: Option<String>,
+    /// Which connections of this node's own ride without having been told to; `None`: none.
+    pub legs: Option<LegRule>,
 }
 
 impl Default for CarrierSettings {
@@ -32,6 +34,7 @@ impl Default for CarrierSettings {
             regulators: Vec::new(),
             selection: Selection::default(),
             congestion: None,
+            legs: None,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Problem, Share, text};
 use crate::carrier::CarrierSettings;
 use serde::Deserialize;
 use std::time::Duration;
-use thalweg_measure::riders::{HoldSettings, Regulator, Selection};
+use thalweg_measure::riders::{HoldSettings, LegRule, Regulator, Selection};
 use thalweg_units::Rate;
 use thalweg_wire::mesh::PortRange;
 
@@ -13,6 +13,17 @@ const LONGEST_HOLD: Duration = Duration::from_millis(100);
 
 /// The least path that has room for a packet and what is around it (RFC 791).
 const LEAST_PATH: u16 = 576;
+
+/// Which connections of the node's own go by the carrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LegsChoice {
+    /// Those whose route says so (`RELAY%ride`).
+    #[default]
+    Named,
+    /// Those as well to members to or from which probe trains go again and again ([`LegRule`]).
+    Measured,
+}
 
 /// The settings of [`crate::carrier`].
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -49,6 +60,11 @@ pub struct CarrierSection {
     /// TCP's congestion control over the device; absent: the host's own.
     #[serde(deserialize_with = "text::option")]
     pub congestion: Option<String>,
+    /// Which connections of the node's own go by the carrier.
+    pub legs: LegsChoice,
+    /// With `legs = "measured"`, where these trains are no faster than this.
+    #[serde(deserialize_with = "text::one")]
+    pub legs_below: Rate,
 }
 
 impl Default for CarrierSection {
@@ -68,6 +84,8 @@ impl Default for CarrierSection {
             ports: Vec::new(),
             dscp: Vec::new(),
             congestion: None,
+            legs: LegsChoice::default(),
+            legs_below: LegRule::default().below,
         }
     }
 }
@@ -90,6 +108,8 @@ impl CarrierSection {
                 dscp: self.dscp.clone(),
             },
             congestion: self.congestion.clone(),
+            legs: (self.legs == LegsChoice::Measured)
+                .then(|| LegRule { below: self.legs_below, ..LegRule::default() }),
         }
     }
 
@@ -118,6 +138,9 @@ pub(super) fn check(carrier: &CarrierSection, problems: &mut Vec<Problem>) {
     }
     if carrier.dscp.iter().any(|point| *point > 63) {
         of("dscp", "code points are 0 to 63, e.g. [10, 46]");
+    }
+    if carrier.legs_below == Rate::ZERO {
+        of("legs_below", "no train is that slow; leave it out for 100 Mbit/s, or `legs` for none");
     }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !(1..=15).contains(&carrier.device.len()) || !carrier.device.bytes().all(allowed) {

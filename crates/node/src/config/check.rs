@@ -151,7 +151,8 @@ fn socks(config: &Config, problems: &mut Vec<Problem>) {
         problems.push(Problem::of("socks", what));
     }
     for way in &socks.via {
-        if let Err(why) = routes_in(way).into_iter().try_for_each(route) {
+        let routes = routes_in(way).map_err(|why| why.to_string());
+        if let Err(why) = routes.and_then(|all| all.into_iter().try_for_each(route)) {
             problems.push(Problem::of("socks.via", why));
         }
     }

@@ -21,7 +21,7 @@ mod sections;
 mod text;
 
 pub use bond::BondSection;
-pub use carrier::CarrierSection;
+pub use carrier::{CarrierSection, LegsChoice};
 pub use cast::{CastSection, InboxSection};
 pub use drop_box::DropBoxSection;
 pub use files::{AcceptSection, FilesSection, OfferSection, Whom};

@@ -72,6 +72,9 @@ const API_GRACE: Duration = Duration::from_secs(1);
 pub struct DaemonConfig {
     /// The mesh's port, on one address or several; port 0 takes a free one.
     pub listen: Vec<SocketAddr>,
+    /// The same port for what comes by the carrier, where there is one: at an address that this host has only while its
+    /// device is there.
+    pub riding: Option<SocketAddr>,
     /// For a preamble and TLS: 10 s, five round trips of the slowest satellite path.
     pub handshake: Duration,
     /// How many handshakes may be in progress.
@@ -164,11 +167,17 @@ impl Daemon {
                 bound => listeners.push(bound?),
             }
         }
+        let bound: Vec<_> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+        if let Some(at) = config.riding.filter(|at| !bound.iter().any(|own| takes(own, at))) {
+            match bind_tcp(at, true) {
+                Ok(listener) => listeners.push(listener),
+                Err(why) => log.put(Event::new("no_riding_legs").with("at", at).with("why", why)),
+            }
+        }
         let metrics = match config.metrics {
             Some(address) => Some(listen_local("metrics", address)?),
             None => None,
         };
-        let bound = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
         let counters = Counters::register(&mut registry);
         registry.register_collector(Box::new(RosterMetrics(membership.clone())));
         let subject = Subject {
@@ -318,7 +327,13 @@ async fn bind_socks(
 }
 
 fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, DaemonError> {
-    bind_tcp(address).map_err(|source| DaemonError::Listen { what, address, source })
+    bind_tcp(address, false).map_err(|source| DaemonError::Listen { what, address, source })
+}
+
+/// Whether who listens here takes what comes for `at` as well.
+fn takes(own: &SocketAddr, at: &SocketAddr) -> bool {
+    let is_all = own.is_ipv6() == at.is_ipv6() && own.ip().is_unspecified();
+    own.port() == at.port() && (is_all || own.ip() == at.ip())
 }
 
 /// Whether all of IPv6 was meant, and this host has none.
@@ -339,12 +354,14 @@ fn listen_local(what: &'static str, address: SocketAddr) -> Result<TcpListener, 
 /// as many as `net.core.somaxconn` allows.
 const BACKLOG: i32 = 4096;
 
-/// An IPv6 listener takes IPv6 alone, so that `0.0.0.0` and `::` can stand side by side.
-fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+/// An IPv6 listener takes IPv6 alone, so that `0.0.0.0` and `::` can stand side by side. `is_free`: this host need not
+/// have the address now.
+fn bind_tcp(address: SocketAddr, is_free: bool) -> io::Result<TcpListener> {
     use socket2::{Domain, Socket, Type};
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
+        socket.set_freebind_v6(is_free)?;
     }
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
@@ -355,6 +372,20 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_listens_at_all_of_ipv6_hears_the_carrier_too() {
+        let hears = |own: &str| takes(&own.parse().unwrap(), &"[fd00::1]:7373".parse().unwrap());
+        assert!(hears("[::]:7373") && hears("[fd00::1]:7373"));
+        assert!(!hears("[::]:7374") && !hears("0.0.0.0:7373") && !hears("[fd00::2]:7373"));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_still_to_come_can_be_listened_at() {
+        let at = "[fd54:1::1]:0".parse().unwrap();
+        assert!(bind_tcp(at, false).is_err());
+        assert_eq!(bind_tcp(at, true).unwrap().local_addr().unwrap().ip(), at.ip());
+    }
 
     #[test]
     fn only_all_of_ipv6_may_be_missing() {

@@ -45,8 +45,8 @@ pub fn candidates(
         candidate(format!("{name}%{}", by.name), route.by_interface(by.index))
     };
     let others = further.iter().map(|by| bound(direct(), by));
-    // A bond is bound to all of them already.
-    let single = || relays().filter(|(_, route)| !route.is_bonded());
+    // A bond is bound to all of them already, and what rides to none.
+    let single = || relays().filter(|(_, route)| !route.is_carried());
     let last = further.iter().flat_map(|by| single().map(|relay| bound(relay, by)));
     unbound.chain(others).chain(last).take(max.max(1)).collect()
 }

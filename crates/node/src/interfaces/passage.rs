@@ -77,7 +77,8 @@ impl Passage {
 
     /// It was tried by this interface, and does not stand by it: that took packets, too.
     pub fn tried(&self, interface: NonZeroU32) {
-        if let Some(name) = self.uplinks.name_of(interface) {
+        let name = self.uplinks.table().name(interface.get());
+        if let Some(name) = name {
             self.uplinks.counted(&name, CONNECTION);
         }
     }

@@ -20,6 +20,6 @@ pub use membership::{Membership, Offered};
 pub use oracle_client::{Attempt, ClockSkew, OracleClient, OracleError};
 pub use peer::{MeshPeer, Revoked};
 pub use roster_error::RosterError;
-pub use routes::{BOND, MAX_BOND_ROUTES, Names, RouteNameError, routes_in};
+pub use routes::{BOND, MAX_BOND_ROUTES, Names, RIDE, RouteNameError, routes_in};
 pub use state::{MeshFile, Oracle, State, StateError, StateLock};
 pub use sync::{Reporter, RosterSync, SyncEvent};

@@ -12,20 +12,30 @@ use thiserror::Error;
 /// links go by, each after a `%`.
 pub const BOND: &str = "%bond";
 
+/// At the end of a route's text: its first leg rides in probe trains (docs/carrier.md).
+pub const RIDE: &str = "%ride";
+
 /// The most routes of a bond's links: with two interfaces they make as many links as a far end takes.
 pub const MAX_BOND_ROUTES: usize = 8;
 
 /// The texts of all routes in one: the route itself, and those of its bond's links.
-pub fn routes_in(text: &str) -> Vec<&str> {
-    match bond_in(text) {
-        Some((route, links)) => std::iter::once(route).chain(links).collect(),
-        None => vec![text],
+///
+/// # Errors
+/// [`RouteNameError::Words`]: behind it stands something else than it may.
+pub fn routes_in(text: &str) -> Result<Vec<&str>, RouteNameError> {
+    if let Some((route, links)) = bond_in(text) {
+        return Ok(std::iter::once(route).chain(links).collect());
+    }
+    let route = text.strip_suffix(RIDE).unwrap_or(text);
+    match route.split_once('%') {
+        None => Ok(vec![route]),
+        Some(_) => Err(RouteNameError::Words(text.to_owned())),
     }
 }
 
 /// A route and those of its bond's links, if it has a bond.
 fn bond_in(text: &str) -> Option<(&str, Vec<&str>)> {
-    let (route, links) = text.split_once(BOND)?;
+    let (route, links) = text.split_once(BOND).filter(|(route, _)| !route.contains('%'))?;
     match links.strip_prefix('%') {
         Some(links) => Some((route, links.split('%').collect())),
         None => links.is_empty().then_some((route, Vec::new())),
@@ -87,6 +97,15 @@ pub enum RouteNameError {
         /// The tag.
         tag: Tag,
     },
+    /// Behind a route stands something that means nothing there.
+    #[error(
+        "`{0}`: behind a route may stand `{BOND}`, and then the routes of its links (`fra{BOND}%direct%nyc`), or `{RIDE}` \
+         and nothing more: a leg is a bond's, or rides in probe trains, and an interface is named by its own option"
+    )]
+    Words(String),
+    /// What rides leads to a node of the mesh.
+    #[error("`{0}{RIDE}`: what rides in probe trains leads to a relay of the mesh, named first")]
+    NoRide(String),
     /// A bond leads to nodes of the mesh alone.
     #[error("`{0}{BOND}`: a bond leads to a relay of the mesh, named first")]
     NoBond(String),
@@ -126,7 +145,8 @@ impl Names<'_> {
     /// The route that `text` names: relays' names or `HOST:PORT`s joined by `+`, the first
     /// the nearest; `direct` is none. The same terms go to each relay of the mesh. With
     /// [`BOND`] at the end all interfaces are used up to the first relay, and with routes behind that,
-    /// `%nyc%ber+ams` or `%direct`, all these routes to it as well.
+    /// `%nyc%ber+ams` or `%direct`, all these routes to it as well. With [`RIDE`] at the end the leg to
+    /// the first relay goes by the carrier.
     ///
     /// # Errors
     /// [`RouteNameError`].
@@ -134,6 +154,10 @@ impl Names<'_> {
         if let Some((text, links)) = bond_in(text) {
             return self.bonded(text, &links, terms);
         }
+        if let Some(text) = text.strip_suffix(RIDE).filter(|_| routes_in(text).is_ok()) {
+            return self.riding(text, terms);
+        }
+        routes_in(text)?;
         if text == "direct" {
             return Ok(Route::direct());
         }
@@ -143,6 +167,14 @@ impl Names<'_> {
         }
         let hops: Result<Vec<_>, _> = parts.into_iter().map(|part| self.hop(part, terms)).collect();
         Ok(Route::new(hops?)?)
+    }
+
+    fn riding(&self, text: &str, terms: &Terms) -> Result<Route, RouteNameError> {
+        let route = self.route(text, terms)?;
+        match route.hops().first().and_then(Hop::key) {
+            Some(_) => Ok(route.riding()),
+            None => Err(RouteNameError::NoRide(text.to_owned())),
+        }
     }
 
     fn bonded(&self, text: &str, links: &[&str], terms: &Terms) -> Result<Route, RouteNameError> {
@@ -156,6 +188,9 @@ impl Names<'_> {
         let terms = Terms { leg: LegKind::Open, ..terms.clone() };
         let mut by = Vec::new();
         for link in links {
+            if *link == &RIDE[1..] && !self.is_node_named(link) {
+                return Err(RouteNameError::Words(format!("{text}{BOND}%{}", links.join("%"))));
+            }
             let way = self.route(link, &terms)?;
             if way.hops().iter().any(|hop| hop.key() == Some(far)) {
                 return Err(RouteNameError::ThroughItself { link: (*link).to_owned() });
@@ -201,6 +236,14 @@ impl Names<'_> {
         let (first, others) = addresses.ok_or_else(|| RouteNameError::Nowhere(name.clone()))?;
         let hop = Hop::mesh(first.clone(), key, Terms::default());
         Ok(hop.or_at(others.to_vec()).named(name.clone()))
+    }
+
+    fn is_node_named(&self, text: &str) -> bool {
+        let name = text.parse::<Name>();
+        self.roster
+            .ok()
+            .zip(name.ok())
+            .is_some_and(|(roster, name)| roster.by_name(&name).is_some())
     }
 
     fn hop(&self, text: &str, terms: &Terms) -> Result<Hop, RouteNameError> {
@@ -249,7 +292,7 @@ fn nearest(name: &Name, roster: &Roster) -> Option<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_net::Speech;
+    use thalweg_net::{Medium, Speech};
     use thalweg_units::{NodeId, WallTime};
     use thalweg_wire::mesh::Rule;
 
@@ -318,15 +361,44 @@ mod tests {
             ("fra%bond%fra", "does not go through the node"),
             ("fra%bond%nyc%nyc", "by `nyc` twice"),
             ("fra%bond%", "is no name"),
-            ("fra%bonds", "is no name"),
+            ("fra%bonds", "may stand `%bond`"),
             ("direct%bond%nyc", "leads to a relay"),
             ("fra%bond%1%2%3%4%5%6%7%8%9", "at most 8 routes"),
         ] {
             let error = route(text).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
-        assert_eq!(routes_in("fra+nyc%bond%direct%ber"), ["fra+nyc", "direct", "ber"]);
-        assert_eq!(routes_in("fra%bonds"), ["fra%bonds"]);
+        assert_eq!(routes_in("fra+nyc%bond%direct%ber").unwrap(), ["fra+nyc", "direct", "ber"]);
+        assert!(routes_in("fra%bonds").is_err());
+    }
+
+    #[test]
+    fn a_leg_rides_or_is_a_bonds_and_never_both() {
+        let mut roster = roster();
+        let ask = |roster: &Roster, text: &str| {
+            with(roster, "home", |names| names.route(text, &terms(&[])))
+        };
+        let route = ask(&roster, "fra+nyc%ride").unwrap();
+        let media: Vec<_> = route.hops().iter().map(|hop| hop.medium).collect();
+        assert_eq!(media, [Medium::Ride, Medium::Underlay], "the first leg alone");
+        assert!(route.is_carried() && !route.is_bonded());
+        for (text, says) in [
+            ("fra%rides", "may stand `%bond`"),
+            ("fra%eth0", "an interface is named by its own option"),
+            ("fra%ride%bond", "a leg is a bond's, or rides"),
+            ("fra%ride%nyc", "may stand `%bond`"),
+            ("fra%bond%ride", "a leg is a bond's, or rides"),
+            ("fra%bond%direct%nyc%ride", "a leg is a bond's, or rides"),
+            ("direct%ride", "leads to a relay of the mesh"),
+            ("10.9.9.9:1080%ride", "leads to a relay of the mesh"),
+        ] {
+            let error = ask(&roster, text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        assert_eq!(routes_in("fra+nyc%ride").unwrap(), ["fra+nyc"]);
+        roster.members.push(member("ride", 5, &[Role::Relay], &[]));
+        let by = ask(&roster, "fra%bond%ride").unwrap();
+        assert_eq!(by.to_string(), "via 10.0.0.1:7373 by a bond over ride", "a member's name");
     }
 
     #[test]

@@ -116,11 +116,11 @@ impl Choice {
         Self(ways)
     }
 
-    /// The ways by relays leave by this interface, but for bonds, which go by what they may.
+    /// The ways by relays leave by this interface, but for bonds, which go by what they may, and those that ride.
     #[must_use]
     pub(super) fn relayed_by(mut self, interface: Option<NonZeroU32>) -> Self {
         let Some(interface) = interface else { return self };
-        let relayed = |way: &&mut Way| !way.route.is_direct() && !way.route.is_bonded();
+        let relayed = |way: &&mut Way| !way.route.is_direct() && !way.route.is_carried();
         for way in self.0.iter_mut().filter(relayed) {
             way.route = way.route.clone().by_interface(interface);
         }

@@ -107,6 +107,8 @@ struct State {
 struct Arrivals {
     /// When each came, ns by the kernel's stamp.
     at: Vec<Option<u64>>,
+    /// Of the datagrams that came.
+    bytes: u64,
     /// When the last one was taken.
     last: Option<Instant>,
 }
@@ -118,6 +120,15 @@ impl Arrivals {
         stamps.sort_unstable();
         let longest = stamps.windows(2).map(|pair| pair[1] - pair[0]).max();
         QUIET.max(Duration::from_nanos(longest.unwrap_or(0)) * 3)
+    }
+}
+
+impl Arrivals {
+    /// How many came, and the time from the first to the last.
+    fn span(&self) -> (usize, Duration) {
+        let stamps = || self.at.iter().flatten();
+        let took = stamps().max().zip(stamps().min()).map_or(0, |(last, first)| last - first);
+        (stamps().count(), Duration::from_nanos(took))
     }
 }
 
@@ -277,7 +288,7 @@ impl Endpoint {
         let riders = match Payload::decode(&payload).map_err(|_| Refused::Unread)? {
             Payload::Riders(riders) => riders,
             Payload::Probe { head, header, riders, .. } => {
-                state.note(head.train, usize::from(head.place), at);
+                state.note(head.train, usize::from(head.place), datagram.len() as u64, at);
                 if let (Some(from), Some(at), false) = (&state.who, at, header.is_empty()) {
                     let size = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
                     let from = from.clone();
@@ -298,7 +309,7 @@ impl Endpoint {
 }
 
 impl State {
-    fn note(&mut self, train: u32, place: usize, at: Option<u64>) {
+    fn note(&mut self, train: u32, place: usize, bytes: u64, at: Option<u64>) {
         if train == NO_TRAIN {
             self.has_shown = true;
             return;
@@ -308,6 +319,7 @@ impl State {
         }
         let arrivals = self.trains.entry(train).or_default();
         arrivals.last = Some(Instant::now());
+        arrivals.bytes += bytes;
         let of = &mut arrivals.at;
         if of.len() <= place {
             of.resize(place + 1, None);
@@ -357,7 +369,15 @@ impl Incoming {
         while !next.is_zero() && !self.until(next.min(QUIET), all).await {
             next = self.awaited(train, asked, wait);
         }
-        let mut arrived = self.lock().trains.remove(&train).unwrap_or_default().at;
+        let (came, riders) = {
+            let mut state = self.lock();
+            (state.trains.remove(&train).unwrap_or_default(), state.riders.clone())
+        };
+        if let Some((riders, _)) = riders {
+            let (count, took) = came.span();
+            riders.passed(count, came.bytes, took);
+        }
+        let mut arrived = came.at;
         arrived.resize(probes, None);
         arrived
     }

@@ -2,7 +2,7 @@
 //! go by themselves.
 
 use super::{endpoint::Incoming, fly::Way};
-use std::{fmt, io, sync::Arc};
+use std::{fmt, io, sync::Arc, time::Duration};
 use thalweg_measure::{
     riders::Fragment,
     train::{Probe, Tally, Train},
@@ -32,6 +32,9 @@ pub trait Riders: Send + Sync + fmt::Debug {
 
     /// These came from the member, of that life of its process.
     fn arrived(&self, epoch: u64, fragments: Vec<Fragment>);
+
+    /// A train came from the member: so many probes that arrived, their bytes, and the time from the first to the last.
+    fn passed(&self, probes: usize, bytes: u64, took: Duration);
 
     /// A train to the member begins then: what comes shortly before may wait for it.
     fn due(&self, at: Time, train: &Train);

@@ -75,6 +75,7 @@ impl Fixture {
         let (log, queue) = Log::to_queue();
         let loopback = || "127.0.0.1:0".parse().unwrap();
         let config = DaemonConfig {
+            riding: None,
             listen: vec![loopback()],
             handshake: Duration::from_secs(10),
             limits,

@@ -106,6 +106,7 @@ impl Host {
         let boxes = opened.unwrap();
         let submit = Some(Arc::new(boxes.clone()) as Arc<dyn SubmitService>);
         let config = DaemonConfig {
+            riding: None,
             listen: vec![self.at],
             handshake: std::time::Duration::from_secs(10),
             limits: Limits::default(),

@@ -119,6 +119,7 @@ impl Node {
             submit: None,
         };
         let config = DaemonConfig {
+            riding: None,
             listen: vec![set.listen],
             handshake: std::time::Duration::from_secs(10),
             limits: Limits::default(),

@@ -184,7 +184,7 @@ async fn deliver(
     if ask {
         request.estimates = estimates;
     }
-    let reach = gather::reach_by_bonds(&state)?;
+    let reach = gather::reach_by_bonds(&state, args.within)?;
     if let Ok(roster) = reach.roster() {
         check_tags(&roster, &args.avoid, &args.place.argument())?;
     }

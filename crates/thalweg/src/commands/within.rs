@@ -1,4 +1,4 @@
-//! `--within`: a time that transfers over bonds meet at the least cost.
+//! `--within`: a time that transfers over bonds meet at the least cost. `--ride`: no bonds, but the carrier.
 
 use super::uplinks;
 use std::{
@@ -10,13 +10,18 @@ use thalweg_node::{
     interfaces::{Flow, Uplinks},
 };
 
-/// The option, of all who have bonds.
+/// How first legs go: the options of all who have bonds.
 #[derive(clap::Args, Clone, Copy, Debug, Default)]
 pub struct WithinArgs {
     /// Be done within this time at the least cost: interfaces with a price (`[interfaces]` in the
     /// settings) are used as late and as little as that allows
     #[arg(long, value_name = "TIME", value_parser = super::get::duration::seconds)]
     pub within: Option<Duration>,
+
+    /// The first leg of every way rides in probe trains where such go, and goes by the carrier in any case; the
+    /// member, or the relays, have to have one as well: docs/carrier.md
+    #[arg(long, conflicts_with = "within")]
+    pub ride: bool,
 }
 
 impl WithinArgs {
@@ -28,6 +33,11 @@ impl WithinArgs {
         };
         uplinks.meet(within, flow);
         Arc::new(Watched { uplinks, events })
+    }
+
+    /// Whether first legs ride, and go no other way.
+    pub fn rides(self) -> bool {
+        self.ride
     }
 }
 

@@ -29,7 +29,7 @@ const NETWORK: &str = r#"
     links = ["way"]
 "#;
 
-const CARRIES: &str = "[carrier]\nenabled = true\ncongestion = \"cubic\"\n";
+pub const CARRIES: &str = "[carrier]\nenabled = true\ncongestion = \"cubic\"\n";
 
 /// Gives back what it gets: by TCP its hash, by UDP each datagram.
 const SERVER: &str = "
@@ -93,17 +93,18 @@ while True:
     print(said['report']['carriers'] if 'report' in said else said, flush=True)
 ";
 
-struct Scene {
-    lab: Lab,
-    fra: Host,
-    nyc: Host,
+/// Two nodes in a lab.
+pub struct Scene {
+    pub lab: Lab,
+    pub fra: Host,
+    pub nyc: Host,
     _run: [Daemon; 2],
     _server: Option<Running>,
 }
 
 impl Scene {
     /// Two nodes, the first of which founds the mesh.
-    fn new(settings: &str) -> Option<Self> {
+    pub fn new(settings: &str) -> Option<Self> {
         let lab = lab(NETWORK)?;
         let settings = format!("{}{settings}", in_lab::RELAY);
         let (fra, fra_runs) = in_lab::founder(&lab, &settings);
@@ -120,7 +121,7 @@ impl Scene {
     }
 
     /// What the carrier at `place` says of itself.
-    fn status(&self, place: &str) -> Value {
+    pub fn status(&self, place: &str) -> Value {
         let host = if place == "fra" { &self.fra } else { &self.nyc };
         let args = host.command(&["carrier", "status", "--json"]);
         let output = within(&self.lab, place, &args).output().unwrap();
@@ -128,7 +129,7 @@ impl Scene {
             .unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
     }
 
-    fn is_up(&self) {
+    pub fn is_up(&self) {
         until("both carry", || {
             ["fra", "nyc"].iter().all(|place| self.status(place)["is_up"] == true)
         });

@@ -9,6 +9,7 @@ mod bond_policies;
 mod bond_relays;
 mod bonds;
 mod carrier_lab;
+mod carrier_legs;
 mod doors;
 mod drain;
 mod drop_box;

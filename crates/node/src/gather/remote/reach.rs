@@ -1,10 +1,13 @@
 //! Who opens channels to other nodes.
 
 use super::{ReachError, Remote};
-use crate::mesh::{Membership, Names};
-use std::sync::Arc;
+use crate::{
+    carrier::Legs,
+    mesh::{Membership, Names},
+};
+use std::{io, sync::Arc};
 use thalweg_net::{
-    Carrier, DialOptions, Dialer, Route, Stream,
+    Carrier, DialOptions, Dialer, Medium, Rides, Route, Stream,
     channel::{Channel, Connector, Protocol},
 };
 use thalweg_wire::mesh::{LegKind, Name, Role, Roster, Terms};
@@ -16,6 +19,8 @@ pub struct Reach {
     membership: Membership,
     dialer: Dialer,
     terms: Terms,
+    /// Whether first legs ride, and go no other way.
+    rides: bool,
 }
 
 impl Reach {
@@ -25,7 +30,7 @@ impl Reach {
     pub fn new(me: Name, membership: Membership, identity: Connector, dial: DialOptions) -> Self {
         let dialer = Dialer::with_identity(dial, identity);
         let terms = Terms { leg: LegKind::Open, ..Terms::default() };
-        Self { me, membership, dialer, terms }
+        Self { me, membership, dialer, terms, rides: false }
     }
 
     /// The same, with other terms for the relays, such as tags to avoid.
@@ -44,6 +49,22 @@ impl Reach {
     #[must_use]
     pub fn uncarried(self) -> Self {
         Self { dialer: self.dialer.uncarried(), ..self }
+    }
+
+    /// The same, whose first legs ride where this chooses it.
+    #[must_use]
+    pub fn riding_by(self, rides: Arc<dyn Rides>) -> Self {
+        Self { dialer: self.dialer.riding_by(rides), ..self }
+    }
+
+    /// The same, all of whose first legs ride: that to the first relay, or to the node itself. Nothing goes another way.
+    ///
+    /// # Errors
+    /// This host has no carrier, and what it takes to have one.
+    pub fn riding(self) -> io::Result<Self> {
+        let legs = Legs::named(&self.membership.mesh());
+        legs.check()?;
+        Ok(Self { rides: true, ..self.riding_by(Arc::new(legs)) })
     }
 
     /// This host's name.
@@ -71,7 +92,8 @@ impl Reach {
             [] => "direct".to_owned(),
             names => names.iter().map(Name::as_str).collect::<Vec<_>>().join("+"),
         };
-        self.with_names(|names| Ok(names.route(&text, &self.terms)?))
+        let route = self.with_names(|names| Ok(names.route(&text, &self.terms)?))?;
+        Ok(if self.rides { route.riding() } else { route })
     }
 
     /// The files of `node`, through these relays, the nearest to this host first; none: directly.
@@ -93,8 +115,11 @@ impl Reach {
         via: &[Name],
         protocol: Protocol,
     ) -> Result<Channel<Stream>, ReachError> {
-        let to = self.with_names(|names| Ok(names.node(node)?))?;
+        let mut to = self.with_names(|names| Ok(names.node(node)?))?;
         let route = self.route(via)?;
+        if self.rides && route.is_direct() {
+            to.medium = Medium::Ride;
+        }
         if !via.is_empty() && !self.is_relayed_to(node) {
             return Err(ReachError::Unrelayed(node.clone()));
         }

@@ -226,7 +226,8 @@ impl Table {
         self.present.iter().find(|p| p.name == name).map(|p| p.index)
     }
 
-    fn name(&self, index: u32) -> Option<String> {
+    /// What the interface with this index is called, if it is there.
+    pub fn name(&self, index: u32) -> Option<String> {
         self.present.iter().find(|p| p.index == index).map(|p| p.name.clone())
     }
 }

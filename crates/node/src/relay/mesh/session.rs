@@ -12,7 +12,10 @@ use super::{
     },
     Admitted, Gate, Shared,
 };
-use crate::mesh::{MeshPeer, Revoked};
+use crate::{
+    carrier::Network,
+    mesh::{MeshPeer, Revoked},
+};
 use socket2::SockRef;
 use std::{
     io,
@@ -278,7 +281,10 @@ async fn carry(
     let mut terms = pump::Terms::new(shared.config.limits(), &story.moved);
     terms.throttle = seat.ticket.throttle();
     // Behind another relay the client's leg ends at that one, whose name is not told.
-    let client = (channel.depth() == 0).then(|| peer.member().name.clone());
+    // And what comes by the carrier shows the carrier, not the path beneath it.
+    let network = Network::of(&shared.membership.mesh());
+    let rides = channel.get_ref().peer_addr().is_ok_and(|at| network.has(at.ip()));
+    let client = (channel.depth() == 0 && !rides).then(|| peer.member().name.clone());
     let watched = shared.metrics.legs().watch(client, next);
     terms.watcher = Some(&watched);
     let _flow = shared.metrics.flow(greeting.leg(), &story.moved);

@@ -15,7 +15,7 @@ use super::{
     signals::{INTERRUPTED, Signals},
     text::say,
     uplinks,
-    within::missed,
+    within::{WithinArgs, missed},
 };
 use std::{
     io::{self, IsTerminal as _},
@@ -135,7 +135,7 @@ async fn collect(
     if ask {
         request.estimates = estimates;
     }
-    let reach = reach_by_bonds(&state)?;
+    let reach = reach_by_bonds(&state, args.within())?;
     if let Ok(roster) = reach.roster() {
         super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
     }
@@ -158,12 +158,16 @@ pub fn reach(state: &State) -> anyhow::Result<Reach> {
     Ok(Reach::new(me, membership, identity, DialOptions::default()))
 }
 
-/// The same, which goes over all interfaces where members take bonds. A transfer has few channels, and keeps
-/// them to its end, so they wait for the bond; one that went the plain way would never use another interface.
+/// The same, which goes over all interfaces where members take bonds; where it is to ride by nothing else. A transfer
+/// has few channels, and keeps them to its end, so they wait for the bond; one that went the plain way would never use
+/// another interface.
 ///
 /// # Errors
 /// As [`reach`].
-pub fn reach_by_bonds(state: &State) -> anyhow::Result<Reach> {
+pub fn reach_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Reach> {
+    if within.rides() {
+        return reach(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
+    }
     let bonds = uplinks::shown(bonds(state)?.awaited());
     Ok(reach(state)?.carried_by(Arc::new(bonds)))
 }

@@ -57,7 +57,9 @@ pub fn path(
     relays: &[(String, Route)],
     interfaces: &[Interface],
 ) -> Option<Candidate> {
-    let is_node = |route: &Route| route.hops().first().is_some_and(|hop| hop.key().is_some());
+    let is_node = |route: &Route| {
+        !route.is_carried() && route.hops().first().is_some_and(|hop| hop.key().is_some())
+    };
     let is_said = relays.iter().any(|(_, route)| route.is_bonded());
     let first = relays.iter().find(|(_, route)| is_node(route));
     let (name, route) =

@@ -285,8 +285,8 @@ impl<'a> Maker<'a> {
         let ruled = ways.ruled(&wanted.url)?;
         let interfaces = ruled.as_deref().unwrap_or(&ways.interfaces);
         if ruled.is_some() {
-            // A bond has links by others too.
-            relays.retain(|(_, route)| !route.is_bonded());
+            // A bond has links by others too, and what rides goes as the node's datagrams do.
+            relays.retain(|(_, route)| !route.is_carried());
         }
         let own = match ways.is_bound || ruled.is_some() {
             true => bound(interfaces, &relays, most - mirrors),
@@ -405,16 +405,16 @@ fn candidate(name: String, route: Route, mirror: Option<HttpUrl>) -> Candidate {
 fn bound(interfaces: &[Interface], relays: &[(String, Route)], max: usize) -> Vec<Candidate> {
     let direct = ("direct".to_owned(), Route::direct());
     let ways = std::iter::once(&direct).chain(relays);
-    let (bonded, bare): (Vec<_>, Vec<_>) = ways.partition(|(_, route)| route.is_bonded());
+    let (carried, bare): (Vec<_>, Vec<_>) = ways.partition(|(_, route)| route.is_carried());
     let by = |(name, route): &(String, Route)| {
         let (name, route) = (name.clone(), route.clone());
         interfaces.iter().map(move |i| {
             candidate(format!("{name}%{}", i.name), route.clone().by_interface(i.index), None)
         })
     };
-    let bonded =
-        bonded.into_iter().map(|(name, route)| candidate(name.clone(), route.clone(), None));
-    bare.into_iter().flat_map(by).chain(bonded).take(max.max(1)).collect()
+    let carried =
+        carried.into_iter().map(|(name, route)| candidate(name.clone(), route.clone(), None));
+    bare.into_iter().flat_map(by).chain(carried).take(max.max(1)).collect()
 }
 
 /// Each path to each mirror besides, direct ones first, up to `max` in all.
@@ -475,11 +475,8 @@ fn web(
         limit.map(|limit| usize::try_from(limit.get() / 4).map_or(MOST_AHEAD, ahead));
     let socket = SocketOptions { receive_buffer, ..SocketOptions::default() };
     let options = DialOptions { deadline: args.connect_timeout, socket, ..DialOptions::default() };
-    let dialer = match mesh.identity() {
-        Some(identity) => {
-            let dialer = Dialer::with_identity(options, identity.clone());
-            bonds::lend(dialer, paths, uplinks.as_ref())?
-        }
+    let dialer = match mesh.dialer(&options) {
+        Some(dialer) => bonds::lend(dialer, paths, uplinks.as_ref())?,
         None => Dialer::new(options),
     };
     // Links of bonds have accounts of their own.

@@ -2,8 +2,11 @@
 
 use anyhow::bail;
 use std::{collections::BTreeSet, sync::Arc};
-use thalweg_net::{Hop, Route, channel::Connector};
-use thalweg_node::mesh::{Names, RouteNameError, State, StateError};
+use thalweg_net::{DialOptions, Dialer, Hop, Route, channel::Connector};
+use thalweg_node::{
+    carrier::Legs,
+    mesh::{Names, RouteNameError, State, StateError},
+};
 use thalweg_units::likeness;
 use thalweg_wire::mesh::{Name, Roster, Tag, Terms};
 
@@ -12,6 +15,8 @@ pub struct Mesh {
     me: Option<Name>,
     roster: Result<Arc<Roster>, String>,
     identity: Option<Connector>,
+    /// Where its members' packets ride.
+    legs: Option<Legs>,
     /// Whether something is wrong, rather than that there is no mesh.
     is_faulty: bool,
     /// What commands need to be about the same state: ` --state DIR`, or nothing.
@@ -31,7 +36,8 @@ impl Mesh {
                 true => format!("this host is in no mesh (see `thalweg join{place}`)"),
                 false => format!("this host's mesh cannot be used: {e:#}"),
             };
-            Self { me: None, roster: Err(why), identity: None, is_faulty: !absent, place }
+            let (me, identity, legs) = Default::default();
+            Self { me, roster: Err(why), identity, legs, is_faulty: !absent, place }
         })
     }
 
@@ -46,13 +52,18 @@ impl Mesh {
             },
         };
         let is_faulty = roster.is_err();
+        let legs = Some(Legs::named(&membership.mesh()));
         let (me, identity, place) = (Some(mesh.name), Some(identity), place.to_owned());
-        Ok(Self { me, roster, identity, is_faulty, place })
+        Ok(Self { me, roster, identity, legs, is_faulty, place })
     }
 
-    /// What proves who we are.
-    pub fn identity(&self) -> Option<&Connector> {
-        self.identity.as_ref()
+    /// A dialler with these options that goes through the mesh; `None`: there is none.
+    pub fn dialer(&self, options: &DialOptions) -> Option<Dialer> {
+        let dialer = Dialer::with_identity(options.clone(), self.identity.clone()?);
+        Some(match self.legs.clone() {
+            Some(legs) => dialer.riding_by(Arc::new(legs)),
+            None => dialer,
+        })
     }
 
     /// Why its relays cannot be used although this host belongs to it.

@@ -10,11 +10,11 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
-use thalweg_net::{DialOptions, Dialer, PrivateKey, channel::Connector};
+use thalweg_net::{DialOptions, Dialer, PrivateKey, Rides, channel::Connector};
 use thalweg_node::{
     bond::{BondLimits, Bonding, Bonds},
     budget::Budget,
-    carrier::Carrier,
+    carrier::{Carrier, Legs, PORT as RIDING_PORT},
     cast::Casts,
     config::{Config, OfferSection, Whom},
     daemon::{DaemonConfig, MemberService, Node, Services, SubmitService, bind_local},
@@ -43,6 +43,7 @@ pub struct Parts {
     key: PrivateKey,
     membership: Membership,
     seat: Seat,
+    carrier: Option<Carrier>,
     log: Log,
 }
 
@@ -102,7 +103,10 @@ impl Parts {
         }
         let settings = &config.oracle;
         let seat = Seat::open(state, key.id(), &membership, settings, &log).await?;
-        Ok(Self { mesh, key, membership, seat, log })
+        let carrier = None;
+        let mut parts = Self { mesh, key, membership, seat, carrier, log };
+        parts.carrier = parts.carrier(config)?;
+        Ok(parts)
     }
 
     /// The daemon's key.
@@ -150,8 +154,7 @@ impl Parts {
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
         let trains = prober.as_ref().map(|prober| Trains::new(prober.purse(), self.log.clone()));
-        let carrier = self.carrier(config, trains.as_ref())?;
-        let probing = |trains| self.probing(trains, carrier, state);
+        let probing = |trains| self.probing(trains, state);
         let mut probing = trains.clone().map(probing).transpose()?;
         if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
             probing.measures(config.measure.overlay_run(), prober, &mut registry);
@@ -276,7 +279,7 @@ impl Parts {
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?);
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
-        let reach = reach.carried_by(Arc::new(bonds));
+        let reach = reach.carried_by(Arc::new(bonds)).riding_by(self.rides());
         Ok(Lending::new(spool, reach, membership))
     }
 
@@ -299,34 +302,44 @@ impl Parts {
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
         let bonds = uplinks::shown(self.bonding(dialer, config, state)?.awaited());
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
-        let reach = reach.carried_by(Arc::new(bonds));
+        let reach = reach.carried_by(Arc::new(bonds)).riding_by(self.rides());
         Ok(Casts::new(&config.cast, state.dir(), membership, reach, log)?)
     }
 
     /// Who takes trains' datagrams, and trains of other programs.
-    fn probing(
-        &self,
-        trains: Trains,
-        carrier: Option<Carrier>,
-        state: &State,
-    ) -> anyhow::Result<Probing> {
+    fn probing(&self, trains: Trains, state: &State) -> anyhow::Result<Probing> {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         // Not over bonds: a train goes one path, and so its words do.
         let reach = Reach::new(name, self.membership.clone(), identity, DialOptions::default());
         let (socket, log) = (state.probe_socket(), self.log.clone());
+        let carrier = self.carrier.clone();
+        if let Some(carrier) = carrier.clone() {
+            trains.carry_for(Arc::new(carrier));
+        }
         Ok(Probing { trains, carrier, overlay: None, reach, socket, log })
     }
 
     /// Whose packets ride in trains; none if the settings say so.
-    fn carrier(&self, config: &Config, trains: Option<&Trains>) -> anyhow::Result<Option<Carrier>> {
-        let Some(trains) = trains.filter(|_| config.carrier.enabled) else { return Ok(None) };
+    fn carrier(&self, config: &Config) -> anyhow::Result<Option<Carrier>> {
+        if !(config.carrier.enabled && config.measure.enabled) {
+            return Ok(None);
+        }
         let (name, membership) = (self.mesh.name.clone(), self.membership.clone());
         let identity = Connector::new(&self.key)?;
         let reach = Reach::new(name, membership.clone(), identity, DialOptions::default());
         let (settings, log) = (config.carrier.settings(), self.log.clone());
-        let carrier = Carrier::new(settings, self.key.id(), membership, reach, log);
-        trains.carry_for(Arc::new(carrier.clone()));
-        Ok(Some(carrier))
+        Ok(Some(Carrier::new(settings, self.key.id(), membership, reach, log)))
+    }
+
+    /// Where this node's own connections ride, and which do without a word.
+    pub fn rides(&self) -> Arc<dyn Rides> {
+        let named = || Legs::named(&self.membership.mesh());
+        Arc::new(self.carrier.clone().map_or_else(named, Legs::of))
+    }
+
+    /// The port for what comes by the carrier, where there is one.
+    pub fn riding(&self) -> Option<SocketAddr> {
+        self.carrier.as_ref().map(|carrier| (carrier.address(), RIDING_PORT).into())
     }
 
     /// The far end of members' bonds; none if the settings say so.

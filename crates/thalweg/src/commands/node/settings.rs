@@ -39,6 +39,7 @@ pub fn daemon(
     };
     Ok(DaemonConfig {
         listen,
+        riding: parts.riding(),
         handshake: config.relay.handshake,
         limits: Limits::default(),
         drain: config.relay.drain,
@@ -77,7 +78,7 @@ fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option
     let settings = config.interfaces.settings();
     let told = parts.told_of_interfaces();
     let bonds = uplinks::shown(uplinks::bonding(dialer.clone(), settings, state, told)?);
-    let dialer = dialer.carried_by(Arc::new(bonds));
+    let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(parts.rides());
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
     let ways = Box::new(Ways { via, terms, dialer, limits });
     Ok(Some(SocksConfig::Mesh { listen, ways }))

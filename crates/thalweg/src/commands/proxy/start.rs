@@ -94,9 +94,8 @@ fn marked(led: Led) -> DialOptions {
 /// A program may read as slowly as it likes: no time-out of the kernel's for shut windows.
 fn dialer(mesh: &Mesh, uplinks: &Uplinks, mut options: DialOptions) -> (Dialer, Option<Bonding>) {
     options.socket.user_timeout = None;
-    match mesh.identity() {
-        Some(identity) => {
-            let dialer = Dialer::with_identity(options, identity.clone());
+    match mesh.dialer(&options) {
+        Some(dialer) => {
             let bonds = Bonding::over(dialer.clone(), Settings::default(), uplinks.clone());
             (dialer.carried_by(Arc::new(bonds.clone())), Some(bonds))
         }

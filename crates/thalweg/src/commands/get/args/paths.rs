@@ -124,7 +124,9 @@ impl PathArgs {
     /// The names of relays that the user gave.
     pub fn named(&self) -> Vec<&str> {
         let paths = self.path.iter().chain(&self.via);
-        let hops = paths.flat_map(|path| routes_in(path)).flat_map(|route| route.split('+'));
+        // What names no route is told where it is looked up.
+        let routes = paths.flat_map(|path| routes_in(path).unwrap_or_default());
+        let hops = routes.flat_map(|route| route.split('+'));
         hops.filter(|name| *name != "direct").collect()
     }
 

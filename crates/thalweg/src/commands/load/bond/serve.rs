@@ -140,6 +140,7 @@ async fn daemon(
         log,
     };
     let config = DaemonConfig {
+        riding: None,
         listen: vec![at],
         handshake: Duration::from_secs(10),
         limits: Limits::default(),

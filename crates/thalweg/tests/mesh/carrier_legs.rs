@@ -1,0 +1,150 @@
+//! Legs of Thalweg's own transfers that go by the carrier, in an emulated Internet.
+
+use crate::{
+    carrier_lab::{CARRIES, Scene},
+    host::{text, until},
+    in_lab::{self, Running, within},
+};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Command, Output},
+};
+
+const LENGTH: usize = 3_000_000;
+
+/// Has the node send streams to nyc, 5.3 Mbit/s each, and says of each that it has been.
+const STREAMS: &str = "
+import json, socket, sys
+service = socket.socket(socket.AF_UNIX)
+service.connect(sys.argv[1])
+lines = service.makefile('rw')
+probes = [{'size': 632, 'gap_us': 1000, 'may_carry': True, 'count': 100}]
+while True:
+    train = {'to': 'nyc', 'accept_busy': True, 'after_us': 20000, 'probes': probes}
+    print(json.dumps({'send': train}), file=lines, flush=True)
+    said = json.loads(lines.readline())
+    print('sent' if 'report' in said else said, flush=True)
+";
+
+impl Scene {
+    /// A command of fra's owner.
+    fn run(&self, args: &[&str]) -> Output {
+        within(&self.lab, "fra", &self.fra.command(args)).output().unwrap()
+    }
+
+    /// Streams of probes go from fra to nyc until it is dropped; the first one has been.
+    fn streams(&self) -> Running {
+        let mut python = Command::new("python3");
+        python.args(["-u", "-c", STREAMS]).arg(self.fra.state().join("probe.sock"));
+        let mut streams = Running(within(&self.lab, "fra", &python).spawn().unwrap());
+        let mut said = BufReader::new(streams.0.stdout.take().unwrap());
+        let mut first = String::new();
+        said.read_line(&mut first).unwrap();
+        assert_eq!(first.trim(), "sent");
+        // What else it says is thrown away.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+        streams
+    }
+
+    /// What the carrier at `place` counted.
+    fn count(&self, place: &str, name: &str) -> u64 {
+        self.status(place)["counts"][name].as_u64().unwrap()
+    }
+
+    /// A server of fra's own files, at a port that the relay nyc comes to.
+    fn serve_files(&self) -> Running {
+        let mut python = Command::new("python3");
+        let dir = self.fra.path("web");
+        python.args(["-m", "http.server", "8000", "-d"]).arg(dir);
+        let server = Running(within(&self.lab, "fra", &python).spawn().unwrap());
+        let mut curl = Command::new("curl");
+        curl.args(["-q", "-sf", "-o", "/dev/null", "http://fra:8000/"]);
+        until("the server listens", || {
+            within(&self.lab, "fra", &curl).output().unwrap().status.success()
+        });
+        server
+    }
+}
+
+fn bytes() -> Vec<u8> {
+    (0..LENGTH as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+#[test]
+fn what_is_sent_and_fetched_by_routes_that_say_so_rides() {
+    let inbox = tempfile::TempDir::new().unwrap();
+    let accept = format!(
+        "[files]\naccept = [{{ path = \"{}\", from = [\"*\"] }}]\n",
+        inbox.path().display()
+    );
+    let Some(scene) = Scene::new(&format!("{CARRIES}{accept}")) else { return };
+    scene.is_up();
+    let bytes = bytes();
+    fs::create_dir(scene.fra.path("web")).unwrap();
+    for name in ["sent.bin", "web/served.bin"] {
+        fs::write(scene.fra.path(name), &bytes).unwrap();
+    }
+
+    let streams = scene.streams();
+    let to = format!("nyc:{}", inbox.path().display());
+    let sent = scene.run(&["send", "sent.bin", &to, "--via", "none", "--ride"]);
+    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    assert!(fs::read(inbox.path().join("sent.bin")).unwrap() == bytes);
+    let counts = scene.status("fra")["counts"].clone();
+    println!("{counts}");
+    assert!(scene.count("fra", "sent_bytes") > LENGTH as u64, "all of it went by the device");
+    assert!(scene.count("fra", "ridden_bytes") > 10_000, "some of it rode in trains");
+    drop(streams);
+
+    // nyc relays what fra itself serves: what comes back goes by nyc's device.
+    let _server = scene.serve_files();
+    let url = "http://fra:8000/served.bin";
+    let got = scene.run(&["get", url, "-o", "got.bin", "--path", "nyc%ride"]);
+    assert!(got.status.success(), "{}", text(&got.stderr));
+    assert!(fs::read(scene.fra.path("got.bin")).unwrap() == bytes);
+    assert!(scene.count("nyc", "sent_bytes") > LENGTH as u64);
+}
+
+#[test]
+fn legs_ride_by_themselves_only_to_members_that_are_measured() {
+    let socks = "legs = \"measured\"\n[socks]\nlisten = \"127.0.0.1:1080\"\nvia = [\"nyc\"]\n";
+    let Some(scene) = Scene::new(&format!("{CARRIES}{socks}")) else { return };
+    scene.is_up();
+    let bytes = bytes();
+    fs::create_dir(scene.fra.path("web")).unwrap();
+    fs::write(scene.fra.path("web/served.bin"), &bytes).unwrap();
+    let _server = scene.serve_files();
+    let file = scene.fra.path("got.bin");
+    let fetch = || {
+        let mut curl = Command::new("curl");
+        curl.args(["-q", "-sS", "--fail", "--socks5-hostname", "127.0.0.1:1080", "-o"]).arg(&file);
+        curl.arg("http://fra:8000/served.bin");
+        in_lab::ok(&scene.lab, "fra", &curl);
+        assert!(fs::read(&file).unwrap() == bytes);
+        scene.count("fra", "received_bytes")
+    };
+    assert_eq!(fetch(), 0, "nobody measures");
+    let _streams = scene.streams();
+    let came = fetch();
+    assert!(came > LENGTH as u64, "{came} bytes came by the device");
+}
+
+#[test]
+fn who_has_no_carrier_is_told_what_riding_takes() {
+    let Some(scene) = Scene::new("") else { return };
+    fs::write(scene.fra.path("sent.bin"), "x").unwrap();
+    for args in [
+        &["send", "sent.bin", "nyc:/inbox", "--ride"][..],
+        &["gather", "nyc:/outbox", "--into", "in", "--ride"],
+        &["get", "http://fra:8000/x", "--path", "nyc%ride"],
+    ] {
+        let said = text(&scene.run(args).stderr);
+        assert!(
+            said.contains("[carrier] enabled = true") && said.contains("CAP_NET_ADMIN"),
+            "{said}"
+        );
+    }
+    let said = text(&scene.run(&["get", "http://fra:8000/x", "--path", "nyc%rides"]).stderr);
+    assert!(said.contains("`%ride`") && said.contains("`%bond`"), "{said}");
+}
