@@ -2,7 +2,7 @@
 //! trains, and tells the oracle.
 //!
 //! ```text
-//! relay's legs, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how
+//! legs of transfers, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how
 //! oracle ←── outbox of the prober ←── range, age ←── trains::run, over a session ←──────┘
 //! ```
 //!
@@ -98,10 +98,12 @@ impl Overlay {
             let now = Instant::now();
             // Whoever falls behind has missed what is old by now.
             while let Ok(seen) = transfers.try_recv() {
-                links.used(&seen.to, seen.bytes, 0, now);
                 let bound = if seen.at_least { Bound::AtLeast } else { Bound::Exact };
                 let (low, high, how, age) = (seen.bps, seen.bps, How::Passive, seen.age);
                 links.found(&seen.to, Known { low, high, bound, how, age }, now);
+            }
+            for (to, bytes) in self.prober.moved() {
+                links.used(&to, bytes, 0, now);
             }
             for (to, bytes) in self.trains.carried() {
                 let last = sent.insert(to.clone(), bytes).unwrap_or(0);
