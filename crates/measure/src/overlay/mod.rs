@@ -156,8 +156,8 @@ fn question(at: usize, links: &[Link], settings: &OverlaySettings) -> Option<Que
 }
 
 /// Whether it is one of the best two of its rivals, whose order their ranges leave open, and which of them TCP has not
-/// told of. Values that may be larger leave it open, too.
-fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
+/// told of. Values that may be larger leave it open, too. `at`: its place among the links.
+pub fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
     let link = &links[at];
     let (Some(known), Some(rivals)) = (link.known, link.rivals) else { return false };
     // Nothing is more than TCP's own word.
