@@ -33,6 +33,7 @@ use thalweg_measure::{
     estimators::Finding,
     overlay::{How, Known, Order, OverlaySettings, next},
 };
+use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{Member, Name};
 use tokio::time::{Instant, sleep};
 
@@ -134,7 +135,7 @@ impl Overlay {
             self.counts.ended(Ended::Busy, 0);
             return sleep(self.run.busy).await;
         }
-        let Some(payer) = self.payer(to) else { return };
+        let Some(payer) = self.payer(to, order.most) else { return };
         let task = Task {
             to,
             how: order.how,
@@ -148,6 +149,7 @@ impl Overlay {
         let ended = Ended::of(&found);
         self.counts.ended(ended, bytes);
         self.tell(to, &order, &found, ended, bytes);
+        links.paid(to, order.how, bytes);
         let now = Instant::now();
         match found {
             Ok(found) => {
@@ -170,9 +172,9 @@ impl Overlay {
         found.is_ok_and(|host| host.is_valid || self.run.accepts_busy)
     }
 
-    fn payer(&self, to: &Name) -> Option<Payer> {
+    fn payer(&self, to: &Name, most: ByteSize) -> Option<Payer> {
         let key = self.reach.roster().ok()?.by_name(to)?.node?;
-        Some(Payer::new(self.trains.clone(), key, self.prober.lane()))
+        Some(Payer::new(self.trains.clone(), key, self.prober.lane()).at_most(most))
     }
 
     fn tell(
