@@ -1,8 +1,9 @@
 //! What it costs to find something out of a link.
 
 use super::{Link, Question};
+use crate::Bound;
 use std::time::Duration;
-use thalweg_units::{ByteSize, Rate};
+use thalweg_units::ByteSize;
 
 /// How a link is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +51,11 @@ pub(super) fn cheapest(question: Question, link: &Link) -> Option<(How, ByteSize
     costs.min_by_key(|(_, bytes)| *bytes)
 }
 
-/// What is sent for it that nobody else would have sent.
+/// What is sent for it that nobody else would have sent. Trains cost no less than those before them did.
 pub fn bare(how: How, link: &Link) -> ByteSize {
     let rate = available(link);
     let pathload = FLEETS * PROBES * (rate * GAP.as_secs_f64() / 8.0).max(SMALLEST);
+    let pathload = pathload.max(link.paid.as_bytes() as f64);
     let bytes = match how {
         How::Passive => 0.0,
         How::Riding => pathload * (1.0 - ridden(link)),
@@ -64,10 +66,17 @@ pub fn bare(how: How, link: &Link) -> ByteSize {
     ByteSize::from_bytes(bytes as u64)
 }
 
-/// What is there about, bit/s.
+/// What is there about, bit/s: as trains found it; else what TCP reached at the most, and no less than of a link of which
+/// nothing is known where all that is known are lower bounds.
 fn available(link: &Link) -> f64 {
-    let least = |rate: Rate| rate.as_bps() as f64;
-    link.known.map_or(UNKNOWN, |known| known.middle()).max(least(link.traffic))
+    let tcp = [link.tcp, link.traffic].map(|rate| rate.as_bps() as f64);
+    match link.known {
+        Some(known) if !known.is_tcps() => known.middle().max(tcp[1]),
+        Some(known) if known.bound == Bound::Exact => {
+            tcp.into_iter().fold(known.middle(), f64::max)
+        }
+        known => tcp.into_iter().fold(known.map_or(UNKNOWN, |k| k.middle().max(UNKNOWN)), f64::max),
+    }
 }
 
 /// The share of a train that is riders: what travels there while one goes at about what is available, and a header in each

@@ -54,6 +54,11 @@ impl Known {
     fn middle(&self) -> f64 {
         f64::midpoint(self.low, self.high)
     }
+
+    /// Whether TCP told it.
+    fn is_tcps(&self) -> bool {
+        matches!(self.how, How::Passive | How::Bulk)
+    }
 }
 
 /// A link from this node.
@@ -65,6 +70,10 @@ pub struct Link {
     pub riding: Rate,
     /// The newest that is known; `None`: nothing.
     pub known: Option<Known>,
+    /// The most that TCP has reached there; zero: it has told nothing.
+    pub tcp: Rate,
+    /// What trains there cost the last time; zero: there were none.
+    pub paid: ByteSize,
     /// Links with the same number are ranked against each other, e.g. ways to one destination.
     pub rivals: Option<u32>,
 }
@@ -101,6 +110,8 @@ pub struct Order {
     pub how: How,
     /// What it will cost about, without riders.
     pub bytes: ByteSize,
+    /// What it may cost and no more, whatever the link turns out to be.
+    pub most: ByteSize,
 }
 
 /// The next measurement that is worth its bytes, of which so many are left; `None`: there is none.
@@ -132,8 +143,8 @@ fn order(
 ) -> Option<Order> {
     let (how, bytes) = cost::cheapest(question, link)?;
     let share = if question == Question::Rough { settings.share } else { 1.0 };
-    let most = left.as_bytes() as f64 * share;
-    (bytes.as_bytes() as f64 <= most).then_some(Order { link: at, question, how, bytes })
+    let most = ByteSize::from_bytes((left.as_bytes() as f64 * share) as u64);
+    (bytes <= most).then_some(Order { link: at, question, how, bytes, most })
 }
 
 /// Whether its own traffic tells it: a fresh passive sample that the path alone held back.
@@ -156,12 +167,12 @@ fn question(at: usize, links: &[Link], settings: &OverlaySettings) -> Option<Que
 }
 
 /// Whether it is one of the best two of its rivals, whose order their ranges leave open, and which of them TCP has not
-/// told of. Values that may be larger leave it open, too.
-fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
+/// told of. Values that may be larger leave it open, too. `at`: its place among the links.
+pub fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
     let link = &links[at];
     let (Some(known), Some(rivals)) = (link.known, link.rivals) else { return false };
     // Nothing is more than TCP's own word.
-    if known.how == How::Bulk || known.how == How::Passive {
+    if known.is_tcps() {
         return false;
     }
     let others = links

@@ -11,7 +11,7 @@ fn idle(known: Option<Known>) -> Link {
 
 fn busy(mbps: f64, riding: f64, known: Option<Known>) -> Link {
     let [traffic, riding] = [mbps, riding].map(Rate::from_mbps);
-    Link { traffic, riding, known, rivals: None }
+    Link { traffic, riding, known, ..Link::default() }
 }
 
 fn plenty() -> ByteSize {
@@ -79,6 +79,7 @@ fn no_more_is_spent_than_is_left_and_idle_links_have_a_share_of_it() {
     let fast = busy(1.0, 0.0, Some(known(400.0, 500.0, How::Trains, 61)));
     let order = next(&[fast, links[0]], four, &settings).unwrap();
     assert_eq!((order.link, order.how), (1, How::Sparse));
+    assert_eq!(order.most, cost, "whatever it turns out to be");
     assert_eq!(next(&[fast, links[0]], ByteSize::ZERO, &settings), None);
 }
 
@@ -90,4 +91,25 @@ fn riders_make_trains_cheap() {
     assert_eq!(bare(How::Passive, &link), ByteSize::ZERO);
     // 8 rates at 0.3 MB each, as docs/measure.md has it.
     assert!((2_000_000..2_500_000).contains(&without.as_bytes()), "{without}");
+}
+
+#[test]
+fn what_a_link_is_known_to_take_is_reckoned_with_before_trains_have_told() {
+    let cost = |link: &Link| bare(How::Trains, link).as_bytes();
+    let unknown = busy(1.0, 0.0, None);
+    let tcp = |mbps| Link { tcp: Rate::from_mbps(mbps), ..unknown };
+    assert!(cost(&unknown) < 3_000_000);
+    // docs/measure.md: 1.2 MB for each rate at 100 Mbit/s.
+    assert!((9_000_000..10_000_000).contains(&cost(&tcp(100.0))), "{}", cost(&tcp(100.0)));
+    assert_eq!(cost(&tcp(1.0)), cost(&unknown), "a slow flow does not make a link slow");
+    let bound = Known { bound: Bound::AtLeast, ..known(1.0, 1.0, How::Passive, 61) };
+    assert_eq!(cost(&Link { known: Some(bound), ..unknown }), cost(&unknown));
+    // Trains' own word is the better one.
+    let found = Some(known(5.0, 5.0, How::Trains, 61));
+    assert!(cost(&Link { known: found, ..tcp(1000.0) }) < 3_000_000);
+    // And what they cost is no surprise twice, also where they told nothing.
+    let paid = Link { paid: ByteSize::from_bytes(25_800_000), ..unknown };
+    assert_eq!(cost(&paid), 25_800_000);
+    let left = ByteSize::from_bytes(20_000_000);
+    assert_eq!(next(&[paid], left, &OverlaySettings::default()), None);
 }

@@ -17,7 +17,7 @@ pub struct MeasureSection {
     /// The fastest such a flow may be; absent: as fast as it goes.
     #[serde(deserialize_with = "text::option")]
     pub max_rate: Option<Rate>,
-    /// Whether transfers that this node relays for members are reported as well.
+    /// Whether transfers that this node relays for members, and with an overlay serves to them, are reported as well.
     pub passive: bool,
     /// Whether this node measures its links by trains, unasked.
     pub overlay: bool,

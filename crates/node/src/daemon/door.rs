@@ -15,12 +15,13 @@
 use super::{
     counters::{Counters, Strange},
     gate::{Gate, Place},
+    looking::Looks,
     service::{ApiService, BoxFuture, Caller, MemberService, SubmitService},
     throttle::Throttle,
 };
 use crate::{
     mesh::{Membership, MeshPeer},
-    relay::{Event, Log},
+    relay::{Event, Legs, Log},
 };
 use socket2::SockRef;
 use std::{
@@ -99,6 +100,8 @@ pub struct Door {
     pub(super) counters: Counters,
     pub(super) strangers: Throttle,
     pub(super) failures: Throttle,
+    /// Where what transfers move to members is noted; none: nobody asks.
+    pub(super) legs: Option<Legs>,
     pub(super) ends: Ends,
 }
 
@@ -176,6 +179,7 @@ impl Door {
     fn dispatch(self: &Arc<Self>, channel: Channel<TcpStream>, from: SocketAddr) {
         let (key, protocol) = (channel.peer(), channel.protocol());
         let peer = self.membership.peer(&key, self.membership.now());
+        let looks = self.looks(&channel, peer.as_ref(), from);
         match (protocol, peer, &self.services) {
             (Protocol::Relay, Some(peer), Services { relay: Some(relay), .. }) => {
                 self.relay(Arc::clone(relay), channel, peer, from);
@@ -184,23 +188,23 @@ impl Door {
                 self.api(Arc::clone(oracle), channel, Some(peer), from);
             }
             (Protocol::Measure, Some(peer), Services { measure: Some(measure), .. }) => {
-                self.transfer(Protocol::Measure, measure.serve(channel, peer, from));
+                self.transfer(Protocol::Measure, measure.serve(channel, peer, from), looks);
             }
             (Protocol::Object, Some(peer), Services { files: Some(files), .. }) => {
-                self.transfer(Protocol::Object, files.serve(channel, peer, from));
+                self.transfer(Protocol::Object, files.serve(channel, peer, from), looks);
             }
             (Protocol::Cast, Some(peer), Services { cast: Some(cast), .. }) => {
-                self.transfer(Protocol::Cast, cast.serve(channel, peer, from));
+                self.transfer(Protocol::Cast, cast.serve(channel, peer, from), looks);
             }
             (Protocol::Bond, Some(peer), Services { bond: Some(bond), .. }) => {
-                self.transfer(Protocol::Bond, bond.serve(channel, peer, from));
+                self.transfer(Protocol::Bond, bond.serve(channel, peer, from), looks);
             }
             (Protocol::Probe, Some(peer), Services { probe: Some(probe), .. }) => {
-                self.transfer(Protocol::Probe, probe.serve(channel, peer, from));
+                self.transfer(Protocol::Probe, probe.serve(channel, peer, from), looks);
             }
             // Whether a stranger may was asked in the handshake.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {
-                self.transfer(Protocol::Submit, submit.serve(channel, peer, from));
+                self.transfer(Protocol::Submit, submit.serve(channel, peer, from), looks);
             }
             (Protocol::Join, _, Services { oracle: Some(oracle), .. }) => {
                 self.api(Arc::clone(oracle), channel, None, from);
@@ -228,13 +232,32 @@ impl Door {
 
     /// On shutdown it ends as the API does: nobody waits for a measurement, and who fetches
     /// files goes on elsewhere or later.
-    fn transfer(&self, protocol: Protocol, serving: BoxFuture<'static, ()>) {
+    fn transfer(&self, protocol: Protocol, serving: BoxFuture<'static, ()>, looks: Option<Looks>) {
         let open = self.counters.open(protocol);
         let cut = self.ends.cut_api.clone();
         self.ends.api.spawn(async move {
-            tokio::select! { () = cut.cancelled() => {}, () = serving => {} }
-            drop(open);
+            let looking = async {
+                match &looks {
+                    Some(looks) => looks.keep().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! { () = cut.cancelled() => {}, () = serving => {}, () = looking => {} }
+            drop((open, looks));
         });
+    }
+
+    /// Looks at a channel over which a transfer of a member goes. Relays look at theirs themselves, and what only
+    /// measures is no use of a link.
+    fn looks(
+        &self,
+        channel: &Channel<TcpStream>,
+        peer: Option<&MeshPeer>,
+        from: SocketAddr,
+    ) -> Option<Looks> {
+        let moves = [Protocol::Object, Protocol::Cast, Protocol::Bond, Protocol::Submit];
+        let legs = self.legs.as_ref().filter(|_| moves.contains(&channel.protocol()))?;
+        Looks::at(legs, channel, peer?, from)
     }
 
     /// A member's channel ends with its membership; a joining host has none.

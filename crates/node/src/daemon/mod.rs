@@ -18,6 +18,7 @@ mod error;
 pub(crate) mod gate;
 mod local_api;
 mod local_socks;
+mod looking;
 mod metrics;
 mod oracle_down;
 mod service;
@@ -38,7 +39,7 @@ pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
 use crate::{
     mesh::Membership,
-    relay::{Event, Log, Relay, RelayConfig},
+    relay::{Event, Legs, Log, Relay, RelayConfig},
 };
 use counters::Counters;
 use door::{Door, Ends};
@@ -118,6 +119,8 @@ pub struct Node {
     pub control: Arc<dyn Control>,
     /// Metrics of the services; the daemon adds its own.
     pub registry: Registry,
+    /// Where what transfers move to members is noted; none: nobody asks.
+    pub legs: Option<Legs>,
     /// Where events go.
     pub log: Log,
 }
@@ -158,7 +161,7 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub async fn bind(config: DaemonConfig, node: Node) -> Result<Self, DaemonError> {
-        let Node { name, key, membership, services, control, mut registry, log } = node;
+        let Node { name, key, membership, services, control, mut registry, legs, log } = node;
         let mut listeners = Vec::new();
         for address in &config.listen {
             match listen("the mesh's port", *address) {
@@ -210,6 +213,7 @@ impl Daemon {
             counters,
             strangers: Default::default(),
             failures: Default::default(),
+            legs,
             ends: Ends::default(),
         });
         let socks = bind_socks(config.socks, &subject, &door.log).await?;

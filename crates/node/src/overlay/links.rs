@@ -8,7 +8,7 @@ use thalweg_measure::{
     Bound,
     overlay::{How, Known, Link},
 };
-use thalweg_units::Rate;
+use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
 
@@ -32,6 +32,10 @@ struct Seen {
     /// Bytes that went, and what of them may ride in trains.
     uses: VecDeque<(Instant, u64, u64)>,
     known: Option<(Instant, Known)>,
+    /// The most that TCP reached, bit/s.
+    tcp: f64,
+    /// Bytes that the last trains there cost.
+    paid: u64,
     /// Not before then, and how long it rested.
     rests: Option<(Instant, Duration)>,
 }
@@ -47,6 +51,9 @@ impl Links {
     /// This was found out, so long ago as it says. A bound that somebody's traffic shows takes no range's place.
     pub fn found(&mut self, to: &Name, known: Known, now: Instant) {
         let seen = self.0.entry(to.clone()).or_default();
+        if known.how == How::Passive {
+            seen.tcp = seen.tcp.max(known.high);
+        }
         let is_bound = known.how == How::Passive && known.bound == Bound::AtLeast;
         let is_worse = is_bound && seen.known.is_some_and(|(_, other)| other.how != How::Passive);
         if !is_worse {
@@ -54,6 +61,13 @@ impl Links {
         }
         if known.how != How::Passive {
             seen.rests = None;
+        }
+    }
+
+    /// So much it has cost, whatever came of it; what a light tool costs says nothing of the others.
+    pub fn paid(&mut self, to: &Name, how: How, bytes: u64) {
+        if how != How::Sparse && bytes > 0 {
+            self.0.entry(to.clone()).or_default().paid = bytes;
         }
     }
 
@@ -102,7 +116,8 @@ impl Seen {
             ..known
         };
         let (traffic, riding) = (rate(|(_, bytes, _)| *bytes), rate(|(_, _, riding)| *riding));
-        Link { traffic, riding, known: self.known.map(aged), rivals: None }
+        let (tcp, paid) = (Rate::from_bps(self.tcp as u64), ByteSize::from_bytes(self.paid));
+        Link { traffic, riding, known: self.known.map(aged), tcp, paid, rivals: None }
     }
 }
 
@@ -153,6 +168,17 @@ mod tests {
         assert_eq!((found.how, found.age), (How::Trains, Duration::from_secs(60)));
         links.found(&name(1), known(How::Passive, Bound::Exact), minute);
         assert_eq!(link(&mut links, 1, minute).unwrap().known.unwrap().how, How::Passive);
+    }
+
+    #[test]
+    fn what_tcp_reached_and_what_trains_cost_is_kept() {
+        let (mut links, now) = (Links::default(), Instant::now());
+        links.found(&name(1), known(How::Passive, Bound::AtLeast), now);
+        links.found(&name(1), known(How::Trains, Bound::Exact), now);
+        links.paid(&name(1), How::Trains, 700);
+        links.paid(&name(1), How::Sparse, 9);
+        let seen = link(&mut links, 1, now).unwrap();
+        assert_eq!((seen.tcp, seen.paid), (Rate::from_mbps(5.0), ByteSize::from_bytes(700)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! trains, and tells the oracle.
 //!
 //! ```text
-//! relay's legs, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how
+//! legs of transfers, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how
 //! oracle ←── outbox of the prober ←── range, age ←── trains::run, over a session ←──────┘
 //! ```
 //!
@@ -33,6 +33,7 @@ use thalweg_measure::{
     estimators::Finding,
     overlay::{How, Known, Order, OverlaySettings, next},
 };
+use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{Member, Name};
 use tokio::time::{Instant, sleep};
 
@@ -98,10 +99,12 @@ impl Overlay {
             let now = Instant::now();
             // Whoever falls behind has missed what is old by now.
             while let Ok(seen) = transfers.try_recv() {
-                links.used(&seen.to, seen.bytes, 0, now);
                 let bound = if seen.at_least { Bound::AtLeast } else { Bound::Exact };
                 let (low, high, how, age) = (seen.bps, seen.bps, How::Passive, seen.age);
                 links.found(&seen.to, Known { low, high, bound, how, age }, now);
+            }
+            for (to, bytes) in self.prober.moved() {
+                links.used(&to, bytes, 0, now);
             }
             for (to, bytes) in self.trains.carried() {
                 let last = sent.insert(to.clone(), bytes).unwrap_or(0);
@@ -132,7 +135,7 @@ impl Overlay {
             self.counts.ended(Ended::Busy, 0);
             return sleep(self.run.busy).await;
         }
-        let Some(payer) = self.payer(to) else { return };
+        let Some(payer) = self.payer(to, order.most) else { return };
         let task = Task {
             to,
             how: order.how,
@@ -146,6 +149,7 @@ impl Overlay {
         let ended = Ended::of(&found);
         self.counts.ended(ended, bytes);
         self.tell(to, &order, &found, ended, bytes);
+        links.paid(to, order.how, bytes);
         let now = Instant::now();
         match found {
             Ok(found) => {
@@ -168,9 +172,9 @@ impl Overlay {
         found.is_ok_and(|host| host.is_valid || self.run.accepts_busy)
     }
 
-    fn payer(&self, to: &Name) -> Option<Payer> {
+    fn payer(&self, to: &Name, most: ByteSize) -> Option<Payer> {
         let key = self.reach.roster().ok()?.by_name(to)?.node?;
-        Some(Payer::new(self.trains.clone(), key, self.prober.lane()))
+        Some(Payer::new(self.trains.clone(), key, self.prober.lane()).at_most(most))
     }
 
     fn tell(

@@ -33,8 +33,8 @@ pub(super) async fn run(shared: &Shared, client: OracleClient, relay: Option<Rel
             next = Instant::now() + REGULAR;
             if let (Some(view), Some(meter)) = (&relay, &mut meter) {
                 load = Some(meter.read(view));
-                shared.collect(view);
             }
+            shared.collect(relay.as_ref());
         }
         match shared.deliver(&client, load).await {
             Ok(()) => pause = FIRST,
@@ -104,11 +104,14 @@ impl Shared {
         Ok(())
     }
 
-    /// What the relay has seen of legs to members goes into the outbox, if it may, and to the overlay, if there is one.
-    fn collect(&self, view: &RelayView) {
-        for seen in view.metrics.legs().take() {
+    /// What was seen of legs to members goes into the outbox, if it may, and to the overlay, if there is one.
+    fn collect(&self, view: Option<&RelayView>) {
+        let own = || self.legs.get().map(|(legs, passive)| (legs, *passive));
+        let relays = view.map(|view| (view.metrics.legs(), view.passive));
+        let Some((legs, passive)) = relays.or_else(own) else { return };
+        for seen in legs.take() {
             _ = self.transfers.send(seen.clone());
-            if !view.passive {
+            if !passive {
                 continue;
             }
             self.outbox.watched(Watched {

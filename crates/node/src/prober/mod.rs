@@ -44,9 +44,10 @@ use used::Used;
 use crate::{
     mesh::{Membership, OracleClient},
     overlay::OverlayCounts,
-    relay::{Log, SeenLeg},
+    relay::{Legs, Log, SeenLeg},
 };
 use std::{
+    collections::BTreeMap,
     io,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -96,6 +97,8 @@ struct Shared {
     lane: Arc<Semaphore>,
     /// What was seen of users' transfers, for the overlay.
     transfers: broadcast::Sender<SeenLeg>,
+    /// Where it is seen, also on a node that relays nothing; and whether it is reported.
+    legs: OnceLock<(Legs, bool)>,
     /// The overlay's counts, where there is one.
     overlay: OnceLock<OverlayCounts>,
     hearing: Hearing,
@@ -129,6 +132,7 @@ impl Prober {
             max_rate,
             lane: Arc::new(Semaphore::new(1)),
             transfers: broadcast::channel(TRANSFERS).0,
+            legs: OnceLock::new(),
             overlay: OnceLock::new(),
             hearing: Hearing::default(),
             used: Used::default(),
@@ -154,7 +158,18 @@ impl Prober {
         self.0.max_rate
     }
 
-    /// What relayed transfers show of legs to members, from now on.
+    /// What this node's own transfers show of its legs is noted there, and reported if it may be; the first word
+    /// counts. Without it what its relay sees is, alone.
+    pub fn sees(&self, legs: Legs, passive: bool) {
+        _ = self.0.legs.set((legs, passive));
+    }
+
+    /// Bytes that transfers moved to each member since this was last asked.
+    pub(crate) fn moved(&self) -> BTreeMap<Name, u64> {
+        self.0.legs.get().map(|(legs, _)| legs.moved()).unwrap_or_default()
+    }
+
+    /// What transfers show of legs to members, from now on.
     pub(crate) fn transfers(&self) -> broadcast::Receiver<SeenLeg> {
         self.0.transfers.subscribe()
     }

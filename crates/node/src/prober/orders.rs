@@ -5,13 +5,13 @@ use super::{
 };
 use crate::{
     mesh::{OracleClient, OracleError},
-    relay::Event,
+    relay::{Event, SeenLeg},
 };
 use std::time::Duration;
 use thalweg_measure::Bound;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
-    Member,
+    Member, Name,
     measure::{Done, MOST_BPS, Order, Outcome},
     measure_flow::{Hello, Limits, MAX_MESSAGE, Refusal},
     measure_ticket::Ticket,
@@ -77,10 +77,18 @@ impl Shared {
         let until = answered + order.valid_for.min(LONGEST);
         let (id, to) = (order.id, order.to.clone());
         let outcome = self.measure(&order, until).await;
+        self.hint(&order.to, &outcome);
         let event = Event::new("measured").with("to", to).with_number("order", id);
         self.log.put(told_in(event, &outcome));
         self.counts.ended(true, Ended::of(&outcome));
         self.outbox.done(Done { id, outcome });
+    }
+
+    /// The overlay, if there is one, hears what TCP got, as of a member's own transfer.
+    fn hint(&self, to: &Name, outcome: &Outcome) {
+        if let Outcome::Measured { bps, at_least, bytes, age, .. } = *outcome {
+            _ = self.transfers.send(SeenLeg { to: to.clone(), bps, at_least, bytes, age });
+        }
     }
 
     async fn measure(&self, order: &Order, until: Instant) -> Outcome {

@@ -1,9 +1,9 @@
-//! What members' transfers through this relay show of its legs to other members.
+//! What members' transfers through this relay, and from this node, show of its legs to other members.
 //!
-//! Each leg is looked at now and then by its *sending* end, which is this relay's: the growth
+//! Each leg is looked at now and then by its *sending* end, which is this node's: the growth
 //! of the kernel's counters between two looks is a sample. It counts as a lower bound
 //! ([`Bound::of_passive`]) where anything but the path held it back, where it contains slow
-//! start, and where several connections shared the leg.
+//! start, and where several connections shared the leg. However little moved, it is counted as use.
 
 use std::{
     collections::BTreeMap,
@@ -51,7 +51,15 @@ pub enum Sender {
 
 /// What was seen of all legs to members; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Legs(Arc<Mutex<BTreeMap<Name, Sum>>>);
+pub struct Legs(Arc<Mutex<All>>);
+
+/// All that is noted.
+#[derive(Debug, Default)]
+struct All {
+    sums: BTreeMap<Name, Sum>,
+    /// Bytes that were sent since somebody last asked, and acknowledged.
+    moved: BTreeMap<Name, u64>,
+}
 
 /// One leg since it was last taken.
 #[derive(Clone, Debug, Default)]
@@ -90,15 +98,29 @@ impl Legs {
 
     /// What was seen since it was last taken.
     pub fn take(&self) -> Vec<SeenLeg> {
-        let mut legs = self.lock();
-        let seen = legs.iter_mut().filter_map(|(to, sum)| sum.take(to)).collect();
-        legs.retain(|_, sum| sum.live > 0);
+        let sums = &mut self.lock().sums;
+        let seen = sums.iter_mut().filter_map(|(to, sum)| sum.take(to)).collect();
+        sums.retain(|_, sum| sum.live > 0);
         seen
     }
 
+    /// Bytes that went to each member since this was last asked.
+    pub fn moved(&self) -> BTreeMap<Name, u64> {
+        std::mem::take(&mut self.lock().moved)
+    }
+
     /// A thread that panicked in here left whole sums.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Sum>> {
+    fn lock(&self) -> MutexGuard<'_, All> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl All {
+    /// Where nobody asks, as many members stay as there can be legs.
+    fn note(&mut self, to: &Name, bytes: u64) {
+        if self.moved.len() < MOST || self.moved.contains_key(to) {
+            *self.moved.entry(to.clone()).or_default() += bytes;
+        }
     }
 }
 
@@ -154,6 +176,8 @@ struct Leg {
     legs: Legs,
     to: Name,
     last: Option<(Instant, TcpInfo)>,
+    /// What was acknowledged by the last look, sample or not.
+    counted: u64,
     /// Whether a sample was taken already: the first contains slow start.
     begun: bool,
 }
@@ -161,19 +185,20 @@ struct Leg {
 impl Leg {
     fn new(legs: Legs, to: Name) -> Option<Self> {
         let mut all = legs.lock();
-        if all.len() >= MOST && !all.contains_key(&to) {
+        if all.sums.len() >= MOST && !all.sums.contains_key(&to) {
             return None;
         }
-        all.entry(to.clone()).or_default().live += 1;
+        all.sums.entry(to.clone()).or_default().live += 1;
         drop(all);
-        Some(Self { legs, to, last: None, begun: false })
+        Some(Self { legs, to, last: None, counted: 0, begun: false })
     }
 
     fn saw(&mut self, info: &TcpInfo, now: Instant) {
         let Some((then, before)) = self.last else {
-            self.last = Some((now, *info));
+            (self.last, self.counted) = (Some((now, *info)), info.acknowledged);
             return;
         };
+        self.count(info);
         let total = now.saturating_duration_since(then);
         let bytes = info.acknowledged.saturating_sub(before.acknowledged);
         if total < LEAST_TIME {
@@ -186,18 +211,26 @@ impl Leg {
             return;
         }
         let mut legs = self.legs.lock();
-        let Some(sum) = legs.get_mut(&self.to) else { return };
+        let Some(sum) = legs.sums.get_mut(&self.to) else { return };
         let bound = match is_first || sum.live > 1 {
             true => Bound::AtLeast,
             false => Bound::of_passive(&limited(&before, info, total)),
         };
         sum.add(bytes, total.as_secs_f64(), bound, now);
     }
+
+    fn count(&mut self, info: &TcpInfo) {
+        let more = info.acknowledged.saturating_sub(self.counted);
+        self.counted += more;
+        if more > 0 {
+            self.legs.lock().note(&self.to, more);
+        }
+    }
 }
 
 impl Drop for Leg {
     fn drop(&mut self) {
-        if let Some(sum) = self.legs.lock().get_mut(&self.to) {
+        if let Some(sum) = self.legs.lock().sums.get_mut(&self.to) {
             sum.live = sum.live.saturating_sub(1);
         }
     }
@@ -273,7 +306,7 @@ mod tests {
         assert!(legs.take()[0].at_least, "two share the leg");
         drop((watched, beside));
         assert_eq!(legs.take(), []);
-        assert!(legs.lock().is_empty(), "nothing is kept of legs that are gone");
+        assert!(legs.lock().sums.is_empty(), "nothing is kept of legs that are gone");
     }
 
     #[tokio::test(start_paused = true)]
@@ -290,12 +323,33 @@ mod tests {
         assert_eq!(legs.take(), []);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn however_little_goes_is_counted_as_use_once() {
+        let legs = Legs::default();
+        let watched = legs.watch(Some(name("a")), None);
+        let idle = TcpInfo::default();
+        // What was acknowledged before the first look is the handshake's.
+        let acknowledged = |acknowledged| TcpInfo { acknowledged, ..idle };
+        for bytes in [500, 900, 1700] {
+            watched.saw(&acknowledged(bytes), &idle);
+            advance(SECOND / 4).await;
+        }
+        assert_eq!(legs.moved(), [(name("a"), 1200)].into());
+        assert_eq!(legs.moved(), [].into(), "once");
+        assert_eq!(legs.take(), [], "it shows nothing of the path");
+        watched.saw(&acknowledged(1800), &idle);
+        drop(watched);
+        assert_eq!(legs.moved(), [(name("a"), 100)].into(), "also of connections that are gone");
+    }
+
     #[test]
     fn the_number_of_legs_is_bounded() {
         let legs = Legs::default();
         let all: Vec<_> =
             (0..MOST + 9).map(|i| legs.watch(Some(name(&format!("n{i}"))), None)).collect();
-        assert_eq!(legs.lock().len(), MOST);
+        assert_eq!(legs.lock().sums.len(), MOST);
         drop(all);
+        (0..MOST + 9).for_each(|i| legs.lock().note(&name(&format!("n{i}")), 1));
+        assert_eq!(legs.moved().len(), MOST);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 use thalweg_measure::train::Train;
-use thalweg_units::NodeId;
+use thalweg_units::{ByteSize, NodeId};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Has each train wait for this host's lane, and until no bulk flow is under way, and pays for it from the day's bytes;
@@ -17,6 +17,8 @@ pub struct Payer {
     to: NodeId,
     flows: Arc<Semaphore>,
     spent: Arc<AtomicU64>,
+    /// Bytes, of all its trains together.
+    most: u64,
 }
 
 /// A train's turn, until it is dropped.
@@ -28,7 +30,13 @@ pub(super) struct Turn<'a> {
 impl Payer {
     /// For trains to this node; bulk flows have places of this semaphore.
     pub fn new(trains: Trains, to: NodeId, flows: Arc<Semaphore>) -> Self {
-        Self { trains, to, flows, spent: Arc::default() }
+        Self { trains, to, flows, spent: Arc::default(), most: u64::MAX }
+    }
+
+    /// The same, for no more than this: a train that would cost more does not go.
+    #[must_use]
+    pub fn at_most(self, most: ByteSize) -> Self {
+        Self { most: most.as_bytes(), ..self }
     }
 
     /// What was paid so far, bytes.
@@ -38,6 +46,9 @@ impl Payer {
 
     /// Waits for the train's turn.
     pub(super) async fn turn(&self, train: &Train) -> Result<Turn<'_>, SessionError> {
+        if self.spent().saturating_add(train.bytes()) > self.most {
+            return Err(SessionError::Budget);
+        }
         let closed = |_| SessionError::Budget;
         let alone = self.flows.acquire().await.map_err(closed)?;
         let lane = self.trains.lane(self.to, train).await.ok_or(SessionError::Budget)?;

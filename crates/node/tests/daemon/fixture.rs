@@ -100,6 +100,7 @@ impl Fixture {
             },
             control: Arc::new(FarOracle),
             registry: Default::default(),
+            legs: None,
             log,
         };
         let socket = config.socket.clone();

@@ -131,6 +131,7 @@ impl Host {
             },
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
             registry: Default::default(),
+            legs: None,
             log,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod calm;
 #[allow(dead_code, reason = "shared with other tests")]
 #[path = "../fixtures/members.rs"]
 mod members;
@@ -11,6 +12,7 @@ mod oracle;
 mod scene;
 
 use scene::{Host, PER_DAY, Scene, busy, calm, quick};
+use thalweg_measure::overlay::OverlaySettings;
 use thalweg_node::overlay::OverlayRun;
 use thalweg_wire::mesh::measure::Probed;
 
@@ -37,6 +39,14 @@ async fn a_link_that_is_used_is_measured_and_the_oracle_told() {
     let report = scene.counts.report();
     let ended = report["measured"].as_u64().unwrap() + report["at_least"].as_u64().unwrap();
     assert!(ended >= 1 && report["bytes"].as_u64().unwrap() >= found.bytes, "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_daemon_serves_makes_a_link_used() {
+    // A link without traffic has no share of the bytes, and is not measured.
+    let core = OverlaySettings { share: 0.0, ..OverlaySettings::default() };
+    let scene = Scene::start(Host::Serves, calm(), OverlayRun { core, ..quick() }).await;
+    scene.until_by("Trains").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

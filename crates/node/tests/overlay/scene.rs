@@ -1,6 +1,9 @@
 //! `n0`, whose overlay runs, `n1`, to which its links lead, and the oracle that `n0` tells.
 
-pub use crate::members::key;
+pub use crate::{
+    calm::{Sends, calm, quick},
+    members::key,
+};
 
 use crate::{
     members::{ANYWHERE, config, member, membership, name, nothing, reach, served, signed},
@@ -8,26 +11,28 @@ use crate::{
 };
 use std::{
     net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tempfile::TempDir;
 use thalweg_measure::train::Calibration;
+use thalweg_net::channel::{Channel, Protocol};
 use thalweg_node::{
     budget::Budget,
-    daemon::{Daemon, Services},
-    mesh::{Membership, OracleClient, WallClock},
+    daemon::{BoxFuture, Daemon, MemberService, Node as Served, Services},
+    gather::Reach,
+    mesh::{Membership, MeshPeer, OracleClient, WallClock},
     overlay::{Overlay, OverlayCounts, OverlayRun},
     prober::{Prober, Purse},
-    relay::Log,
-    trains::{Carries, Endpoint, Riders, Trains},
+    relay::{Legs, Log, LogFormat},
+    trains::{Endpoint, Trains},
 };
-use thalweg_units::{ByteSize, NodeId, Rate};
-use thalweg_wire::mesh::Name;
-use tokio::task::JoinSet;
+use thalweg_units::{ByteSize, Rate};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    task::JoinSet,
+};
 
 /// Whatever is waited for comes sooner, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,28 +40,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A day's bytes.
 pub const PER_DAY: u64 = 1 << 34;
 
-/// A host that keeps gaps, whatever the machine of this test does; slow enough for it.
-pub fn calm() -> Calibration {
-    let us = Duration::from_micros;
-    Calibration {
-        send_latency: us(3),
-        receive_latency: us(3),
-        gap_error: [us(1), us(50)],
-        honest: Rate::from_mbps(20.0),
-        is_valid: true,
-    }
-}
-
 /// One that does not.
 pub fn busy() -> Calibration {
     let gap_error = [Duration::from_micros(300), Duration::from_millis(7)];
     Calibration { gap_error, honest: Rate::ZERO, is_valid: false, ..calm() }
-}
-
-/// An overlay that hardly waits, and takes what this machine can tell.
-pub fn quick() -> OverlayRun {
-    let pause = Duration::from_millis(20);
-    OverlayRun { pause, accepts_busy: true, ..OverlayRun::default() }
 }
 
 /// No oracle orders anything here.
@@ -69,26 +56,42 @@ pub fn signed_ticket(_: u64, _: u8, _: u8) -> String {
 pub enum Host {
     /// They send to `n1` by the carrier.
     Uses,
+    /// Its daemon serves `n1` files.
+    Serves,
     /// Nothing.
     Idles,
 }
 
-/// Counts of a carrier, without one.
-#[derive(Debug, Default)]
-struct Sends(AtomicU64);
+/// Serves each channel a megabyte.
+#[derive(Debug)]
+struct Pours;
 
-impl Carries for Sends {
-    fn riders(&self, _: NodeId) -> Option<Arc<dyn Riders>> {
-        None
+impl MemberService for Pours {
+    fn serve(
+        &self,
+        mut channel: Channel<TcpStream>,
+        _: MeshPeer,
+        _: SocketAddr,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            channel.write_all(&[7; POURED]).await.unwrap();
+            channel.shutdown().await.unwrap();
+            // Its end is the word that all has come.
+            _ = channel.read_u8().await;
+        })
     }
+}
 
-    /// A megabyte more each time.
-    fn sent(&self) -> Vec<(Name, u64)> {
-        vec![(name(1), self.0.fetch_add(1_000_000, Ordering::Relaxed) + 1_000_000)]
-    }
+/// Bytes that `n0` serves.
+const POURED: usize = 1_000_000;
 
-    fn report(&self) -> serde_json::Value {
-        serde_json::Value::Null
+/// Has `n0` serve `n1`, again and again.
+async fn fetch_often(reach: Reach) {
+    loop {
+        let mut channel = reach.channel(&name(0), &[], Protocol::Object).await.unwrap();
+        let mut came = Vec::new();
+        channel.read_to_end(&mut came).await.unwrap();
+        assert_eq!(came.len(), POURED);
     }
 }
 
@@ -97,6 +100,8 @@ pub struct Scene {
     pub oracle: Fake,
     pub counts: OverlayCounts,
     pub purse: Arc<Purse>,
+    /// How the overlay has measured, in its own words.
+    hows: Arc<Mutex<Vec<String>>>,
     far: JoinSet<()>,
     _tasks: JoinSet<()>,
     _dirs: [TempDir; 2],
@@ -110,8 +115,15 @@ impl Scene {
         let (mut tasks, mut far) = (JoinSet::new(), JoinSet::new());
         let members = [membership(), membership()];
         let (log, told) = Log::to_queue();
+        let hows = Arc::<Mutex<Vec<String>>>::default();
+        let noted = Arc::clone(&hows);
         // What went wrong is in the output of a test that failed.
-        std::thread::spawn(move || told.into_iter().for_each(|event| println!("{event:?}")));
+        std::thread::spawn(move || {
+            for event in told {
+                println!("{event:?}");
+                noted.lock().unwrap().push(event.line(LogFormat::Text));
+            }
+        });
         let who = (name(0), &key(0));
         let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
         let prober = Prober::new(who, members[0].clone(), purse, None, log.clone()).unwrap();
@@ -119,27 +131,39 @@ impl Scene {
         let near_trains = Trains::new(Arc::clone(&purse), log.clone());
         let far_purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
         let far_trains = Trains::new(Arc::new(far_purse), log.clone());
+        let legs = Legs::default();
+        prober.sees(legs.clone(), true);
         let at = [
-            serve(0, &members[0], &near_trains, is, &dirs[0], &mut tasks).await,
-            serve(1, &members[1], &far_trains, is, &dirs[1], &mut far).await,
+            serve(0, (&members[0], Some(legs)), &near_trains, is, &dirs[0], &mut tasks).await,
+            serve(1, (&members[1], None), &far_trains, is, &dirs[1], &mut far).await,
         ];
         if host == Host::Uses {
-            near_trains.carry_for(Arc::new(Sends::default()));
+            near_trains.carry_for(Arc::new(Sends::to(name(1))));
         }
         let all = vec![member(0, Some(at[0]), &[]), member(1, Some(at[1]), &[])];
         members.iter().for_each(|one| _ = one.offer(&signed(1, all.clone())).unwrap());
         let reach = reach(0, &key(0), &members[0]);
+        if host == Host::Serves {
+            far.spawn(fetch_often(crate::members::reach(1, &key(1), &members[1])));
+        }
         let overlay = Overlay::new(run, prober.clone(), near_trains, reach, log);
         let counts = overlay.counts();
         tasks.spawn(overlay.run());
         let client = OracleClient::new(&key(0), vec![oracle.oracle()], WallClock::default());
         tasks.spawn(prober.run(client.unwrap(), None));
-        Self { oracle, counts, purse, far, _tasks: tasks, _dirs: dirs }
+        Self { oracle, counts, purse, hows, far, _tasks: tasks, _dirs: dirs }
     }
 
     /// `n1` is gone.
     pub async fn far_leaves(&mut self) {
         self.far.shutdown().await;
+    }
+
+    /// Waits until a link was measured so.
+    pub async fn until_by(&self, how: &str) {
+        let word = format!("how={how}");
+        let was = |line: &String| line.contains(&word) && line.contains("bps=");
+        self.until(how, |_| self.hows.lock().unwrap().iter().any(was)).await;
     }
 
     /// Waits until the counts are so.
@@ -157,15 +181,16 @@ impl Scene {
 /// A daemon that takes trains.
 async fn serve(
     n: u8,
-    membership: &Membership,
+    (membership, legs): (&Membership, Option<Legs>),
     trains: &Trains,
     is: Calibration,
     dir: &TempDir,
     tasks: &mut JoinSet<()>,
 ) -> SocketAddr {
     trains.calibrated_as(is);
-    let services = Services { probe: Some(Arc::new(trains.clone())), ..nothing() };
-    let served = served(n, membership, services);
+    let (probe, files) = (Some(Arc::new(trains.clone()) as _), Some(Arc::new(Pours) as _));
+    let services = Services { probe, files, ..nothing() };
+    let served = Served { legs, ..served(n, membership, services) };
     let daemon = Daemon::bind(config(ANYWHERE, dir.path()), served).await.unwrap();
     let at = daemon.local_addrs()[0];
     let endpoint = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());

@@ -135,6 +135,7 @@ impl Node {
             services,
             control: down,
             registry: Default::default(),
+            legs: None,
             log,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();

@@ -159,7 +159,7 @@ fn planned(leg: Leg, table: &Table, capped: &Capped, now: Time) -> Option<(Rate,
 }
 
 /// The youngest available bandwidth that trains found.
-fn spare(subject: Subject, table: &Table, now: Time) -> Option<Estimate> {
+pub(super) fn spare(subject: Subject, table: &Table, now: Time) -> Option<Estimate> {
     let latest = |bound| table.latest(subject, Metric::AvailableBandwidth, bound, now);
     let all = [Bound::Exact, Bound::AtLeast].into_iter().filter_map(latest);
     all.min_by_key(|e| e.age)

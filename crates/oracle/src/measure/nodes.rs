@@ -115,11 +115,11 @@ impl Nodes {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use thalweg_units::WallTime;
 
-    fn member(name: &str, key: u8) -> Member {
+    pub fn member(name: &str, key: u8) -> Member {
         Member {
             name: name.parse().unwrap(),
             node: Some(NodeId::from_bytes([key; 32])),
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    fn roster(version: u64, members: Vec<Member>) -> Roster {
+    pub fn roster(version: u64, members: Vec<Member>) -> Roster {
         let date = WallTime::from_unix_nanos(0);
         Roster { version, not_before: date, expiry: date, members, rules: vec![] }
     }

@@ -16,7 +16,8 @@ use thalweg_plan::{
     dispatch::{Dispatch, Ended, Given},
     ranking::{Ranking, Score},
     schedule::{
-        AgeOf, Biased, Excluded, Known, Pair, Plan, Random, RttOf, Schedule, Thrifty, Upkeep,
+        AgeOf, Biased, Excluded, Known, Pair, Plan, Random, RangeOf, RttOf, Schedule, Thrifty,
+        Upkeep,
     },
 };
 use thalweg_units::{ByteSize, Rate, Time};
@@ -191,6 +192,14 @@ impl Planner {
         }
     }
 
+    /// Trains have found out what is available on a leg: where an order hinges on it, TCP is asked.
+    pub fn probed(&mut self, leg: Leg) {
+        let at = |slot: Slot| self.positions.get(&slot).copied();
+        if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
+            self.schedule.probed((from, to));
+        }
+    }
+
     /// How many of the relays have a measured leg to this one.
     pub fn reached_by(&self, slot: Slot) -> usize {
         self.positions.get(&slot).map_or(0, |position| self.graph.in_degree(*position))
@@ -258,9 +267,10 @@ impl Planner {
         let Excluded { nodes, pairs } = self.dispatch.excluded(now);
         let mut excluded = Excluded { nodes: absent.clone(), pairs };
         excluded.nodes.extend(nodes);
-        let facts = Facts { shown: known.live().shown(), slots: &self.slots, now };
-        let (graph, excluded) = (&self.graph, &excluded);
-        let known = Known { graph, excluded, age_s: Some(&facts), rtt_s: Some(&facts) };
+        let facts = Facts { shown: known.live().shown(), known, slots: &self.slots, now };
+        let (graph, excluded, facts) = (&self.graph, &excluded, &facts);
+        let (age_s, rtt_s, ranges) = (Some(facts as _), Some(facts as _), Some(facts as _));
+        let known = Known { graph, excluded, age_s, rtt_s, ranges };
         let wanted = self.schedule.next(&known, &mut self.random);
         self.dispatch.want(wanted);
     }
@@ -292,10 +302,11 @@ impl Planner {
     }
 }
 
-/// How old measured legs are, and what their senders saw of round-trip times.
+/// How old measured legs are, what their senders saw of round-trip times, and what trains found.
 #[derive(Debug)]
 struct Facts<'a> {
     shown: &'a live::Shown,
+    known: &'a known::Known,
     slots: &'a [Slot],
     now: Time,
 }
@@ -314,11 +325,77 @@ impl AgeOf for Facts<'_> {
     }
 }
 
+impl RangeOf for Facts<'_> {
+    fn range(&self, pair: Pair) -> Option<(f64, f64)> {
+        let slot = |position: Position| self.slots.get(position).copied();
+        self.known.range((slot(pair.0)?, slot(pair.1)?), self.now)
+    }
+}
+
 impl RttOf for Facts<'_> {
     /// Either end's word: a plan may err.
     fn rtt_s(&self, pair: Pair) -> Option<f64> {
         let (from, to) = self.leg(pair)?;
         let rtt_s = &self.shown.rtt_s;
         rtt_s.get(from, to).or_else(|| rtt_s.get(to, from)).map(f64::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{
+            known::Entry,
+            nodes::tests::{member, roster},
+        },
+        *,
+    };
+    use rand_xoshiro::rand_core::SeedableRng as _;
+    use thalweg_measure::{Bound, Method};
+
+    fn at(s: u64) -> Time {
+        Time::from_nanos(s * 1_000_000_000)
+    }
+
+    /// From 0 to 3 directly 2 Mbit/s, by 1 or 2 ten; between all others a hundred. Both ends said so at the beginning.
+    fn known(nodes: &Nodes) -> known::Known {
+        let mut known = known::Known::new();
+        known.resize(nodes.len(), &[], at(0));
+        for leg in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))).filter(|(i, j)| i != j) {
+            let mbps = match leg {
+                (0, 3) => 2.0,
+                (0, 1 | 2) => 10.0,
+                _ => 100.0,
+            };
+            let (bps, spread, method, bound) = (mbps * 1e6, None, Method::Transfer, Bound::Exact);
+            let (reporter, is_sole, at) = (0, false, at(0));
+            let entry = Entry { leg, bps, spread, method, bound, reporter, is_sole, at };
+            assert!(known.enter(&entry, at));
+        }
+        known
+    }
+
+    #[test]
+    fn tcp_is_ordered_where_ranges_by_trains_leave_an_order_open_and_there_alone() {
+        let mut nodes = Nodes::default();
+        let names = ["a", "b", "c", "d"].into_iter().zip(1..);
+        nodes.follow(&roster(1, names.map(|(name, key)| member(name, key)).collect()));
+        let ordered = |mbps: f64| {
+            let mut known = known(&nodes);
+            let config = MeasureConfig { p: 0.0, ..MeasureConfig::default() };
+            let mut planner = Planner::new(&config, Xoshiro256PlusPlus::seed_from_u64(1));
+            planner.elected(1);
+            planner.follow(&nodes, &[], &known);
+            planner.renew(&known.live().shown().rates, &Changed::All);
+            let now = at(2 * 3600);
+            assert_eq!(planner.orders(&known, now, |_| true), [], "nothing is left to do");
+            assert!(known.probed((0, 1), (mbps * 1e6, 1.5e6, false, now), now));
+            planner.renew(&known.live().shown().rates, &Changed::Legs(vec![(0, 1)]));
+            planner.probed((0, 1));
+            let orders = planner.orders(&known, now, |_| true);
+            orders.iter().map(|ordered| ordered.leg).collect::<Vec<_>>()
+        };
+        assert_eq!(ordered(9.0), [(0, 1)], "by 1 and by 2 it may be the same");
+        assert_eq!(ordered(4.0), [], "by 2 it is faster");
     }
 }

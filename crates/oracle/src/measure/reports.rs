@@ -252,6 +252,7 @@ impl Desk<'_> {
         let (now, spread) = (self.now.time, (high_bps - low_bps) / 2.0);
         let found = (f64::midpoint(*low_bps, *high_bps), spread, *at_least, now - *age);
         if self.state.known.probed(leg, found, now) {
+            self.state.planner.probed(leg);
             self.state.changes += 1;
         }
         Ok(true)

@@ -1,6 +1,6 @@
 //! First one schedule, then upkeep.
 
-use super::{Known, Pair, Schedule, Upkeep, ledger::Ledger};
+use super::{Known, Pair, Schedule, Upkeep, hinge::Hinge, ledger::Ledger};
 use crate::ranking::Ranking;
 use rand_core::Rng;
 
@@ -9,18 +9,27 @@ use rand_core::Rng;
 ///
 /// Between two nodes alone no detour exists, and a share of two paths says little: both are
 /// measured before upkeep, whatever the first schedule's share.
+///
+/// Legs whose ranges by trains leave open which of two ways is the better ([`Known::ranges`]) come before all that, each
+/// once in an hour at most; while there is other work, four turns of that follow on one of theirs.
 #[derive(Debug)]
 pub struct Plan {
     first: Box<dyn Schedule>,
     upkeep: Upkeep,
+    hinge: Hinge,
+    /// Turns of others since one of the hinge's.
+    others: u32,
     /// Of two nodes alone.
     both: Ledger,
 }
 
+/// Turns of other legs for one on which an order hinges: a fifth, as the thrifty schedule has it for what it explores.
+const OTHERS: u32 = 4;
+
 impl Plan {
     /// Nothing asked for yet.
     pub fn new(first: Box<dyn Schedule>, upkeep: Upkeep) -> Self {
-        Self { first, upkeep, both: Ledger::default() }
+        Self { first, upkeep, hinge: Hinge::default(), others: OTHERS, both: Ledger::default() }
     }
 
     /// The paths between the last two nodes that are there, if they are two.
@@ -34,8 +43,9 @@ impl Plan {
     }
 }
 
-impl Schedule for Plan {
-    fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+impl Plan {
+    /// What there is to do beside legs on which an order hinges.
+    fn rest(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         let pairs = self.first.next(known, random);
         if !pairs.is_empty() {
             return pairs;
@@ -44,8 +54,35 @@ impl Schedule for Plan {
         if both.is_empty() { self.upkeep.next(known, random) } else { both }
     }
 
+    fn decide(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+        let pair = self.hinge.next(known, random);
+        self.others = if pair.is_some() { 0 } else { self.others };
+        pair.into_iter().collect()
+    }
+}
+
+impl Schedule for Plan {
+    fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+        if self.others >= OTHERS {
+            let pairs = self.decide(known, random);
+            if !pairs.is_empty() {
+                return pairs;
+            }
+        }
+        let pairs = self.rest(known, random);
+        if pairs.is_empty() {
+            return self.decide(known, random);
+        }
+        self.others = self.others.saturating_add(1);
+        pairs
+    }
+
     fn ranked(&mut self, ranking: &Ranking) {
         self.first.ranked(ranking);
         self.upkeep.ranked(ranking);
+    }
+
+    fn probed(&mut self, pair: Pair) {
+        self.hinge.told(pair);
     }
 }

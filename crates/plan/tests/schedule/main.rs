@@ -5,6 +5,7 @@
 mod biased;
 mod completion;
 mod dispatch;
+mod hinge;
 mod liars;
 mod random;
 mod thrifty;

@@ -26,7 +26,7 @@ impl AgeOf for Ages {
 }
 
 fn next(schedule: &mut dyn Schedule, graph: &Graph, ages: &Ages, excluded: &Excluded) -> Vec<Pair> {
-    let known = Known { graph, excluded, age_s: Some(ages), rtt_s: None };
+    let known = Known { graph, excluded, age_s: Some(ages), rtt_s: None, ranges: None };
     // The first schedule of a plan draws anew each time.
     schedule.next(&known, &mut Xoshiro256PlusPlus::seed_from_u64(ages.now as u64))
 }

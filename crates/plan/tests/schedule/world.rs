@@ -24,7 +24,7 @@ pub fn rates(nodes: usize, luck: f64, random: &mut impl Rng) -> Vec<Vec<Rate>> {
 }
 
 pub fn known<'a>(graph: &'a Graph, excluded: &'a Excluded) -> Known<'a> {
-    Known { graph, excluded, age_s: None, rtt_s: None }
+    Known { graph, excluded, age_s: None, rtt_s: None, ranges: None }
 }
 
 /// Measures what is asked for, at once, until nothing is, or `most` legs are measured. No leg

@@ -1,7 +1,11 @@
 //! What trains found, beside what both ends measured.
 
-use super::{Known, Leg};
-use thalweg_measure::{Bound, Estimate, Method, Metric, NodeIndex, Subject};
+use super::{
+    super::live::{seconds, spare},
+    Known, Leg,
+};
+use std::time::Duration;
+use thalweg_measure::{Bound, Estimate, MAX_SPARE_AGE, Method, Metric, NodeIndex, Subject};
 use thalweg_units::Time;
 
 /// Available bandwidth: bit/s, half the range's width, whether it may be more, when.
@@ -39,6 +43,25 @@ impl Known {
             self.live.follow(leg, &self.table, &self.capped, now);
         }
         is_news
+    }
+
+    /// Between what and what trains found a leg to be, bit/s, where that is what is planned with; of a lower bound that
+    /// raised it the upper end is infinite.
+    pub(in crate::measure) fn range(&self, leg: Leg, now: Time) -> Option<(f64, f64)> {
+        let (from, to) = (leg.0 as usize, leg.1 as usize);
+        let found = spare(Subject::leg(leg.0, leg.1), &self.table, now)?;
+        let shown = self.live.shown();
+        let age = seconds(now).saturating_sub(shown.born.get(from, to)?).max(0);
+        let is_younger = found.age < Duration::from_secs(age.unsigned_abs().into());
+        if !is_younger || found.age > MAX_SPARE_AGE {
+            return None;
+        }
+        let (value, spread) = (found.value, found.spread.unwrap_or(0.0));
+        let planned = shown.rates.rate(from, to)?.as_bps() as f64;
+        match found.bound {
+            Bound::Exact => Some(((value - spread).max(0.0), value + spread)),
+            Bound::AtLeast => (value.round() >= planned).then_some((value, f64::INFINITY)),
+        }
     }
 }
 
@@ -78,5 +101,24 @@ mod tests {
         // What both ends measured later counts.
         enter(&mut known, (0, 1), 9.0, 60);
         assert_eq!(planned(&known), Some(9_000_000));
+    }
+
+    #[test]
+    fn a_range_is_told_while_it_is_planned_with() {
+        let mut known = Known::new();
+        known.resize(6, &[], at(0));
+        enter(&mut known, (0, 1), 8.0, 10);
+        assert_eq!(known.range((0, 1), at(20)), None, "trains have told nothing");
+        let found = |known: &mut Known, mbps: f64, at_least: bool, s: u64| {
+            assert!(known.probed((0, 1), (mbps * 1e6, 5e5, at_least, at(s)), at(s)));
+            known.range((0, 1), at(s + 1))
+        };
+        assert_eq!(found(&mut known, 3.0, false, 20), Some((2.5e6, 3.5e6)));
+        assert_eq!(known.range((0, 1), at(20 + 3601)), None, "too long ago");
+        assert_eq!(known.range((1, 0), at(21)), None);
+        assert_eq!(found(&mut known, 9.0, false, 30), Some((8e6, f64::INFINITY)), "more than TCP");
+        enter(&mut known, (0, 1), 7.0, 40);
+        assert_eq!(known.range((0, 1), at(41)), None, "TCP has spoken later");
+        assert_eq!(found(&mut known, 3.0, true, 50), None, "a lower bound below it says nothing");
     }
 }

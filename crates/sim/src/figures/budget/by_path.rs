@@ -58,7 +58,13 @@ mod tests {
         let mut random = random::stream(1, "by path", 0);
         let mut uneven = 0;
         while graph.measured() < 30 * 29 {
-            let now = Known { graph: &graph, excluded: &excluded, age_s: None, rtt_s: None };
+            let now = Known {
+                graph: &graph,
+                excluded: &excluded,
+                age_s: None,
+                rtt_s: None,
+                ranges: None,
+            };
             let [(i, j)] = ByPath.next(&now, &mut random)[..] else { panic!("one path a step") };
             assert_eq!(graph.set(i, j, Some(Rate::from_mbps(1.0))), None, "measured twice");
             if graph.measured() == 200 {
@@ -68,7 +74,8 @@ mod tests {
         }
         // Of 6.7 each; uniformly drawn ones would be within about 10.
         assert!(uneven >= 12, "{uneven}");
-        let now = Known { graph: &graph, excluded: &excluded, age_s: None, rtt_s: None };
+        let now =
+            Known { graph: &graph, excluded: &excluded, age_s: None, rtt_s: None, ranges: None };
         assert_eq!(ByPath.next(&now, &mut random), []);
     }
 }

@@ -58,7 +58,8 @@ pub(super) fn curve(
     run.note(random);
     while run.curve.gain.len() <= PARTS {
         let graph = run.known.graph();
-        let now = Known { graph, excluded: &excluded, age_s: None, rtt_s: Some(&run.rtt) };
+        let now =
+            Known { graph, excluded: &excluded, age_s: None, rtt_s: Some(&run.rtt), ranges: None };
         let wanted = schedule.next(&now, random);
         if wanted.is_empty() {
             break;

@@ -16,7 +16,7 @@ use thalweg_node::{
     budget::Budget,
     carrier::{Carrier, Legs, PORT as RIDING_PORT},
     cast::Casts,
-    config::{Config, OfferSection, Whom},
+    config::{Config, MeasureSection, OfferSection, Whom},
     daemon::{DaemonConfig, MemberService, Node, Services, SubmitService, bind_local},
     drop_box::DropBoxes,
     files::{Files, Lending, spool::Spool},
@@ -25,9 +25,9 @@ use thalweg_node::{
         Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
         WallClock,
     },
-    overlay::{Overlay, OverlayRun},
+    overlay::Overlay,
     prober::{Prober, Purse, RelayView},
-    relay::{Event, Log, MeshRelay, RelayMetrics},
+    relay::{Event, Legs, Log, MeshRelay, RelayMetrics},
     trains::{Endpoint, Service, Trains},
 };
 use thalweg_wire::{
@@ -140,6 +140,7 @@ impl Parts {
     ) -> anyhow::Result<(Node, Tasks)> {
         let mut registry = Default::default();
         let metrics = RelayMetrics::register(&mut registry);
+        let legs = metrics.legs().clone();
         let budget = uplinks::budget();
         let relays = config.relay.enabled && self.relays();
         let view = relays.then(|| relay_view(config, metrics.clone()));
@@ -157,7 +158,7 @@ impl Parts {
         let probing = |trains| self.probing(trains, state);
         let mut probing = trains.clone().map(probing).transpose()?;
         if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
-            probing.measures(config.measure.overlay_run(), prober, &mut registry);
+            probing.measures(&config.measure, prober, &legs, &mut registry);
         }
         bonds.iter().for_each(uplinks::shown_of_others);
         let tasks = Tasks::new(bonds.clone(), probing);
@@ -195,6 +196,7 @@ impl Parts {
             services: Services { relay, oracle, measure, files, cast, bond, probe, submit },
             control,
             registry,
+            legs: config.measure.overlay.then_some(legs),
             log: self.log,
         };
         Ok((node, tasks))
@@ -395,9 +397,16 @@ struct Probing {
 }
 
 impl Probing {
-    /// Has links measured so; with nothing none are.
-    fn measures(&mut self, run: Option<OverlayRun>, prober: &Prober, registry: &mut Registry) {
-        let Some(run) = run else { return };
+    /// Has links measured, if the settings say so; what transfers show of them is in `legs`.
+    fn measures(
+        &mut self,
+        settings: &MeasureSection,
+        prober: &Prober,
+        legs: &Legs,
+        registry: &mut Registry,
+    ) {
+        let Some(run) = settings.overlay_run() else { return };
+        prober.sees(legs.clone(), settings.passive);
         let (trains, reach, log) = (self.trains.clone(), self.reach.clone(), self.log.clone());
         let overlay = Overlay::new(run, prober.clone(), trains, reach, log);
         overlay.counts().register(registry);

@@ -137,6 +137,7 @@ async fn daemon(
         services: Services { relay, oracle, measure, files, cast, bond, probe: None, submit },
         control: Arc::new(OracleDown::new(membership, "there is none")),
         registry: Default::default(),
+        legs: None,
         log,
     };
     let config = DaemonConfig {
