@@ -14,7 +14,7 @@ use thalweg_net::{DialOptions, Dialer, PrivateKey, Rides, channel::Connector};
 use thalweg_node::{
     bond::{BondLimits, Bonding, Bonds},
     budget::Budget,
-    carrier::{Carrier, Legs, PORT as RIDING_PORT},
+    carrier::{Carrier, Legs as RidingLegs, PORT as RIDING_PORT},
     cast::Casts,
     config::{Config, MeasureSection, OfferSection, Whom},
     daemon::{DaemonConfig, MemberService, Node, Services, SubmitService, bind_local},
@@ -335,8 +335,8 @@ impl Parts {
 
     /// Where this node's own connections ride, and which do without a word.
     pub fn rides(&self) -> Arc<dyn Rides> {
-        let named = || Legs::named(&self.membership.mesh());
-        Arc::new(self.carrier.clone().map_or_else(named, Legs::of))
+        let named = || RidingLegs::named(&self.membership.mesh());
+        Arc::new(self.carrier.clone().map_or_else(named, RidingLegs::of))
     }
 
     /// The port for what comes by the carrier, where there is one.
