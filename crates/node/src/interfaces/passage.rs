@@ -26,7 +26,7 @@ use thalweg_net::TcpInfo;
 pub struct Passage {
     uplinks: Uplinks,
     id: u64,
-    account: Mutex<Account>,
+    account: Box<Mutex<Account>>,
     /// Whether the program's first bytes are TLS's.
     speaks_tls: AtomicBool,
 }
