@@ -56,7 +56,7 @@ impl Passage {
         Self {
             uplinks,
             id,
-            account: Mutex::new(Account::new()),
+            account: Box::new(Mutex::new(Account::new())),
             speaks_tls: AtomicBool::new(false),
         }
     }
