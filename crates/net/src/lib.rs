@@ -46,6 +46,7 @@ pub use resolve::{NameSources, resolve};
 pub use rides::Rides;
 pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
 pub use stream::{Monitor, Stream};
+pub use sys::retransmits_within;
 pub use tcp_info::TcpInfo;
 pub use thalweg_wire::{Destination, Host};
 pub use tls::{TlsClient, TlsError, TlsOptions};

@@ -1,4 +1,4 @@
-//! The two socket options that no library wraps, and a promise to the runtime; the crate's only
+//! The socket options that no library wraps, and a promise to the runtime; the crate's only
 //! unsafe code.
 #![expect(unsafe_code, reason = "getsockopt and setsockopt take raw pointers")]
 
@@ -6,6 +6,7 @@ use std::{
     io,
     num::NonZeroU32,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    time::Duration,
 };
 use tokio::io::unix::AsyncFd;
 
@@ -38,14 +39,34 @@ pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<([u8; TCP_INFO_BYTES], usi
 /// # Errors
 /// The kernel's. An interface that does not exist shows only when connecting.
 pub fn bind_to_interface(socket: BorrowedFd<'_>, index: NonZeroU32) -> io::Result<()> {
-    let value = index.get() as libc::c_int;
+    set(socket, (libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX), index.get() as libc::c_int)
+}
+
+/// Of linux/tcp.h, since Linux 6.15.
+const TCP_RTO_MAX_MS: libc::c_int = 44;
+
+/// Has TCP wait no longer than so between two retransmissions (1 s to 120 s, which is usual): a path that was away for long is
+/// found to be back as soon as that.
+///
+/// # Errors
+/// The kernel's: one before 6.15 does not know it.
+pub fn retransmits_within(socket: BorrowedFd<'_>, most: Duration) -> io::Result<()> {
+    let ms = libc::c_int::try_from(most.as_millis()).unwrap_or(libc::c_int::MAX);
+    set(socket, (libc::IPPROTO_TCP, TCP_RTO_MAX_MS), ms)
+}
+
+fn set(
+    socket: BorrowedFd<'_>,
+    (level, name): (libc::c_int, libc::c_int),
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: the descriptor is borrowed and so open; the kernel reads one
     // `c_int` from `value`, which outlives the call.
     let status = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_BINDTOIFINDEX,
+            level,
+            name,
             std::ptr::from_ref(&value).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )

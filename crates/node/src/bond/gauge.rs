@@ -2,9 +2,13 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
-use std::{io, os::fd::OwnedFd, time::Duration};
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    time::Duration,
+};
 use thalweg_bond::{Link, LinkId};
-use thalweg_net::TcpInfo;
+use thalweg_net::{TcpInfo, retransmits_within};
 use thalweg_units::{Rate, Time};
 use tokio::{io::Interest, net::TcpStream};
 
@@ -19,6 +23,10 @@ const MOST_UNSENT: u32 = 512 << 10;
 
 /// What is unsent lasts so long at the link's rate: decisions stay as late as that.
 const AHEAD: Duration = Duration::from_millis(4);
+
+/// A link that was away serves again so soon after it is back: TCP alone doubles its patience each time, to two minutes,
+/// and the other links may be away by then. The shortest that the kernel takes.
+const LONGEST_RETRANSMISSION: Duration = Duration::from_secs(1);
 
 /// Of a new reading of the rate so much counts: 1/8.
 const GAIN: f64 = 0.125;
@@ -48,6 +56,8 @@ impl Gauge {
     /// The system's.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         SockRef::from(&socket).set_tcp_notsent_lowat(LEAST_UNSENT)?;
+        // A kernel that does not know it finds the link back later.
+        _ = retransmits_within(socket.as_fd(), LONGEST_RETRANSMISSION);
         Ok(Self { socket: TcpStream::from_std(socket.into())? })
     }
 
