@@ -42,7 +42,7 @@ impl Beyond {
     }
 
     /// The same another time; the shortest counts, as the others waited somewhere. Of those that were asked while
-    /// nothing was under way (`waited`: something was) it is the shortest of the last [`ROUNDS`], since ways become
+    /// nothing was under way (`waited`: something was) it is the shortest of the last `ROUNDS`, since ways become
     /// longer. The others say nothing of that: as much as is under way by what is taken for the round trip would be
     /// taken for the round trip, and so grow for ever.
     pub fn answered(&mut self, took: Duration, own: Duration, waited: bool) {
