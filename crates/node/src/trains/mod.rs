@@ -31,7 +31,7 @@ pub use endpoint::{Came, Endpoint, Refused};
 pub use opening::{OpenError, open};
 pub use payer::Payer;
 pub use riders::{Attached, Carries, Outlet, Riders, Riding};
-pub use run::{Cost, Event, MeasureError, Measured, Way, run};
+pub use run::{Cost, Event, Flies, MeasureError, Measured, Way, run};
 pub use serve::Trains;
 pub use service::Service;
 pub use session::{Session, SessionError, Terms};

@@ -1,10 +1,13 @@
 //! A tool at work over a session.
 
 use super::{Session, SessionError};
-use std::time::{Duration, Instant};
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
 use thalweg_measure::{
     estimators::{Estimator, Finding, Progress, Step, Unfound},
-    train::{Doubt, Punctuality},
+    train::{Doubt, Flight, Punctuality, Train},
 };
 use thiserror::Error;
 use tokio::{
@@ -21,6 +24,42 @@ pub enum Way {
     Back,
 }
 
+/// Who has a tool's trains sent: a session of this process's, or a node by its probe service.
+pub trait Flies {
+    /// One train, after this pause.
+    fn fly(
+        &mut self,
+        train: &Train,
+        way: Way,
+        after: Duration,
+    ) -> impl Future<Output = Result<Flight, SessionError>> + Send;
+
+    /// What the hosts' calibrations say against whatever is found out.
+    fn doubts(&self, way: Way) -> Vec<Doubt>;
+}
+
+impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Flies for Session<IO> {
+    async fn fly(
+        &mut self,
+        train: &Train,
+        way: Way,
+        after: Duration,
+    ) -> Result<Flight, SessionError> {
+        if way == Way::There {
+            self.announce(train, after);
+        }
+        sleep(after).await;
+        match way {
+            Way::There => self.send(train.clone()).await,
+            Way::Back => self.receive(train.clone()).await,
+        }
+    }
+
+    fn doubts(&self, way: Way) -> Vec<Doubt> {
+        Self::doubts(self, way)
+    }
+}
+
 /// What a measurement has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
@@ -28,6 +67,8 @@ pub struct Cost {
     pub trains: u32,
     /// Bytes of probes, IP's and UDP's headers included.
     pub bytes: u64,
+    /// Of these, riders' (MGRP §2.4 c): they would have been sent without it, too.
+    pub rode: u64,
     /// Time.
     pub took: Duration,
 }
@@ -92,15 +133,15 @@ fn after(so_far: &Progress) -> String {
 ///
 /// # Errors
 /// [`MeasureError`].
-pub async fn run<IO, T, F>(
-    session: &mut Session<IO>,
+pub async fn run<S, T, F>(
+    session: &mut S,
     tool: &mut T,
     way: Way,
     longest: Duration,
     told: &mut F,
 ) -> Result<Measured, MeasureError>
 where
-    IO: AsyncRead + AsyncWrite + Unpin,
+    S: Flies,
     T: Estimator + ?Sized,
     F: FnMut(Event) + ?Sized,
 {
@@ -119,15 +160,8 @@ where
             let findings = findings.ok_or_else(|| MeasureError::Slow(longest, tool.progress()))?;
             return Ok(over(session, way, &punctuality, cost, findings));
         }
-        if way == Way::There {
-            session.announce(&train, after);
-        }
-        sleep(after).await;
-        let left = Instant::now();
-        let flown = match way {
-            Way::There => session.send(train.clone()).await,
-            Way::Back => session.receive(train.clone()).await,
-        };
+        let left = Instant::now() + after;
+        let flown = session.fly(&train, way, after).await;
         let so_far = |why| MeasureError::Session { why, so_far: tool.progress() };
         let flight = flown.map_err(so_far)?;
         ended = Some(left + flight.tally.transmitted);
@@ -135,13 +169,14 @@ where
         tool.seen(&flight);
         // Several may have gone as one.
         (cost.trains, cost.bytes) = (tool.progress().trains, cost.bytes + train.bytes());
+        cost.rode += flight.tally.carried_bytes;
         cost.took = began.elapsed();
         told(Event { progress: tool.progress(), cost });
     }
 }
 
-fn over<IO: AsyncRead + AsyncWrite + Unpin>(
-    session: &Session<IO>,
+fn over(
+    session: &impl Flies,
     way: Way,
     punctuality: &Punctuality,
     cost: Cost,

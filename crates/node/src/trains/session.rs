@@ -87,6 +87,9 @@ pub enum SessionError {
     /// The settings' bound.
     #[error("this node's bytes for measurements are used up for today (`max_bytes_per_day`)")]
     Budget,
+    /// A node that was to send the train does not; what it says.
+    #[error("the node of this host does not send it: {0}")]
+    Node(String),
     /// Routers answer the sender alone.
     #[error("only paths from this host can be measured hop by hop")]
     Hops,

@@ -22,6 +22,7 @@ pub mod node;
 pub mod oracle_inside;
 mod oracle_metrics;
 pub mod paths;
+mod probe_service;
 pub mod proxy;
 pub mod receipt;
 pub mod relay;

@@ -8,6 +8,7 @@ use crate::{
 use std::{
     fs,
     io::{BufRead as _, BufReader},
+    path::Path,
     process::{Command, Output},
 };
 
@@ -67,6 +68,11 @@ impl Scene {
     }
 }
 
+/// Settings of a node that takes files there.
+fn inbox_at(dir: &Path) -> String {
+    format!("[files]\naccept = [{{ path = \"{}\", from = [\"*\"] }}]\n", dir.display())
+}
+
 fn bytes() -> Vec<u8> {
     (0..LENGTH as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
@@ -74,10 +80,7 @@ fn bytes() -> Vec<u8> {
 #[test]
 fn what_is_sent_and_fetched_by_routes_that_say_so_rides() {
     let inbox = tempfile::TempDir::new().unwrap();
-    let accept = format!(
-        "[files]\naccept = [{{ path = \"{}\", from = [\"*\"] }}]\n",
-        inbox.path().display()
-    );
+    let accept = inbox_at(inbox.path());
     let Some(scene) = Scene::new(&format!("{CARRIES}{accept}")) else { return };
     scene.is_up();
     let bytes = bytes();
@@ -147,4 +150,32 @@ fn who_has_no_carrier_is_told_what_riding_takes() {
     }
     let said = text(&scene.run(&["get", "http://fra:8000/x", "--path", "nyc%rides"]).stderr);
     assert!(said.contains("`%ride`") && said.contains("`%bond`"), "{said}");
+}
+
+#[test]
+fn what_is_measured_by_hand_carries_what_is_sent_meanwhile() {
+    let inbox = tempfile::TempDir::new().unwrap();
+    let accept = inbox_at(inbox.path());
+    let Some(scene) = Scene::new(&format!("{CARRIES}{accept}")) else { return };
+    scene.is_up();
+    let measure = |riders: &str| {
+        let args = ["--method", "pk2", "--within", "4s", "--accept-busy", "--json"];
+        let output = scene.run(&[&["measure", "nyc", "--riders", riders][..], &args].concat());
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{said}{}", text(&output.stderr));
+        serde_json::from_str::<serde_json::Value>(said.lines().last().unwrap()).unwrap()
+    };
+    assert_eq!(measure("auto")["rode_bytes"], 0, "nothing goes there");
+    assert_eq!(scene.count("fra", "empty_probes"), 0, "and the node was not asked");
+
+    fs::write(scene.fra.path("sent.bin"), bytes()).unwrap();
+    let to = format!("nyc:{}", inbox.path().display());
+    let args = ["send", "sent.bin", &to, "--via", "none", "--ride", "--bwlimit", "500k"];
+    let _sends = Running(within(&scene.lab, "fra", &scene.fra.command(&args)).spawn().unwrap());
+    until("it goes by the carrier", || scene.count("fra", "sent_bytes") > 100_000);
+    let found = measure("auto");
+    println!("{found}");
+    assert!(found["rode_bytes"].as_u64() > Some(10_000), "{found}");
+    assert!(found["rode_bytes"].as_u64() < found["probe_bytes"].as_u64(), "{found}");
+    assert_eq!(measure("off")["rode_bytes"], 0);
 }

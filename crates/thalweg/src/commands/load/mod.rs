@@ -20,7 +20,6 @@
 //! - [`port`]: a port for a node that does not run yet;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`mod@probe`]: what probe trains tell, against what an emulator knows;
-//! - [`probe_service`]: a node's, as [`mgrp`] and [`mod@probe`] ask it;
 //! - [`soak`]: connections that stall, half-close and break, for minutes;
 //! - [`told`]: what `thalweg cast --json` tells;
 //! - [`strangers`]: those who are not let in, at the port of a mesh of its own;
@@ -47,7 +46,6 @@ mod oracle;
 mod pattern;
 mod port;
 mod probe;
-mod probe_service;
 mod process;
 mod report;
 mod server;

@@ -10,8 +10,6 @@ use thalweg_measure::{
     },
     train::Calibration,
 };
-use thalweg_net::Stream;
-use thalweg_node::trains::Session;
 
 /// Of what is lossy, badabing probes so many of a hundred slots.
 const CHANCE: f64 = 0.3;
@@ -44,12 +42,21 @@ pub enum Method {
     Pk3,
 }
 
-/// The tool, which sends probes of so many bytes at most.
-pub fn tool(args: &Args, session: &Session<Stream>, largest: u16) -> Box<dyn Estimator> {
-    let [here, there] = session.hosts();
+/// What a tool is told of the path's ends.
+pub struct Hosts {
+    /// This one, and the member's.
+    pub both: [Calibration; 2],
+    /// The round trip, at the most.
+    pub rtt: Duration,
+    /// The longest probe that passes, bytes.
+    pub largest: u16,
+}
+
+/// The tool.
+pub fn tool(args: &Args, hosts: &Hosts) -> Box<dyn Estimator> {
+    let Hosts { both: [here, there], rtt, largest } = *hosts;
     let (sender, receiver) = if args.back { (there, here) } else { (here, there) };
     let host = Calibration { receive_latency: receiver.receive_latency, ..sender };
-    let rtt = session.rtt();
     let lasts = args.within.mul_f64(SHARE);
     match args.method {
         Method::PathloadFast => Box::new(pathload(Pace::Fast, host, rtt, largest)),

@@ -1,12 +1,14 @@
 //! `thalweg measure`: one path, by hand, with probe trains.
 
+mod by_node;
 mod method;
 mod result;
 mod shown;
 
 use super::{exit::Code, gather, here::Place};
 use anyhow::{Context as _, anyhow};
-use method::Method;
+use by_node::{ByNode, Riders};
+use method::{Hosts, Method};
 use shown::Shown;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -19,7 +21,10 @@ use thalweg_measure::train::OVERHEAD;
 use thalweg_net::{Cause, Stream, channel::ChannelError, channel::Protocol};
 use thalweg_node::{
     gather::remote::ReachError,
-    trains::{Endpoint, MeasureError, Measured, Session, SessionError, Terms, Way, run as measure},
+    mesh::State,
+    trains::{
+        Endpoint, Flies, MeasureError, Measured, Session, SessionError, Terms, Way, run as measure,
+    },
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;
@@ -38,6 +43,7 @@ range, what it cost, and whether it is valid. docs/measure.md tells what each me
   thalweg measure fra --method capacity       # the narrowest link's rate
   thalweg measure fra --method hops           # and which link that is
   thalweg measure fra --method badabing --within 60s
+  thalweg measure fra --riders off            # although this host sends to fra by the carrier
 
 Exit codes: 0 measured; 1 nothing was found out; 2 wrong usage; 4 the member was not reached, or no
 datagram reaches it.";
@@ -69,6 +75,11 @@ pub struct Args {
     /// Measure although a host is too busy to time probes; the result then says that it is not valid
     #[arg(long)]
     accept_busy: bool,
+
+    /// Whether what this host's programs send to the member by the carrier rides in the trains (docs/carrier.md):
+    /// its node sends them then, and pays
+    #[arg(long, value_enum, default_value = "auto")]
+    riders: Riders,
 
     /// Print nothing but the result
     #[arg(short, long)]
@@ -112,25 +123,38 @@ async fn work(args: &Args) -> Result<(), Failed> {
         let why = "hops are found from this end alone: routers answer who sends; leave --back out";
         return Err((Code::Usage, anyhow!(why)));
     }
-    let (mut session, endpoint) = open(args).await?;
+    let state = args.place.open().map_err(|why| (Code::Other, why))?;
+    if let Some(mut node) = ByNode::open(args, &state).await? {
+        let largest = node.fitting(args).await.map_err(|why| failed(args, &why))?;
+        said_size(args, largest);
+        let hosts = Hosts { both: node.hosts(), rtt: node.rtt(), largest };
+        let (tool, found) = find(args, &mut node, &hosts).await?;
+        return result::print(args, tool, &found, true).map_err(|why| (Code::Other, why));
+    }
+    let (mut session, endpoint) = open(args, &state).await?;
     let receiving = tokio::spawn(async move { endpoint.run().await });
-    let found = find(args, &mut session).await;
+    let found = match fitting(args, &mut session).await {
+        Ok(largest) => {
+            let hosts = Hosts { both: session.hosts(), rtt: session.rtt(), largest };
+            find(args, &mut session, &hosts).await
+        }
+        Err(why) => Err(failed(args, &why)),
+    };
     session.close().await;
     receiving.abort();
     let (tool, found) = found?;
-    result::print(args, tool, &found).map_err(|why| (Code::Other, why))
+    result::print(args, tool, &found, false).map_err(|why| (Code::Other, why))
 }
 
 async fn find(
     args: &Args,
-    session: &mut Session<Stream>,
+    flies: &mut impl Flies,
+    hosts: &Hosts,
 ) -> Result<(&'static str, Measured), Failed> {
-    let fitting = fitting(args, session).await;
-    let largest = fitting.map_err(|why| failed(args, &why))?;
-    let mut tool = method::tool(args, session, largest);
+    let mut tool = method::tool(args, hosts);
     let mut shown = Shown::new(args);
     let mut each = |event| shown.event(&event);
-    let found = measure(session, tool.as_mut(), args.way(), args.within, &mut each).await;
+    let found = measure(flies, tool.as_mut(), args.way(), args.within, &mut each).await;
     shown.end();
     let found = found.map_err(|error| match &error {
         MeasureError::Session { why, .. } => {
@@ -147,7 +171,13 @@ async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<u16, Sess
         return session.fitting(args.way(), &[size]).await;
     }
     let largest = session.fitting(args.way(), &SIZES).await?;
-    if largest < SIZES[0] && !args.quiet {
+    said_size(args, largest);
+    Ok(largest)
+}
+
+/// Says that shorter probes than usual are taken.
+fn said_size(args: &Args, largest: u16) {
+    if args.size.is_none() && largest < SIZES[0] && !args.quiet {
         let mtu = u32::from(largest) + OVERHEAD;
         let longest = SIZES[0];
         note!(
@@ -155,12 +185,13 @@ async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<u16, Sess
              or a little more"
         );
     }
-    Ok(largest)
 }
 
 fn of_session(why: &SessionError) -> Code {
     match why {
-        SessionError::Dishonest(_) | SessionError::Refused(_) => Code::Other,
+        SessionError::Dishonest(_) | SessionError::Refused(_) | SessionError::Node(_) => {
+            Code::Other
+        }
         SessionError::Small { .. } | SessionError::Hops => Code::Usage,
         _ => Code::Network,
     }
@@ -183,11 +214,10 @@ fn hint(args: &Args, why: &SessionError) -> &'static str {
     }
 }
 
-async fn open(args: &Args) -> Result<(Session<Stream>, Arc<Endpoint>), Failed> {
+async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), Failed> {
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
-    let state = args.place.open().map_err(own)?;
-    let reach = gather::reach(&state).map_err(own)?;
+    let reach = gather::reach(state).map_err(own)?;
     let channel = reach.channel(&args.node, &[], Protocol::Probe).await;
     let channel = channel.map_err(unreached)?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());

@@ -5,13 +5,13 @@ use crate::commands::gather::words::{size, time};
 use serde_json::{Value, json};
 use thalweg_console::{note, say_line};
 use thalweg_measure::estimators::{Finding, Quantity};
-use thalweg_node::trains::Measured;
+use thalweg_node::trains::{Cost, Measured};
 
-/// Prints it.
+/// Prints it. `carried`: whether this host's node sent the trains, so that anything could ride in them.
 ///
 /// # Errors
 /// Nobody reads.
-pub fn print(args: &Args, tool: &str, found: &Measured) -> anyhow::Result<()> {
+pub fn print(args: &Args, tool: &str, found: &Measured, carried: bool) -> anyhow::Result<()> {
     if args.json {
         let result = |finding| say_line(as_json(args, tool, finding, found));
         return Ok(found.findings.iter().try_for_each(result)?);
@@ -28,7 +28,8 @@ pub fn print(args: &Args, tool: &str, found: &Measured) -> anyhow::Result<()> {
         }
     }
     if !args.quiet {
-        say_line(cost(args, tool, found))?;
+        let rode = if carried { rode(found) } else { String::new() };
+        say_line(cost(args, tool, found) + &rode)?;
     }
     Ok(())
 }
@@ -44,6 +45,13 @@ fn cost(args: &Args, tool: &str, found: &Measured) -> String {
     let way = if args.back { "from" } else { "to" };
     let (spent, took) = (size(found.cost.bytes), time(found.cost.took.as_secs_f64()));
     format!("{way} {} by {tool}: {} trains, {spent} in {took}", args.node, found.cost.trains)
+}
+
+/// What of the cost was no cost.
+fn rode(found: &Measured) -> String {
+    let Cost { bytes, rode, .. } = found.cost;
+    let net = size(bytes.saturating_sub(rode));
+    format!("; {} of it were riders', {net} the trains' own", size(rode))
 }
 
 /// A quantity's name.
@@ -95,6 +103,7 @@ fn as_json(args: &Args, tool: &str, finding: &Finding, found: &Measured) -> Valu
         "low": finding.low, "high": finding.high, "hidden": finding.hidden,
         "at_least": finding.is_lower_bound, "valid": doubts.is_empty(), "doubts": doubts,
         "trains": found.cost.trains, "probe_bytes": found.cost.bytes,
+        "rode_bytes": found.cost.rode,
         "seconds": found.cost.took.as_secs_f64(),
     });
     if let Quantity::RateAtHop { hop, router } = finding.of {
@@ -108,7 +117,6 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use thalweg_measure::train::{Doubt, End};
-    use thalweg_node::trains::Cost;
 
     fn all() -> Vec<Finding> {
         let mbps = |of, low: f64, high: f64| Finding::corrected(of, low * 1e6, high * 1e6, 0.0);
@@ -130,9 +138,11 @@ mod tests {
     #[test]
     fn results_read_as_sentences() {
         let mut lines: Vec<String> = all().iter().map(words).collect();
-        let cost = Cost { trains: 60, bytes: 1_234_567, took: Duration::from_secs(12) };
+        let cost =
+            Cost { trains: 60, bytes: 1_234_567, rode: 1_000_000, took: Duration::from_secs(12) };
         let mut found = Measured { findings: all(), doubts: vec![], cost };
         lines.extend(validity(&found));
+        lines.push(rode(&found));
         let off = Duration::from_micros(1234);
         found.doubts = vec![
             Doubt::Busy { end: End::Sender, off },

@@ -1,10 +1,10 @@
 //! Pathload over the probe service, one measurement after the other (§4.1, Fig. 10 and 11).
 
 use super::{
-    super::probe_service::{Opened, Order, Told},
     run::{Clock, Ready},
     shots::{Log, PATIENCE},
 };
+use crate::commands::probe_service::{Opened, Order, Told};
 use anyhow::ensure;
 use std::{
     thread,
@@ -103,7 +103,7 @@ impl One<'_> {
         clock: &Clock,
     ) -> anyhow::Result<Option<Told>> {
         let at = clock.now() + after.as_secs_f64();
-        let order = Order { train, after, header: &[], awaits: true };
+        let order = Order { train, after, header: &[], awaits: true, accepts_busy: true };
         self.ended = Instant::now() + after + train.takes();
         match ready.service.send(&order)? {
             Ok(told) => {

@@ -1,7 +1,6 @@
 //! A run: all copies are founded and calibrated, then source, cross traffic and tool go at once.
 
 use super::{
-    super::probe_service::{Opened, Service},
     Args, Cross, Tool,
     network::{self, WEB},
     outcome::Copy,
@@ -11,6 +10,7 @@ use super::{
     shots::{self, Log},
     told,
 };
+use crate::commands::probe_service::{Opened, Service};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     path::Path,

@@ -1,9 +1,7 @@
 //! Probes, and Table 1's trains, one after the other without waiting for what came of them.
 
-use super::{
-    super::probe_service::{Order, Service, Told},
-    run::{Clock, Ready},
-};
+use super::run::{Clock, Ready};
+use crate::commands::probe_service::{Order, Service, Told};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     net::Shutdown,
@@ -114,7 +112,8 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
     let mut log = Log::default();
     while clock.now() < until {
         let header = header(log.trains() as u32);
-        let order = Order { train: &train, after, header: &header, awaits: false };
+        let order =
+            Order { train: &train, after, header: &header, awaits: false, accepts_busy: true };
         match ready.service.send(&order)? {
             Ok(told) => log.add(&train, &told, clock.now() - train.takes().as_secs_f64(), clock),
             Err(why) => {
@@ -176,10 +175,7 @@ mod tests {
     fn a_header_names_its_train_and_fits_the_tool_s() {
         let header = header(0x0102_0304);
         assert_eq!(header.len(), usize::from(PK1.train().unwrap().probes()[0].header));
-        assert_eq!(
-            train_of(&crate::commands::load::probe_service::hex(&header)),
-            Some(0x0102_0304)
-        );
+        assert_eq!(train_of(&crate::commands::probe_service::hex(&header)), Some(0x0102_0304));
         assert_eq!(train_of("ff"), None);
     }
 

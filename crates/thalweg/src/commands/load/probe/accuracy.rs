@@ -1,15 +1,12 @@
 //! Available bandwidth as tools have it, against what the emulator's record has (MGRP, Fig. 3).
 
 use super::{
-    super::{
-        carrier::place::Part,
-        probe_service::{Opened, Service},
-        report::Report,
-    },
+    super::{carrier::place::Part, report::Report},
     drive::drive,
     median, peers,
     place::Place,
 };
+use crate::commands::probe_service::{Opened, Service};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use std::{

@@ -1,6 +1,6 @@
 //! A tool at work over the probe service.
 
-use super::super::probe_service::{Order, Service};
+use crate::commands::probe_service::{Order, Service};
 use std::time::{Duration, Instant};
 use thalweg_measure::estimators::{Estimator, Finding, Step};
 
@@ -44,7 +44,7 @@ pub fn drive(
             return done(tool.by_now().unwrap_or_default(), Some("not in time".to_owned()));
         }
         ended = Instant::now() + after + train.takes();
-        let order = Order { train: &train, after, header: &[], awaits: true };
+        let order = Order { train: &train, after, header: &[], awaits: true, accepts_busy: true };
         match service.send(&order)? {
             Ok(told) => tool.seen(&told.flight()),
             Err(why) => return done(Vec::new(), Some(why)),

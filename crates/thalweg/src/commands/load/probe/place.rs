@@ -1,7 +1,7 @@
 //! A lab of two hosts, and a node in each.
 
 use super::super::carrier::place::{Part, said, soon};
-use super::super::probe_service::Service;
+use crate::commands::probe_service::Service;
 use anyhow::Context as _;
 use serde_json::Value;
 use std::{

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use thalweg_measure::train::{Calibration, Flight, LARGEST, Probe, Tally, Train, rate_of};
-use thalweg_units::Time;
+use thalweg_units::{Rate, Time};
 
 /// An answer comes so soon: the longest train, its round trip, and a session that is opened anew.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -46,6 +46,29 @@ pub struct Opened {
     /// The longest probe that passes, bytes.
     pub largest: u16,
     shortest_gap_us: f64,
+    hosts: [Found; 2],
+}
+
+/// What calibration found of a host.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Found {
+    send_ns: u64,
+    receive_ns: u64,
+    gap_error_ns: [u64; 2],
+    honest_bps: u64,
+    is_valid: bool,
+}
+
+impl From<Found> for Calibration {
+    fn from(found: Found) -> Self {
+        Self {
+            send_latency: Duration::from_nanos(found.send_ns),
+            receive_latency: Duration::from_nanos(found.receive_ns),
+            gap_error: found.gap_error_ns.map(Duration::from_nanos),
+            honest: Rate::from_bps(found.honest_bps),
+            is_valid: found.is_valid,
+        }
+    }
 }
 
 impl Opened {
@@ -54,7 +77,12 @@ impl Opened {
         Duration::from_micros(self.rtt_us)
     }
 
-    /// The host, as tools are told of it.
+    /// What calibration found of this host, and of the member's.
+    pub fn hosts(&self) -> [Calibration; 2] {
+        self.hosts.map(Calibration::from)
+    }
+
+    /// The host, as experiments' tools are told of it.
     pub fn host(&self) -> Calibration {
         let gap = Duration::from_secs_f64(self.shortest_gap_us.clamp(1.0, LONGEST_GAP) * 1e-6);
         Calibration {
@@ -79,6 +107,7 @@ pub struct Told {
     carried_bytes: u64,
     /// Riders' bytes in each probe.
     pub carried: Vec<u32>,
+    dropped: u64,
     /// Whether nothing speaks against its timing.
     pub is_valid: bool,
 }
@@ -117,7 +146,7 @@ impl Told {
             carried_bytes: self.carried_bytes,
         };
         let (sent, arrived) = (times(&self.sent_ns), times(&self.arrived_ns));
-        Flight { sent, arrived, tally, ..Flight::default() }
+        Flight { sent, arrived, tally, dropped: self.dropped, ..Flight::default() }
     }
 }
 
@@ -131,6 +160,8 @@ pub struct Order<'a> {
     pub header: &'a [u8],
     /// Whether its report waits for arrivals.
     pub awaits: bool,
+    /// Whether it goes although a host is too busy to time probes.
+    pub accepts_busy: bool,
 }
 
 impl Service {
@@ -167,7 +198,7 @@ impl Service {
         }
     }
 
-    /// Sends a train, although the host may be busy; what came of it, or why nothing did.
+    /// Sends a train; what came of it, or why nothing did.
     ///
     /// # Errors
     /// When the service is gone.
@@ -227,7 +258,7 @@ fn words(to: &str, order: &Order<'_>) -> Value {
     };
     let runs = order.train.probes().chunk_by(|one, other| one == other);
     json!({ "send": {
-        "to": to, "accept_busy": true, "after_us": micros(order.after),
+        "to": to, "accept_busy": order.accepts_busy, "after_us": micros(order.after),
         "await_arrivals": order.awaits, "probes": runs.map(run).collect::<Vec<_>>(),
     } })
 }
@@ -249,7 +280,8 @@ mod tests {
 
     fn said(train: &Train, header: &[u8]) -> Value {
         let after = Duration::from_millis(20);
-        words("m5", &Order { train, after, header, awaits: false })["send"].clone()
+        let order = Order { train, after, header, awaits: false, accepts_busy: true };
+        words("m5", &order)["send"].clone()
     }
 
     #[test]
@@ -279,19 +311,22 @@ mod tests {
 
     #[test]
     fn a_busy_host_s_shortest_gap_is_bounded() {
-        let of = |shortest_gap_us| Opened { rtt_us: 41_000, largest: 1472, shortest_gap_us };
+        let calm = r#"{"send_ns":3000,"receive_ns":2000,"gap_error_ns":[5,7],"honest_bps":20,"is_valid":true}"#;
+        let hosts = serde_json::from_str(&format!("[{calm},{calm}]")).unwrap();
+        let of = |shortest_gap_us| Opened { rtt_us: 41_000, largest: 1472, shortest_gap_us, hosts };
         let gap = |us| of(us).host().shortest_gap().as_micros();
         assert_eq!((gap(100.0), gap(1e15)), (100, 500));
         assert_eq!(of(80.0).rtt(), Duration::from_millis(41));
+        assert_eq!(of(80.0).hosts()[1].receive_latency, Duration::from_micros(2));
     }
 
     #[test]
     fn a_report_is_read_as_documented() {
         let line = r#"{"report":{"sent_ns":[5,null],"arrived_ns":[7,null],"transmitted_us":5,"hidden_packets":0,
-            "hidden_bytes":3,"carriers":1,"carried_bytes":9,"carried":[9,0],"bytes":3000,"is_valid":true,"doubts":[]}}"#;
+            "hidden_bytes":3,"carriers":1,"carried_bytes":9,"carried":[9,0],"bytes":3000,"dropped":2,"is_valid":true,"doubts":[]}}"#;
         let Ok(Said::Report(told)) = serde_json::from_str(line) else { panic!("{line}") };
         let flight = told.flight();
-        assert_eq!((flight.left(), flight.passed().count()), (1, 1));
+        assert_eq!((flight.left(), flight.passed().count(), flight.dropped), (1, 1, 2));
         assert_eq!((flight.tally.hidden_bytes, told.carried), (3, vec![9, 0]));
         assert!(matches!(serde_json::from_str(r#"{"error":"no"}"#), Ok(Said::Error(_))));
         assert!(matches!(serde_json::from_str(r#"{"receiving":{}}"#), Ok(Said::Receiving {})));
