@@ -25,9 +25,13 @@ mod no_daemon;
 mod odd;
 mod odd_links;
 mod oracle_down;
+mod overlay_lab;
 mod plain_ways;
 mod two_links;
 mod words;
+
+#[path = "../../../node/tests/overlay/calm.rs"]
+mod calm;
 
 // Each of the crates of tests uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the library")]
