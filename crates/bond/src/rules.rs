@@ -66,6 +66,12 @@ impl Rules {
 }
 
 impl Rule {
+    /// The interfaces that it names.
+    pub fn interfaces(&self) -> &[String] {
+        let (Action::Only(names) | Action::Prefer(names) | Action::Avoid(names)) = &self.action;
+        names
+    }
+
     fn fits(&self, application: &Application, destination: &str) -> bool {
         let by_process = self.process.as_deref().is_none_or(|pattern| {
             let process = application.process.as_deref();

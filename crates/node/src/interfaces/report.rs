@@ -1,6 +1,6 @@
 //! What is shown of the interfaces, as JSON: sizes in bytes, rates in bit/s, times in seconds.
 
-use super::{Shown, Uplinks};
+use super::{Settings, Shown, Uplinks};
 use crate::budget::{Purpose, Scope};
 use serde_json::{Value, json};
 use std::{num::NonZeroU32, time::Duration};
@@ -53,6 +53,7 @@ pub fn report(uplinks: &Uplinks) -> Value {
             "ago_seconds": ago(decision.at, now),
         })
     });
+    let unused = unused(&all, &survey).chain(absent(settings, &survey));
     json!({
         "schedule": settings.schedule,
         "affinity_seconds": settings.affinity.as_secs_f64(),
@@ -61,7 +62,7 @@ pub fn report(uplinks: &Uplinks) -> Value {
         "spent_on_probes_bytes": spent_on_probes,
         "faults": faults,
         "interfaces": interfaces,
-        "unused": unused(&all, &survey),
+        "unused": unused.map(|(name, why)| json!({ "name": name, "why": why })).collect::<Vec<_>>(),
         "applications": applications.collect::<Vec<_>>(),
         "connections": connections.collect::<Vec<_>>(),
     })
@@ -81,7 +82,7 @@ fn interface(shown: &Shown, now: Time) -> Value {
         "rtt_seconds": (!rtt.is_zero()).then_some(rtt.as_secs_f64()),
         "loss": shown.estimate.loss(),
         "heard_seconds_ago": heard.map(|age| age.as_secs_f64()), "heard_by": by,
-        "used_bytes": shown.used, "cap_bytes": shown.cap,
+        "used_bytes": shown.used, "cap_bytes": shown.cap, "cap_is_used_up": shown.is_used_up,
         "connections": shown.connections, "load_bytes": shown.load,
         "doubted": shown.doubted.is_some(), "doubt": shown.doubted,
         "probe_failure": shown.probe_failure,
@@ -102,11 +103,12 @@ fn found(value: &mut Value, name: &str, survey: &Survey) {
 }
 
 /// The interfaces that nothing is assigned to, and why.
-fn unused(used: &[Shown], survey: &Survey) -> Value {
-    let is_used = |found: &&Interface| used.iter().any(|shown| shown.name == found.name);
+fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'a str, String)> {
+    let is_used = move |found: &&Interface| used.iter().any(|shown| shown.name == found.name);
     let has_default = survey.usable.iter().any(|found| found.has_default_route);
-    let name = |index| survey.usable.iter().find(|found| found.index == index).map(|f| &f.name);
-    let idle = survey.usable.iter().filter(|found| !is_used(found)).map(|found| {
+    let name =
+        move |index| survey.usable.iter().find(|found| found.index == index).map(|f| &f.name);
+    let idle = survey.usable.iter().filter(move |found| !is_used(found)).map(move |found| {
         let why = match (found.beside.and_then(name), found.doubles.and_then(name)) {
             _ if has_default && !found.has_default_route => {
                 "no default route leaves by it".to_owned()
@@ -120,10 +122,30 @@ fn unused(used: &[Shown], survey: &Survey) -> Value {
             }
             _ => "a tunnel that is not the way into the world".to_owned(),
         };
-        (&found.name, why)
+        (found.name.as_str(), why)
     });
-    let lacking = survey.lacking.iter().map(|(name, lack)| (name, lacks(*lack).to_owned()));
-    idle.chain(lacking).map(|(name, why)| json!({ "name": name, "why": why })).collect()
+    let lacking =
+        survey.lacking.iter().map(|(name, lack)| (name.as_str(), lacks(*lack).to_owned()));
+    idle.chain(lacking)
+}
+
+/// What the settings name and this host has not: a misspelt name would be forbidden nothing, without a word.
+fn absent<'a>(
+    settings: &'a Settings,
+    survey: &'a Survey,
+) -> impl Iterator<Item = (&'a str, String)> {
+    let ruled = (settings.rules.0.iter().zip(1..))
+        .flat_map(|(rule, number)| rule.interfaces().iter().map(move |name| (name, number)));
+    let policies = settings.policies.keys().map(|name| (name, "a policy".to_owned()));
+    let named = policies.chain(ruled.map(|(name, number)| (name, format!("rule {number}"))));
+    let is_there = |name: &str| {
+        survey.usable.iter().any(|found| found.name == name)
+            || survey.lacking.iter().any(|(lacking, _)| lacking == name)
+    };
+    let absent = named.filter(move |(name, _)| !is_there(name));
+    absent.map(|(name, by)| {
+        (name.as_str(), format!("there is no interface of this name now; {by} is for it"))
+    })
 }
 
 fn lacks(lack: Lack) -> &'static str {
@@ -149,13 +171,28 @@ fn ago(at: Time, now: Time) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{Present, Settings},
-        *,
-    };
+    use super::{super::Present, *};
     use crate::budget::Budget;
     use std::sync::Arc;
+    use thalweg_bond::{Action, Policy, Rule};
     use thalweg_units::ByteSize;
+
+    #[test]
+    fn what_is_named_and_not_there_is_told() {
+        let mut settings = Settings::default();
+        settings.policies.insert("lte7".to_owned(), Policy::default());
+        settings.policies.insert("lo0there".to_owned(), Policy::default());
+        let only = Action::Only(vec!["eth77".to_owned(), "lo0there".to_owned()]);
+        let rule = Rule { process: None, port: Some(22), destination: None, action: only };
+        settings.rules.0.push(rule);
+        let lacking = vec![("lo0there".to_owned(), Lack::Down)];
+        let survey = Survey { usable: Vec::new(), lacking };
+        let why = |by: &str| format!("there is no interface of this name now; {by} is for it");
+        assert_eq!(
+            absent(&settings, &survey).collect::<Vec<_>>(),
+            [("lte7", why("a policy")), ("eth77", why("rule 1"))]
+        );
+    }
 
     #[test]
     fn probes_and_second_copies_are_the_processs_and_shown_by_interface() {

@@ -327,7 +327,9 @@ fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
         allotted += 16 << 10;
         pays(&mut table, id, (allotted, 0));
     }
-    let used = table.show(TODAY)[1].used;
+    let shown = table.show(TODAY);
+    let used = shown[1].used;
+    assert_eq!(shown.iter().map(|one| one.is_used_up).collect::<Vec<_>>(), [false, true]);
     // Of the cap one connection's window is left, for what is under way.
     assert!((434_464..=434_464 + (17 << 10)).contains(&used), "{used}");
     assert_eq!(by(&mut table, "b", 1).1, [2]);

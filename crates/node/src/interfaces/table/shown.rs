@@ -22,6 +22,8 @@ pub struct Shown {
     pub used: u64,
     /// Its cap, bytes.
     pub cap: Option<u64>,
+    /// Whether its cap leaves nothing for another connection until the period is over.
+    pub is_used_up: bool,
     /// Why it is left out for a while.
     pub doubted: Option<Why>,
     /// Why its last probe told nothing.
@@ -44,6 +46,7 @@ impl Table {
                 estimate: self.estimates.get(&present.name).cloned().unwrap_or_default(),
                 used: self.used(&present.name, today),
                 cap: policy.cap.map(|cap| cap.bytes),
+                is_used_up: !self.has_left(&present.name, today),
                 doubted: self.doubts.of(present.index, self.ticked),
                 probe_failure: self.probe_failure(&present.name),
                 connections: self.by(present.index).count(),

@@ -155,13 +155,19 @@ fn notes(of: &Value) -> String {
     let limit = of["rate_limit_bps"].as_u64().map(|limit| format!("at most {}", rate(limit)));
     let fault =
         of["fault"].as_str().map(|why| format!("its cap cannot be kept to: {}", plain(why)));
+    let used_up = (of["cap_is_used_up"] == true).then(|| {
+        format!("its cap is used up until day {}", known(&of["reset_day"], |day| day.to_string()))
+    });
+    let metered = (of["metered"] == true).then(|| "metered".to_owned());
+    let price = of["price_per_gb"].as_f64().filter(|price| *price > 0.0);
+    let price = price.map(|price| format!("{price} / GB"));
     let probe = of["probe_failure"].as_str().map(plain);
     let charged = |key: &str, what: &str| {
         of[key].as_u64().filter(|bytes| *bytes > 0).map(|bytes| format!("{} {what}", size(bytes)))
     };
     let probes = charged("probe_bytes", "of probes");
     let twice = charged("duplicate_bytes", "sent or fetched twice");
-    [doubt, fault, alone, probe, limit, probes, twice]
+    [doubt, used_up, fault, alone, probe, limit, metered, price, probes, twice]
         .into_iter()
         .flatten()
         .collect::<Vec<_>>()
@@ -250,6 +256,7 @@ mod tests {
             "name": "wan0", "tier": "primary", "down_bps": 8_000_000, "up_bps": null,
             "rtt_seconds": 0.021, "loss": 0.013, "used_bytes": 5_000_000,
             "cap_bytes": 10_000_000_000_u64, "connections": 2, "load_bytes": 300_000,
+            "cap_is_used_up": true, "reset_day": 5, "metered": true, "price_per_gb": 2.5,
             "doubted": false, "doubt": null, "rate_limit_bps": 20_000_000, "ipv4": false,
             "ipv6": true, "heard_seconds_ago": 3.7, "heard_by": "passive",
             "probe_bytes": 0, "duplicate_bytes": 2_000_000,
