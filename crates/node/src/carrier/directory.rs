@@ -30,7 +30,7 @@ impl Directory {
         if self.partners.len() >= MOST {
             return None;
         }
-        let partner: io::Result<_> = Partner::new(Arc::clone(shared), key, name, address);
+        let partner: io::Result<_> = Partner::new(Arc::clone(&shared.local), key, name, address);
         let partner = Arc::new(partner.ok()?);
         self.partners.insert(address, Arc::clone(&partner));
         Some(partner)

@@ -57,8 +57,8 @@ impl Rides for Legs {
 impl Carrier {
     /// Whether a connection to the node with this key that begins now is to ride although its route says nothing.
     fn chooses(&self, node: NodeId) -> bool {
-        let Some(rule) = self.0.settings.legs else { return false };
-        if !matches!(*self.0.standing(), Standing::Up(_)) {
+        let Some(rule) = self.0.local.settings.legs else { return false };
+        if !matches!(*self.0.local.standing(), Standing::Up(_)) {
             return false;
         }
         let directory = self.0.directory();

@@ -37,12 +37,12 @@ use crate::{
     relay::{Event, Log},
     trains::{Carries, Riders, Trains},
 };
-use shared::{Shared, Standing};
+use shared::{Local, Shared, Standing};
 use std::{
     future::Future,
     io,
     net::{IpAddr, Ipv6Addr},
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 use thalweg_measure::riders::PacketHead;
 use thalweg_net::{Tun, TunSettings};
@@ -88,34 +88,24 @@ impl Carrier {
         log: Log,
     ) -> Self {
         let network = Network::of(&membership.mesh());
-        let own = network.address(&me);
-        let (standing, directory) = Default::default();
-        Self(Arc::new(Shared {
-            settings,
-            network,
-            me,
-            own,
-            membership,
-            reach,
-            log,
-            standing,
-            directory,
-        }))
+        let local = Local::new(settings, network.address(&me));
+        let directory = Mutex::default();
+        Self(Arc::new(Shared { local, network, me, membership, reach, log, directory }))
     }
 
     /// This node's address.
     pub fn address(&self) -> Ipv6Addr {
-        self.0.own
+        self.0.local.own
     }
 
     /// What the device is to be.
     pub fn tun(&self) -> TunSettings {
-        let CarrierSettings { device, congestion, .. } = &self.0.settings;
+        let CarrierSettings { device, congestion, .. } = &self.0.local.settings;
         let (name, congestion) = (device.clone(), congestion.clone());
         TunSettings {
             name,
-            mtu: self.0.settings.mtu(),
-            address: self.0.own,
+            mtu: self.0.local.settings.mtu(),
+            address: self.0.local.own,
             prefix: PREFIX,
             congestion,
         }
@@ -125,7 +115,7 @@ impl Carrier {
     pub async fn serve(self, trains: Trains) {
         match Tun::create(&self.tun()) {
             Ok(tun) => {
-                let (device, address) = (self.0.settings.device.clone(), self.0.own);
+                let (device, address) = (self.0.local.settings.device.clone(), self.0.local.own);
                 let up = Event::new("carrier").with("device", device).with("address", address);
                 self.0.log.put(up);
                 self.run(tun, trains).await;
@@ -137,7 +127,7 @@ impl Carrier {
     /// Carries until the device is gone, by the endpoints of these trains, which are running.
     pub async fn run(self, device: impl Device, trains: Trains) {
         let device = Arc::new(device);
-        *self.0.standing() = Standing::Up(Arc::clone(&device) as Arc<dyn Delivers>);
+        *self.0.local.standing() = Standing::Up(Arc::clone(&device) as Arc<dyn Delivers>);
         let mut sessions = JoinSet::new();
         let mut packet = vec![0; LONGEST];
         let why = loop {
@@ -151,7 +141,7 @@ impl Carrier {
             while sessions.try_join_next().is_some() {}
             sessions.spawn(connect::connect(Arc::clone(shared), partner, trains.clone()));
         };
-        let name = &self.0.settings.device;
+        let name = &self.0.local.settings.device;
         self.gone(format!(
             "the device `{name}` is gone ({why}); start the node anew to have it back"
         ));
@@ -159,7 +149,7 @@ impl Carrier {
 
     fn gone(&self, why: String) {
         self.0.log.put(Event::new("no_carrier").with("why", &why).with("level", "alert"));
-        *self.0.standing() = Standing::Gone(why);
+        *self.0.local.standing() = Standing::Gone(why);
     }
 }
 
@@ -176,7 +166,7 @@ impl Shared {
 
 impl Carries for Carrier {
     fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>> {
-        if !matches!(*self.0.standing(), Standing::Up(_)) {
+        if !matches!(*self.0.local.standing(), Standing::Up(_)) {
             return None;
         }
         let address = self.0.network.address(&node);

@@ -4,7 +4,7 @@ use super::{
     counts::Counts,
     datagrams::{pack, shorter},
     riding::InTrain,
-    shared::Shared,
+    shared::Local,
 };
 use crate::trains::{Attached, Outlet, Riders, Riding};
 use std::{
@@ -47,7 +47,7 @@ pub struct Partner {
     pub(super) address: Ipv6Addr,
     /// Its riders are numbered from 0 in each of its lives.
     epoch: u64,
-    shared: Arc<Shared>,
+    local: Arc<Local>,
     state: Mutex<State>,
 }
 
@@ -89,13 +89,13 @@ impl Partner {
     /// # Errors
     /// The kernel gives no random number.
     pub(super) fn new(
-        shared: Arc<Shared>,
+        local: Arc<Local>,
         key: NodeId,
         name: Name,
         address: Ipv6Addr,
     ) -> io::Result<Self> {
         let state = State {
-            hold: Hold::new(shared.settings.hold, 0),
+            hold: Hold::new(local.settings.hold, 0),
             counts: Counts::default(),
             flows: FlowWatch::default(),
             outlets: Vec::new(),
@@ -108,12 +108,12 @@ impl Partner {
             used: now(),
             session: Session::None,
             measured: None,
-            room: shared.settings.room(),
+            room: local.settings.room(),
         };
         let mut epoch = [0; 8];
         getrandom::fill(&mut epoch).map_err(io::Error::other)?;
         let epoch = u64::from_be_bytes(epoch);
-        Ok(Self { key, name, address, epoch, shared, state: Mutex::new(state) })
+        Ok(Self { key, name, address, epoch, local, state: Mutex::new(state) })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -122,7 +122,7 @@ impl Partner {
 
     /// A packet of this host's for it; whether a session is to be opened now. Within a runtime.
     pub(super) fn send(self: &Arc<Self>, packet: Vec<u8>, head: &PacketHead) -> bool {
-        let settings = &self.shared.settings;
+        let settings = &self.local.settings;
         let now = now();
         let mut state = self.lock();
         state.used = now;
@@ -201,10 +201,10 @@ impl Partner {
     fn deliver(&self, packet: &[u8]) {
         let head = PacketHead::read(packet);
         let is_its = head
-            .is_some_and(|head| head.source == self.address && head.destination == self.shared.own);
-        let written = is_its && self.shared.write(packet);
+            .is_some_and(|head| head.source == self.address && head.destination == self.local.own);
+        let written = is_its && self.local.write(packet);
         let mut state = self.lock();
-        if self.shared.settings.watches_flows() && is_its {
+        if self.local.settings.watches_flows() && is_its {
             state.flows.arrives(packet);
         }
         match (is_its, written) {
@@ -219,7 +219,7 @@ impl Partner {
 
     /// The rules for trains to it.
     pub(super) fn regulators(&self) -> &[Regulator] {
-        &self.shared.settings.regulators
+        &self.local.settings.regulators
     }
 
     /// How the TCP flows that ride are.
@@ -278,7 +278,7 @@ impl Partner {
     }
 
     fn note_train(&self, probes: usize, bytes: u64, took: Duration) {
-        if self.shared.settings.legs.is_some_and(|rule| rule.counts(probes, bytes, took)) {
+        if self.local.settings.legs.is_some_and(|rule| rule.counts(probes, bytes, took)) {
             self.lock().measured = Some(now());
         }
     }

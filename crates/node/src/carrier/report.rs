@@ -51,15 +51,15 @@ impl Carrier {
         let members: Vec<_> = partners.iter().map(one).collect();
         let mut counts = Counts::default();
         members.iter().for_each(|member| counts += member.counts);
-        let settings = &self.0.settings;
-        let (is_up, why) = match &*self.0.standing() {
+        let settings = &self.0.local.settings;
+        let (is_up, why) = match &*self.0.local.standing() {
             Standing::Up(_) => (true, None),
             Standing::Before => (false, Some("the node is starting".to_owned())),
             Standing::Gone(why) => (false, Some(why.clone())),
         };
         CarrierReport {
             device: settings.device.clone(),
-            address: self.0.own,
+            address: self.0.local.own,
             mtu: settings.mtu(),
             hold_ms: settings.hold.longest.as_millis() as u64,
             is_up,

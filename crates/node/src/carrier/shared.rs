@@ -40,28 +40,36 @@ impl fmt::Debug for Standing {
     }
 }
 
+/// This host's end. Partners hold it, and not [`Shared`], which holds them: a ring would outlive the node, with its log and
+/// its device.
+#[derive(Debug)]
+pub struct Local {
+    pub(super) settings: CarrierSettings,
+    /// This node's address.
+    pub(super) own: Ipv6Addr,
+    standing: Mutex<Standing>,
+}
+
 /// What all of a carrier's parts go by.
 #[derive(Debug)]
 pub struct Shared {
-    pub(super) settings: CarrierSettings,
+    pub(super) local: Arc<Local>,
     pub(super) network: Network,
-    /// This node's key, and its address.
+    /// This node's key.
     pub(super) me: NodeId,
-    pub(super) own: Ipv6Addr,
     pub(super) membership: Membership,
     pub(super) reach: Reach,
     pub(super) log: Log,
-    pub(super) standing: Mutex<Standing>,
     pub(super) directory: Mutex<Directory>,
 }
 
-impl Shared {
-    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+impl Local {
+    pub(super) fn new(settings: CarrierSettings, own: Ipv6Addr) -> Arc<Self> {
+        Arc::new(Self { settings, own, standing: Mutex::default() })
     }
 
-    pub(super) fn directory(&self) -> MutexGuard<'_, Directory> {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives this host a packet; whether it took it.
@@ -71,5 +79,11 @@ impl Shared {
             _ => return false,
         };
         device.deliver(packet).is_ok()
+    }
+}
+
+impl Shared {
+    pub(super) fn directory(&self) -> MutexGuard<'_, Directory> {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,13 @@
 //! Which program is at the other end of a local connection (DBAS §II-B: the process's name).
 
 use std::{
+    collections::VecDeque,
     ffi::OsStr,
     fs,
     net::{IpAddr, SocketAddr},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
-    path::Path,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 use tokio::{sync::OnceCell, task::spawn_blocking};
 
@@ -31,21 +33,51 @@ impl Client {
     }
 }
 
+/// Processes that were found last, which are asked first: a program that has opened a connection opens more, and to
+/// look at all descriptors of all processes takes milliseconds of a processor.
+static FOUND: Mutex<VecDeque<PathBuf>> = Mutex::new(VecDeque::new());
+
+/// So many of them.
+const KEPT: usize = 8;
+
 /// The name of the program whose socket has this local address; of this user's processes alone, unless that is root:
 /// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's
 /// thread.
 pub fn program_at(local: SocketAddr) -> Option<String> {
     let inode = socket_inode(local)?;
     let link = format!("socket:[{inode}]");
-    let own = fs::metadata("/proc/self").ok()?.uid();
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let mut processes = processes.map(|entry| entry.path()).filter(|path| {
-        let is_number = path.file_name().is_some_and(|n| n.as_bytes()[0].is_ascii_digit());
-        is_number && fs::metadata(path).is_ok_and(|found| own == 0 || found.uid() == own)
-    });
-    let holder = processes.find(|process| holds(process, OsStr::new(&link)))?;
+    let holds = |process: &PathBuf| holds(process, OsStr::new(&link));
+    let before = found().clone();
+    let holder = before.into_iter().find(holds).or_else(|| all().into_iter().find(holds))?;
     let name = fs::read_to_string(holder.join("comm")).ok()?;
+    let mut found = found();
+    found.retain(|other| *other != holder);
+    found.push_front(holder);
+    found.truncate(KEPT);
     Some(name.trim_end().to_owned())
+}
+
+fn found() -> MutexGuard<'static, VecDeque<PathBuf>> {
+    FOUND.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The processes whose descriptors may be seen; those of this network namespace first: a socket belongs to one, and
+/// is seldom handed to a process of another.
+fn all() -> Vec<PathBuf> {
+    let Ok(own) = fs::metadata("/proc/self") else { return Vec::new() };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut processes: Vec<PathBuf> = processes
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let is_number = path.file_name().is_some_and(|n| n.as_bytes()[0].is_ascii_digit());
+            let of = |found: fs::Metadata| own.uid() == 0 || found.uid() == own.uid();
+            is_number && fs::metadata(path).is_ok_and(of)
+        })
+        .collect();
+    let network = |process: &Path| fs::read_link(process.join("ns/net")).ok();
+    let here = network(Path::new("/proc/self"));
+    processes.sort_by_cached_key(|process| network(process) != here);
+    processes
 }
 
 fn holds(process: &Path, link: &OsStr) -> bool {
@@ -102,6 +134,9 @@ mod tests {
             };
             let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let at = near.local_addr().unwrap();
+            assert_eq!(program_at(at), Some(own.clone()), "{listen}");
+            // Whoever was found is asked first.
+            assert!(found().iter().any(|kept| kept.ends_with(std::process::id().to_string())));
             assert_eq!(program_at(at), Some(own.clone()), "{listen}");
         }
         assert_eq!(program_at("192.0.2.1:1".parse().unwrap()), None);

@@ -98,7 +98,7 @@ pub struct Scene {
     pub lab: Lab,
     pub fra: Host,
     pub nyc: Host,
-    _run: [Daemon; 2],
+    run: [Daemon; 2],
     _server: Option<Running>,
 }
 
@@ -113,7 +113,7 @@ impl Scene {
             let knows = |place, host: &Host| said(&lab, place, host, &["roster"]).contains("nyc");
             knows("fra", &fra) && knows("nyc", &nyc)
         });
-        Some(Self { lab, fra, nyc, _run: [fra_runs, nyc_runs], _server: None })
+        Some(Self { lab, fra, nyc, run: [fra_runs, nyc_runs], _server: None })
     }
 
     fn address(&self, name: &str) -> String {
@@ -182,6 +182,10 @@ fn ping_tcp_and_udp_go_and_wait_for_nothing() {
     }
     let table = said(&scene.lab, "fra", &scene.fra, &["carrier", "status"]);
     assert!(table.contains("thalweg0") && table.contains("session open"), "{table}");
+    // A node ends in order, with what its carrier holds of members.
+    for runs in scene.run {
+        runs.end();
+    }
 }
 
 #[test]
