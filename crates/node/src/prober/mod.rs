@@ -149,7 +149,7 @@ impl Prober {
     }
 
     /// The place that each flow has; whoever holds it measures beside none.
-    pub(crate) fn lane(&self) -> Arc<Semaphore> {
+    pub fn lane(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.lane)
     }
 
