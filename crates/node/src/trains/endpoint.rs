@@ -28,8 +28,9 @@ use tokio::{
 /// What the kernel is asked to hold of what comes, bytes: a train of the longest probes, at once.
 const BUFFER: usize = 4 << 20;
 
-/// Sessions at a time.
-const MAX_SESSIONS: usize = 256;
+/// Sessions at a time: 256 that carry, whoever opened them, 64 for members' trains (`serve.rs`), and of this host's own
+/// programs 256 (32 with 8 each); 64 for what begins before its like has ended.
+const MAX_SESSIONS: usize = 640;
 
 /// Trains of a session of which arrivals are kept: the last ones.
 const KEPT: usize = 4;

@@ -12,6 +12,7 @@ use crate::{
     mesh::MeshPeer,
     prober::Purse,
     relay::{Event, Log},
+    shares::Shares,
     talk,
 };
 use std::{
@@ -47,8 +48,18 @@ const BUSY: Duration = Duration::from_secs(10);
 /// The longest that probes are waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Channels at a time.
-const MAX_CHANNELS: usize = 64;
+/// A client says at once what it wants.
+const FIRST: Duration = Duration::from_secs(30);
+
+/// Channels that have not said yet what they want, at a time, and those of one member; one too many is closed.
+const SILENT: (usize, usize) = (256, 16);
+
+/// Channels for trains at a time, and those of one member: so none takes up all.
+const MEASURING: (usize, usize) = (64, 16);
+
+/// Channels that only carry: as many as a carrier has members; each has one, and new ones before the old ones' end is
+/// seen.
+const CARRYING: (usize, usize) = (256, 4);
 
 /// The service `probe` of a daemon.
 #[derive(Clone, Debug)]
@@ -61,7 +72,9 @@ struct Shared {
     calibration: Mutex<Option<(Instant, Calibration)>>,
     /// One train at a time leaves this host.
     lane: Semaphore,
-    channels: Semaphore,
+    silent: Shares<Name>,
+    measuring: Shares<Name>,
+    carrying: Shares<Name>,
     purse: Arc<Purse>,
     log: Log,
 }
@@ -70,8 +83,18 @@ impl Trains {
     /// Trains for members are paid from this purse. Nothing is served before [`Self::receive_at`].
     pub fn new(purse: Arc<Purse>, log: Log) -> Self {
         let (endpoints, carrier, calibration) = Default::default();
-        let (lane, channels) = (Semaphore::new(1), Semaphore::new(MAX_CHANNELS));
-        Self(Arc::new(Shared { endpoints, carrier, calibration, lane, channels, purse, log }))
+        let of = |(all, each)| Shares::new(all, each);
+        Self(Arc::new(Shared {
+            endpoints,
+            carrier,
+            calibration,
+            lane: Semaphore::new(1),
+            silent: of(SILENT),
+            measuring: of(MEASURING),
+            carrying: of(CARRYING),
+            purse,
+            log,
+        }))
     }
 
     /// Datagrams come by these endpoints; the first word counts.
@@ -134,8 +157,7 @@ impl MemberService for Trains {
     ) -> BoxFuture<'static, ()> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let Ok(_place) = shared.channels.try_acquire() else { return };
-            let served = peer.unless_revoked(shared.session(channel, &peer)).await;
+            let served = peer.unless_revoked(shared.admit(channel, &peer)).await;
             let event = Event::new("trains").with("peer", &peer.member().name).with("client", from);
             shared.log.put(match served.unwrap_or_else(|revoked| Err(revoked.into())) {
                 Ok(trains) => event.with_number("trains", trains),
@@ -159,13 +181,34 @@ struct Open {
 }
 
 impl Shared {
+    /// A session, if there is a place for what the client wants first.
+    async fn admit(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
+        let crowded = || io::Error::other("as many sessions of trains as are taken at a time");
+        let who = &peer.member().name;
+        let silent = self.silent.enter(who.clone()).ok_or_else(crowded)?;
+        let Some(first) = asked(&mut channel, FIRST).await? else { return Ok(0) };
+        let places = match &first {
+            Ask::Carry { .. } => &self.carrying,
+            _ => &self.measuring,
+        };
+        let Some(_place) = places.enter(who.clone()) else {
+            talk::write(&mut channel, &Tell::Refused(Refusal::Busy)).await?;
+            return Err(crowded());
+        };
+        drop(silent);
+        self.session(channel, peer, first).await
+    }
+
     /// Until the client leaves; how many trains there were.
-    async fn session(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
-        let (mut open, mut trains) = (None, 0);
-        loop {
-            let asked = timeout(IDLE, talk::read(&mut channel, MAX_MESSAGE)).await;
-            let Some(asked) = asked.map_err(io::Error::from)?? else { return Ok(trains) };
-            let told = match (asked, &open) {
+    async fn session(
+        &self,
+        mut channel: Channel<TcpStream>,
+        peer: &MeshPeer,
+        first: Ask,
+    ) -> io::Result<u64> {
+        let (mut open, mut trains, mut next) = (None, 0, Some(first));
+        while let Some(ask) = next {
+            let told = match (ask, &open) {
                 (Ask::Open, None) => match self.open(&channel, peer).await? {
                     Ok((opened, told)) => {
                         open = Some(opened);
@@ -191,7 +234,9 @@ impl Shared {
                 _ => Tell::Refused(Refusal::Session),
             };
             talk::write(&mut channel, &told).await?;
+            next = asked(&mut channel, IDLE).await?;
         }
+        Ok(trains)
     }
 
     async fn open(
@@ -324,6 +369,11 @@ impl Shared {
         let flown = way.fly(volley, Duration::ZERO).await.map_err(no)?;
         Ok(flown.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }
+}
+
+/// What the client asks next; `None`: it has left.
+async fn asked(channel: &mut Channel<TcpStream>, within: Duration) -> io::Result<Option<Ask>> {
+    timeout(within, talk::read(channel, MAX_MESSAGE)).await.map_err(io::Error::from)?
 }
 
 /// A train that a member wants to be sent.

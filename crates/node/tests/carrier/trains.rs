@@ -16,8 +16,9 @@ use thalweg_net::{
 };
 use thalweg_node::{
     carrier::CarrierSettings,
-    trains::{Carries as _, Session, Terms},
+    trains::{Carries as _, Session, SessionError, Terms},
 };
+use thalweg_wire::probe::Refusal;
 
 /// A session for trains from one node to another, in which riders go.
 async fn session(from: &Node, to: &Node) -> Session<Stream> {
@@ -29,6 +30,25 @@ async fn session(from: &Node, to: &Node) -> Session<Stream> {
     let riders = carrier.riders(thalweg_wire::Signer::id(&key)).unwrap();
     session.carry(riders).await.unwrap();
     session
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_all_its_sessions_for_trains_still_carries() {
+    let mut nodes = mesh(vec![Some(settings()), Some(settings())]).await;
+    let [one, two] = &mut nodes[..] else { unreachable!() };
+    let terms = Terms::found(true).await.unwrap();
+    let mut open = Vec::new();
+    let refused = loop {
+        let channel = one.reach.channel(&named(two), &[], Protocol::Probe).await.unwrap();
+        match Session::open(channel, HERE, &one.endpoint, terms).await {
+            Ok(session) => open.push(session),
+            Err(why) => break why,
+        }
+    };
+    assert!(matches!(refused, SessionError::Refused(Refusal::Busy)), "{refused}");
+    assert_eq!(open.len(), 16);
+    one.send(packet(one.overlay(), two.overlay(), 7, 100)).await;
+    assert_eq!(number(&two.next().await, one, two), 7);
 }
 
 /// Whatever this host's calibration says: how busy it is is nothing to riders.

@@ -89,6 +89,18 @@ async fn a_days_bytes_are_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_member_s_share_of_sessions_is_its_end_and_it_is_told() {
+    let scene = Scene::clean().await;
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        open.push(scene.session(CALM()).await.unwrap());
+    }
+    let refused = scene.session(CALM()).await.err().unwrap();
+    assert!(matches!(refused, SessionError::Refused(Refusal::Busy)), "{refused}");
+    assert_eq!(open[0].send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "the others go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_takes_no_datagrams_is_named() {
     let scene = Scene::clean().await;
     let channel = scene.reach.channel(&members::name(1), &[], Protocol::Probe).await.unwrap();
