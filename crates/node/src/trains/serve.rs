@@ -4,6 +4,7 @@ use super::{
     calibrate, carry,
     endpoint::{Endpoint, Place},
     fly::{Volley, Way},
+    payer::Bill,
     riders::{Attached, Carries, Riders},
     session::{big_enough, can, secrets},
 };
@@ -178,6 +179,7 @@ struct Open {
     way: Way,
     /// While riders go in it.
     attached: Option<Attached>,
+    bill: Bill,
 }
 
 impl Shared {
@@ -223,7 +225,7 @@ impl Shared {
                 (Ask::Arrivals { train, probes, wait }, Some(open)) => {
                     trains += u64::from(train != NO_TRAIN);
                     let wait = Duration::from_millis(wait.into()).min(LONGEST_WAIT);
-                    self.arrivals(open, peer.key(), (train, probes), wait).await
+                    arrivals(open, (train, probes), wait).await
                 }
                 (Ask::Send { train, probes, accepts_busy }, Some(open)) => {
                     trains += 1;
@@ -274,7 +276,9 @@ impl Shared {
         // Its port is not known before its first datagram; nothing is sent before.
         let to = SocketAddr::new(channel.get_ref().peer_addr()?.ip(), 0);
         let way = Way { socket, to, sealer, riders: None };
-        Ok(Ok((Open { place, way, attached: None }, port)))
+        let (incoming, purse) = (Arc::clone(&place.incoming), Arc::clone(&self.purse));
+        let bill = Bill { incoming, purse, from: peer.key() };
+        Ok(Ok((Open { place, way, attached: None, bill }, port)))
     }
 
     /// Riders as well, in the session that is open or in a new one.
@@ -328,25 +332,6 @@ impl Shared {
         Ok(found)
     }
 
-    async fn arrivals(
-        &self,
-        open: &Open,
-        peer: NodeId,
-        (train, probes): (u32, u16),
-        wait: Duration,
-    ) -> Tell {
-        let incoming = &open.place.incoming;
-        if train == NO_TRAIN {
-            let shown = incoming.shown(wait).await;
-            return Tell::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
-        }
-        let probes = usize::from(probes).min(MAX_PROBES);
-        let (arrived, dropped) = open.place.arrivals(train, probes, wait).await;
-        // As long as they may be: who receives does not know better, and need not.
-        self.purse.charge(peer, arrived.iter().flatten().count() as u64 * 1500);
-        Tell::Arrivals { arrived, dropped }
-    }
-
     async fn send(
         &self,
         open: &Open,
@@ -369,6 +354,18 @@ impl Shared {
         let flown = way.fly(volley, Duration::ZERO).await.map_err(no)?;
         Ok(flown.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }
+}
+
+/// What came of a train, which is paid for.
+async fn arrivals(open: &Open, (train, probes): (u32, u16), wait: Duration) -> Tell {
+    if train == NO_TRAIN {
+        let shown = open.place.incoming.shown(wait).await;
+        return Tell::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
+    }
+    let probes = usize::from(probes).min(MAX_PROBES);
+    let (arrived, dropped) = open.place.arrivals(train, probes, wait).await;
+    open.bill.pay();
+    Tell::Arrivals { arrived, dropped }
 }
 
 /// What the client asks next; `None`: it has left.
