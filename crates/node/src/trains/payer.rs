@@ -76,7 +76,7 @@ impl Payer {
         }
         let closed = |_| SessionError::Budget;
         let alone = self.flows.acquire().await.map_err(closed)?;
-        let lane = self.trains.lane(self.to, train).await.ok_or(SessionError::Budget)?;
+        let lane = self.trains.lane(self.to, train).await?;
         self.spent.fetch_add(train.bytes(), Ordering::Relaxed);
         Ok(Turn { _lane: lane, _alone: alone })
     }

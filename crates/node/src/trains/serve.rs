@@ -6,7 +6,7 @@ use super::{
     fly::{Volley, Way},
     payer::Bill,
     riders::{Attached, Carries, Riders},
-    session::{big_enough, can, secrets},
+    session::{SessionError, big_enough, can, secrets},
 };
 use crate::{
     daemon::{BoxFuture, MemberService},
@@ -22,12 +22,12 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_measure::train::{Calibration, MAX_PROBES, Probe, Train};
+use thalweg_measure::train::{Calibration, Dishonest, MAX_PROBES, Probe, Train};
 use thalweg_net::{
     channel::Channel,
     probe::{Opener, Sealer},
 };
-use thalweg_units::NodeId;
+use thalweg_units::{NodeId, Rate};
 use thalweg_wire::mesh::Name;
 use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, Planned, Refusal, Tell};
 use tokio::{
@@ -70,6 +70,8 @@ pub struct Trains(Arc<Shared>);
 struct Shared {
     endpoints: OnceLock<Vec<Arc<Endpoint>>>,
     carrier: OnceLock<Arc<dyn Carries>>,
+    /// The operator's bound.
+    most: OnceLock<Rate>,
     calibration: Mutex<Option<(Instant, Calibration)>>,
     /// One train at a time leaves this host.
     lane: Semaphore,
@@ -83,11 +85,12 @@ struct Shared {
 impl Trains {
     /// Trains for members are paid from this purse. Nothing is served before [`Self::receive_at`].
     pub fn new(purse: Arc<Purse>, log: Log) -> Self {
-        let (endpoints, carrier, calibration) = Default::default();
+        let (endpoints, carrier, most, calibration) = Default::default();
         let of = |(all, each)| Shares::new(all, each);
         Self(Arc::new(Shared {
             endpoints,
             carrier,
+            most,
             calibration,
             lane: Semaphore::new(1),
             silent: of(SILENT),
@@ -113,10 +116,13 @@ impl Trains {
         *self.0.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), host));
     }
-}
 
-impl Trains {
-    /// What this host can do.
+    /// Trains have no gaps that are faster than this, whoever wants them; the first word counts.
+    pub fn no_faster_than(&self, most: Rate) {
+        _ = self.0.most.set(most);
+    }
+
+    /// What this host can do, and may.
     pub(crate) async fn calibrated(&self) -> io::Result<Calibration> {
         self.0.calibrated().await
     }
@@ -140,12 +146,23 @@ impl Trains {
         self.0.carrier.get().map(|carrier| carrier.sent()).unwrap_or_default()
     }
 
-    /// This host's turn to send a train to the member, paid for; `None`: the day's bytes are used up.
-    pub(super) async fn lane(&self, to: NodeId, train: &Train) -> Option<SemaphorePermit<'_>> {
-        let permit = self.0.lane.acquire().await.ok()?;
-        let is_paid = self.0.purse.left().as_bytes() >= train.bytes();
-        is_paid.then(|| self.0.purse.charge(to, train.bytes()))?;
-        Some(permit)
+    /// This host's turn to send a train to the member, paid for.
+    ///
+    /// # Errors
+    /// [`SessionError::Budget`]: the day's bytes are used up; [`SessionError::Dishonest`]: it is faster than it may be,
+    /// also where a busy host was accepted.
+    pub(super) async fn lane(
+        &self,
+        to: NodeId,
+        train: &Train,
+    ) -> Result<SemaphorePermit<'_>, SessionError> {
+        self.0.allows(train)?;
+        let permit = self.0.lane.acquire().await.map_err(|_| SessionError::Budget)?;
+        if self.0.purse.left().as_bytes() < train.bytes() {
+            return Err(SessionError::Budget);
+        }
+        self.0.purse.charge(to, train.bytes());
+        Ok(permit)
     }
 }
 
@@ -316,7 +333,19 @@ impl Shared {
         of(&|ip| ip == at).or_else(|| of(&is_all))
     }
 
+    /// What this host can do, and may: what it says of itself, and what trains are held against.
     async fn calibrated(&self) -> io::Result<Calibration> {
+        let found = self.found().await?;
+        let honest = self.most.get().map_or(found.honest, |most| found.honest.min(*most));
+        Ok(Calibration { honest, ..found })
+    }
+
+    /// Whether a train keeps the operator's bound.
+    fn allows(&self, train: &Train) -> Result<(), Dishonest> {
+        self.most.get().map_or(Ok(()), |most| train.within(*most))
+    }
+
+    async fn found(&self) -> io::Result<Calibration> {
         let known = *self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = |(at, known): &(Instant, Calibration)| {
             at.elapsed() < if known.is_valid { FRESH } else { BUSY }
@@ -343,6 +372,7 @@ impl Shared {
         let host = self.calibrated().await.map_err(no)?;
         let host = if wanted.accepts_busy { host.as_it_is() } else { host };
         host.check(&train).map_err(no)?;
+        self.allows(&train).map_err(no)?;
         let Some(to) = open.place.incoming.from() else { return Err(Refusal::Session) };
         let _lane = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
         if self.purse.left().as_bytes() < train.bytes() {

@@ -7,6 +7,7 @@ use crate::{
 use serde_json::{Value, json};
 use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
 use thalweg_node::{daemon::bind_local, relay::Log, trains::Service};
+use thalweg_units::Rate;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::UnixStream,
@@ -217,6 +218,21 @@ async fn a_train_waits_until_no_bulk_flow_is_under_way() {
     assert!(early.is_err(), "{early:?}");
     drop(flow);
     assert!(report.await["report"].is_object());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_max_rate_bounds_programs_also_where_they_accept_a_busy_host() {
+    let nodes = pair(PLENTY).await;
+    nodes[0].far.trains.no_faster_than(Rate::from_mbps(10.0));
+    let mut program = Program::at(&nodes[0]).await;
+    for is_accepted in [false, true] {
+        let send = json!({ "send": { "to": "n1", "accept_busy": is_accepted, "probes": [
+            { "size": 1472, "gap_us": 200, "count": 3 } ] } });
+        let refused = program.ask(send).await;
+        assert!(refused["error"].as_str().unwrap().contains("max_rate"), "{refused}");
+    }
+    let opened = &program.ask(json!({ "open": { "to": "n1" } })).await["opened"];
+    assert_eq!(opened["hosts"][0]["honest_bps"], 10_000_000, "{opened}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

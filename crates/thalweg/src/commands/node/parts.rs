@@ -155,6 +155,9 @@ impl Parts {
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
         let trains = prober.as_ref().map(|prober| Trains::new(prober.purse(), self.log.clone()));
+        if let (Some(trains), Some(most)) = (&trains, config.measure.max_rate) {
+            trains.no_faster_than(most);
+        }
         let probing = |(trains, prober): (_, &Prober)| self.probing(trains, prober.lane(), state);
         let mut probing = trains.clone().zip(prober.as_ref()).map(probing).transpose()?;
         if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
