@@ -146,7 +146,8 @@ impl Reassembly {
         Some(partial.bytes)
     }
 
-    fn expire(&mut self, now: Time) {
+    /// Gives up what is too old; [`Self::take`] does so as well.
+    pub fn expire(&mut self, now: Time) {
         let expiry = self.limits.expiry;
         while let Some(oldest) = self.order.front().copied() {
             let since = self.partial.get(&oldest).map_or(Time::ZERO, |partial| partial.since);
