@@ -2,6 +2,7 @@
 
 mod accept;
 mod patience;
+mod shares;
 mod talk;
 
 pub mod bond;

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// What is kept of riders that are not whole yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReassemblyLimits {
-    /// Bytes of them; the oldest goes when there are more.
+    /// Bytes that are kept of them, marks included; the oldest goes when there are more.
     pub bytes: usize,
     /// Riders.
     pub riders: usize,
@@ -45,10 +45,35 @@ pub enum Refused {
 #[derive(Clone, Debug)]
 struct Partial {
     bytes: Vec<u8>,
-    /// Which of them are there.
-    has: Vec<bool>,
+    /// Which of them are there, a bit each.
+    has: Vec<u64>,
     missing: usize,
     since: Time,
+}
+
+impl Partial {
+    /// Of so many bytes, none of which is there.
+    fn new(total: usize, since: Time) -> Self {
+        let has = vec![0; total.div_ceil(64)];
+        Self { bytes: vec![0; total], has, missing: total, since }
+    }
+
+    /// What it takes.
+    fn kept(&self) -> usize {
+        self.bytes.len() + size_of_val(self.has.as_slice())
+    }
+
+    /// Takes bytes from there on. The first word counts: a forged second one changes nothing.
+    fn take(&mut self, start: usize, bytes: &[u8]) {
+        for (at, byte) in (start..).zip(bytes) {
+            let (word, bit) = (&mut self.has[at / 64], 1 << (at % 64));
+            if *word & bit == 0 {
+                *word |= bit;
+                self.bytes[at] = *byte;
+                self.missing -= 1;
+            }
+        }
+    }
 }
 
 /// Riders that are not whole yet, and which ones were.
@@ -93,13 +118,7 @@ impl Reassembly {
             return Ok(Some(fragment.bytes.clone()));
         }
         let partial = self.partial_of(fragment.rider, total, now);
-        for (at, byte) in (start..end).zip(&fragment.bytes) {
-            // The first word counts: a forged second one changes nothing.
-            if !partial.has[at] {
-                (partial.has[at], partial.bytes[at]) = (true, *byte);
-                partial.missing -= 1;
-            }
-        }
+        partial.take(start, &fragment.bytes);
         let is_whole = partial.missing == 0;
         let whole = if is_whole { self.drop_partial(fragment.rider) } else { None };
         if is_whole {
@@ -110,28 +129,25 @@ impl Reassembly {
     }
 
     fn partial_of(&mut self, rider: u32, total: usize, now: Time) -> &mut Partial {
-        if !self.partial.contains_key(&rider) {
+        self.partial.entry(rider).or_insert_with(|| {
+            let partial = Partial::new(total, now);
             self.order.push_back(rider);
-            self.bytes += total;
-        }
-        self.partial.entry(rider).or_insert_with(|| Partial {
-            bytes: vec![0; total],
-            has: vec![false; total],
-            missing: total,
-            since: now,
+            self.bytes += partial.kept();
+            partial
         })
     }
 
     fn drop_partial(&mut self, rider: u32) -> Option<Vec<u8>> {
         let partial = self.partial.remove(&rider)?;
-        self.bytes -= partial.bytes.len();
+        self.bytes -= partial.kept();
         if let Some(at) = self.order.iter().position(|other| *other == rider) {
             self.order.remove(at);
         }
         Some(partial.bytes)
     }
 
-    fn expire(&mut self, now: Time) {
+    /// Gives up what is too old; [`Self::take`] does so as well.
+    pub fn expire(&mut self, now: Time) {
         let expiry = self.limits.expiry;
         while let Some(oldest) = self.order.front().copied() {
             let since = self.partial.get(&oldest).map_or(Time::ZERO, |partial| partial.since);
@@ -157,7 +173,7 @@ impl Reassembly {
         self.lost += 1;
     }
 
-    /// Bytes that are kept, each with a mark.
+    /// Bytes that are kept, and the marks of which are there.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -45,9 +45,11 @@ fn what_never_becomes_whole_is_given_up() {
     for rider in 0..5000 {
         all.take(&piece(rider, 60_000, 0, b"x"), at(u64::from(rider) / 100)).unwrap();
         assert!(all.bytes() <= 1 << 20 && all.partial.len() <= 1024);
+        let kept = |of: &Partial| of.bytes.capacity() + size_of_val(of.has.as_slice());
+        assert_eq!(all.partial.values().map(kept).sum::<usize>(), all.bytes());
     }
     assert_eq!(all.take(&piece(5000, 9, 0, b"x"), at(10_000)), Ok(None));
-    assert_eq!((all.bytes(), all.partial.len()), (9, 1));
+    assert_eq!((all.bytes(), all.partial.len()), (9 + 8, 1), "and a word of marks");
     assert_eq!(all.lost(), 5000);
 }
 

@@ -42,7 +42,7 @@ pub enum Dishonest {
     Invalid,
     /// A probe would follow too soon.
     #[error(
-        "probe {at} is to follow after {} µs; this host keeps gaps of {} µs and more",
+        "probe {at} is to follow after {} µs; this host keeps gaps of {} µs and more, by what it can or by its `max_rate`",
         gap.as_micros(), least.as_micros()
     )]
     Gap {
@@ -54,7 +54,9 @@ pub enum Dishonest {
         least: Duration,
     },
     /// Probes would come too fast.
-    #[error("the train asks for {asked}; this host sends truthfully up to {honest}")]
+    #[error(
+        "the train asks for {asked}; this host sends up to {honest}, by what it can or by its `max_rate`"
+    )]
     Rate {
         /// As asked for.
         asked: Rate,
@@ -103,12 +105,23 @@ impl Calibration {
             if probe.gap < least {
                 return Err(Dishonest::Gap { at, gap: probe.gap, least });
             }
-            let asked = rate_of(probe.size, probe.gap);
-            if asked > self.honest {
-                return Err(Dishonest::Rate { asked, honest: self.honest });
-            }
         }
-        Ok(())
+        train.within(self.honest)
+    }
+}
+
+impl Train {
+    /// Whether no gap but those of zero is faster than that.
+    ///
+    /// # Errors
+    /// [`Dishonest::Rate`] of the first that is.
+    pub fn within(&self, honest: Rate) -> Result<(), Dishonest> {
+        let gaps = self.probes().iter().skip(1).filter(|probe| !probe.gap.is_zero());
+        let mut rates = gaps.map(|probe| rate_of(probe.size, probe.gap));
+        match rates.find(|asked| *asked > honest) {
+            Some(asked) => Err(Dishonest::Rate { asked, honest }),
+            None => Ok(()),
+        }
     }
 }
 

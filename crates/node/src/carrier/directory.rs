@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, io, net::Ipv6Addr, sync::Arc};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Name, Roster};
 
-/// Members that packets are under way to or from: each may hold half a megabyte.
+/// Members that packets are under way to or from: each may hold three quarters of a megabyte, of packets that wait and of
+/// those of two lives that are not whole.
 const MOST: usize = 256;
 
 /// By address, for the roster of this version.

@@ -285,7 +285,9 @@ impl Partner {
 
     /// Its counts, and the words for its session.
     pub(super) fn report(&self) -> (Counts, String) {
-        let state = self.lock();
+        let mut state = self.lock();
+        // Where nothing comes any more nobody else looks at what is left.
+        state.incoming.iter_mut().for_each(|(_, all)| all.expire(now()));
         let mut counts = state.counts;
         let lost = |(_, all): &(u64, Reassembly)| all.lost();
         counts.expired_packets = state.expired + state.incoming.iter().map(lost).sum::<u64>();

@@ -15,7 +15,6 @@
 mod counts;
 mod deliver;
 mod flow;
-mod hearing;
 mod kept;
 mod load;
 mod meter;
@@ -35,7 +34,6 @@ pub use load::RelayView;
 pub use purse::Purse;
 
 use counts::Counts;
-use hearing::Hearing;
 use outbox::Outbox;
 use prometheus_client::registry::Registry;
 use quiet::Quiet;
@@ -45,6 +43,7 @@ use crate::{
     mesh::{Membership, OracleClient},
     overlay::OverlayCounts,
     relay::{Legs, Log, SeenLeg},
+    shares::Shares,
 };
 use std::{
     collections::BTreeMap,
@@ -77,6 +76,13 @@ const LEAST_BYTES: ByteSize = ByteSize::from_bytes(64 * 1024);
 /// Legs of relayed transfers that the overlay may be behind: all that a relay remembers.
 const TRANSFERS: usize = 1024;
 
+/// Channels that are heard at a time, of which one at most is accepted: each waits 5 s at most for its hello.
+/// Those beyond are closed, and their senders report that.
+const HEARD: usize = 16;
+
+/// Of one peer: its flow, and the next one's hello while that ends. So no member takes up all.
+const HEARD_EACH: usize = 2;
+
 /// How this node measures; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Prober(Arc<Shared>);
@@ -101,7 +107,7 @@ struct Shared {
     legs: OnceLock<(Legs, bool)>,
     /// The overlay's counts, where there is one.
     overlay: OnceLock<OverlayCounts>,
-    hearing: Hearing,
+    hearing: Shares<NodeId>,
     used: Used,
     quiet: Quiet,
     outbox: Outbox,
@@ -134,7 +140,7 @@ impl Prober {
             transfers: broadcast::channel(TRANSFERS).0,
             legs: OnceLock::new(),
             overlay: OnceLock::new(),
-            hearing: Hearing::default(),
+            hearing: Shares::new(HEARD, HEARD_EACH),
             used: Used::default(),
             quiet: Quiet::default(),
             outbox: Outbox::default(),
@@ -149,7 +155,7 @@ impl Prober {
     }
 
     /// The place that each flow has; whoever holds it measures beside none.
-    pub(crate) fn lane(&self) -> Arc<Semaphore> {
+    pub fn lane(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.lane)
     }
 

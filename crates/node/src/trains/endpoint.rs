@@ -12,7 +12,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use thalweg_measure::train::MAX_PROBES;
+use thalweg_measure::train::{MAX_PROBES, OVERHEAD};
 use thalweg_net::probe::{Opener, Unopened, prepare, receive};
 use thalweg_wire::{
     mesh::Name,
@@ -28,8 +28,9 @@ use tokio::{
 /// What the kernel is asked to hold of what comes, bytes: a train of the longest probes, at once.
 const BUFFER: usize = 4 << 20;
 
-/// Sessions at a time.
-const MAX_SESSIONS: usize = 256;
+/// Sessions at a time: 256 that carry, whoever opened them, 64 for members' trains (`serve.rs`), and of this host's own
+/// programs 256 (32 with 8 each); 64 for what begins before its like has ended.
+const MAX_SESSIONS: usize = 640;
 
 /// Trains of a session of which arrivals are kept: the last ones.
 const KEPT: usize = 4;
@@ -96,6 +97,8 @@ struct State {
     from: Option<SocketAddr>,
     trains: BTreeMap<u32, Arrivals>,
     has_shown: bool,
+    /// Bytes of trains' datagrams since that was last asked, IP's and UDP's headers included.
+    unpaid: u64,
     /// Datagrams that the socket had dropped when that was last told.
     told: u32,
     /// Who takes riders, and of which life of the other end they are.
@@ -121,9 +124,7 @@ impl Arrivals {
         let longest = stamps.windows(2).map(|pair| pair[1] - pair[0]).max();
         QUIET.max(Duration::from_nanos(longest.unwrap_or(0)) * 3)
     }
-}
 
-impl Arrivals {
     /// How many came, and the time from the first to the last.
     fn span(&self) -> (usize, Duration) {
         let stamps = || self.at.iter().flatten();
@@ -241,7 +242,8 @@ impl Endpoint {
         }
         let (from, trains) = Default::default();
         let told = self.dropped.load(Ordering::Relaxed);
-        let state = State { opener, who, from, trains, has_shown: false, told, riders: None };
+        let (has_shown, unpaid, riders) = Default::default();
+        let state = State { opener, who, from, trains, has_shown, unpaid, told, riders };
         let incoming = Arc::new(Incoming { state: Mutex::new(state), changed: Notify::new() });
         sessions.insert(number, Arc::clone(&incoming));
         Some(Place { endpoint: Arc::clone(self), number, incoming })
@@ -314,6 +316,7 @@ impl State {
             self.has_shown = true;
             return;
         }
+        self.unpaid += bytes + u64::from(OVERHEAD);
         if place >= MAX_PROBES {
             return;
         }
@@ -339,6 +342,11 @@ impl Incoming {
     /// Riders that come from now on are for this one, and of that life of the other end.
     pub(super) fn carry(&self, riders: Arc<dyn Riders>, epoch: u64) {
         self.lock().riders = Some((riders, epoch));
+    }
+
+    /// What trains' datagrams took since this was last asked, bytes with IP's and UDP's headers.
+    pub(super) fn unpaid(&self) -> u64 {
+        std::mem::take(&mut self.lock().unpaid)
     }
 
     /// Where its datagrams come from.

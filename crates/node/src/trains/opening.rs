@@ -39,10 +39,11 @@ pub async fn open(
     let nobody = || OpenError::Nobody(to.clone());
     let roster = reach.roster().map_err(|_| nobody())?;
     let key = roster.by_name(to).and_then(|member| member.node).ok_or_else(nobody)?;
+    // Before the channel, which is not to be silent meanwhile.
+    let here = trains.calibrated().await?;
     let channel = reach.channel(to, &[], Protocol::Probe).await?;
     let tcp = channel.get_ref().tcp().ok_or(io::ErrorKind::NotConnected);
     let at = tcp.map_err(io::Error::from)?.peer_addr()?.ip();
-    let here = trains.calibrated().await?;
     let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable);
     let endpoint = trains.towards(at).ok_or_else(nowhere)?;
     let terms = Terms { here, accepts_busy: false };

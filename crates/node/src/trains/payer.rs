@@ -1,6 +1,7 @@
 //! Who pays for a session's trains, and when they may go.
 
-use super::{Trains, session::SessionError};
+use super::{Trains, endpoint::Incoming, session::SessionError};
+use crate::prober::Purse;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -19,6 +20,30 @@ pub struct Payer {
     spent: Arc<AtomicU64>,
     /// Bytes, of all its trains together.
     most: u64,
+}
+
+/// What came in a member's session, paid for when it is told of, and what nobody asked for when the session ends.
+#[derive(Debug)]
+pub(super) struct Bill {
+    pub(super) incoming: Arc<Incoming>,
+    pub(super) purse: Arc<Purse>,
+    pub(super) from: NodeId,
+}
+
+impl Bill {
+    /// Pays for what came since the last time.
+    pub(super) fn pay(&self) {
+        match self.incoming.unpaid() {
+            0 => {}
+            bytes => self.purse.charge(self.from, bytes),
+        }
+    }
+}
+
+impl Drop for Bill {
+    fn drop(&mut self) {
+        self.pay();
+    }
 }
 
 /// A train's turn, until it is dropped.
@@ -51,7 +76,7 @@ impl Payer {
         }
         let closed = |_| SessionError::Budget;
         let alone = self.flows.acquire().await.map_err(closed)?;
-        let lane = self.trains.lane(self.to, train).await.ok_or(SessionError::Budget)?;
+        let lane = self.trains.lane(self.to, train).await?;
         self.spent.fetch_add(train.bytes(), Ordering::Relaxed);
         Ok(Turn { _lane: lane, _alone: alone })
     }

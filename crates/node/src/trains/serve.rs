@@ -4,14 +4,16 @@ use super::{
     calibrate, carry,
     endpoint::{Endpoint, Place},
     fly::{Volley, Way},
+    payer::Bill,
     riders::{Attached, Carries, Riders},
-    session::{big_enough, can, secrets},
+    session::{SessionError, big_enough, can, secrets},
 };
 use crate::{
     daemon::{BoxFuture, MemberService},
     mesh::MeshPeer,
     prober::Purse,
     relay::{Event, Log},
+    shares::Shares,
     talk,
 };
 use std::{
@@ -20,12 +22,12 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_measure::train::{Calibration, MAX_PROBES, Probe, Train};
+use thalweg_measure::train::{Calibration, Dishonest, MAX_PROBES, Probe, Train};
 use thalweg_net::{
     channel::Channel,
     probe::{Opener, Sealer},
 };
-use thalweg_units::NodeId;
+use thalweg_units::{NodeId, Rate};
 use thalweg_wire::mesh::Name;
 use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, Planned, Refusal, Tell};
 use tokio::{
@@ -47,8 +49,18 @@ const BUSY: Duration = Duration::from_secs(10);
 /// The longest that probes are waited for.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// Channels at a time.
-const MAX_CHANNELS: usize = 64;
+/// A client says at once what it wants.
+const FIRST: Duration = Duration::from_secs(30);
+
+/// Channels that have not said yet what they want, at a time, and those of one member; one too many is closed.
+const SILENT: (usize, usize) = (256, 16);
+
+/// Channels for trains at a time, and those of one member: so none takes up all.
+const MEASURING: (usize, usize) = (64, 16);
+
+/// Channels that only carry: as many as a carrier has members; each has one, and new ones before the old ones' end is
+/// seen.
+const CARRYING: (usize, usize) = (256, 4);
 
 /// The service `probe` of a daemon.
 #[derive(Clone, Debug)]
@@ -58,10 +70,14 @@ pub struct Trains(Arc<Shared>);
 struct Shared {
     endpoints: OnceLock<Vec<Arc<Endpoint>>>,
     carrier: OnceLock<Arc<dyn Carries>>,
+    /// The operator's bound.
+    most: OnceLock<Rate>,
     calibration: Mutex<Option<(Instant, Calibration)>>,
     /// One train at a time leaves this host.
     lane: Semaphore,
-    channels: Semaphore,
+    silent: Shares<Name>,
+    measuring: Shares<Name>,
+    carrying: Shares<Name>,
     purse: Arc<Purse>,
     log: Log,
 }
@@ -69,9 +85,20 @@ struct Shared {
 impl Trains {
     /// Trains for members are paid from this purse. Nothing is served before [`Self::receive_at`].
     pub fn new(purse: Arc<Purse>, log: Log) -> Self {
-        let (endpoints, carrier, calibration) = Default::default();
-        let (lane, channels) = (Semaphore::new(1), Semaphore::new(MAX_CHANNELS));
-        Self(Arc::new(Shared { endpoints, carrier, calibration, lane, channels, purse, log }))
+        let (endpoints, carrier, most, calibration) = Default::default();
+        let of = |(all, each)| Shares::new(all, each);
+        Self(Arc::new(Shared {
+            endpoints,
+            carrier,
+            most,
+            calibration,
+            lane: Semaphore::new(1),
+            silent: of(SILENT),
+            measuring: of(MEASURING),
+            carrying: of(CARRYING),
+            purse,
+            log,
+        }))
     }
 
     /// Datagrams come by these endpoints; the first word counts.
@@ -89,10 +116,13 @@ impl Trains {
         *self.0.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), host));
     }
-}
 
-impl Trains {
-    /// What this host can do.
+    /// Trains have no gaps that are faster than this, whoever wants them; the first word counts.
+    pub fn no_faster_than(&self, most: Rate) {
+        _ = self.0.most.set(most);
+    }
+
+    /// What this host can do, and may.
     pub(crate) async fn calibrated(&self) -> io::Result<Calibration> {
         self.0.calibrated().await
     }
@@ -116,12 +146,23 @@ impl Trains {
         self.0.carrier.get().map(|carrier| carrier.sent()).unwrap_or_default()
     }
 
-    /// This host's turn to send a train to the member, paid for; `None`: the day's bytes are used up.
-    pub(super) async fn lane(&self, to: NodeId, train: &Train) -> Option<SemaphorePermit<'_>> {
-        let permit = self.0.lane.acquire().await.ok()?;
-        let is_paid = self.0.purse.left().as_bytes() >= train.bytes();
-        is_paid.then(|| self.0.purse.charge(to, train.bytes()))?;
-        Some(permit)
+    /// This host's turn to send a train to the member, paid for.
+    ///
+    /// # Errors
+    /// [`SessionError::Budget`]: the day's bytes are used up; [`SessionError::Dishonest`]: it is faster than it may be,
+    /// also where a busy host was accepted.
+    pub(super) async fn lane(
+        &self,
+        to: NodeId,
+        train: &Train,
+    ) -> Result<SemaphorePermit<'_>, SessionError> {
+        self.0.allows(train)?;
+        let permit = self.0.lane.acquire().await.map_err(|_| SessionError::Budget)?;
+        if self.0.purse.left().as_bytes() < train.bytes() {
+            return Err(SessionError::Budget);
+        }
+        self.0.purse.charge(to, train.bytes());
+        Ok(permit)
     }
 }
 
@@ -134,8 +175,7 @@ impl MemberService for Trains {
     ) -> BoxFuture<'static, ()> {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
-            let Ok(_place) = shared.channels.try_acquire() else { return };
-            let served = peer.unless_revoked(shared.session(channel, &peer)).await;
+            let served = peer.unless_revoked(shared.admit(channel, &peer)).await;
             let event = Event::new("trains").with("peer", &peer.member().name).with("client", from);
             shared.log.put(match served.unwrap_or_else(|revoked| Err(revoked.into())) {
                 Ok(trains) => event.with_number("trains", trains),
@@ -156,16 +196,38 @@ struct Open {
     way: Way,
     /// While riders go in it.
     attached: Option<Attached>,
+    bill: Bill,
 }
 
 impl Shared {
+    /// A session, if there is a place for what the client wants first.
+    async fn admit(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
+        let crowded = || io::Error::other("as many sessions of trains as are taken at a time");
+        let who = &peer.member().name;
+        let silent = self.silent.enter(who.clone()).ok_or_else(crowded)?;
+        let Some(first) = asked(&mut channel, FIRST).await? else { return Ok(0) };
+        let places = match &first {
+            Ask::Carry { .. } => &self.carrying,
+            _ => &self.measuring,
+        };
+        let Some(_place) = places.enter(who.clone()) else {
+            talk::write(&mut channel, &Tell::Refused(Refusal::Busy)).await?;
+            return Err(crowded());
+        };
+        drop(silent);
+        self.session(channel, peer, first).await
+    }
+
     /// Until the client leaves; how many trains there were.
-    async fn session(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
-        let (mut open, mut trains) = (None, 0);
-        loop {
-            let asked = timeout(IDLE, talk::read(&mut channel, MAX_MESSAGE)).await;
-            let Some(asked) = asked.map_err(io::Error::from)?? else { return Ok(trains) };
-            let told = match (asked, &open) {
+    async fn session(
+        &self,
+        mut channel: Channel<TcpStream>,
+        peer: &MeshPeer,
+        first: Ask,
+    ) -> io::Result<u64> {
+        let (mut open, mut trains, mut next) = (None, 0, Some(first));
+        while let Some(ask) = next {
+            let told = match (ask, &open) {
                 (Ask::Open, None) => match self.open(&channel, peer).await? {
                     Ok((opened, told)) => {
                         open = Some(opened);
@@ -180,7 +242,7 @@ impl Shared {
                 (Ask::Arrivals { train, probes, wait }, Some(open)) => {
                     trains += u64::from(train != NO_TRAIN);
                     let wait = Duration::from_millis(wait.into()).min(LONGEST_WAIT);
-                    self.arrivals(open, peer.key(), (train, probes), wait).await
+                    arrivals(open, (train, probes), wait).await
                 }
                 (Ask::Send { train, probes, accepts_busy }, Some(open)) => {
                     trains += 1;
@@ -191,7 +253,9 @@ impl Shared {
                 _ => Tell::Refused(Refusal::Session),
             };
             talk::write(&mut channel, &told).await?;
+            next = asked(&mut channel, IDLE).await?;
         }
+        Ok(trains)
     }
 
     async fn open(
@@ -229,7 +293,9 @@ impl Shared {
         // Its port is not known before its first datagram; nothing is sent before.
         let to = SocketAddr::new(channel.get_ref().peer_addr()?.ip(), 0);
         let way = Way { socket, to, sealer, riders: None };
-        Ok(Ok((Open { place, way, attached: None }, port)))
+        let (incoming, purse) = (Arc::clone(&place.incoming), Arc::clone(&self.purse));
+        let bill = Bill { incoming, purse, from: peer.key() };
+        Ok(Ok((Open { place, way, attached: None, bill }, port)))
     }
 
     /// Riders as well, in the session that is open or in a new one.
@@ -267,7 +333,19 @@ impl Shared {
         of(&|ip| ip == at).or_else(|| of(&is_all))
     }
 
+    /// What this host can do, and may: what it says of itself, and what trains are held against.
     async fn calibrated(&self) -> io::Result<Calibration> {
+        let found = self.found().await?;
+        let honest = self.most.get().map_or(found.honest, |most| found.honest.min(*most));
+        Ok(Calibration { honest, ..found })
+    }
+
+    /// Whether a train keeps the operator's bound.
+    fn allows(&self, train: &Train) -> Result<(), Dishonest> {
+        self.most.get().map_or(Ok(()), |most| train.within(*most))
+    }
+
+    async fn found(&self) -> io::Result<Calibration> {
         let known = *self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = |(at, known): &(Instant, Calibration)| {
             at.elapsed() < if known.is_valid { FRESH } else { BUSY }
@@ -283,25 +361,6 @@ impl Shared {
         Ok(found)
     }
 
-    async fn arrivals(
-        &self,
-        open: &Open,
-        peer: NodeId,
-        (train, probes): (u32, u16),
-        wait: Duration,
-    ) -> Tell {
-        let incoming = &open.place.incoming;
-        if train == NO_TRAIN {
-            let shown = incoming.shown(wait).await;
-            return Tell::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
-        }
-        let probes = usize::from(probes).min(MAX_PROBES);
-        let (arrived, dropped) = open.place.arrivals(train, probes, wait).await;
-        // As long as they may be: who receives does not know better, and need not.
-        self.purse.charge(peer, arrived.iter().flatten().count() as u64 * 1500);
-        Tell::Arrivals { arrived, dropped }
-    }
-
     async fn send(
         &self,
         open: &Open,
@@ -313,6 +372,7 @@ impl Shared {
         let host = self.calibrated().await.map_err(no)?;
         let host = if wanted.accepts_busy { host.as_it_is() } else { host };
         host.check(&train).map_err(no)?;
+        self.allows(&train).map_err(no)?;
         let Some(to) = open.place.incoming.from() else { return Err(Refusal::Session) };
         let _lane = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
         if self.purse.left().as_bytes() < train.bytes() {
@@ -324,6 +384,23 @@ impl Shared {
         let flown = way.fly(volley, Duration::ZERO).await.map_err(no)?;
         Ok(flown.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }
+}
+
+/// What came of a train, which is paid for.
+async fn arrivals(open: &Open, (train, probes): (u32, u16), wait: Duration) -> Tell {
+    if train == NO_TRAIN {
+        let shown = open.place.incoming.shown(wait).await;
+        return Tell::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
+    }
+    let probes = usize::from(probes).min(MAX_PROBES);
+    let (arrived, dropped) = open.place.arrivals(train, probes, wait).await;
+    open.bill.pay();
+    Tell::Arrivals { arrived, dropped }
+}
+
+/// What the client asks next; `None`: it has left.
+async fn asked(channel: &mut Channel<TcpStream>, within: Duration) -> io::Result<Option<Ask>> {
+    timeout(within, talk::read(channel, MAX_MESSAGE)).await.map_err(io::Error::from)?
 }
 
 /// A train that a member wants to be sent.

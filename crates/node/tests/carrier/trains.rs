@@ -7,8 +7,8 @@ use crate::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use thalweg_measure::{
-    riders::{HoldSettings, Regulator, Selection},
-    train::{Flight, Probe, Train},
+    riders::{Fragment, HoldSettings, Regulator, Selection},
+    train::{Flight, Probe, Tally, Train},
 };
 use thalweg_net::{
     Stream,
@@ -16,8 +16,10 @@ use thalweg_net::{
 };
 use thalweg_node::{
     carrier::CarrierSettings,
-    trains::{Carries as _, Session, Terms},
+    trains::{Attached, Carries as _, Outlet, Riders, Riding, Session, SessionError, Terms},
 };
+use thalweg_units::Time;
+use thalweg_wire::probe::Refusal;
 
 /// A session for trains from one node to another, in which riders go.
 async fn session(from: &Node, to: &Node) -> Session<Stream> {
@@ -29,6 +31,76 @@ async fn session(from: &Node, to: &Node) -> Session<Stream> {
     let riders = carrier.riders(thalweg_wire::Signer::id(&key)).unwrap();
     session.carry(riders).await.unwrap();
     session
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_all_its_sessions_for_trains_still_carries() {
+    let mut nodes = mesh(vec![Some(settings()), Some(settings())]).await;
+    let [one, two] = &mut nodes[..] else { unreachable!() };
+    let terms = Terms::found(true).await.unwrap();
+    let mut open = Vec::new();
+    let refused = loop {
+        let channel = one.reach.channel(&named(two), &[], Protocol::Probe).await.unwrap();
+        match Session::open(channel, HERE, &one.endpoint, terms).await {
+            Ok(session) => open.push(session),
+            Err(why) => break why,
+        }
+    };
+    assert!(matches!(refused, SessionError::Refused(Refusal::Busy)), "{refused}");
+    assert_eq!(open.len(), 16);
+    one.send(packet(one.overlay(), two.overlay(), 7, 100)).await;
+    assert_eq!(number(&two.next().await, one, two), 7);
+}
+
+/// Rides with the beginnings of packets whose ends never come.
+#[derive(Debug)]
+struct Beginnings;
+
+impl Riders for Beginnings {
+    fn epoch(&self) -> u64 {
+        1
+    }
+
+    fn attach(self: Arc<Self>, _: Outlet) -> Attached {
+        Attached::new(|| ())
+    }
+
+    fn arrived(&self, _: u64, _: Vec<Fragment>) {}
+
+    fn passed(&self, _: usize, _: u64, _: Duration) {}
+
+    fn due(&self, _: Time, _: &Train) {}
+
+    fn begin(self: Arc<Self>, _: &Train) -> Box<dyn Riding> {
+        Box::new(Self)
+    }
+}
+
+impl Riding for Beginnings {
+    fn fill(&mut self, place: usize, _: Probe, _: usize) -> Vec<Fragment> {
+        vec![Fragment { rider: place as u32, total: 1000, offset: 0, bytes: vec![0x60; 100] }]
+    }
+
+    fn end(self: Box<Self>) -> Tally {
+        Tally::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packets_that_never_become_whole_are_given_up_and_counted() {
+    let nodes = mesh(vec![None, Some(settings())]).await;
+    let [one, two] = &nodes[..] else { unreachable!() };
+    let channel = one.reach.channel(&named(two), &[], Protocol::Probe).await.unwrap();
+    let mut session = opened(channel, one).await;
+    two.until("the device is up", |report| report.is_up).await;
+    session.carry(Arc::new(Beginnings)).await.unwrap();
+    // More than are kept at a time.
+    let probe = Probe { size: 400, header: 0, gap: Duration::ZERO, may_carry: true };
+    let flight = session.send(Train::uniform(probe, 600).unwrap()).await.unwrap();
+    let came = flight.arrived.iter().flatten().count() as u64;
+    assert!(came > 512, "{came}");
+    two.until("all are given up", |report| report.counts.expired_packets == came).await;
+    assert_eq!(two.report().counts.received_packets, 0);
 }
 
 /// Whatever this host's calibration says: how busy it is is nothing to riders.

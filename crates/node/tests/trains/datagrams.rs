@@ -99,6 +99,24 @@ async fn the_cut_the_forged_and_the_replayed_are_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_receives_pays_for_the_bytes_that_came_also_of_trains_nobody_asks_for() {
+    let mut scene = Scene::clean().await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    session.send(train(50, 300, GAP)).await.unwrap();
+    assert_eq!(PLENTY - scene.far.purse.left().as_bytes(), 50 * 328);
+    let mut came = scene.far.endpoint.came();
+    let headers = vec![vec![7; 5]; 20];
+    session.depart(train(20, 1000, GAP), headers).await.unwrap();
+    for _ in 0..20 {
+        came.recv().await.unwrap();
+    }
+    session.close().await;
+    // Its daemon ends with all sessions.
+    scene.far.kill().await;
+    assert_eq!(PLENTY - scene.far.purse.left().as_bytes(), 50 * 328 + 20 * 1028);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn by_chance_exactly_what_came_intact_has_come() {
     let seed = std::process::id().into();
     println!("seed {seed}");

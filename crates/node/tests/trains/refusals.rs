@@ -12,6 +12,7 @@ use thalweg_measure::{
 };
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_node::trains::{Event, MeasureError, Measured, Session, SessionError, Terms, Way, run};
+use thalweg_units::Rate;
 use thalweg_wire::probe::Refusal;
 
 const GAP: Duration = Duration::from_micros(200);
@@ -86,6 +87,36 @@ async fn a_days_bytes_are_the_end() {
     session.receive(train(40, 300, GAP)).await.unwrap();
     let refused = session.receive(train(40, 300, GAP)).await.unwrap_err();
     assert!(matches!(refused, SessionError::Refused(Refusal::Budget)), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_s_share_of_sessions_is_its_end_and_it_is_told() {
+    let scene = Scene::clean().await;
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        open.push(scene.session(CALM()).await.unwrap());
+    }
+    let refused = scene.session(CALM()).await.err().unwrap();
+    assert!(matches!(refused, SessionError::Refused(Refusal::Busy)), "{refused}");
+    assert_eq!(open[0].send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "the others go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_max_rate_bounds_what_members_order_also_of_a_busy_host() {
+    let scene = Scene::clean().await;
+    scene.far.trains.no_faster_than(Rate::from_mbps(10.0));
+    let mut session = scene.session(CALM()).await.unwrap();
+    assert_eq!(session.calibrations()[1].honest, Rate::from_mbps(10.0), "members are told");
+    let slow = Duration::from_micros(1500);
+    assert_eq!(session.receive(train(10, 1472, slow)).await.unwrap().lost(), 0.0);
+    let refused = session.receive(train(10, 1472, GAP)).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Gap { .. })), "{refused}");
+    assert!(refused.to_string().contains("max_rate"), "{refused}");
+    // Taken as it is, the host itself keeps the bound.
+    session.accept_busy(true);
+    let refused = session.receive(train(10, 1472, GAP)).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Refused(Refusal::Train(_))), "{refused}");
+    assert!(refused.to_string().contains("max_rate"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,6 +58,7 @@ pub struct Far {
     pub trains: Trains,
     pub endpoint: Arc<Endpoint>,
     pub membership: Membership,
+    pub purse: Arc<Purse>,
     pub tasks: JoinSet<()>,
     pub dir: TempDir,
     /// Dropped to end the daemon, and how it ended.
@@ -72,7 +73,8 @@ impl Far {
         let dir = TempDir::new().unwrap();
         let membership = members::membership();
         let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(per_day));
-        let trains = Trains::new(Arc::new(purse), Log::to_queue().0);
+        let purse = Arc::new(purse);
+        let trains = Trains::new(Arc::clone(&purse), Log::to_queue().0);
         trains.calibrated_as(calm());
         let services = Services { probe: Some(Arc::new(trains.clone())), ..members::nothing() };
         let config = members::config(ANYWHERE, dir.path());
@@ -88,7 +90,7 @@ impl Far {
             daemon.run(async { _ = stopped.await }, std::future::ready(())).await;
         });
         let daemon = Some((stop, daemon));
-        Self { at, trains, endpoint, membership, tasks, dir, daemon }
+        Self { at, trains, endpoint, membership, purse, tasks, dir, daemon }
     }
 
     /// Its daemon ends, and with it all channels.

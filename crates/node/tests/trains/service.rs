@@ -5,16 +5,19 @@ use crate::{
     scene::{Far, PLENTY, busy},
 };
 use serde_json::{Value, json};
-use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc};
+use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
 use thalweg_node::{daemon::bind_local, relay::Log, trains::Service};
+use thalweg_units::Rate;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::UnixStream,
+    sync::Semaphore,
 };
 
 struct Node {
     n: u8,
     far: Far,
+    flows: Arc<Semaphore>,
     socket: PathBuf,
 }
 
@@ -24,10 +27,17 @@ impl Node {
         let socket = far.dir.path().join("probe.sock");
         let listener = bind_local(&socket).unwrap();
         let reach = members::reach(n, &members::key(n), &far.membership);
+        let flows = Arc::new(Semaphore::new(1));
         let endpoint = Arc::clone(&far.endpoint);
-        let service = Service::new(far.trains.clone(), endpoint, reach, Log::to_queue().0);
+        let service = Service::new(
+            far.trains.clone(),
+            endpoint,
+            reach,
+            Arc::clone(&flows),
+            Log::to_queue().0,
+        );
         far.tasks.spawn(service.run(listener));
-        Self { n, far, socket }
+        Self { n, far, flows, socket }
     }
 }
 
@@ -165,6 +175,64 @@ async fn programs_spend_the_node_s_bytes_of_the_day() {
     assert!(program.ask(ten.clone()).await["report"].is_object());
     let refused = program.ask(ten).await;
     assert!(refused["error"].as_str().unwrap().contains("used up"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_costs_nothing() {
+    let nodes = pair(20_000).await;
+    let mut program = Program::at(&nodes[0]).await;
+    for (probe, why) in [
+        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "keeps gaps"),
+        (json!({ "size": 40, "count": 250 }), "needs 45"),
+    ] {
+        for _ in 0..3 {
+            let said = program.ask(json!({ "send": { "to": "n1", "probes": [probe] } })).await;
+            assert!(said["error"].as_str().unwrap().contains(why), "{said}");
+        }
+    }
+    let most = json!({ "send": { "to": "n1", "probes": [{ "size": 1000, "count": 19 }] } });
+    let report = program.ask(most).await;
+    assert!(report["report"].is_object(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trying_how_long_probes_may_be_is_paid_for_as_well() {
+    let nodes = pair(20_000).await;
+    let mut program = Program::at(&nodes[0]).await;
+    let open = json!({ "open": { "to": "n1" } });
+    // Five of the longest each time.
+    for _ in 0..2 {
+        assert!(program.ask(open.clone()).await["opened"].is_object());
+    }
+    let refused = program.ask(open).await;
+    assert!(refused["error"].as_str().unwrap().contains("used up"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_train_waits_until_no_bulk_flow_is_under_way() {
+    let nodes = pair(PLENTY).await;
+    let flow = nodes[0].flows.clone().acquire_owned().await.unwrap();
+    let mut program = Program::at(&nodes[0]).await;
+    let mut report = Box::pin(program.ask(three()));
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut report).await;
+    assert!(early.is_err(), "{early:?}");
+    drop(flow);
+    assert!(report.await["report"].is_object());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_max_rate_bounds_programs_also_where_they_accept_a_busy_host() {
+    let nodes = pair(PLENTY).await;
+    nodes[0].far.trains.no_faster_than(Rate::from_mbps(10.0));
+    let mut program = Program::at(&nodes[0]).await;
+    for is_accepted in [false, true] {
+        let send = json!({ "send": { "to": "n1", "accept_busy": is_accepted, "probes": [
+            { "size": 1472, "gap_us": 200, "count": 3 } ] } });
+        let refused = program.ask(send).await;
+        assert!(refused["error"].as_str().unwrap().contains("max_rate"), "{refused}");
+    }
+    let opened = &program.ask(json!({ "open": { "to": "n1" } })).await["opened"];
+    assert_eq!(opened["hosts"][0]["honest_bps"], 10_000_000, "{opened}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

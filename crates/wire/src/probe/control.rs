@@ -116,8 +116,8 @@ pub enum Tell {
 /// Why a node does not.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
-    /// It sends a train for somebody else.
-    #[error("it sends a train for somebody else; try again")]
+    /// It sends a train for somebody else, or has no place for another session.
+    #[error("it sends a train for somebody else, or has as many sessions as it takes; try again")]
     Busy,
     /// Its bytes for measurements are used up.
     #[error("its bytes for measurements are used up for today")]
@@ -125,7 +125,7 @@ pub enum Refusal {
     /// It cannot send this train truthfully, or none at all; says why.
     #[error("it does not send this train: {0}")]
     Train(String),
-    /// It has no session open on this channel, or too many in all.
+    /// It has no session open on this channel.
     #[error("it has no session here; open one")]
     Session,
     /// Nobody there takes riders, or not from this key.

@@ -5,7 +5,7 @@
 
 mod words;
 
-use super::{Endpoint, OpenError, Session, SessionError, Trains, open, run::Way};
+use super::{Endpoint, OpenError, Payer, Session, SessionError, Trains, open, run::Way};
 use crate::{
     daemon::is_owner,
     gather::Reach,
@@ -47,6 +47,8 @@ pub struct Service {
     trains: Trains,
     endpoint: Arc<Endpoint>,
     reach: Reach,
+    /// Bulk flows have places of it.
+    flows: Arc<Semaphore>,
     log: Log,
 }
 
@@ -65,8 +67,6 @@ enum Unserved {
     Nobody(Name),
     #[error("trains to at most {SESSIONS} members go over one connection; open another one")]
     Many,
-    #[error("this node's bytes for measurements are used up for today (`max_bytes_per_day`)")]
-    Budget,
 }
 
 /// A member's session, and its key when it was opened.
@@ -76,9 +76,16 @@ struct Open {
 }
 
 impl Service {
-    /// Of these trains, whose datagrams come by endpoints of which this is one; members are reached so.
-    pub fn new(trains: Trains, endpoint: Arc<Endpoint>, reach: Reach, log: Log) -> Self {
-        Self { trains, endpoint, reach, log }
+    /// Of these trains, whose datagrams come by endpoints of which this is one; members are reached so. Bulk flows have
+    /// places of `flows`: no train goes beside one.
+    pub fn new(
+        trains: Trains,
+        endpoint: Arc<Endpoint>,
+        reach: Reach,
+        flows: Arc<Semaphore>,
+        log: Log,
+    ) -> Self {
+        Self { trains, endpoint, reach, flows, log }
     }
 
     /// Serves programs of this node's owner, and root's; never ends.
@@ -171,7 +178,8 @@ impl Service {
             if sessions.len() >= SESSIONS {
                 return Err(Unserved::Many);
             }
-            let (session, key) = open(&self.trains, &self.reach, to, true).await?;
+            let (mut session, key) = open(&self.trains, &self.reach, to, true).await?;
+            session.pay_by(Payer::new(self.trains.clone(), key, Arc::clone(&self.flows)));
             sessions.insert(to.clone(), Open { session, key });
         }
         sessions.get_mut(to).map(|open| &mut open.session).ok_or_else(nobody)
@@ -188,38 +196,12 @@ impl Service {
         let after = Duration::from_micros(send.after_us.into());
         session.announce(&train, after);
         sleep(after).await;
-        let sent = self.fly(session, send, train, headers).await;
+        let sent = fly(session, send, train, headers).await;
         // What the hosts or the train forbid leaves the channel as it was.
-        let is_over = matches!(
-            &sent,
-            Err(Unserved::Session(SessionError::Channel(_) | SessionError::Protocol(_)))
-        );
-        if is_over {
+        if matches!(&sent, Err(SessionError::Channel(_) | SessionError::Protocol(_))) {
             sessions.remove(&send.to);
         }
-        sent
-    }
-
-    async fn fly(
-        &self,
-        session: &mut Session<Stream>,
-        send: &SendTrain,
-        train: Train,
-        headers: Vec<Vec<u8>>,
-    ) -> Result<Report, Unserved> {
-        let key = self.reach.roster().ok().and_then(|roster| roster.by_name(&send.to)?.node);
-        let key = key.ok_or_else(|| Unserved::Nobody(send.to.clone()))?;
-        let _lane = self.trains.lane(key, &train).await.ok_or(Unserved::Budget)?;
-        let departed = session.depart(train.clone(), headers).await?;
-        let carried = departed.carried().to_vec();
-        let flight = match send.await_arrivals || session.silence() > SILENT {
-            true => session.arrivals(departed).await?,
-            false => departed.unasked(),
-        };
-        let mut punctuality = Punctuality::default();
-        punctuality.note(&train, &flight);
-        let doubts = [session.doubts(Way::There), punctuality.doubts()].concat();
-        Ok(Report::of(&train, &flight, carried, &doubts))
+        Ok(sent?)
     }
 
     /// Probes to a program until it leaves.
@@ -245,6 +227,25 @@ impl Service {
             say(write, &said).await?;
         }
     }
+}
+
+/// A train, in its turn and paid for, and what came of it.
+async fn fly(
+    session: &mut Session<Stream>,
+    send: &SendTrain,
+    train: Train,
+    headers: Vec<Vec<u8>>,
+) -> Result<Report, SessionError> {
+    let departed = session.depart(train.clone(), headers).await?;
+    let carried = departed.carried().to_vec();
+    let flight = match send.await_arrivals || session.silence() > SILENT {
+        true => session.arrivals(departed).await?,
+        false => departed.unasked(),
+    };
+    let mut punctuality = Punctuality::default();
+    punctuality.note(&train, &flight);
+    let doubts = [session.doubts(Way::There), punctuality.doubts()].concat();
+    Ok(Report::of(&train, &flight, carried, &doubts))
 }
 
 /// What comes of a question.

@@ -34,7 +34,7 @@ use thalweg_wire::{
     Signer as _,
     mesh::{Member, Role},
 };
-use tokio::task::JoinSet;
+use tokio::{sync::Semaphore, task::JoinSet};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A node before it is bound to its addresses.
@@ -155,8 +155,11 @@ impl Parts {
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
         let trains = prober.as_ref().map(|prober| Trains::new(prober.purse(), self.log.clone()));
-        let probing = |trains| self.probing(trains, state);
-        let mut probing = trains.clone().map(probing).transpose()?;
+        if let (Some(trains), Some(most)) = (&trains, config.measure.max_rate) {
+            trains.no_faster_than(most);
+        }
+        let probing = |(trains, prober): (_, &Prober)| self.probing(trains, prober.lane(), state);
+        let mut probing = trains.clone().zip(prober.as_ref()).map(probing).transpose()?;
         if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
             probing.measures(&config.measure, prober, &legs, &mut registry);
         }
@@ -308,8 +311,13 @@ impl Parts {
         Ok(Casts::new(&config.cast, state.dir(), membership, reach, log)?)
     }
 
-    /// Who takes trains' datagrams, and trains of other programs.
-    fn probing(&self, trains: Trains, state: &State) -> anyhow::Result<Probing> {
+    /// Who takes trains' datagrams, and trains of other programs, which go beside no bulk flow.
+    fn probing(
+        &self,
+        trains: Trains,
+        flows: Arc<Semaphore>,
+        state: &State,
+    ) -> anyhow::Result<Probing> {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         // Not over bonds: a train goes one path, and so its words do.
         let reach = Reach::new(name, self.membership.clone(), identity, DialOptions::default());
@@ -318,7 +326,7 @@ impl Parts {
         if let Some(carrier) = carrier.clone() {
             trains.carry_for(Arc::new(carrier));
         }
-        Ok(Probing { trains, carrier, overlay: None, reach, socket, log })
+        Ok(Probing { trains, flows, carrier, overlay: None, reach, socket, log })
     }
 
     /// Whose packets ride in trains; none if the settings say so.
@@ -387,6 +395,8 @@ fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
 #[derive(Clone, Debug)]
 struct Probing {
     trains: Trains,
+    /// Bulk flows have places of it.
+    flows: Arc<Semaphore>,
     /// Packets of programs ride in them, where there is one.
     carrier: Option<Carrier>,
     /// Links are measured unasked, where there is one.
@@ -447,7 +457,7 @@ impl Probing {
         match bind_local(&self.socket) {
             Ok(listener) => {
                 let _removed = Removed(self.socket);
-                let service = Service::new(self.trains, endpoint, self.reach, self.log);
+                let service = Service::new(self.trains, endpoint, self.reach, self.flows, self.log);
                 tokio::join!(service.run(listener), carries, measures);
             }
             Err(why) => {
