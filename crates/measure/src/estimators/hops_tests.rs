@@ -1,4 +1,5 @@
 use super::*;
+use crate::train::Stamp;
 use std::net::Ipv4Addr;
 use thalweg_units::Time;
 
@@ -32,15 +33,15 @@ impl Chain {
                 free[link] = at;
                 let hop = link as u8 + 1;
                 if link + 1 == self.links.len() {
-                    arrived = Some(time(at + 77.0));
+                    arrived = Some(stamp(at + 77.0));
                 } else if train.hops(place).is_some_and(|limit| limit.get() == hop) {
-                    let back = time(at + self.back * f64::from(hop));
+                    let back = stamp(at + self.back * f64::from(hop));
                     word = (!self.silent.contains(&hop))
                         .then_some(Expired { by: Self::router(hop), at: back });
                     break;
                 }
             }
-            flight.sent.push(Some(time(1e-6 * place as f64)));
+            flight.sent.push(Some(Time::from_nanos(1000 * place as u64)));
             flight.arrived.push(arrived);
             flight.expired.push(word);
         }
@@ -61,8 +62,8 @@ impl Chain {
     }
 }
 
-fn time(s: f64) -> Time {
-    Time::from_nanos((s * 1e9) as u64)
+fn stamp(s: f64) -> Stamp {
+    Stamp::from_unix_nanos((s * 1e9) as u64)
 }
 
 /// The narrowest hop, and from which one on it may be.

@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_measure::{
     riders::Fragment,
-    train::{Expired, Probe, Tally, Train},
+    train::{Expired, Probe, Stamp, Tally, Train},
 };
 use thalweg_net::probe::{HopSocket, Pacer, Sealer, now};
 use thalweg_units::Time;
@@ -183,7 +183,7 @@ fn words(
         let number = Outer::read(&word.quoted).map(|outer| outer.number);
         let place = numbers.iter().position(|one| number.is_some() && *one == number);
         if let Some(place) = place.filter(|place| words[*place].is_none()) {
-            let at = Time::from_nanos(word.at.as_unix_nanos());
+            let at = Stamp::from_unix_nanos(word.at.as_unix_nanos());
             words[place] = Some(Expired { by: word.by, at });
             missing -= 1;
         }

@@ -15,6 +15,9 @@ use tokio::{
     time::sleep,
 };
 
+/// A train is said so long before it goes where packets may ride in it: the carrier's `hold`, unless that is set.
+const AHEAD: Duration = Duration::from_millis(10);
+
 /// In which direction a path is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -33,6 +36,9 @@ pub trait Flies {
         way: Way,
         after: Duration,
     ) -> impl Future<Output = Result<Flight, SessionError>> + Send;
+
+    /// Whether packets may ride in such trains: each is then said 10 ms before it goes, and waits as long.
+    fn rides(&self, way: Way) -> bool;
 
     /// What the hosts' calibrations say against whatever is found out.
     fn doubts(&self, way: Way) -> Vec<Doubt>;
@@ -53,6 +59,10 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Flies for Session<IO> {
             Way::There => self.send(train.clone()).await,
             Way::Back => self.receive(train.clone()).await,
         }
+    }
+
+    fn rides(&self, way: Way) -> bool {
+        way == Way::There && self.carries()
     }
 
     fn doubts(&self, way: Way) -> Vec<Doubt> {
@@ -154,7 +164,8 @@ where
             Step::Send { train, after } => (train, after),
         };
         // What its report took is of the pause that the tool wants.
-        let after = after.saturating_sub(ended.map_or(Duration::ZERO, |at: Instant| at.elapsed()));
+        let gone = ended.map_or(Duration::ZERO, |at: Instant| at.elapsed());
+        let after = after.saturating_sub(gone).max(ahead(session, &train, way));
         if began.elapsed() + after > longest {
             let findings = tool.by_now();
             let findings = findings.ok_or_else(|| MeasureError::Slow(longest, tool.progress()))?;
@@ -173,6 +184,12 @@ where
         cost.took = began.elapsed();
         told(Event { progress: tool.progress(), cost });
     }
+}
+
+/// How long before it goes the train is to be said.
+fn ahead(session: &impl Flies, train: &Train, way: Way) -> Duration {
+    let may_carry = || train.probes().iter().any(|probe| probe.may_carry);
+    if session.rides(way) && may_carry() { AHEAD } else { Duration::ZERO }
 }
 
 fn over(

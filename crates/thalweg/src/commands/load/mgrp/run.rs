@@ -10,7 +10,7 @@ use super::{
     shots::{self, Log},
     told,
 };
-use crate::commands::probe_service::{Opened, Service};
+use crate::commands::probe_service::{ByNode, Service};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     path::Path,
@@ -30,10 +30,8 @@ const LEAD: Duration = Duration::from_secs(3);
 pub struct Ready<'a> {
     /// Its nodes.
     pub pair: &'a Pair,
-    /// The probe service of m3.
-    pub service: Service,
-    /// What it said.
-    pub opened: Opened,
+    /// m3's, with a session to m5's.
+    pub node: ByNode,
 }
 
 /// The lab's time, s.
@@ -127,9 +125,8 @@ fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
 
 /// A session between a copy's nodes, for which both are calibrated; one copy at a time, lest they disturb each other.
 fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
-    let mut service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
-    let opened = service.open()?;
-    Ok(Ready { pair, service, opened })
+    let service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
+    Ok(Ready { pair, node: ByNode::open(service, true)? })
 }
 
 /// Does it for all copies at once.

@@ -114,7 +114,7 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
         let header = header(log.trains() as u32);
         let order =
             Order { train: &train, after, header: &header, awaits: false, accepts_busy: true };
-        match ready.service.send(&order)? {
+        match ready.node.service().send(&order)? {
             Ok(told) => log.add(&train, &told, clock.now() - train.takes().as_secs_f64(), clock),
             Err(why) => {
                 log.refused += 1;
