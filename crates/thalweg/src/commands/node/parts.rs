@@ -155,6 +155,7 @@ impl Parts {
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
         let trains = prober.as_ref().map(|prober| Trains::new(prober.purse(), self.log.clone()));
+        trains.iter().for_each(|trains| trains.register(&mut registry));
         let probing = |trains| self.probing(trains, state);
         let mut probing = trains.clone().map(probing).transpose()?;
         if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
@@ -439,7 +440,9 @@ impl Probing {
                 carrying.await;
             }
         };
+        let trains = self.trains.clone();
         let measures = async {
+            trains.calibrate().await;
             if let Some(overlay) = self.overlay {
                 overlay.run().await;
             }
