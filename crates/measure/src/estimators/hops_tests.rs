@@ -129,8 +129,9 @@ fn the_first_train_looks_far_and_the_others_no_farther_than_routers_are() {
 fn where_nothing_comes_back_it_says_so() {
     let mut tool = Hops::new(HopsSettings::new(1000));
     while let Step::Send { train, .. } = tool.next() {
-        let nothing = vec![None; train.probes().len()];
-        let flight = Flight { sent: nothing.clone(), arrived: nothing, ..Flight::default() };
+        let count = train.probes().len();
+        let (sent, arrived) = (vec![None; count], vec![None; count]);
+        let flight = Flight { sent, arrived, ..Flight::default() };
         tool.seen(&flight);
     }
     assert_eq!(tool.next(), Step::Done(Err(Unfound::Lost(2))));
