@@ -202,3 +202,78 @@ fn over(
     let doubts = [session.doubts(way), punctuality.doubts()].concat();
     Measured { findings, doubts, cost }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_measure::train::Probe;
+
+    /// Wants a train that carries nothing and two that do, each at once.
+    struct Three(Vec<Flight>);
+
+    impl Three {
+        fn train(&self) -> Train {
+            let may_carry = !self.0.is_empty();
+            Train::uniform(Probe { size: 300, header: 0, gap: Duration::ZERO, may_carry }, 2)
+                .unwrap()
+        }
+    }
+
+    impl Estimator for Three {
+        fn name(&self) -> &'static str {
+            "three"
+        }
+
+        fn next(&mut self) -> Step {
+            match self.0.len() {
+                3 => Step::Done(Ok(Vec::new())),
+                _ => Step::Send { train: self.train(), after: Duration::ZERO },
+            }
+        }
+
+        fn seen(&mut self, flight: &Flight) {
+            self.0.push(flight.clone());
+        }
+
+        fn progress(&self) -> Progress {
+            Progress::default()
+        }
+    }
+
+    /// Whether anything rides, and how long before each train it was said.
+    struct Fake(bool, Vec<Duration>);
+
+    impl Flies for Fake {
+        async fn fly(
+            &mut self,
+            _train: &Train,
+            _way: Way,
+            after: Duration,
+        ) -> Result<Flight, SessionError> {
+            self.1.push(after);
+            Ok(Flight::default())
+        }
+
+        fn rides(&self, way: Way) -> bool {
+            self.0 && way == Way::There
+        }
+
+        fn doubts(&self, _way: Way) -> Vec<Doubt> {
+            Vec::new()
+        }
+    }
+
+    #[tokio::test]
+    async fn trains_are_said_ahead_where_packets_may_ride_in_them() {
+        for (rides, way, ahead) in [
+            (true, Way::There, [Duration::ZERO, AHEAD, AHEAD]),
+            (true, Way::Back, [Duration::ZERO; 3]),
+            (false, Way::There, [Duration::ZERO; 3]),
+        ] {
+            let mut fake = Fake(rides, Vec::new());
+            let longest = Duration::from_secs(9);
+            run(&mut fake, &mut Three(Vec::new()), way, longest, &mut |_| {}).await.unwrap();
+            assert_eq!(fake.1, ahead, "{rides} {way:?}");
+        }
+    }
+}
