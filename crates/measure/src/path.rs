@@ -2,7 +2,7 @@
 
 use crate::{
     estimators::{Estimator, Finding, Step, Unfound},
-    train::{Flight, OVERHEAD, Tally, Train},
+    train::{Flight, OVERHEAD, Stamp, Tally, Train},
 };
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -148,9 +148,9 @@ impl SimulatedPath {
             self.others(at);
             let through =
                 self.push(at, bytes).filter(|_| self.lost <= 0.0 || self.uniform() >= self.lost);
-            flight.sent.push(Some(time(at)));
+            flight.sent.push(Some(Time::from_nanos(nanos(at))));
             let stamp = through.map(|through| self.stamped(through + DELAY));
-            flight.arrived.push(stamp.map(|stamp| time(stamp + CLOCKS)));
+            flight.arrived.push(stamp.map(|at| Stamp::from_unix_nanos(nanos(at + CLOCKS))));
         }
         let transmitted = Duration::from_secs_f64(at - self.now);
         let hidden_bytes = (self.hidden * transmitted.as_secs_f64() / 8.0) as u64;
@@ -183,6 +183,6 @@ impl SimulatedPath {
     }
 }
 
-fn time(s: f64) -> Time {
-    Time::from_nanos((s * 1e9) as u64)
+fn nanos(s: f64) -> u64 {
+    (s * 1e9) as u64
 }

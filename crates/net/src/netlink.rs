@@ -55,8 +55,8 @@ fn asked(question: RouteNetlinkMessage, flags: u16) -> io::Result<Socket> {
 /// Reads one datagram of an answer; whether it was the last.
 fn read(mut answer: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
     while !answer.is_empty() {
-        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer)
-            .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+        let message =
+            NetlinkMessage::<RouteNetlinkMessage>::deserialize(answer).map_err(invalid)?;
         // Messages are aligned to 4 bytes; the last may lack its padding.
         let length = (message.header.length as usize).next_multiple_of(4).max(4);
         answer = answer.get(length..).unwrap_or_default();
@@ -68,4 +68,9 @@ fn read(mut answer: &[u8], found: &mut Vec<RouteNetlinkMessage>) -> io::Result<b
         }
     }
     Ok(false)
+}
+
+/// An answer that cannot be read.
+pub(crate) fn invalid(why: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.to_string())
 }

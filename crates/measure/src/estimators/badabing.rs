@@ -219,9 +219,7 @@ impl Estimator for Badabing {
             let mut of = Slot::default();
             for (sent, arrived) in packets.by_ref().take(PACKETS) {
                 of.is_lossy |= sent.is_some() && arrived.is_none();
-                let delay = sent.zip(arrived).map(|(sent, arrived)| {
-                    (arrived.as_nanos() as i64).wrapping_sub(sent.as_nanos() as i64)
-                });
+                let delay = sent.zip(arrived).map(|(sent, arrived)| arrived.delay(sent));
                 of.delay = of.delay.max(delay);
             }
             self.seen.insert(slot, of);

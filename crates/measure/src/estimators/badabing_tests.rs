@@ -1,4 +1,5 @@
 use super::*;
+use crate::train::Stamp;
 use thalweg_units::Time;
 
 /// A path that loses all in the last `long` of every `every` slots, with a queue that grows before.
@@ -16,7 +17,7 @@ fn run(every: u64, long: u64, queue_ns: u32, seed: u64) -> Vec<Finding> {
                     now += probe.gap.as_nanos() as u64;
                     let place = now / 5_000_000 % every;
                     let queue = u64::from(queue_ns) * u64::from(place >= every - 2 * long);
-                    let arrived = Time::from_nanos(now + 20_000_000 + queue);
+                    let arrived = Stamp::from_unix_nanos(now + 20_000_000 + queue);
                     flight.sent.push(Some(Time::from_nanos(now)));
                     flight.arrived.push((place < every - long).then_some(arrived));
                 }
@@ -109,9 +110,10 @@ fn overflowing(late_s: f64, seed: u64) -> (Vec<Finding>, f64, f64) {
             }
             let is_lost = queue >= FULL && draw() < 0.375;
             let late = if draw() < 0.2 { -late_s * (1.0 - draw()).ln() } else { 0.0 };
-            let time = |s: f64| Time::from_nanos((s * 1e9) as u64);
-            flight.sent.push(Some(time(now)));
-            flight.arrived.push((!is_lost).then(|| time(now + 0.01 + queue / LINK + late)));
+            let nanos = |s: f64| (s * 1e9) as u64;
+            let came = || Stamp::from_unix_nanos(nanos(now + 0.01 + queue / LINK + late));
+            flight.sent.push(Some(Time::from_nanos(nanos(now))));
+            flight.arrived.push((!is_lost).then(came));
         }
         tool.seen(&flight);
     }

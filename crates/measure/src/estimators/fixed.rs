@@ -173,7 +173,8 @@ mod tests {
             );
             assert!(probes[20].gap == row.pause && probes[21].gap == row.probe.gap);
             let mut flight = Flight { sent: vec![time(1); probes.len()], ..Flight::default() };
-            let arrived = |place| time(9).filter(|_| place % 20 > 2 * n);
+            let came = Some(crate::train::Stamp::from_unix_nanos(9));
+            let arrived = |place| came.filter(|_| place % 20 > 2 * n);
             flight.arrived = (0..probes.len()).map(arrived).collect();
             row.seen(&flight);
         }

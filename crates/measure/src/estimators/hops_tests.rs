@@ -1,4 +1,5 @@
 use super::*;
+use crate::train::Stamp;
 use std::net::Ipv4Addr;
 use thalweg_units::Time;
 
@@ -32,15 +33,15 @@ impl Chain {
                 free[link] = at;
                 let hop = link as u8 + 1;
                 if link + 1 == self.links.len() {
-                    arrived = Some(time(at + 77.0));
+                    arrived = Some(stamp(at + 77.0));
                 } else if train.hops(place).is_some_and(|limit| limit.get() == hop) {
-                    let back = time(at + self.back * f64::from(hop));
+                    let back = stamp(at + self.back * f64::from(hop));
                     word = (!self.silent.contains(&hop))
                         .then_some(Expired { by: Self::router(hop), at: back });
                     break;
                 }
             }
-            flight.sent.push(Some(time(1e-6 * place as f64)));
+            flight.sent.push(Some(Time::from_nanos(1000 * place as u64)));
             flight.arrived.push(arrived);
             flight.expired.push(word);
         }
@@ -61,8 +62,8 @@ impl Chain {
     }
 }
 
-fn time(s: f64) -> Time {
-    Time::from_nanos((s * 1e9) as u64)
+fn stamp(s: f64) -> Stamp {
+    Stamp::from_unix_nanos((s * 1e9) as u64)
 }
 
 /// The narrowest hop, and from which one on it may be.
@@ -128,8 +129,9 @@ fn the_first_train_looks_far_and_the_others_no_farther_than_routers_are() {
 fn where_nothing_comes_back_it_says_so() {
     let mut tool = Hops::new(HopsSettings::new(1000));
     while let Step::Send { train, .. } = tool.next() {
-        let nothing = vec![None; train.probes().len()];
-        let flight = Flight { sent: nothing.clone(), arrived: nothing, ..Flight::default() };
+        let count = train.probes().len();
+        let (sent, arrived) = (vec![None; count], vec![None; count]);
+        let flight = Flight { sent, arrived, ..Flight::default() };
         tool.seen(&flight);
     }
     assert_eq!(tool.next(), Step::Done(Err(Unfound::Lost(2))));

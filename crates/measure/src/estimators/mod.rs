@@ -6,6 +6,7 @@
 
 mod badabing;
 mod dispersion;
+mod ends;
 mod fixed;
 mod hops;
 mod pathchirp;
@@ -13,6 +14,7 @@ mod pathload;
 
 pub use badabing::{Badabing, BadabingSettings};
 pub use dispersion::{Dispersion, DispersionSettings};
+pub use ends::Ends;
 pub use fixed::{Fixed, PK1, PK2, PK3};
 pub use hops::{Hops, HopsSettings};
 pub use pathchirp::{Pathchirp, PathchirpSettings};

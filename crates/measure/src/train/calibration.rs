@@ -17,6 +17,10 @@ pub const CALM: Duration = Duration::from_micros(500);
 /// The probes with which [`Calibration::honest`] is found: the longest that Ethernet carries whole.
 pub const LARGEST: u16 = 1472;
 
+/// Probes that are tried to see how long one may be, the longest first: Ethernet's 1500 bytes, then what tunnels
+/// leave, and the least that IPv6 and IPv4 have anywhere.
+pub const SIZES: [u16; 5] = [LARGEST, 1412, 1372, 1232, 548];
+
 /// What a calibration found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {

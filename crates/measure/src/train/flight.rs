@@ -1,5 +1,6 @@
 //! What is known of a train when it is over.
 
+use super::Stamp;
 use std::{net::IpAddr, time::Duration};
 use thalweg_units::{Rate, Time};
 
@@ -11,8 +12,8 @@ use thalweg_units::{Rate, Time};
 pub struct Flight {
     /// When each probe left, by the sender's clock; `None`: it was not sent.
     pub sent: Vec<Option<Time>>,
-    /// When each one arrived, by the receiver's clock (the kernel's stamp); `None`: it did not.
-    pub arrived: Vec<Option<Time>>,
+    /// When each one arrived, by the receiver's clock; `None`: it did not.
+    pub arrived: Vec<Option<Stamp>>,
     /// Of probes that went so many hops and no farther, what a router said; empty where none was limited.
     pub expired: Vec<Option<Expired>>,
     /// The sender's counts.
@@ -26,15 +27,14 @@ pub struct Flight {
 pub struct Expired {
     /// The router.
     pub by: IpAddr,
-    /// When its word came back, by the sending host's wall clock (the kernel's stamp): differences alone mean anything.
-    pub at: Time,
+    /// When its word came back, by the sending host's kernel.
+    pub at: Stamp,
 }
 
-/// The statistics of §2.4.
+/// The statistics of §2.4, but one: how long submitting took, the other half of (a). A train is submitted whole
+/// ([`Train`](super::Train)), so that there is no time in which it is half there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// (a) How long the tool took to submit its probes.
-    pub queued: Duration,
     /// (a) How long the train took to be sent.
     pub transmitted: Duration,
     /// (b) Riders' packets that would have competed with the train.
@@ -68,13 +68,13 @@ pub struct Passed {
     /// By the sender's clock.
     pub sent: Time,
     /// By the receiver's.
-    pub arrived: Time,
+    pub arrived: Stamp,
 }
 
 impl Passed {
     /// The one-way delay, ns, plus a constant that nobody knows.
     pub fn delay(&self) -> i64 {
-        (self.arrived.as_nanos() as i64).wrapping_sub(self.sent.as_nanos() as i64)
+        self.arrived.delay(self.sent)
     }
 }
 
@@ -102,7 +102,7 @@ impl Flight {
 
     /// Whether some came in another order than they left.
     pub fn is_reordered(&self) -> bool {
-        let arrivals: Vec<Time> = self.passed().map(|probe| probe.arrived).collect();
+        let arrivals: Vec<Stamp> = self.passed().map(|probe| probe.arrived).collect();
         arrivals.windows(2).any(|pair| pair[1] < pair[0])
     }
 }
@@ -111,19 +111,24 @@ impl Flight {
 mod tests {
     use super::*;
 
-    fn at(us: &[i64]) -> Vec<Option<Time>> {
+    fn sent(us: &[i64]) -> Vec<Option<Time>> {
         let time = |us: &i64| (*us >= 0).then(|| Time::from_nanos(*us as u64 * 1000));
         us.iter().map(time).collect()
     }
 
+    fn came(us: &[i64]) -> Vec<Option<Stamp>> {
+        let stamp = |us: &i64| (*us >= 0).then(|| Stamp::from_unix_nanos(*us as u64 * 1000));
+        us.iter().map(stamp).collect()
+    }
+
     #[test]
     fn what_was_lost_and_what_overtook_is_seen() {
-        let sent = at(&[0, 10, 20, -1]);
-        let seen = Flight { sent, arrived: at(&[100, -1, 130, -1]), ..Flight::default() };
+        let sent = sent(&[0, 10, 20, -1]);
+        let seen = Flight { sent, arrived: came(&[100, -1, 130, -1]), ..Flight::default() };
         assert!((seen.lost() - 1.0 / 3.0).abs() < 1e-9 && !seen.is_reordered());
         let delays: Vec<i64> = seen.passed().map(|probe| probe.delay()).collect();
         assert_eq!(delays, [100_000, 110_000]);
-        let mixed = Flight { arrived: at(&[100, 90, 130, -1]), ..seen };
+        let mixed = Flight { arrived: came(&[100, 90, 130, -1]), ..seen };
         assert!(mixed.is_reordered());
         assert!((Flight::default().lost() - 1.0).abs() < 1e-9);
     }

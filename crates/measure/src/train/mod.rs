@@ -8,10 +8,12 @@
 mod calibration;
 mod doubt;
 mod flight;
+mod stamp;
 
-pub use calibration::{CALM, Calibration, Dishonest, KEPT, LARGEST};
+pub use calibration::{CALM, Calibration, Dishonest, KEPT, LARGEST, SHORTEST_GAP, SIZES};
 pub use doubt::{Doubt, End, Punctuality};
 pub use flight::{Expired, Flight, Passed, Tally};
+pub use stamp::Stamp;
 
 use std::{num::NonZeroU8, time::Duration};
 use thalweg_units::Rate;

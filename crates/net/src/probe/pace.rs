@@ -40,14 +40,14 @@ impl Pacer {
 
     /// Sends probes with these gaps, the first after its own; when each left, or `None` where that failed.
     ///
-    /// `ready` makes the probe at its place shortly before its time, so late that what rides in it can still come;
-    /// `send` is called at its time. A probe that is a little late does not make those after it late: each has its own
+    /// `ready` makes the probe at its place shortly before its time, so late that what rides in it can still come, and is
+    /// told when it leaves: then, or, where the thread is held up, later. `send` is called at its time. A probe that is a little late does not make those after it late: each has its own
     /// time. After a pause of a gap or more the times begin anew: whoever hurried then would send a burst that nobody
     /// asked for, where estimators take a pause for what it is.
     pub fn send<P>(
         &self,
         gaps: &[Duration],
-        mut ready: impl FnMut(usize) -> P,
+        mut ready: impl FnMut(usize, Time) -> P,
         mut send: impl FnMut(P) -> io::Result<()>,
     ) -> Vec<Option<Time>> {
         let mut due = now();
@@ -56,7 +56,7 @@ impl Pacer {
             due += *gap;
             // It wakes a little late as a rule.
             sleep(due.since(now()).saturating_sub(AHEAD));
-            let probe = ready(place);
+            let probe = ready(place, due.max(now()));
             while now() < due {
                 std::hint::spin_loop();
             }
@@ -79,10 +79,11 @@ mod tests {
     fn no_probe_goes_before_its_time() {
         let pacer = Pacer::of_this_thread().unwrap();
         let gaps = [0, 300, 1000, 100, 0, 0, 500].map(Duration::from_micros);
-        let (mut made, mut sent) = (Vec::new(), Vec::new());
+        let (mut made, mut told, mut sent) = (Vec::new(), Vec::new(), Vec::new());
         let began = now();
-        let ready = |place| {
+        let ready = |place, leaves| {
             made.push(place);
+            told.push(leaves);
             place
         };
         let left = pacer.send(&gaps, ready, |place| {
@@ -92,9 +93,9 @@ mod tests {
         assert_eq!((made, sent), ((0..7).collect(), (0..7).collect()));
         assert_eq!(left.iter().filter(|at| at.is_none()).count(), 1);
         let mut due = began;
-        for (gap, at) in gaps.iter().zip(&left) {
+        for ((gap, at), leaves) in gaps.iter().zip(&left).zip(told) {
             due += *gap;
-            assert!(at.is_none_or(|at| at >= due), "{left:?}");
+            assert!(at.is_none_or(|at| at >= leaves) && leaves >= due, "{left:?}");
         }
     }
 }

@@ -55,6 +55,10 @@ pub struct NodeStatus {
     /// The carrier, as [`crate::carrier::CarrierReport`]; null if nothing is carried.
     #[serde(default)]
     pub carrier: serde_json::Value,
+    /// What calibration found of this host, for probe trains: `is_valid`, `gap_error_ns` (half of all gaps were off by
+    /// less, and 99 of 100), `shortest_gap_ns`, `honest_bps`, `send_ns`, `receive_ns`, `age_seconds`; null before the first one.
+    #[serde(default)]
+    pub calibration: serde_json::Value,
     /// Links that the measurement overlay measured, by outcome, and its bytes; null if it is off.
     #[serde(default)]
     pub overlay: serde_json::Value,
@@ -154,6 +158,7 @@ impl Subject {
             drop_boxes: self.submit.as_ref().map(|s| s.report()).unwrap_or_default(),
             casts: self.cast.as_ref().map(|c| c.report()).unwrap_or_default(),
             carrier: self.carrier(),
+            calibration: self.probed("calibration"),
             overlay: self.measure.as_ref().map(|m| m.report()).unwrap_or_default(),
             restart: self.restart(),
         }
@@ -161,7 +166,13 @@ impl Subject {
 
     /// The carrier's report.
     pub fn carrier(&self) -> serde_json::Value {
-        self.probe.as_ref().map(|p| p.report()).unwrap_or_default()
+        self.probed("carrier")
+    }
+
+    /// Of what the service of probe trains reports.
+    fn probed(&self, what: &str) -> serde_json::Value {
+        let report = self.probe.as_ref().map(|p| p.report());
+        report.and_then(|mut report| Some(report.get_mut(what)?.take())).unwrap_or_default()
     }
 
     fn restart(&self) -> Option<String> {

@@ -9,26 +9,29 @@ use std::{
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
+use thalweg_net::socket_inode;
 use tokio::{sync::OnceCell, task::spawn_blocking};
 
 /// A program's connection to this process; whose it is is found out once, when it matters.
 #[derive(Debug)]
 pub struct Client {
     at: SocketAddr,
+    far: Option<SocketAddr>,
     program: OnceCell<Option<String>>,
 }
 
 impl Client {
-    /// Whose socket has this local address.
-    pub fn at(at: SocketAddr) -> Self {
-        Self { at, program: OnceCell::new() }
+    /// Whose socket has this local address, and is connected to that one, where that is known.
+    pub fn at(at: SocketAddr, far: Option<SocketAddr>) -> Self {
+        Self { at, far, program: OnceCell::new() }
     }
 
     /// The program's name, as [`program_at`] has it. What cannot be found out stays unknown: another user's program, or
     /// one that left.
     pub async fn program(&self) -> Option<String> {
-        let at = self.at;
-        let find = || async move { spawn_blocking(move || program_at(at)).await.ok().flatten() };
+        let (at, far) = (self.at, self.far);
+        let find = move || program_at(at, far);
+        let find = || async move { spawn_blocking(find).await.ok().flatten() };
         self.program.get_or_init(find).await.clone()
     }
 }
@@ -40,11 +43,11 @@ static FOUND: Mutex<VecDeque<PathBuf>> = Mutex::new(VecDeque::new());
 /// So many of them.
 const KEPT: usize = 8;
 
-/// The name of the program whose socket has this local address; of this user's processes alone, unless that is root:
+/// The name of the program whose socket has this local address, and is connected to that one; of this user's processes alone, unless that is root:
 /// others' descriptors cannot be seen. Reads `/proc`: some milliseconds, so not on a runtime's
 /// thread.
-pub fn program_at(local: SocketAddr) -> Option<String> {
-    let inode = socket_inode(local)?;
+pub fn program_at(local: SocketAddr, far: Option<SocketAddr>) -> Option<String> {
+    let inode = far.and_then(|far| socket_inode(local, far).ok()).or_else(|| listed(local))?;
     let link = format!("socket:[{inode}]");
     let holds = |process: &PathBuf| holds(process, OsStr::new(&link));
     let before = found().clone();
@@ -85,7 +88,8 @@ fn holds(process: &Path, link: &OsStr) -> bool {
     open.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.as_os_str() == link))
 }
 
-fn socket_inode(local: SocketAddr) -> Option<u64> {
+/// The same of a socket whose far end is not known, by the list of all that the machine has: milliseconds more.
+fn listed(local: SocketAddr) -> Option<u64> {
     let of = |table: &str| inode_in(&fs::read_to_string(table).ok()?, local);
     of("/proc/net/tcp").or_else(|| of("/proc/net/tcp6"))
 }
@@ -134,12 +138,13 @@ mod tests {
             };
             let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let at = near.local_addr().unwrap();
-            assert_eq!(program_at(at), Some(own.clone()), "{listen}");
+            let far = listener.local_addr().unwrap();
+            assert_eq!(program_at(at, Some(far)), Some(own.clone()), "{listen}");
             // Whoever was found is asked first.
             assert!(found().iter().any(|kept| kept.ends_with(std::process::id().to_string())));
-            assert_eq!(program_at(at), Some(own.clone()), "{listen}");
+            assert_eq!(program_at(at, None), Some(own.clone()), "{listen}");
         }
-        assert_eq!(program_at("192.0.2.1:1".parse().unwrap()), None);
+        assert_eq!(program_at("192.0.2.1:1".parse().unwrap(), None), None);
     }
 
     #[test]

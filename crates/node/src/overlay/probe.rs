@@ -6,20 +6,14 @@ use crate::{
 };
 use std::time::Duration;
 use thalweg_measure::{
-    estimators::{
-        Estimator, Finding, Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings,
-        Quantity,
-    },
+    estimators::{Estimator, Finding, Pace, Quantity},
     overlay::How,
-    train::{Calibration, Doubt, LARGEST},
+    train::{Doubt, SIZES},
 };
 use thalweg_net::Stream;
 use thalweg_units::Rate;
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
-
-/// Probes that are tried, the longest first, as for `thalweg measure`.
-const SIZES: [u16; 5] = [LARGEST, 1412, 1372, 1232, 548];
 
 /// Nothing was found out.
 #[derive(Debug, Error)]
@@ -36,6 +30,9 @@ pub(super) enum Unprobed {
     /// The session, or the tool.
     #[error(transparent)]
     Measure(#[from] MeasureError),
+    /// That is no method of trains.
+    #[error("{0:?} is not done by trains")]
+    Trainless(How),
     /// The tool told of something else.
     #[error("the tool found no available bandwidth")]
     Nothing,
@@ -84,7 +81,7 @@ async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Findi
         return Err(Unprobed::Busy("the member's host is too busy to time probes".to_owned()));
     }
     let largest = session.fitting(Way::There, &SIZES).await?;
-    let mut tool = tool(task, session, largest);
+    let mut tool = tool(task, session, largest)?;
     let found = run(session, tool.as_mut(), Way::There, task.longest, &mut |_| {}).await;
     let found = found.map_err(|error| match error {
         MeasureError::Session { why: why @ SessionError::Dishonest(_), .. } => why.into(),
@@ -97,24 +94,19 @@ async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Findi
     all.into_iter().find(|f| f.of == Quantity::AvailableBandwidth).ok_or(Unprobed::Nothing)
 }
 
-fn tool(task: &Task<'_>, session: &Session<Stream>, largest: u16) -> Box<dyn Estimator + Send> {
-    let [sender, receiver] = session.hosts();
-    let receive_latency = receiver.receive_latency;
+fn tool(
+    task: &Task<'_>,
+    session: &Session<Stream>,
+    largest: u16,
+) -> Result<Box<dyn Estimator + Send>, Unprobed> {
+    let mut ends = session.ends(Way::There, largest);
     // Who bounds the rate of measurements bounds that of trains: what they find then is a lower bound.
-    let honest = task.most.map_or(sender.honest, |most| sender.honest.min(most));
-    let host = Calibration { receive_latency, honest, ..sender };
-    match task.how {
-        How::Sparse => {
-            let of = PathchirpSettings { may_carry: false, ..PathchirpSettings::default() };
-            let size = of.size.min(largest);
-            let most = host.highest(size).as_bps() as f64;
-            Box::new(Pathchirp::new(PathchirpSettings { size, most, receive_latency, ..of }))
-        }
-        _ => {
-            let (pace, rtt, may_carry) = (Pace::Fast, session.rtt(), task.how == How::Riding);
-            let is_coalesced = false;
-            let of = PathloadSettings { pace, rtt, largest, host, is_coalesced, may_carry };
-            Box::new(Pathload::new(of))
-        }
-    }
+    ends.sender.honest = task.most.map_or(ends.sender.honest, |most| ends.sender.honest.min(most));
+    Ok(match task.how {
+        How::Sparse => Box::new(ends.pathchirp(false)),
+        How::Riding => Box::new(ends.pathload(Pace::Fast, true)),
+        How::Trains => Box::new(ends.pathload(Pace::Fast, false)),
+        // The prober's and the kernel's: nobody orders them here, where no link has rivals.
+        how @ (How::Passive | How::Bulk) => return Err(Unprobed::Trainless(how)),
+    })
 }

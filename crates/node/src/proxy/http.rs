@@ -46,6 +46,7 @@ pub struct Place {
 /// Serves until the program leaves, a tunnel takes the connection over, or the proxy drains.
 pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     let stop = shared.stop.clone();
+    let program = Arc::new(Client::at(client, tcp.local_addr().ok()));
     let (io, interim) = ClientIo::new(tcp);
     let wire = io.watched();
     let left = {
@@ -54,7 +55,6 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
             tokio::select! { () = left => {}, () = slow => {} }
         }
     };
-    let program = Arc::new(Client::at(client));
     let place = Place { shared, client, program, interim, wire };
     let service = service_fn(move |request| answer(place.clone(), request));
     let connection = http1::Builder::new()

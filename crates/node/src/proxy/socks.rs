@@ -55,7 +55,8 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
         }
     };
     let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
-    let dialled = match shared.reach(&Client::at(client), &to, content).await {
+    let program = Client::at(client, tcp.local_addr().ok());
+    let dialled = match shared.reach(&program, &to, content).await {
         Ok(dialled) => dialled,
         Err(no) => {
             tell(shared, tcp, client, to, no).await;

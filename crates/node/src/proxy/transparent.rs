@@ -148,7 +148,12 @@ async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tu
     };
     let to = Destination { host: Host::Ip(meant.ip()), port: meant.port() };
     let content = if ENCRYPTED.contains(&to.port) { Content::Encrypted } else { Content::Clear };
-    match shared.reach(&Client::at(client), &to, content).await {
+    // Rules change where packets go, not what the program's socket says.
+    let far = match shared.config.led {
+        Led::BySupervisor => tcp.local_addr().ok(),
+        Led::ByRules | Led::Nowhere => Some(meant),
+    };
+    match shared.reach(&Client::at(client, far), &to, content).await {
         Ok(dialled) => {
             let (kind, early, late) = (Kind::Redirected, Vec::new(), Bytes::new());
             Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })

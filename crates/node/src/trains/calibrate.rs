@@ -91,7 +91,7 @@ impl Bench {
     /// How far gaps are off where probes arrive, sorted.
     fn errors(&self, gap: Duration) -> io::Result<Vec<Duration>> {
         let send = |()| self.from.send(&[0; LARGEST as usize]).map(drop);
-        self.pacer.send(&[gap; PROBES], |_| (), send);
+        self.pacer.send(&[gap; PROBES], |_, _| (), send);
         let mut buffer = [0; 2048];
         let mut stamps = Vec::new();
         for _ in 0..PROBES {

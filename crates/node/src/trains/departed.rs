@@ -2,7 +2,7 @@
 
 use super::{fly::Flown, session::SessionError};
 use std::time::Duration;
-use thalweg_measure::train::{Flight, Tally};
+use thalweg_measure::train::{Flight, Stamp, Tally};
 use thalweg_units::Time;
 
 /// A train that has left for the member, and of which nobody has asked what arrived.
@@ -52,7 +52,7 @@ pub(super) fn flight(
 
 fn joined(flown: Flown, arrived: Vec<Option<u64>>, dropped: u32) -> Flight {
     let Flown { sent, expired, took, tally, .. } = flown;
-    let arrived = arrived.into_iter().map(|at| at.map(Time::from_nanos)).collect();
+    let arrived = arrived.into_iter().map(|at| at.map(Stamp::from_unix_nanos)).collect();
     let tally = Tally { transmitted: took, ..tally };
     Flight { sent, arrived, expired, tally, dropped: dropped.into() }
 }

@@ -60,7 +60,7 @@ pub struct Endpoint {
 pub struct Came {
     /// The member that sent it.
     pub from: Name,
-    /// Where it belongs, and when it left by the sender's clock.
+    /// Where it belongs, and when it was to leave by the sender's clock ([`ProbeHead::sent`]).
     pub head: ProbeHead,
     /// Of its datagram, all included.
     pub size: u16,

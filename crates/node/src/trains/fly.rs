@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_measure::{
     riders::Fragment,
-    train::{Expired, Probe, Tally, Train},
+    train::{Expired, Probe, Stamp, Tally, Train},
 };
 use thalweg_net::probe::{HopSocket, Pacer, Sealer, now};
 use thalweg_units::Time;
@@ -70,7 +70,8 @@ impl Way {
     /// A datagram of no train, which shows where this end is.
     pub(super) fn show(&self) -> io::Result<()> {
         let probe = Probe { size: LEAST, header: 0, gap: Duration::ZERO, may_carry: false };
-        let datagram = self.datagram((NO_TRAIN, 0), probe, Vec::new(), Vec::new())?;
+        let head = ProbeHead { train: NO_TRAIN, place: 0, sent: now().as_nanos() };
+        let datagram = self.datagram(head, probe, Vec::new(), Vec::new())?;
         self.socket.send_to(&datagram, self.to).map(drop)
     }
 
@@ -87,12 +88,11 @@ impl Way {
     /// A probe's datagram.
     fn datagram(
         &self,
-        (train, place): (u32, u16),
+        head: ProbeHead,
         probe: Probe,
         header: Vec<u8>,
         riders: Vec<Fragment>,
     ) -> io::Result<Vec<u8>> {
-        let head = ProbeHead { train, place, sent: now().as_nanos() };
         let size = Payload::size_in(probe.size);
         self.seal(&Payload::Probe { head, header, riders, size })
     }
@@ -142,13 +142,15 @@ impl Way {
         let gaps: Vec<_> = probes.iter().map(|probe| probe.gap).collect();
         let mut seats = Seats::of(self.riders.as_ref(), &volley.train);
         let mut carried = vec![0; probes.len()];
-        let ready = |place: usize| {
-            let (at, header) = ((volley.number, place as u16), volley.header(place));
+        let ready = |place: usize, leaves: Time| {
+            let (train, sent) = (volley.number, leaves.as_nanos());
+            let head = ProbeHead { train, place: place as u16, sent };
+            let header = volley.header(place);
             let (probe, limit) = (probes[place], volley.train.hops(place));
             // What does not reach the member takes nobody there.
             let riders = limit.map_or_else(|| seats.fill(place, probe, &header), |_| Vec::new());
             carried[place] = riders.iter().map(|rider| rider.bytes.len() as u32).sum();
-            (place, self.datagram(at, probe, header, riders))
+            (place, self.datagram(head, probe, header, riders))
         };
         let mut failed = None;
         let began = now();
@@ -183,7 +185,7 @@ fn words(
         let number = Outer::read(&word.quoted).map(|outer| outer.number);
         let place = numbers.iter().position(|one| number.is_some() && *one == number);
         if let Some(place) = place.filter(|place| words[*place].is_none()) {
-            let at = Time::from_nanos(word.at.as_unix_nanos());
+            let at = Stamp::from_unix_nanos(word.at.as_unix_nanos());
             words[place] = Some(Expired { by: word.by, at });
             missing -= 1;
         }

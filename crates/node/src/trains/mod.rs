@@ -18,6 +18,7 @@ mod endpoint;
 mod fly;
 mod opening;
 mod payer;
+mod published;
 mod riders;
 mod run;
 mod serve;

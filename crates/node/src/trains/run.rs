@@ -15,6 +15,9 @@ use tokio::{
     time::sleep,
 };
 
+/// A train is said so long before it goes where packets may ride in it: the carrier's `hold`, unless that is set.
+const AHEAD: Duration = Duration::from_millis(10);
+
 /// In which direction a path is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -33,6 +36,9 @@ pub trait Flies {
         way: Way,
         after: Duration,
     ) -> impl Future<Output = Result<Flight, SessionError>> + Send;
+
+    /// Whether packets may ride in such trains: each is then said 10 ms before it goes, and waits as long.
+    fn rides(&self, way: Way) -> bool;
 
     /// What the hosts' calibrations say against whatever is found out.
     fn doubts(&self, way: Way) -> Vec<Doubt>;
@@ -53,6 +59,10 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Flies for Session<IO> {
             Way::There => self.send(train.clone()).await,
             Way::Back => self.receive(train.clone()).await,
         }
+    }
+
+    fn rides(&self, way: Way) -> bool {
+        way == Way::There && self.carries()
     }
 
     fn doubts(&self, way: Way) -> Vec<Doubt> {
@@ -154,7 +164,8 @@ where
             Step::Send { train, after } => (train, after),
         };
         // What its report took is of the pause that the tool wants.
-        let after = after.saturating_sub(ended.map_or(Duration::ZERO, |at: Instant| at.elapsed()));
+        let gone = ended.map_or(Duration::ZERO, |at: Instant| at.elapsed());
+        let after = after.saturating_sub(gone).max(ahead(session, &train, way));
         if began.elapsed() + after > longest {
             let findings = tool.by_now();
             let findings = findings.ok_or_else(|| MeasureError::Slow(longest, tool.progress()))?;
@@ -175,6 +186,12 @@ where
     }
 }
 
+/// How long before it goes the train is to be said.
+fn ahead(session: &impl Flies, train: &Train, way: Way) -> Duration {
+    let may_carry = || train.probes().iter().any(|probe| probe.may_carry);
+    if session.rides(way) && may_carry() { AHEAD } else { Duration::ZERO }
+}
+
 fn over(
     session: &impl Flies,
     way: Way,
@@ -184,4 +201,79 @@ fn over(
 ) -> Measured {
     let doubts = [session.doubts(way), punctuality.doubts()].concat();
     Measured { findings, doubts, cost }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_measure::train::Probe;
+
+    /// Wants a train that carries nothing and two that do, each at once.
+    struct Three(Vec<Flight>);
+
+    impl Three {
+        fn train(&self) -> Train {
+            let may_carry = !self.0.is_empty();
+            Train::uniform(Probe { size: 300, header: 0, gap: Duration::ZERO, may_carry }, 2)
+                .unwrap()
+        }
+    }
+
+    impl Estimator for Three {
+        fn name(&self) -> &'static str {
+            "three"
+        }
+
+        fn next(&mut self) -> Step {
+            match self.0.len() {
+                3 => Step::Done(Ok(Vec::new())),
+                _ => Step::Send { train: self.train(), after: Duration::ZERO },
+            }
+        }
+
+        fn seen(&mut self, flight: &Flight) {
+            self.0.push(flight.clone());
+        }
+
+        fn progress(&self) -> Progress {
+            Progress::default()
+        }
+    }
+
+    /// Whether anything rides, and how long before each train it was said.
+    struct Fake(bool, Vec<Duration>);
+
+    impl Flies for Fake {
+        async fn fly(
+            &mut self,
+            _train: &Train,
+            _way: Way,
+            after: Duration,
+        ) -> Result<Flight, SessionError> {
+            self.1.push(after);
+            Ok(Flight::default())
+        }
+
+        fn rides(&self, way: Way) -> bool {
+            self.0 && way == Way::There
+        }
+
+        fn doubts(&self, _way: Way) -> Vec<Doubt> {
+            Vec::new()
+        }
+    }
+
+    #[tokio::test]
+    async fn trains_are_said_ahead_where_packets_may_ride_in_them() {
+        for (rides, way, ahead) in [
+            (true, Way::There, [Duration::ZERO, AHEAD, AHEAD]),
+            (true, Way::Back, [Duration::ZERO; 3]),
+            (false, Way::There, [Duration::ZERO; 3]),
+        ] {
+            let mut fake = Fake(rides, Vec::new());
+            let longest = Duration::from_secs(9);
+            run(&mut fake, &mut Three(Vec::new()), way, longest, &mut |_| {}).await.unwrap();
+            assert_eq!(fake.1, ahead, "{rides} {way:?}");
+        }
+    }
 }

@@ -122,6 +122,18 @@ impl Trains {
         _ = self.0.most.set(most);
     }
 
+    /// Calibrates this host, so that it is known what it can do before anybody asks; the endpoints are there.
+    pub async fn calibrate(&self) {
+        if let Err(why) = self.calibrated().await {
+            self.0.log.put(Event::new("no_calibration").with("why", why));
+        }
+    }
+
+    /// What the last calibration found, and when it was.
+    pub(super) fn known(&self) -> Option<(Instant, Calibration)> {
+        self.0.known()
+    }
+
     /// What this host can do, and may.
     pub(crate) async fn calibrated(&self) -> io::Result<Calibration> {
         self.0.calibrated().await
@@ -184,9 +196,10 @@ impl MemberService for Trains {
         })
     }
 
-    /// The carrier's; null where nothing is carried.
+    /// The carrier's, and what calibration found; each is null where there is none.
     fn report(&self) -> serde_json::Value {
-        self.0.carrier.get().map(|carrier| carrier.report()).unwrap_or_default()
+        let carrier = self.0.carrier.get().map(|carrier| carrier.report());
+        serde_json::json!({ "carrier": carrier, "calibration": self.published() })
     }
 }
 
@@ -345,16 +358,26 @@ impl Shared {
         self.most.get().map_or(Ok(()), |most| train.within(*most))
     }
 
+    fn known(&self) -> Option<(Instant, Calibration)> {
+        *self.calibration.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known, unless it is too old.
+    fn fresh(&self) -> Option<Calibration> {
+        let (at, host) = self.known()?;
+        (at.elapsed() < if host.is_valid { FRESH } else { BUSY }).then_some(host)
+    }
+
     async fn found(&self) -> io::Result<Calibration> {
-        let known = *self.calibration.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = |(at, known): &(Instant, Calibration)| {
-            at.elapsed() < if known.is_valid { FRESH } else { BUSY }
-        };
-        if let Some((_, known)) = known.filter(is_fresh) {
+        if let Some(known) = self.fresh() {
             return Ok(known);
         }
         // Not beside a train of this host's: both would say the other's.
         let _lane = self.lane.acquire().await.map_err(io::Error::other)?;
+        // Somebody else may have asked meanwhile.
+        if let Some(known) = self.fresh() {
+            return Ok(known);
+        }
         let found = spawn_blocking(calibrate).await.map_err(io::Error::other)??;
         *self.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), found));

@@ -16,7 +16,10 @@ use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
-use thalweg_measure::train::{Calibration, Dishonest, Doubt, End, Flight, OVERHEAD, Probe, Train};
+use thalweg_measure::{
+    estimators::Ends,
+    train::{Calibration, Dishonest, Doubt, End, Flight, OVERHEAD, Probe, Train},
+};
 use thalweg_net::{
     channel::Channel,
     probe::{Opener, SECRET, Sealer, now, too_long},
@@ -217,6 +220,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         }
     }
 
+    /// Whether packets may ride in trains to the member.
+    pub(super) fn carries(&self) -> bool {
+        self.way.riders.is_some()
+    }
+
     /// A train is to go after this pause: riders that come shortly before may wait for it.
     pub fn announce(&self, train: &Train, after: Duration) {
         if let Some(riders) = &self.way.riders {
@@ -239,6 +247,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         let judged =
             |host: Calibration| if self.terms.accepts_busy { host.as_it_is() } else { host };
         [self.terms.here, self.there].map(judged)
+    }
+
+    /// The path that way, as tools are told of it, on which probes of `largest` bytes pass.
+    pub fn ends(&self, way: run::Way, largest: u16) -> Ends {
+        let [here, there] = self.hosts();
+        let [sender, receiver] = match way {
+            run::Way::There => [here, there],
+            run::Way::Back => [there, here],
+        };
+        Ends { sender, receiver, rtt: self.rtt, largest }
     }
 
     /// What this host's calibration found, and what the member's says.

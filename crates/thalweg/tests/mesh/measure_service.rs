@@ -74,6 +74,10 @@ fn the_example_says_what_the_node_refuses() {
     let fra = Host::founder();
     let _runs = fra.start();
     until("the socket is there", || fra.state().join("probe.sock").exists());
+    // Nobody has asked for a train yet.
+    let calibration = || fra.json(&["status", "--json"])["calibration"].clone();
+    until("it is calibrated", || calibration()["gap_error_ns"][1].is_u64());
+    assert!(calibration()["is_valid"].is_boolean() && calibration()["honest_bps"].is_u64());
     let output = example(&fra, &["nobody"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("nobody"), "{}", text(&output.stderr));

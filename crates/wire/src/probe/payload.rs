@@ -17,7 +17,7 @@ pub struct ProbeHead {
     pub train: u32,
     /// Its place in the train, from 0.
     pub place: u16,
-    /// When it left, ns by the sender's clock.
+    /// When it was to leave, and did unless its host paused just then, ns by the sender's clock.
     pub sent: u64,
 }
 

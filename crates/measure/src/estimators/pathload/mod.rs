@@ -17,13 +17,17 @@ use crate::train::{Calibration, Flight, OVERHEAD, Probe, Train, rate_of};
 use fleet::{Fleet, STREAM};
 use search::{Search, Verdict};
 use std::time::Duration;
+use trend::together;
 
 /// Probes of the burst that gives the first rate; fewer each time that one of them is lost.
 const BURSTS: [usize; 5] = [51, 35, 20, 5, 3];
 
-/// Of the burst's rate, the width of a range that is narrow enough; more where the host batches arrivals.
+/// Of the burst's rate, the width of a range that is narrow enough; more where the receiving host takes arrivals in batches.
 const RESOLUTION: f64 = 0.02;
 const COALESCED: f64 = 0.05;
+
+/// It does where of the burst's probes more than this share came together with the one before, as the public tool has it.
+const BATCHED: f64 = 0.6;
 
 /// The same of the grey region's ends; at most [`MOST_GREY`].
 const GREY: f64 = 0.05;
@@ -71,8 +75,6 @@ pub struct PathloadSettings {
     pub largest: u16,
     /// What both hosts can do, the lesser of each.
     pub host: Calibration,
-    /// Whether the receiving host batches arrivals.
-    pub is_coalesced: bool,
     /// Whether streams may carry riders; the first burst never does (§4.2.2).
     pub may_carry: bool,
 }
@@ -133,8 +135,9 @@ impl Pathload {
         train.ok()
     }
 
-    fn begin(&self, burst: f64) -> State {
-        let share = if self.settings.is_coalesced { COALESCED } else { RESOLUTION };
+    /// After a burst that came out at this rate.
+    fn begin(&self, burst: f64, is_coalesced: bool) -> State {
+        let share = if is_coalesced { COALESCED } else { RESOLUTION };
         let grey = (GREY * burst).min(MOST_GREY);
         let most = self.settings.host.highest(self.settings.largest).as_bps() as f64;
         let least = rate_of(LEAST_SIZE, LONGEST_GAP).as_bps() as f64;
@@ -146,7 +149,9 @@ impl Pathload {
 
     fn burst_seen(&self, lost: usize, flight: &Flight) -> State {
         match rate_of_burst(flight, self.settings.largest) {
-            Some(rate) => self.begin(rate),
+            Some(rate) => {
+                self.begin(rate, is_coalesced(flight, self.settings.host.receive_latency))
+            }
             None if lost + 1 < BURSTS.len() => State::Burst(lost + 1),
             None => State::Done(Err(Unfound::Lost(BURSTS.len() as u32))),
         }
@@ -200,6 +205,14 @@ fn rate_of_burst(flight: &Flight, size: u16) -> Option<f64> {
     let took = last.since(*first).as_secs_f64();
     let bits = f64::from(u32::from(size) + OVERHEAD) * 8.0 * (flight.arrived.len() - 2) as f64;
     (took > 0.0).then(|| bits / took)
+}
+
+/// Whether the receiving host took a burst in batches: by interrupts that wait for more, or since it looks seldom.
+fn is_coalesced(burst: &Flight, receive_latency: Duration) -> bool {
+    let together = together(receive_latency);
+    let arrivals: Vec<_> = burst.arrived.iter().flatten().collect();
+    let close = arrivals.windows(2).filter(|pair| pair[1].since(*pair[0]) < together).count();
+    close as f64 > BATCHED * arrivals.len() as f64
 }
 
 /// How long probes are and how far apart, for this rate in bit/s.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::path::{Busy, Cross, SimulatedPath};
+use crate::train::Stamp;
 use thalweg_units::Rate;
 
 fn settings() -> PathloadSettings {
@@ -12,7 +13,7 @@ fn settings() -> PathloadSettings {
         is_valid: true,
     };
     let (rtt, largest) = (Duration::from_millis(40), 1472);
-    PathloadSettings { pace: Pace::Fast, rtt, largest, host, is_coalesced: false, may_carry: true }
+    PathloadSettings { pace: Pace::Fast, rtt, largest, host, may_carry: true }
 }
 
 /// What pathload says of a path, and how long it took.
@@ -120,4 +121,35 @@ fn probes_and_gaps_are_the_public_tools() {
     assert_eq!(of(10.0), (200, Duration::from_nanos(182_400)));
     assert_eq!(of(300.0), (1472, us(40)));
     assert_eq!(of(700.0), (1472, us(17)));
+}
+
+/// A burst whose probes came at these times, µs.
+fn burst(came: impl Fn(u64) -> u64) -> Flight {
+    let arrived = (0..51).map(|n| Some(Stamp::from_unix_nanos(1000 * came(n))));
+    let sent = vec![Some(thalweg_units::Time::ZERO); 51];
+    Flight { sent, arrived: arrived.collect(), ..Flight::default() }
+}
+
+#[test]
+fn a_host_that_takes_arrivals_in_batches_is_seen_by_the_burst() {
+    let took = Duration::from_micros(2);
+    assert!(!is_coalesced(&burst(|n| 120 * n), took), "100 Mbit/s, each by itself");
+    assert!(!is_coalesced(&burst(|n| 240 * (n / 2)), took), "two at a time are half");
+    assert!(is_coalesced(&burst(|n| 960 * (n / 8)), took), "eight at a time");
+    assert!(is_coalesced(&burst(|n| 120 * n), Duration::from_micros(50)), "a slow host");
+}
+
+#[test]
+fn where_arrivals_are_batched_a_wider_range_is_the_end() {
+    let width = |came: fn(u64) -> u64| {
+        let mut tool = Pathload::new(settings());
+        tool.seen(&burst(came));
+        let State::Fleet { search, rate, .. } = tool.state else { panic!("{tool:?}") };
+        let (least, most) = (rate_of(LEAST_SIZE, LONGEST_GAP), settings().host.highest(1472));
+        let [least, most] = [least, most].map(|rate| rate.as_bps() as f64);
+        let of = |share: f64| Search::new(share * rate, GREY * rate, least, most);
+        [RESOLUTION, COALESCED].map(|share| *search == of(share))
+    };
+    assert_eq!(width(|n| 120 * n), [true, false]);
+    assert_eq!(width(|n| 960 * (n / 8)), [false, true]);
 }

@@ -1,7 +1,7 @@
 //! Whether delays grow along a train of pathload: PCT and PDT (Jain and Dovrolis, as the public tool has
 //! them).
 
-use crate::train::{Flight, Passed};
+use crate::train::{Flight, Passed, SHORTEST_GAP};
 use std::time::Duration;
 
 /// A segment of a stream says something from so many packets on.
@@ -48,6 +48,11 @@ pub fn trends(flight: &Flight, asked: Asked) -> Vec<Trend> {
     segments.iter().filter(is_usable).map(|one| trend(&one.delays)).collect()
 }
 
+/// What arrives within less came with one look of the host's, where receiving one takes so long.
+pub fn together(receive_latency: Duration) -> Duration {
+    SHORTEST_GAP.max(receive_latency * 5 / 2)
+}
+
 /// The least gap by which a stream is cut in two: the sending host paused.
 pub fn pause(gap: Duration) -> Duration {
     (2 * gap).max(gap + Duration::from_millis(1))
@@ -65,7 +70,7 @@ struct Segment {
 
 fn segments(flight: &Flight, asked: Asked) -> Vec<Segment> {
     let pause = pause(asked.gap);
-    let together = Duration::from_micros(7).max(asked.receive_latency * 5 / 2);
+    let together = together(asked.receive_latency);
     let passed: Vec<Passed> = flight.passed().collect();
     let mut segments = vec![Segment::default()];
     for (at, probe) in passed.iter().enumerate() {
@@ -136,6 +141,7 @@ fn pdt(medians: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::train::Stamp;
     use thalweg_units::Time;
 
     const GAP: Duration = Duration::from_micros(100);
@@ -144,9 +150,10 @@ mod tests {
     /// A stream whose delays, µs, are these.
     fn stream(delays: impl Fn(u64) -> u64) -> Flight {
         let sent = |i: u64| Time::from_nanos(i * 100_000);
+        let came = |i: u64, us| Stamp::from_unix_nanos(i * 100_000) + Duration::from_micros(us);
         Flight {
             sent: (0..100).map(|i| Some(sent(i))).collect(),
-            arrived: (0..100).map(|i| Some(sent(i) + Duration::from_micros(delays(i)))).collect(),
+            arrived: (0..100).map(|i| Some(came(i, delays(i)))).collect(),
             ..Flight::default()
         }
     }
@@ -161,9 +168,9 @@ mod tests {
     #[test]
     fn a_pause_of_the_sender_begins_a_new_segment_and_a_loss_does_not() {
         let mut paused = stream(|i| 1000 + 3 * i);
-        let later = |time: &mut Option<Time>| *time = time.map(|at| at + Duration::from_millis(9));
-        paused.sent[50..].iter_mut().for_each(later);
-        paused.arrived[50..].iter_mut().for_each(later);
+        let long = Duration::from_millis(9);
+        paused.sent[50..].iter_mut().for_each(|time| *time = time.map(|at| at + long));
+        paused.arrived[50..].iter_mut().for_each(|stamp| *stamp = stamp.map(|at| at + long));
         assert_eq!(trends(&paused, ASKED), [Trend::Growing, Trend::Growing]);
         let mut lossy = stream(|i| 1000 + 3 * i);
         lossy.arrived[50..55].fill(None);

@@ -12,7 +12,7 @@ use crate::{
     relay::{Event, Log},
 };
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
-use thalweg_measure::train::{LARGEST, Punctuality, Train};
+use thalweg_measure::train::{Punctuality, SIZES, Train};
 use thalweg_net::Stream;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
@@ -37,9 +37,6 @@ const SESSIONS: usize = 8;
 
 /// A member that is asked for no arrivals is asked once in so long, to see that somebody is there.
 const SILENT: Duration = Duration::from_secs(60);
-
-/// Probes that are tried when a program asks how long they may be, the longest first.
-const SIZES: [u16; 5] = [LARGEST, 1412, 1372, 1232, 548];
 
 /// The service of one node.
 #[derive(Clone, Debug)]

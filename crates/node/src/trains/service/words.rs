@@ -4,7 +4,8 @@ use super::super::Came;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};
 use std::{num::NonZeroU16, time::Duration};
-use thalweg_measure::train::{Calibration, Doubt, Flight, Probe, Train, TrainError};
+use thalweg_measure::train::{Calibration, Doubt, Flight, Probe, Stamp, Train, TrainError};
+use thalweg_units::Time;
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
 
@@ -281,13 +282,10 @@ impl From<&Came> for Arrival {
 impl Report {
     /// Of this flight.
     pub fn of(train: &Train, flight: &Flight, carried: Vec<u32>, doubts: &[Doubt]) -> Self {
-        let nanos = |times: &[Option<thalweg_units::Time>]| {
-            times.iter().map(|at| at.map(thalweg_units::Time::as_nanos)).collect()
-        };
         let tally = flight.tally;
         Self {
-            sent_ns: nanos(&flight.sent),
-            arrived_ns: nanos(&flight.arrived),
+            sent_ns: flight.sent.iter().map(|at| at.map(Time::as_nanos)).collect(),
+            arrived_ns: flight.arrived.iter().map(|at| at.map(Stamp::as_unix_nanos)).collect(),
             transmitted_us: tally.transmitted.as_micros() as u64,
             hidden_packets: tally.hidden_packets,
             hidden_bytes: tally.hidden_bytes,

@@ -1,19 +1,12 @@
-//! Trains that this host's node sends, so that what its programs send to the member rides in them.
+//! Whether this host's node sends the trains, so that what its programs send to the member rides in them.
 
-use super::{Args, Failed, SIZES, method::Method};
+use super::{Args, Failed, method::Method};
 use crate::commands::{
     exit::Code,
-    probe_service::{Opened, Order, Service},
+    probe_service::{ByNode, Service},
 };
 use anyhow::anyhow;
-use std::time::Duration;
-use thalweg_measure::train::{Calibration, Doubt, End, Flight, Probe, Train};
-use thalweg_node::{
-    carrier::CarrierReport,
-    daemon::LocalClient,
-    mesh::State,
-    trains::{Flies, SessionError, Way},
-};
+use thalweg_node::{carrier::CarrierReport, daemon::LocalClient, mesh::State};
 use tokio::task::block_in_place;
 
 /// Whether what this host's programs send rides in the trains.
@@ -28,90 +21,31 @@ pub enum Riders {
     Off,
 }
 
-/// So many probes show whether any of a size passes.
-const SHOWN: usize = 5;
-
-/// A connection to the node's probe service.
-pub struct ByNode {
-    service: Service,
-    opened: Opened,
-    accepts_busy: bool,
-}
-
-impl ByNode {
-    /// By the node of this state directory, if riders are wanted, and it can be that any ride; `None`: as without it.
-    ///
-    /// # Errors
-    /// They are to ride, and cannot; or the node is there, and does not open a session to the member.
-    pub async fn open(args: &Args, state: &State) -> Result<Option<Self>, Failed> {
-        if args.riders == Riders::Off {
-            return Ok(None);
-        }
-        if let Err(why) = carries(args, state).await {
-            return match args.riders {
-                Riders::On => {
-                    Err((Code::Other, anyhow!("no riders: {why}; --riders off measures without")))
-                }
-                _ => Ok(None),
-            };
-        }
-        let opened = block_in_place(|| {
-            let mut service = Service::at(&state.probe_socket(), args.node.as_str())?;
-            let opened = service.open()?;
-            Ok(Self { service, opened, accepts_busy: args.accept_busy })
-        });
-        match opened {
-            Ok(node) => Ok(Some(node)),
-            // The plain way says better what is wrong with the member.
-            Err(_) if args.riders == Riders::Auto => Ok(None),
-            Err(why) => Err((Code::Network, why)),
-        }
+/// By the node of this state directory, if riders are wanted, and it can be that any ride; `None`: as without it.
+///
+/// # Errors
+/// They are to ride, and cannot; or the node is there, and does not open a session to the member.
+pub async fn open(args: &Args, state: &State) -> Result<Option<ByNode>, Failed> {
+    if args.riders == Riders::Off {
+        return Ok(None);
     }
-
-    /// The round trip.
-    pub fn rtt(&self) -> Duration {
-        self.opened.rtt()
+    if let Err(why) = carries(args, state).await {
+        return match args.riders {
+            Riders::On => {
+                Err((Code::Other, anyhow!("no riders: {why}; --riders off measures without")))
+            }
+            _ => Ok(None),
+        };
     }
-
-    /// What this host and the member's can do, as trains are held against it.
-    pub fn hosts(&self) -> [Calibration; 2] {
-        let judged = |host: Calibration| if self.accepts_busy { host.as_it_is() } else { host };
-        self.opened.hosts().map(judged)
-    }
-
-    /// The longest probe that passes.
-    pub async fn fitting(&mut self, args: &Args) -> Result<u16, SessionError> {
-        let Some(size) = args.size else { return Ok(self.opened.largest.min(SIZES[0])) };
-        let probe = Probe { size, header: 0, gap: Duration::ZERO, may_carry: false };
-        let train =
-            Train::uniform(probe, SHOWN).map_err(|why| SessionError::Node(why.to_string()))?;
-        let flight = self.fly(&train, Way::There, Duration::ZERO).await?;
-        match flight.passed().next() {
-            Some(_) => Ok(size),
-            None => Err(SessionError::Mtu { size }),
-        }
-    }
-}
-
-impl Flies for ByNode {
-    async fn fly(
-        &mut self,
-        train: &Train,
-        _way: Way,
-        after: Duration,
-    ) -> Result<Flight, SessionError> {
-        self.hosts()[0].check(train)?;
-        let accepts_busy = self.accepts_busy;
-        let order = Order { train, after, header: &[], awaits: true, accepts_busy };
-        // Beside it nothing but Ctrl-C is waited for.
-        let told = block_in_place(|| self.service.send(&order));
-        let told = told.map_err(|gone| SessionError::Node(format!("{gone:#}")))?;
-        Ok(told.map_err(SessionError::Node)?.flight())
-    }
-
-    fn doubts(&self, _way: Way) -> Vec<Doubt> {
-        let hosts = [End::Sender, End::Receiver].into_iter().zip(self.opened.hosts());
-        hosts.filter_map(|(end, host)| Doubt::of_host(end, &host)).collect()
+    let opened = block_in_place(|| {
+        let service = Service::at(&state.probe_socket(), args.node.as_str())?;
+        ByNode::open(service, args.accept_busy)
+    });
+    match opened {
+        Ok(node) => Ok(Some(node)),
+        // The plain way says better what is wrong with the member.
+        Err(_) if args.riders == Riders::Auto => Ok(None),
+        Err(why) => Err((Code::Network, why)),
     }
 }
 

@@ -2,13 +2,9 @@
 
 use super::Args;
 use std::time::Duration;
-use thalweg_measure::{
-    estimators::{
-        Badabing, BadabingSettings, Dispersion, DispersionSettings, Estimator, Fixed, Hops,
-        HopsSettings, PK1, PK2, PK3, Pace, Pathchirp, PathchirpSettings, Pathload,
-        PathloadSettings,
-    },
-    train::Calibration,
+use thalweg_measure::estimators::{
+    Badabing, BadabingSettings, Dispersion, DispersionSettings, Ends, Estimator, Fixed, Hops,
+    HopsSettings, PK1, PK2, PK3, Pace,
 };
 
 /// Of what is lossy, badabing probes so many of a hundred slots.
@@ -42,32 +38,14 @@ pub enum Method {
     Pk3,
 }
 
-/// What a tool is told of the path's ends.
-pub struct Hosts {
-    /// This one, and the member's.
-    pub both: [Calibration; 2],
-    /// The round trip, at the most.
-    pub rtt: Duration,
-    /// The longest probe that passes, bytes.
-    pub largest: u16,
-}
-
 /// The tool.
-pub fn tool(args: &Args, hosts: &Hosts) -> Box<dyn Estimator> {
-    let Hosts { both: [here, there], rtt, largest } = *hosts;
-    let (sender, receiver) = if args.back { (there, here) } else { (here, there) };
-    let host = Calibration { receive_latency: receiver.receive_latency, ..sender };
+pub fn tool(args: &Args, ends: &Ends) -> Box<dyn Estimator> {
+    let Ends { rtt, largest, .. } = *ends;
     let lasts = args.within.mul_f64(SHARE);
     match args.method {
-        Method::PathloadFast => Box::new(pathload(Pace::Fast, host, rtt, largest)),
-        Method::PathloadSlow => Box::new(pathload(Pace::Slow, host, rtt, largest)),
-        Method::Pathchirp => {
-            let of = PathchirpSettings::default();
-            let size = of.size.min(largest);
-            let most = host.highest(size).as_bps() as f64;
-            let receive_latency = host.receive_latency;
-            Box::new(Pathchirp::new(PathchirpSettings { size, most, receive_latency, ..of }))
-        }
+        Method::PathloadFast => Box::new(ends.pathload(Pace::Fast, true)),
+        Method::PathloadSlow => Box::new(ends.pathload(Pace::Slow, true)),
+        Method::Pathchirp => Box::new(ends.pathchirp(true)),
         Method::Capacity => Box::new(Dispersion::new(DispersionSettings::new(largest, rtt))),
         Method::Hops => Box::new(Hops::new(HopsSettings::new(largest))),
         Method::Badabing => {
@@ -78,11 +56,6 @@ pub fn tool(args: &Args, hosts: &Hosts) -> Box<dyn Estimator> {
         Method::Pk2 => Box::new(for_as_long(PK2, lasts)),
         Method::Pk3 => Box::new(for_as_long(PK3, lasts)),
     }
-}
-
-fn pathload(pace: Pace, host: Calibration, rtt: Duration, largest: u16) -> Pathload {
-    let (is_coalesced, may_carry) = (false, true);
-    Pathload::new(PathloadSettings { pace, rtt, largest, host, is_coalesced, may_carry })
 }
 
 fn for_as_long(of: Fixed, lasts: Duration) -> Fixed {

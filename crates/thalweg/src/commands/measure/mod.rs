@@ -7,8 +7,8 @@ mod shown;
 
 use super::{exit::Code, gather, here::Place};
 use anyhow::{Context as _, anyhow};
-use by_node::{ByNode, Riders};
-use method::{Hosts, Method};
+use by_node::Riders;
+use method::Method;
 use shown::Shown;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -17,7 +17,10 @@ use std::{
     time::Duration,
 };
 use thalweg_console::note;
-use thalweg_measure::train::OVERHEAD;
+use thalweg_measure::{
+    estimators::Ends,
+    train::{OVERHEAD, SIZES},
+};
 use thalweg_net::{Cause, Stream, channel::ChannelError, channel::Protocol};
 use thalweg_node::{
     gather::remote::ReachError,
@@ -28,10 +31,6 @@ use thalweg_node::{
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;
-
-/// The longest datagrams that pass, tried in this order: Ethernet's 1500 bytes, then what tunnels leave, and the least
-/// that IPv6 and IPv4 have anywhere.
-const SIZES: [u16; 5] = [1472, 1412, 1372, 1232, 548];
 
 const HELP: &str = "\
 Measures the path to another member with probe trains over UDP, by hand. Both hosts are calibrated
@@ -124,19 +123,22 @@ async fn work(args: &Args) -> Result<(), Failed> {
         return Err((Code::Usage, anyhow!(why)));
     }
     let state = args.place.open().map_err(|why| (Code::Other, why))?;
-    if let Some(mut node) = ByNode::open(args, &state).await? {
-        let largest = node.fitting(args).await.map_err(|why| failed(args, &why))?;
-        said_size(args, largest);
-        let hosts = Hosts { both: node.hosts(), rtt: node.rtt(), largest };
-        let (tool, found) = find(args, &mut node, &hosts).await?;
+    if let Some(mut node) = by_node::open(args, &state).await? {
+        let mut ends = node.ends();
+        if let Some(size) = args.size {
+            node.passes(size).await.map_err(|why| failed(args, &why))?;
+            ends.largest = size;
+        }
+        said_size(args, ends.largest);
+        let (tool, found) = find(args, &mut node, &ends).await?;
         return result::print(args, tool, &found, true).map_err(|why| (Code::Other, why));
     }
     let (mut session, endpoint) = open(args, &state).await?;
     let receiving = tokio::spawn(async move { endpoint.run().await });
     let found = match fitting(args, &mut session).await {
         Ok(largest) => {
-            let hosts = Hosts { both: session.hosts(), rtt: session.rtt(), largest };
-            find(args, &mut session, &hosts).await
+            let ends = session.ends(args.way(), largest);
+            find(args, &mut session, &ends).await
         }
         Err(why) => Err(failed(args, &why)),
     };
@@ -149,9 +151,9 @@ async fn work(args: &Args) -> Result<(), Failed> {
 async fn find(
     args: &Args,
     flies: &mut impl Flies,
-    hosts: &Hosts,
+    ends: &Ends,
 ) -> Result<(&'static str, Measured), Failed> {
-    let mut tool = method::tool(args, hosts);
+    let mut tool = method::tool(args, ends);
     let mut shown = Shown::new(args);
     let mut each = |event| shown.event(&event);
     let found = measure(flies, tool.as_mut(), args.way(), args.within, &mut each).await;

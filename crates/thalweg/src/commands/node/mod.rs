@@ -1,6 +1,7 @@
 //! `thalweg node`: the daemon.
 
 mod parts;
+mod probing;
 mod seat;
 mod settings;
 

@@ -1,13 +1,15 @@
 //! What a node is made of: its keys, its membership, its relay, its oracle.
 
-use super::seat::Seat;
+use super::{
+    probing::{self, Probing},
+    seat::Seat,
+};
 use crate::commands::uplinks;
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use std::{
     future::Future,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    path::PathBuf,
     sync::Arc,
 };
 use thalweg_net::{DialOptions, Dialer, PrivateKey, Rides, channel::Connector};
@@ -16,8 +18,8 @@ use thalweg_node::{
     budget::Budget,
     carrier::{Carrier, Legs as RidingLegs, PORT as RIDING_PORT},
     cast::Casts,
-    config::{Config, MeasureSection, OfferSection, Whom},
-    daemon::{DaemonConfig, MemberService, Node, Services, SubmitService, bind_local},
+    config::{Config, OfferSection, Whom},
+    daemon::{DaemonConfig, MemberService, Node, Services, SubmitService},
     drop_box::DropBoxes,
     files::{Files, Lending, spool::Spool},
     gather::Reach,
@@ -25,16 +27,15 @@ use thalweg_node::{
         Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
         WallClock,
     },
-    overlay::Overlay,
     prober::{Prober, Purse, RelayView},
-    relay::{Event, Legs, Log, MeshRelay, RelayMetrics},
-    trains::{Endpoint, Service, Trains},
+    relay::{Event, Log, MeshRelay, RelayMetrics},
+    trains::Trains,
 };
 use thalweg_wire::{
     Signer as _,
     mesh::{Member, Role},
 };
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// A node before it is bound to its addresses.
@@ -154,10 +155,9 @@ impl Parts {
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
-        let trains = prober.as_ref().map(|prober| Trains::new(prober.purse(), self.log.clone()));
-        if let (Some(trains), Some(most)) = (&trains, config.measure.max_rate) {
-            trains.no_faster_than(most);
-        }
+        let trains = |prober: &Prober| probing::trains(prober, self.log.clone(), &config.measure);
+        let trains = prober.as_ref().map(trains);
+        trains.iter().for_each(|trains| trains.register(&mut registry));
         let probing = |(trains, prober): (_, &Prober)| self.probing(trains, prober.lane(), state);
         let mut probing = trains.clone().zip(prober.as_ref()).map(probing).transpose()?;
         if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
@@ -389,93 +389,6 @@ fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
     let offer = |(path, to)| OfferSection { path, to: vec![Whom::Member(to)] };
     config.files.offer.extend(offers.map(offer));
     config
-}
-
-/// What probe trains need beside the door.
-#[derive(Clone, Debug)]
-struct Probing {
-    trains: Trains,
-    /// Bulk flows have places of it.
-    flows: Arc<Semaphore>,
-    /// Packets of programs ride in them, where there is one.
-    carrier: Option<Carrier>,
-    /// Links are measured unasked, where there is one.
-    overlay: Option<Overlay>,
-    reach: Reach,
-    socket: PathBuf,
-    log: Log,
-}
-
-impl Probing {
-    /// Has links measured, if the settings say so; what transfers show of them is in `legs`.
-    fn measures(
-        &mut self,
-        settings: &MeasureSection,
-        prober: &Prober,
-        legs: &Legs,
-        registry: &mut Registry,
-    ) {
-        let Some(run) = settings.overlay_run() else { return };
-        prober.sees(legs.clone(), settings.passive);
-        let (trains, reach, log) = (self.trains.clone(), self.reach.clone(), self.log.clone());
-        let overlay = Overlay::new(run, prober.clone(), trains, reach, log);
-        overlay.counts().register(registry);
-        self.overlay = Some(overlay);
-    }
-
-    /// Takes trains' datagrams at the port of the node, over UDP; without it others measure no path to here. Without
-    /// its socket only other programs of this host do without.
-    async fn run(self, listen: Vec<SocketAddr>) {
-        let mut endpoints: Vec<Arc<Endpoint>> = Vec::new();
-        for at in listen {
-            let bound = match endpoints.first() {
-                None => Endpoint::bind(at).await,
-                Some(first) => first.beside(at).await,
-            };
-            match bound {
-                Ok(endpoint) => endpoints.push(Arc::new(endpoint)),
-                Err(why) => self.log.put(Event::new("no_trains").with("at", at).with("why", why)),
-            }
-        }
-        let Some(endpoint) = endpoints.first().cloned() else { return };
-        self.trains.receive_at(endpoints.clone());
-        let mut receiving = JoinSet::new();
-        for endpoint in endpoints {
-            receiving.spawn(async move { endpoint.run().await });
-        }
-        let carrying = self.carrier.map(|carrier| carrier.serve(self.trains.clone()));
-        let carries = async {
-            if let Some(carrying) = carrying {
-                carrying.await;
-            }
-        };
-        let measures = async {
-            if let Some(overlay) = self.overlay {
-                overlay.run().await;
-            }
-        };
-        match bind_local(&self.socket) {
-            Ok(listener) => {
-                let _removed = Removed(self.socket);
-                let service = Service::new(self.trains, endpoint, self.reach, self.flows, self.log);
-                tokio::join!(service.run(listener), carries, measures);
-            }
-            Err(why) => {
-                let what = Event::new("no_probe_service").with("at", self.socket.display());
-                self.log.put(what.with("why", why));
-                tokio::join!(receiving.join_next(), carries, measures);
-            }
-        }
-    }
-}
-
-/// A file that goes with this value.
-struct Removed(PathBuf);
-
-impl Drop for Removed {
-    fn drop(&mut self) {
-        _ = std::fs::remove_file(&self.0);
-    }
 }
 
 /// Where this host reaches a port that it listens at.

@@ -26,6 +26,8 @@ pub fn of_daemon(status: &NodeStatus) -> Value {
         "relay": status.relay,
         "files": status.files,
         "drop_boxes": status.drop_boxes,
+        "overlay": status.overlay,
+        "calibration": status.calibration,
         "restart": status.restart,
     })
 }

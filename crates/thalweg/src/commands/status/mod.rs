@@ -8,6 +8,7 @@ use super::{
     text::{aligned, counted, listed, rough, say},
 };
 use anyhow::Context as _;
+use serde_json::Value;
 use std::{fmt::Write as _, process::ExitCode, time::Duration};
 use thalweg_console::note;
 use thalweg_net::DialOptions;
@@ -15,6 +16,7 @@ use thalweg_node::{
     daemon::{NodeStatus, OracleStatus, RosterStatus, roster_status},
     mesh::State,
 };
+use thalweg_units::Rate;
 use thalweg_wire::mesh::{MemberStatus, StatusReply};
 
 const HELP: &str = "\
@@ -112,7 +114,7 @@ fn seen(reply: &StatusReply) -> String {
 
 fn text(status: &NodeStatus) -> String {
     let NodeStatus { name, key, mesh, program, up, listen, roster, oracle, .. } = status;
-    let NodeStatus { counts, relay, files, drop_boxes, restart, .. } = status;
+    let NodeStatus { counts, relay, files, drop_boxes, calibration, restart, .. } = status;
     let mut text = format!(
         "node     {name}, key {key:?}, thalweg {program}, up {}\n\
          mesh     {mesh:?}\n\
@@ -136,6 +138,9 @@ fn text(status: &NodeStatus) -> String {
         // Writing to a string cannot fail.
         _ = writeln!(text, "{what:<8} {}", pairs.join(", "));
     }
+    if let Some(probes) = probes(calibration) {
+        _ = writeln!(text, "probes   {probes}");
+    }
     if let Some(why) = restart {
         _ = writeln!(text, "restart  {why}");
     }
@@ -146,6 +151,23 @@ fn text(status: &NodeStatus) -> String {
         text += &behind(&oracle.members, ours).unwrap_or_default();
     }
     text
+}
+
+/// How truthfully this host sends probe trains; `None`: it was not calibrated.
+fn probes(calibration: &Value) -> Option<String> {
+    let us = |ns: &Value| Some(ns.as_u64()? / 1000);
+    let [off, gap] = [&calibration["gap_error_ns"][1], &calibration["shortest_gap_ns"]].map(us);
+    let (off, gap) = (off?, gap?);
+    Some(match calibration["is_valid"].as_bool()? {
+        true => {
+            let bps = calibration["honest_bps"].as_u64()?;
+            format!(
+                "gaps of {gap} us and more are kept, 99 of 100 within {off} us; up to {}",
+                Rate::from_bps(bps)
+            )
+        }
+        false => format!("too busy to time them: of 100 gaps one is off by {off} us or more"),
+    })
 }
 
 fn strangers(n: u64) -> String {
@@ -216,5 +238,21 @@ mod tests {
         assert_eq!(clock(0.3), "");
         assert_eq!(clock(7200.5), "; this host's clock is 2 h behind its");
         assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of its");
+    }
+
+    #[test]
+    fn how_truthfully_probes_are_sent_is_told_once_it_is_known() {
+        let of = |is_valid| {
+            serde_json::json!({
+                "is_valid": is_valid, "gap_error_ns": [2000, 250_000], "shortest_gap_ns": 100_000,
+                "honest_bps": 120_000_000,
+            })
+        };
+        assert_eq!(probes(&Value::Null), None);
+        assert_eq!(
+            probes(&of(true)).unwrap(),
+            "gaps of 100 us and more are kept, 99 of 100 within 250 us; up to 120 Mbit/s"
+        );
+        assert!(probes(&of(false)).unwrap().contains("one is off by 250 us or more"));
     }
 }

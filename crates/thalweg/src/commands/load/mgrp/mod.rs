@@ -19,6 +19,7 @@ mod pathload;
 mod program;
 mod run;
 mod shots;
+mod starved;
 mod told;
 
 use clap::ValueEnum;

@@ -4,19 +4,14 @@ use super::{
     run::{Clock, Ready},
     shots::{Log, PATIENCE},
 };
-use crate::commands::probe_service::{Opened, Order, Told};
-use anyhow::ensure;
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use crate::commands::{gather, probe_service::ByNode};
+use anyhow::{bail, ensure};
+use std::{thread, time::Duration};
 use thalweg_measure::{
-    estimators::{Estimator as _, Pace, Pathload, PathloadSettings, Step},
-    train::Train,
+    estimators::Pace,
+    train::{Doubt, Flight, Train},
 };
-
-/// A train is said so long before it goes, so that riders may wait for it: the carrier's `hold`.
-const AHEAD: Duration = Duration::from_millis(10);
+use thalweg_node::trains::{Flies, MeasureError, SessionError, Way, run};
 
 /// After a refusal nothing is sent for so long.
 const REST: Duration = Duration::from_millis(500);
@@ -30,7 +25,7 @@ pub struct Round {
     pub took: Option<f64>,
 }
 
-/// Measures until then; a measurement that is under way by then is none.
+/// Measures until then. Of what begins too late to have all of `patience` nothing counts: quick ones alone would be seen of it.
 ///
 /// # Errors
 /// When a service is gone, or refuses again and again.
@@ -40,86 +35,72 @@ pub fn measure(
     clock: &Clock,
     (until, patience): (f64, Duration),
 ) -> anyhow::Result<(Log, Vec<Round>)> {
+    let runtime = gather::runtime()?;
     let (mut log, mut rounds) = (Log::default(), Vec::new());
     while clock.now() < until {
-        let tool = Pathload::new(settings(pace, &ready.opened));
+        // Both arms say their trains ahead: the carrier alone knows whether anything waits.
+        let mut tool = ready.node.ends().pathload(pace, true);
         let began = clock.now();
         let deadline = began + patience.as_secs_f64();
-        let mut one = One { tool, log: &mut log, ended: Instant::now() };
-        match one.run(ready, clock, deadline.min(until))? {
-            End::Found => rounds.push(Round { began, took: Some(clock.now() - began) }),
-            End::Late if deadline > until => break,
-            End::Late => {
-                clock.sleep_until(deadline);
-                rounds.push(Round { began, took: None });
+        let left = Duration::from_secs_f64((deadline.min(until) - began).max(0.0));
+        let mut logged = Logged { node: &mut ready.node, log: &mut log, clock };
+        let found = runtime.block_on(run(&mut logged, &mut tool, Way::There, left, &mut |_| {}));
+        let took = match found {
+            Ok(_) => Some(clock.now() - began),
+            Err(MeasureError::Slow(..)) => {
+                clock.sleep_until(deadline.min(until));
+                None
             }
-            End::Nothing => rounds.push(Round { began, took: None }),
+            Err(why) => {
+                rest(&ready.node, &mut log, why)?;
+                None
+            }
+        };
+        if deadline <= until {
+            rounds.push(Round { began, took });
         }
     }
     Ok((log, rounds))
 }
 
-/// How a measurement ended.
-enum End {
-    Found,
-    Nothing,
-    /// Its time was over.
-    Late,
-}
-
-struct One<'a> {
-    tool: Pathload,
-    log: &'a mut Log,
-    /// When the last train had left.
-    ended: Instant,
-}
-
-impl One<'_> {
-    fn run(&mut self, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyhow::Result<End> {
-        loop {
-            let (train, after) = match self.tool.next() {
-                Step::Done(Ok(_)) => return Ok(End::Found),
-                Step::Done(Err(_)) => return Ok(End::Nothing),
-                Step::Send { train, after } => (train, after),
-            };
-            // The pause is from the train before to this one, and the report was waited for in it.
-            let after = after.saturating_sub(self.ended.elapsed()).max(AHEAD);
-            if clock.now() + after.as_secs_f64() >= until {
-                return Ok(End::Late);
-            }
-            let Some(told) = self.send(&train, after, ready, clock)? else {
-                thread::sleep(REST);
-                return Ok(End::Nothing);
-            };
-            self.tool.seen(&told.flight());
+/// After a measurement that found nothing.
+fn rest(node: &ByNode, log: &mut Log, why: MeasureError) -> anyhow::Result<()> {
+    if let MeasureError::Session { why, .. } = why {
+        if node.is_gone() {
+            bail!(why);
         }
+        log.refused += 1;
+        ensure!(log.refused < PATIENCE, "trains are refused: {why}");
+        thread::sleep(REST);
     }
+    Ok(())
+}
 
-    fn send(
+/// The node's trains, of which the log has each.
+struct Logged<'a> {
+    node: &'a mut ByNode,
+    log: &'a mut Log,
+    clock: &'a Clock,
+}
+
+impl Flies for Logged<'_> {
+    async fn fly(
         &mut self,
         train: &Train,
+        _way: Way,
         after: Duration,
-        ready: &mut Ready<'_>,
-        clock: &Clock,
-    ) -> anyhow::Result<Option<Told>> {
-        let at = clock.now() + after.as_secs_f64();
-        let order = Order { train, after, header: &[], awaits: true, accepts_busy: true };
-        self.ended = Instant::now() + after + train.takes();
-        match ready.service.send(&order)? {
-            Ok(told) => {
-                self.log.add(train, &told, at, clock);
-                Ok(Some(told))
-            }
-            Err(why) => {
-                self.log.refused += 1;
-                ensure!(self.log.refused < PATIENCE, "trains are refused: {why}");
-                Ok(None)
-            }
-        }
+    ) -> Result<Flight, SessionError> {
+        let at = self.clock.now() + after.as_secs_f64();
+        let told = self.node.told(train, after)?;
+        self.log.add(train, &told, at, self.clock);
+        Ok(told.flight())
     }
-}
 
-fn settings(pace: Pace, opened: &Opened) -> PathloadSettings {
-    let (rtt, largest, host) = (opened.rtt(), opened.largest, opened.host());
-    PathloadSettings { pace, rtt, largest, host, is_coalesced: false, may_carry: true }
+    fn rides(&self, way: Way) -> bool {
+        self.node.rides(way)
+    }
+
+    fn doubts(&self, way: Way) -> Vec<Doubt> {
+        self.node.doubts(way)
+    }
 }

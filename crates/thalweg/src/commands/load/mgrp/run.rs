@@ -8,9 +8,10 @@ use super::{
     pathload,
     program::Program,
     shots::{self, Log},
+    starved::Starved,
     told,
 };
-use crate::commands::probe_service::{Opened, Service};
+use crate::commands::probe_service::{ByNode, Service};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     path::Path,
@@ -30,10 +31,8 @@ const LEAD: Duration = Duration::from_secs(3);
 pub struct Ready<'a> {
     /// Its nodes.
     pub pair: &'a Pair,
-    /// The probe service of m3.
-    pub service: Service,
-    /// What it said.
-    pub opened: Opened,
+    /// m3's, with a session to m5's.
+    pub node: ByNode,
 }
 
 /// The lab's time, s.
@@ -95,8 +94,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     lab.reset_stats()?;
     let web = webs(&lab, &pairs, args)?;
     let until = begin + args.span().as_secs_f64();
+    let starved = Starved::watch();
     let tried = all(&mut ready, |ready| probe(args, ready, &clock, until))?;
     drop(web);
+    let starved = starved.end();
     let stats = lab.stats(true)?;
     let mut copies = Vec::new();
     for ((pair, flow), (log, rounds)) in pairs.iter().zip(sources).zip(tried) {
@@ -104,7 +105,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let counts = pair.counts(&lab, &pair.names().m3)?;
         copies.push(Copy { log, rounds, source: flow.end()?, truth, counts, begin, until });
     }
-    told::report(args, &copies, &stats).print().context("cannot print the report")
+    told::report(args, &copies, (&stats, starved)).print().context("cannot print the report")
 }
 
 /// The copies' nodes, two at a time, as this machine may have two cores.
@@ -127,9 +128,8 @@ fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
 
 /// A session between a copy's nodes, for which both are calibrated; one copy at a time, lest they disturb each other.
 fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
-    let mut service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
-    let opened = service.open()?;
-    Ok(Ready { pair, service, opened })
+    let service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
+    Ok(Ready { pair, node: ByNode::open(service, true)? })
 }
 
 /// Does it for all copies at once.

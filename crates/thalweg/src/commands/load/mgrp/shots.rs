@@ -100,21 +100,30 @@ impl Log {
     }
 }
 
-/// Sends such trains until then.
+/// The first train goes so much later, s: riders may wait for it.
+const FIRST: f64 = 0.02;
+
+/// Sends such trains until then, each a period after the one before, by the clock: what orders and answers take would
+/// lengthen the period otherwise.
 ///
 /// # Errors
 /// When a service is gone, or refuses again and again.
 pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyhow::Result<Log> {
     let train = of.train()?;
-    let after = of.period().saturating_sub(train.takes());
+    let mut due = clock.now() + FIRST;
     let names = ready.pair.names();
     let heard = Heard::begin(&ready.pair.sockets()[1], &names.m5, *clock)?;
     let mut log = Log::default();
     while clock.now() < until {
         let header = header(log.trains() as u32);
+        let period = of.period().as_secs_f64();
+        // Who is late by more than a train has missed it, and sends no two at once.
+        due = due.max(clock.now() - period);
+        let after = Duration::from_secs_f64((due - clock.now()).max(0.0));
+        due += period;
         let order =
             Order { train: &train, after, header: &header, awaits: false, accepts_busy: true };
-        match ready.service.send(&order)? {
+        match ready.node.service().send(&order)? {
             Ok(told) => log.add(&train, &told, clock.now() - train.takes().as_secs_f64(), clock),
             Err(why) => {
                 log.refused += 1;

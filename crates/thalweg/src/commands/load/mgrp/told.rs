@@ -14,11 +14,13 @@ const ENOUGH: f64 = 0.95;
 const PAPER: f64 = 30.7;
 
 /// The whole report: metrics are means over the copies, distributions are of all of them, series of the first.
-pub fn report(args: &Args, copies: &[Copy], stats: &Stats) -> Report {
+pub fn report(args: &Args, copies: &[Copy], (stats, starved): (&Stats, f64)) -> Report {
     let mut report = Report::default();
     add_means(args, copies, &mut report);
     add_rounds(copies, &mut report);
     report.add("lateness_p99", "us", stats.lateness.p99_us as f64);
+    // Of the machine's own the mean of the whole run is known: nodes that starve for a while are not seen in it.
+    report.add("cpu_pressure", "%", starved);
     report.series("source_cdf", cdf(copies.iter().flat_map(|copy| copy.source.clone()).collect()));
     if let Some(first) = copies.first() {
         let source = first.source.iter().enumerate().map(|(at, rate)| [at as f64, *rate]);

@@ -6,7 +6,7 @@ use super::{
     median, peers,
     place::Place,
 };
-use crate::commands::probe_service::{Opened, Service};
+use crate::commands::probe_service::ByNode;
 use anyhow::Context as _;
 use clap::ValueEnum;
 use std::{
@@ -16,9 +16,7 @@ use std::{
     time::Duration,
 };
 use thalweg_console::note;
-use thalweg_measure::estimators::{
-    Estimator, Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings,
-};
+use thalweg_measure::estimators::{Ends, Estimator, Pace};
 use thalweg_units::{Rate, parse_duration};
 
 /// Others' packets: length, and their share of the bytes, as on links of the Internet's core.
@@ -71,15 +69,22 @@ pub enum By {
     PublicPathchirp,
 }
 
+/// What a tool says, Mbit/s; NaN: nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    estimate: f64,
+    /// The same without what was taken off for riders.
+    raw: f64,
+    /// Whether something speaks against it.
+    is_doubted: bool,
+}
+
 /// One measurement, Mbit/s.
 #[derive(Clone, Copy, Debug, Default)]
 struct Measurement {
     /// When it began, the lab's time, s.
     began: f64,
-    /// What the tool says; NaN: nothing.
-    estimate: f64,
-    /// The same without what was taken off for riders.
-    raw: f64,
+    said: Said,
     /// What the record says.
     truth: f64,
     /// What the tool sent, MB, riders not among it.
@@ -135,13 +140,13 @@ fn each(
     args: &Args,
     place: &Place,
     source: f64,
-    mut one: impl FnMut() -> anyhow::Result<(f64, f64)>,
+    mut one: impl FnMut() -> anyhow::Result<Said>,
 ) -> anyhow::Result<Vec<Measurement>> {
     let mut all = Vec::new();
     for _ in 0..args.times {
         let before = place.truth(false)?.0;
         let began = place.now();
-        let (estimate, raw) = one()?;
+        let said = one()?;
         let ended = place.now();
         let (after, _) = place.truth(true)?;
         let residual = after.residual(began, ended).map_or(f64::NAN, |rate| rate.as_mbps());
@@ -149,61 +154,45 @@ fn each(
         let own = after.bytes.saturating_sub(before.bytes);
         let (truth, took) = (residual - source, ended - began);
         let sent = (own as f64 * 1e-6 - source * took / 8.0).max(0.0);
-        all.push(Measurement { began, estimate, raw, truth, sent, took });
+        all.push(Measurement { began, said, truth, sent, took });
     }
     Ok(all)
 }
 
 fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
     let overlay = place.mesh()?;
-    let mut service = place.service()?;
-    let opened = service.open()?;
+    let mut node = ByNode::open(place.service()?, true)?;
+    if args.riding == 0.0 {
+        node = node.without_riders();
+    }
+    let ends = node.ends();
     let free = args.rate.as_mbps() * (1.0 - args.used);
     let source = free * args.riding;
     let _flow =
         if args.riding > 0.0 { Some(Flow::begin(place, &overlay, source, args)?) } else { None };
     let place = &*place;
     each(args, place, source, || {
-        let mut tool = tool(args.by, &opened);
-        one(tool.as_mut(), &mut service, args)
+        let mut tool = tool(args.by, &ends);
+        one(tool.as_mut(), &mut node, args)
     })
 }
 
-/// What the tool says, and without its correction; NaN twice where it says nothing.
-fn one(tool: &mut dyn Estimator, service: &mut Service, args: &Args) -> anyhow::Result<(f64, f64)> {
-    let driven = drive(tool, service, args.within, args.riding > 0.0)?;
+/// What the tool says.
+fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Result<Said> {
+    let driven = drive(tool, node, args.within)?;
     if let Some(why) = &driven.why {
         note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());
     }
-    let found = driven.findings.first();
-    Ok(found.map_or((f64::NAN, f64::NAN), |of| (of.value * 1e-6, (of.value + of.hidden) * 1e-6)))
+    let found = driven.findings.first().map(|of| (of.value * 1e-6, of.hidden * 1e-6));
+    let (estimate, hidden) = found.unwrap_or((f64::NAN, f64::NAN));
+    Ok(Said { estimate, raw: estimate + hidden, is_doubted: !driven.doubts.is_empty() })
 }
 
-fn tool(by: By, opened: &Opened) -> Box<dyn Estimator> {
-    let (host, rtt, largest) = (opened.host(), opened.rtt(), opened.largest);
+fn tool(by: By, ends: &Ends) -> Box<dyn Estimator> {
     match by {
-        By::Pathchirp => {
-            let of = PathchirpSettings::default();
-            let size = of.size.min(largest);
-            Box::new(Pathchirp::new(PathchirpSettings {
-                size,
-                most: host.highest(size).as_bps() as f64,
-                receive_latency: host.receive_latency,
-                ..of
-            }))
-        }
-        _ => {
-            let pace = if by == By::PathloadSlow { Pace::Slow } else { Pace::Fast };
-            let (is_coalesced, may_carry) = (false, true);
-            Box::new(Pathload::new(PathloadSettings {
-                pace,
-                rtt,
-                largest,
-                host,
-                is_coalesced,
-                may_carry,
-            }))
-        }
+        By::Pathchirp => Box::new(ends.pathchirp(true)),
+        By::PathloadSlow => Box::new(ends.pathload(Pace::Slow, true)),
+        _ => Box::new(ends.pathload(Pace::Fast, true)),
     }
 }
 
@@ -215,7 +204,7 @@ fn public(args: &Args, place: &Place) -> anyhow::Result<Vec<Measurement>> {
     };
     each(args, place, 0.0, || {
         let estimate = peers::measure(which, place, args.within)?;
-        Ok((estimate, estimate))
+        Ok(Said { estimate, raw: estimate, is_doubted: false })
     })
 }
 
@@ -248,25 +237,27 @@ impl Flow {
 }
 
 fn told(all: &[Measurement], has_riders: bool, report: &mut Report) {
-    let found: Vec<&Measurement> = all.iter().filter(|one| one.estimate.is_finite()).collect();
+    let found: Vec<&Measurement> = all.iter().filter(|one| one.said.estimate.is_finite()).collect();
     let of =
         |value: &dyn Fn(&Measurement) -> f64| median(found.iter().map(|one| value(one)).collect());
-    report.add("error", "%", of(&|one| one.off(one.estimate).abs()));
-    report.add("bias", "%", of(&|one| one.off(one.estimate)));
+    report.add("error", "%", of(&|one| one.off(one.said.estimate).abs()));
+    report.add("bias", "%", of(&|one| one.off(one.said.estimate)));
     if has_riders {
-        report.add("error_raw", "%", of(&|one| one.off(one.raw).abs()));
-        report.add("hidden", "Mbit/s", of(&|one| one.raw - one.estimate));
+        report.add("error_raw", "%", of(&|one| one.off(one.said.raw).abs()));
+        report.add("hidden", "Mbit/s", of(&|one| one.said.raw - one.said.estimate));
     }
-    report.add("estimate", "Mbit/s", of(&|one| one.estimate));
+    report.add("estimate", "Mbit/s", of(&|one| one.said.estimate));
     report.add("truth", "Mbit/s", median(all.iter().map(|one| one.truth).collect()));
     report.add("found", "%", 100.0 * found.len() as f64 / all.len() as f64);
+    let doubted = found.iter().filter(|one| one.said.is_doubted).count();
+    report.add("doubted", "%", 100.0 * doubted as f64 / all.len() as f64);
     report.add("sent", "MB", median(all.iter().map(|one| one.sent).collect()));
     report.add("took", "s", median(all.iter().map(|one| one.took).collect()));
     let series = |value: &dyn Fn(&Measurement) -> f64| {
         found.iter().map(|one| [one.began, value(one)]).collect::<Vec<_>>()
     };
-    report.series("estimate", series(&|one| one.estimate));
-    report.series("raw", series(&|one| one.raw));
+    report.series("estimate", series(&|one| one.said.estimate));
+    report.series("raw", series(&|one| one.said.raw));
     report.series("truth", series(&|one| one.truth));
 }
 
@@ -301,8 +292,7 @@ mod tests {
     #[test]
     fn what_found_nothing_is_counted_and_has_no_error() {
         let one = |estimate: f64, raw| Measurement {
-            estimate,
-            raw,
+            said: Said { estimate, raw, is_doubted: raw > 6.0 },
             truth: 5.0,
             ..Measurement::default()
         };
@@ -310,6 +300,7 @@ mod tests {
         told(&[one(5.5, 6.5), one(f64::NAN, f64::NAN)], true, &mut report);
         let value = |name| report.value(name).and_then(serde_json::Value::as_f64).unwrap();
         assert!((value("error") - 10.0).abs() < 1e-9 && (value("error_raw") - 30.0).abs() < 1e-9);
+        assert!((value("doubted") - 50.0).abs() < 1e-9, "one of two");
         assert!((value("found") - 50.0).abs() < 1e-9 && (value("hidden") - 1.0).abs() < 1e-9);
     }
 }

@@ -1,6 +1,7 @@
 //! Badabing against the emulator's record of loss episodes.
 
 use super::{super::report::Report, drive::drive, place::Place};
+use crate::commands::probe_service::ByNode;
 use anyhow::Context as _;
 use std::time::Duration;
 use thalweg_lab::emu::LinkTruth;
@@ -39,15 +40,15 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut place = Place::new(&topology(args))?;
     place.mesh()?;
-    let mut service = place.service()?;
-    service.open()?;
+    let mut node = ByNode::open(place.service()?, true)?.without_riders();
     let mut tool = Badabing::new(BadabingSettings::new(CHANCE, args.span, args.seed));
     let began = place.now();
-    let driven = drive(&mut tool, &mut service, args.span * 3 + Duration::from_secs(30), false)?;
+    let driven = drive(&mut tool, &mut node, args.span * 3 + Duration::from_secs(30))?;
     let (truth, lateness) = place.truth(false)?;
     let known = Known::of(&truth, (began, place.now()));
     let mut report = Report::default();
     told(&driven.findings, &known, &mut report);
+    report.add("doubted", "%", 100.0 * f64::from(u8::from(!driven.doubts.is_empty())));
     report.add("took", "s", driven.took.as_secs_f64());
     report.add("lateness_p99", "us", lateness);
     report.print().context("cannot print the report")

@@ -108,7 +108,7 @@ fn trains(gap: Duration, trains: u32) -> anyhow::Result<[Vec<f64>; 2]> {
     from.connect(to.local_addr()?)?;
     let (mut sent, mut arrived) = (Vec::new(), Vec::new());
     for _ in 0..trains {
-        let left = pacer.send(&[gap; PROBES], |_| (), |()| from.send(&[0; SIZE]).map(drop));
+        let left = pacer.send(&[gap; PROBES], |_, _| (), |()| from.send(&[0; SIZE]).map(drop));
         let left: Vec<u64> = left.into_iter().flatten().map(|at| at.as_nanos()).collect();
         let mut buffer = [0; 2048];
         let mut came = Vec::new();

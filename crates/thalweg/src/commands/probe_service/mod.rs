@@ -1,4 +1,8 @@
-//! The probe service of a node (docs/probe-service.md), as this program uses it.
+//! The probe service of a node (docs/probe-service.md), as this program uses it; [`ByNode`]: for tools.
+
+mod by_node;
+
+pub use by_node::ByNode;
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
@@ -9,17 +13,11 @@ use std::{
     path::Path,
     time::Duration,
 };
-use thalweg_measure::train::{Calibration, Flight, LARGEST, Probe, Tally, Train, rate_of};
+use thalweg_measure::train::{Calibration, Flight, Probe, Stamp, Tally, Train};
 use thalweg_units::{Rate, Time};
 
 /// An answer comes so soon: the longest train, its round trip, and a session that is opened anew.
 const PATIENCE: Duration = Duration::from_secs(45);
-
-/// Of a host that is not calm tools are told that it keeps gaps of this length, µs: probes grow then, and no train is refused.
-const LONGEST_GAP: f64 = 500.0;
-
-/// What sending and receiving one probe take, as tools are told: the service says only which gaps are kept.
-const INSTANT: Duration = Duration::from_micros(3);
 
 /// A connection to it, for trains to one member.
 pub struct Service {
@@ -45,7 +43,6 @@ pub struct Opened {
     rtt_us: u64,
     /// The longest probe that passes, bytes.
     pub largest: u16,
-    shortest_gap_us: f64,
     hosts: [Found; 2],
 }
 
@@ -80,18 +77,6 @@ impl Opened {
     /// What calibration found of this host, and of the member's.
     pub fn hosts(&self) -> [Calibration; 2] {
         self.hosts.map(Calibration::from)
-    }
-
-    /// The host, as experiments' tools are told of it.
-    pub fn host(&self) -> Calibration {
-        let gap = Duration::from_secs_f64(self.shortest_gap_us.clamp(1.0, LONGEST_GAP) * 1e-6);
-        Calibration {
-            send_latency: INSTANT,
-            receive_latency: INSTANT,
-            gap_error: [Duration::ZERO; 2],
-            honest: rate_of(LARGEST, gap),
-            is_valid: true,
-        }
     }
 }
 
@@ -136,16 +121,15 @@ impl Told {
 
     /// As tools see it.
     pub fn flight(&self) -> Flight {
-        let times = |of: &[Option<u64>]| of.iter().map(|at| at.map(Time::from_nanos)).collect();
         let tally = Tally {
-            queued: Duration::ZERO,
             transmitted: Duration::from_micros(self.transmitted_us),
             hidden_packets: self.hidden_packets,
             hidden_bytes: self.hidden_bytes,
             carriers: self.carriers,
             carried_bytes: self.carried_bytes,
         };
-        let (sent, arrived) = (times(&self.sent_ns), times(&self.arrived_ns));
+        let sent = self.sent_ns.iter().map(|at| at.map(Time::from_nanos)).collect();
+        let arrived = self.arrived_ns.iter().map(|at| at.map(Stamp::from_unix_nanos)).collect();
         Flight { sent, arrived, tally, dropped: self.dropped, ..Flight::default() }
     }
 }
@@ -310,14 +294,19 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_host_s_shortest_gap_is_bounded() {
-        let calm = r#"{"send_ns":3000,"receive_ns":2000,"gap_error_ns":[5,7],"honest_bps":20,"is_valid":true}"#;
-        let hosts = serde_json::from_str(&format!("[{calm},{calm}]")).unwrap();
-        let of = |shortest_gap_us| Opened { rtt_us: 41_000, largest: 1472, shortest_gap_us, hosts };
-        let gap = |us| of(us).host().shortest_gap().as_micros();
-        assert_eq!((gap(100.0), gap(1e15)), (100, 500));
-        assert_eq!(of(80.0).rtt(), Duration::from_millis(41));
-        assert_eq!(of(80.0).hosts()[1].receive_latency, Duration::from_micros(2));
+    fn tools_are_told_what_calibration_found() {
+        let host = r#"{"send_ns":3000,"receive_ns":2000,"gap_error_ns":[5,7],"honest_bps":20,"is_valid":true}"#;
+        let line = format!(
+            r#"{{"opened":{{"rtt_us":41000,"largest":1472,"shortest_gap_us":1.0,"is_valid":true,"hosts":[{host},{host}]}}}}"#
+        );
+        let Ok(Said::Opened(opened)) = serde_json::from_str(&line) else { panic!("{line}") };
+        assert_eq!((opened.rtt(), opened.largest), (Duration::from_millis(41), 1472));
+        let [here, there] = opened.hosts();
+        assert_eq!(
+            (here.send_latency, here.honest),
+            (Duration::from_micros(3), Rate::from_bps(20))
+        );
+        assert_eq!(there.receive_latency, Duration::from_micros(2));
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! A path and its ends, as tools are told of them: each tool is made here, for whoever measures.
+
+use super::{Pace, Pathchirp, PathchirpSettings, Pathload, PathloadSettings};
+use crate::train::Calibration;
+use std::time::Duration;
+
+/// A path, from whoever sends to whoever receives.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// What the sending host can do.
+    pub sender: Calibration,
+    /// What the receiving one can.
+    pub receiver: Calibration,
+    /// The round trip, at the most.
+    pub rtt: Duration,
+    /// The longest probe that passes: the MTU without IP's and UDP's headers, bytes.
+    pub largest: u16,
+}
+
+impl Ends {
+    /// Both as one: rates are the sender's matter, and of batches the slower one's. What it keeps the sender's
+    /// [`Calibration::check`] lets pass.
+    pub fn host(&self) -> Calibration {
+        let receive_latency = self.sender.receive_latency.max(self.receiver.receive_latency);
+        Calibration { receive_latency, ..self.sender }
+    }
+
+    /// Pathload for it; `may_carry`: whether packets may ride in its streams.
+    pub fn pathload(&self, pace: Pace, may_carry: bool) -> Pathload {
+        let (rtt, largest, host) = (self.rtt, self.largest, self.host());
+        Pathload::new(PathloadSettings { pace, rtt, largest, host, may_carry })
+    }
+
+    /// Pathchirp for it; `may_carry`: whether packets may ride in its chirps.
+    pub fn pathchirp(&self, may_carry: bool) -> Pathchirp {
+        let of = PathchirpSettings::default();
+        let (host, size) = (self.host(), of.size.min(self.largest));
+        let (most, receive_latency) = (host.highest(size).as_bps() as f64, host.receive_latency);
+        Pathchirp::new(PathchirpSettings { size, most, receive_latency, may_carry, ..of })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, *};
+    use thalweg_units::Rate;
+
+    #[test]
+    fn tools_ask_for_no_more_than_both_hosts_can_do() {
+        let us = Duration::from_micros;
+        let calm = |latency, mbps| Calibration {
+            send_latency: us(3),
+            receive_latency: us(latency),
+            gap_error: [us(1), us(9)],
+            honest: Rate::from_mbps(mbps),
+            is_valid: true,
+        };
+        let ends =
+            Ends { sender: calm(3, 50.0), receiver: calm(90, 900.0), rtt: us(9), largest: 548 };
+        assert_eq!(ends.host().receive_latency, us(90));
+        let back = Ends { sender: ends.receiver, receiver: ends.sender, ..ends };
+        assert_eq!(back.host().shortest_gap(), back.sender.shortest_gap());
+        let Step::Send { train, .. } = ends.pathchirp(false).next() else { panic!("no chirp") };
+        assert!(train.probes().iter().all(|probe| probe.size == 548 && !probe.may_carry));
+        assert_eq!(ends.host().check(&train), Ok(()));
+        let Step::Send { train, .. } = ends.pathload(Pace::Fast, true).next() else {
+            panic!("no burst")
+        };
+        assert!(train.probes().iter().all(|probe| probe.size == 548 && !probe.may_carry));
+    }
+}

@@ -1,0 +1,97 @@
+//! Questions to the kernel about single sockets (sock_diag(7)).
+
+use crate::netlink::invalid;
+use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_sock_diag::{
+    SockDiagMessage,
+    constants::{AF_INET, AF_INET6, IPPROTO_TCP},
+    inet::{ExtensionFlags, InetRequest, SocketId, StateFlags},
+};
+use netlink_sys::{Socket, SocketAddr as Netlink, protocols::NETLINK_SOCK_DIAG};
+use std::{io, net::SocketAddr};
+
+/// Whatever the cookie is.
+const ANY: [u8; 8] = [0xff; 8];
+
+/// The inode of the TCP socket of this network namespace between these addresses; the kernel looks at no other one, where
+/// `/proc/net/tcp` walks through all of the machine's.
+///
+/// # Errors
+/// The kernel's: `NotFound` where there is none, others where it answers no such questions.
+pub fn socket_inode(local: SocketAddr, far: SocketAddr) -> io::Result<u64> {
+    let (local, far) = (canonical(local), canonical(far));
+    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.bind_auto()?;
+    socket.connect(&Netlink::new(0, 0))?;
+    socket.send(&bytes(question(local, far)), 0)?;
+    let answer = socket.recv_from_full()?.0;
+    let answer = NetlinkMessage::<SockDiagMessage>::deserialize(&answer).map_err(invalid)?;
+    match answer.payload {
+        NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) => {
+            Ok(found.header.inode.into())
+        }
+        NetlinkPayload::Error(e) => Err(e.to_io()),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// IPv4 as such: the kernel finds sockets of both families by it.
+fn canonical(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
+}
+
+fn question(local: SocketAddr, far: SocketAddr) -> InetRequest {
+    InetRequest {
+        family: if local.is_ipv4() { AF_INET } else { AF_INET6 },
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::empty(),
+        states: StateFlags::all(),
+        socket_id: SocketId {
+            source_port: local.port(),
+            destination_port: far.port(),
+            source_address: local.ip(),
+            destination_address: far.ip(),
+            interface_id: 0,
+            cookie: ANY,
+        },
+    }
+}
+
+fn bytes(question: InetRequest) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST;
+    let question = NetlinkPayload::from(SockDiagMessage::InetRequest(question));
+    let mut message = NetlinkMessage::new(header, question);
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        net::{TcpListener, TcpStream},
+        os::{fd::AsRawFd as _, unix::fs::MetadataExt as _},
+    };
+
+    #[test]
+    fn a_socket_is_found_by_its_two_addresses() {
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(listen) else {
+                eprintln!("skipped in part: no {listen} here");
+                continue;
+            };
+            let far = listener.local_addr().unwrap();
+            let near = TcpStream::connect(far).unwrap();
+            let link = format!("/proc/self/fd/{}", near.as_raw_fd());
+            let inode = std::fs::metadata(link).unwrap().ino();
+            let local = near.local_addr().unwrap();
+            assert_eq!(socket_inode(local, far).unwrap(), inode, "{listen}");
+            let other = SocketAddr::new(far.ip(), local.port());
+            let none = socket_inode(local, other).unwrap_err();
+            assert_eq!(none.kind(), io::ErrorKind::NotFound, "{listen}");
+        }
+    }
+}
