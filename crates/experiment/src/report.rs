@@ -40,6 +40,9 @@ pub struct Buffers {
 pub struct ArmReport {
     /// Its name.
     pub name: String,
+    /// Of these rounds alone: the case of the plan's `rows_by`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scene: Option<String>,
     /// Program and arguments of its first round, without paths of the machine.
     pub command: String,
     /// What the program says it is.
@@ -116,7 +119,7 @@ pub fn build(
         commit,
         machine: Machine::here(),
         valid: validity::faults(plan, rounds).is_empty(),
-        arms: arms.iter().map(|arm| arm_report(plan, arm, rounds)).collect(),
+        arms: arm_reports(plan, arms, rounds),
         checks: (0..plan.check.len()).map(judge).collect(),
     }
 }
@@ -134,7 +137,31 @@ impl Report {
     }
 }
 
-fn arm_report(plan: &Plan, arm: &Arm, rounds: &[RoundRecord]) -> ArmReport {
+/// Each arm once, or once for each case of the axis that rows go by.
+fn arm_reports(plan: &Plan, arms: &[&Arm], rounds: &[RoundRecord]) -> Vec<ArmReport> {
+    let Some(axis) = &plan.rows_by else {
+        return arms.iter().map(|arm| arm_report(plan, arm, &all(rounds))).collect();
+    };
+    let mut scenes: Vec<&String> = Vec::new();
+    for scene in rounds.iter().filter_map(|round| round.cases.get(axis)) {
+        if !scenes.contains(&scene) {
+            scenes.push(scene);
+        }
+    }
+    let of = |scene: &String| {
+        let rounds: Vec<_> = rounds.iter().filter(|r| r.cases.get(axis) == Some(scene)).collect();
+        let applies = |arm: &&&Arm| rounds.iter().any(|round| round.arm(&arm.name).is_some());
+        let reports = arms.iter().filter(applies).map(|arm| arm_report(plan, arm, &rounds));
+        reports.map(|report| ArmReport { scene: Some(scene.clone()), ..report }).collect::<Vec<_>>()
+    };
+    scenes.into_iter().flat_map(of).collect()
+}
+
+fn all(rounds: &[RoundRecord]) -> Vec<&RoundRecord> {
+    rounds.iter().collect()
+}
+
+fn arm_report(plan: &Plan, arm: &Arm, rounds: &[&RoundRecord]) -> ArmReport {
     let records: Vec<&ArmRecord> = rounds.iter().filter_map(|r| r.arm(&arm.name)).collect();
     let first = records.iter().find(|r| r.ran()).or(records.first());
     let mut sockets = Sockets::default();
@@ -147,6 +174,7 @@ fn arm_report(plan: &Plan, arm: &Arm, rounds: &[RoundRecord]) -> ArmReport {
     };
     ArmReport {
         name: arm.name.clone(),
+        scene: None,
         command: first.map(|r| shell_words(&r.command)).unwrap_or_default(),
         version: first.and_then(|r| r.version.clone()),
         congestion_control: (!algorithms.is_empty()).then(|| algorithms.join(", ")),
@@ -165,7 +193,7 @@ fn labels(records: &[&ArmRecord]) -> BTreeMap<String, BTreeMap<String, usize>> {
     labels
 }
 
-fn metrics(plan: &Plan, arm: &Arm, rounds: &[RoundRecord]) -> BTreeMap<String, MetricReport> {
+fn metrics(plan: &Plan, arm: &Arm, rounds: &[&RoundRecord]) -> BTreeMap<String, MetricReport> {
     let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
     for round in rounds {
         let Some(record) = round.arm(&arm.name).filter(|a| a.ran()) else { continue };
@@ -279,6 +307,31 @@ mod tests {
         assert_eq!(unjudged.arms[0].skipped.as_deref(), Some("not installed"));
         let verdicts = (unjudged.verdict(true), unjudged.verdict(false));
         assert_eq!(verdicts, (Verdict::Holds, Verdict::Short));
+    }
+
+    #[test]
+    fn scenes_have_rows_of_their_own_where_the_plan_says_so() {
+        let text = "name='x'\nclaim='x'\nkind='host'\nheadline='v'\nrows_by='scene'\n[validity]\n\
+            [[vary]]\nname='scene'\nvalues=['calm','busy']\n\
+            [[arm]]\nname='a'\nrole='ours'\ncommand=['x']\ntimeout='1 s'\nexpect='1 s'\n\
+            [[check]]\nname='k'\nmetric='v'\nof='a'\nop='>='\nbound=1\n";
+        let plan = Plan::parse(text, "x").unwrap();
+        let round = |scene: &str, value: f64| {
+            let mut arm = ArmRecord::new("a", vec![], Outcome::Done);
+            arm.metrics.insert("v".into(), Sample { unit: "s".into(), value });
+            let cases = [("scene".to_owned(), scene.to_owned())].into();
+            let cell = format!("scene={scene}");
+            RoundRecord { cell, cases, seed: 1, repeat: 0, limit: None, arms: vec![arm] }
+        };
+        let rounds = [round("calm", 1.0), round("busy", 9.0), round("busy", 11.0)];
+        let arms: Vec<_> = plan.arm.iter().collect();
+        let report = build(&plan, &arms, &rounds, "c".into(), false);
+        let of = |arm: &ArmReport| (arm.scene.clone().unwrap(), arm.metrics["v"].median);
+        let found: Vec<_> = report.arms.iter().map(of).collect();
+        assert_eq!(found, [("calm".to_owned(), 1.0), ("busy".to_owned(), 10.0)]);
+        assert!(crate::table::markdown(&plan, &report).contains("| calm: a |"));
+        let wrong = text.replace("rows_by='scene'", "rows_by='scent'");
+        assert!(Plan::parse(&wrong, "x").is_err());
     }
 
     #[test]

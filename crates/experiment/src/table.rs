@@ -71,7 +71,11 @@ pub(crate) fn with_unit(metric: &str, unit: &str) -> String {
 fn value_cells(arm: &ArmReport, metric: &str, m: &MetricReport) -> Vec<String> {
     let title = with_unit(metric, &m.unit);
     let (median, min, max) = (figure(m.median), figure(m.min), figure(m.max));
-    vec![arm.name.clone(), title, median, min, max, m.n.to_string()]
+    let name = match &arm.scene {
+        Some(scene) => format!("{scene}: {}", arm.name),
+        None => arm.name.clone(),
+    };
+    vec![name, title, median, min, max, m.n.to_string()]
 }
 
 fn paper_of(plan: &Plan, arm: &str) -> String {

@@ -196,6 +196,8 @@ pub struct Plan {
     pub budget: Duration,
     /// The table's metrics; its ratios are of the first.
     pub headline: OneOrMany,
+    /// An axis of `vary` whose cases have rows of their own: scenes so different that a median over them is none's.
+    pub rows_by: Option<String>,
     /// One round each.
     #[serde(default)]
     pub seeds: Seeds,

@@ -34,6 +34,11 @@ fn names(plan: &Plan) -> Checked {
     unique("service", plan.service.iter().map(|s| s.name.as_str()))?;
     unique("file", plan.file.iter().map(|f| f.name.as_str()))?;
     unique("plot", plan.plot.iter().map(|p| p.name.as_str()))?;
+    if let Some(axis) = &plan.rows_by
+        && !plan.vary.iter().any(|vary| vary.name == *axis)
+    {
+        return Err(format!("`rows_by` must name an axis of [[vary]], not `{axis}`"));
+    }
     if plan.arm.is_empty() { Err("it has no arm".into()) } else { Ok(()) }
 }
 
