@@ -260,7 +260,7 @@ impl Engine {
             if let Err(why) = gauge.room().await {
                 return why;
             }
-            let Some(work) = self.take(id, wake).await else {
+            let Some((work, twice)) = self.take(id, wake).await else {
                 return io::Error::other("the bond ended");
             };
             if let Err(why) = write.write_all(&work).await {
@@ -268,12 +268,13 @@ impl Engine {
             }
             if let Some(meter) = meter {
                 meter.moved(work.len(), gauge);
+                meter.sent_twice(twice);
             }
         }
     }
 
-    /// What a link is to carry next; `None`: nothing any more.
-    async fn take(&self, id: LinkId, wake: &Notify) -> Option<Vec<u8>> {
+    /// What a link is to carry next, and how many bytes of it another one carries as well; `None`: nothing any more.
+    async fn take(&self, id: LinkId, wake: &Notify) -> Option<(Vec<u8>, u64)> {
         {
             let mut state = self.lock();
             state.links.get_mut(&id)?.is_idle = true;
@@ -286,8 +287,9 @@ impl Engine {
                 if state.broken.is_some() {
                     return None;
                 }
-                if let Some(work) = state.links.get_mut(&id)?.work.take() {
-                    return Some(work);
+                let link = state.links.get_mut(&id)?;
+                if let Some(work) = link.work.take() {
+                    return Some((work, std::mem::take(&mut link.twice)));
                 }
             }
             told.await;

@@ -101,6 +101,13 @@ impl Meter {
         }
     }
 
+    /// Of what it moved another link carries so many bytes as well: they are charged to the process's budget.
+    pub fn sent_twice(&self, bytes: u64) {
+        if bytes > 0 {
+            self.uplinks.sent_twice(&self.interface, bytes);
+        }
+    }
+
     /// Counts what is not counted at once, and hears of caps and limits that are set meanwhile; for ever.
     pub async fn keep(&self, gauge: &Gauge) {
         loop {

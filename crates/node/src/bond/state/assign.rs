@@ -86,7 +86,12 @@ impl State {
             let chunk = flow.sender.second(link, now).filter(|_| flow.broken.is_none())?;
             Some((*stream, chunk, link.id))
         });
-        found.is_some_and(|(stream, chunk, id)| self.give(stream, chunk, links, id, now))
+        let Some((stream, chunk, id)) = found else { return false };
+        let is_given = self.give(stream, chunk, links, id, now);
+        if let Some(link) = self.links.get_mut(&id).filter(|_| is_given) {
+            link.twice += u64::from(chunk.length);
+        }
+        is_given
     }
 
     fn give(&mut self, stream: u32, chunk: Chunk, links: &[Link], id: LinkId, now: Time) -> bool {
@@ -181,5 +186,8 @@ mod tests {
         assert_eq!(state.gives(NEW, 1, Time::ZERO), chunk(NEW, 0));
         // Now it is the turn of link 0, for which the new bytes wait.
         assert_eq!(state.gives(NEW, 1, later), chunk(LATE, 0));
+        // The copy is accounted for, by the link that carries it.
+        let twice = |link| state.links[&LinkId(link)].twice;
+        assert_eq!((twice(0), twice(1)), (0, 100));
     }
 }

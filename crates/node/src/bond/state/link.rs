@@ -51,6 +51,8 @@ pub struct LinkState {
     beyond: Option<Beyond>,
     /// Bytes of chunks that were given to it.
     pub sent: u64,
+    /// Of them those that went by another one as well, and are not accounted for yet.
+    pub twice: u64,
     /// Bytes of chunks that came by it.
     pub received: u64,
     pub(super) acknowledged: u64,
@@ -79,6 +81,7 @@ impl LinkState {
             via,
             beyond,
             sent: 0,
+            twice: 0,
             received: 0,
             acknowledged: 0,
             asked: Time::ZERO,

@@ -100,6 +100,8 @@ pub enum Riders {
     On,
     /// Held always, as the paper does
     Always,
+    /// The source goes to m5's own address, past the carrier: what the carrier's headers cost beside `off`
+    Plain,
 }
 
 /// The bottleneck's other traffic (§4.1, Fig. 5).

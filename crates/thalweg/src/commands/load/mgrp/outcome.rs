@@ -25,6 +25,9 @@ pub struct Copy {
     pub until: f64,
 }
 
+/// So many probes are shown at most, and fewer than twice as many.
+const MOST_SHOWN: usize = 1500;
+
 /// A figure: name, unit, value.
 pub type Figure = (&'static str, &'static str, f64);
 
@@ -119,6 +122,13 @@ impl Copy {
             }
         }
         seconds.into_iter().enumerate().map(|(at, rate)| [at as f64, rate]).collect()
+    }
+
+    /// Probes as they were sent: when, and their places in their trains; so few that a picture shows them (Fig. 14).
+    pub fn sent(&self) -> Vec<[f64; 2]> {
+        let each = (self.log.shots().count() / MOST_SHOWN).max(1);
+        let some = self.log.shots().step_by(each);
+        some.map(|shot| [shot.at - self.begin, shot.place as f64]).collect()
     }
 
     /// Lost probes, with or without riders: when, and their places in their trains (Fig. 14).

@@ -41,7 +41,7 @@ fn settings(args: &Args) -> String {
             .to_owned();
     match args.riders {
         // Of the source no packet may: its ports are others.
-        Riders::Off => text.push_str("ports = [1]\n"),
+        Riders::Off | Riders::Plain => text.push_str("ports = [1]\n"),
         Riders::On => {}
         Riders::Always => text.push_str("always_hold = true\n"),
     }

@@ -1,7 +1,7 @@
 //! A run: all copies are founded and calibrated, then source, cross traffic and tool go at once.
 
 use super::{
-    Args, Cross, Tool,
+    Args, Cross, Riders, Tool,
     network::{self, WEB},
     outcome::Copy,
     pair::{self, Pair},
@@ -200,7 +200,11 @@ struct Flow {
 
 impl Flow {
     fn begin(lab: &Lab, pair: &Pair, args: &Args) -> anyhow::Result<Self> {
-        let (names, listen) = (pair.names(), format!("[{}]:0", pair.overlay));
+        let names = pair.names();
+        let listen = match args.riders {
+            Riders::Plain => format!("{}:0", lab.address(&names.m5)),
+            _ => format!("[{}]:0", pair.overlay),
+        };
         let mut sink = Program::tool(lab, &names.m5, &["tcp-sink", "--listen", &listen])?;
         let ready: serde_json::Value = serde_json::from_str(&sink.ready()?)?;
         let to = ready["ready"]["address"].as_str().context("the sink says no address")?;

@@ -24,11 +24,13 @@ pub fn report(args: &Args, copies: &[Copy], (stats, starved): (&Stats, f64)) -> 
     report.series("source_cdf", cdf(copies.iter().flat_map(|copy| copy.source.clone()).collect()));
     if let Some(first) = copies.first() {
         let source = first.source.iter().enumerate().map(|(at, rate)| [at as f64, *rate]);
-        report.series("source", source.collect());
-        report.series("cross", first.cross());
-        report.series("overhead", first.overhead());
-        report.series("lost_bare", first.lost(false));
-        report.series("lost_ridden", first.lost(true));
+        // One picture takes the series of a name's pattern.
+        report.series("mbps_source", source.collect());
+        report.series("mbps_cross", first.cross());
+        report.series("mbps_overhead", first.overhead());
+        report.series("probe_sent", first.sent());
+        report.series("probe_lost_bare", first.lost(false));
+        report.series("probe_lost_ridden", first.lost(true));
     }
     report
 }

@@ -22,6 +22,16 @@ use thalweg_units::{Rate, parse_duration};
 /// Others' packets: length, and their share of the bytes, as on links of the Internet's core.
 const LENGTHS: [(u32, f64); 3] = [(1500, 0.89), (576, 0.08), (60, 0.03)];
 
+/// MGRP's STEP (§4.1), of 10 Mbit/s.
+const STEPS: [f64; 6] = [0.1, 0.3, 0.5, 0.6, 0.4, 0.2];
+
+/// Nodes are there, and calibrated, before the first step.
+const CALM: Duration = Duration::from_secs(10);
+
+/// The source's packets of 1341 bytes of data take so much of the link where each goes by itself: TCP's and IP's headers, the
+/// carrier's, UDP's and IP's again.
+const ON_THE_WIRE: f64 = 1480.0 / 1341.0;
+
 /// The queue holds what the link carries in so long: enough for pathload's first burst at 10 Mbit/s.
 const QUEUE: f64 = 0.1;
 
@@ -43,6 +53,9 @@ pub struct Args {
     /// The round trip without queues
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration)]
     rtt: Duration,
+    /// Others take a tenth of the bottleneck for so long, then three, five, six, four and two tenths; measured until that is over
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "used")]
+    steps: Option<Duration>,
     /// So many measurements, one after the other
     #[arg(long, default_value_t = 3)]
     times: u32,
@@ -52,6 +65,13 @@ pub struct Args {
     /// Of others' arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+impl Args {
+    /// When steps are over, by the lab's time.
+    fn ends(&self) -> Option<Duration> {
+        self.steps.map(|step| CALM + step * STEPS.len() as u32)
+    }
 }
 
 /// What measures.
@@ -125,6 +145,19 @@ fn topology(args: &Args) -> String {
         (args.rtt / 2).as_micros(),
         (bps * QUEUE / 8.0) as u64,
     );
+    for (size, share) in LENGTHS.iter().filter(|_| args.steps.is_some()) {
+        let step = |(at, of): (usize, &f64)| {
+            let since = args.steps.unwrap_or_default() * at as u32 + CALM;
+            format!("[\"{} ms\", \"{} bit/s\"]", since.as_millis(), (bps * of * share) as u64)
+        };
+        let steps = STEPS.iter().enumerate().map(step).collect::<Vec<_>>().join(", ");
+        _ = write!(
+            text,
+            "[[cross]]\nlink = \"way.fwd\"\nkind = \"steps\"\nsize = \"{size} B\"\nstart = \"0 ms\"\n\
+             stop = \"{} ms\"\nsteps = [{steps}]\n",
+            args.ends().unwrap_or_default().as_millis(),
+        );
+    }
     for (size, share) in LENGTHS.iter().filter(|_| args.used > 0.0) {
         let rate = (bps * args.used * share) as u64;
         _ = write!(
@@ -143,7 +176,14 @@ fn each(
     mut one: impl FnMut() -> anyhow::Result<Said>,
 ) -> anyhow::Result<Vec<Measurement>> {
     let mut all = Vec::new();
-    for _ in 0..args.times {
+    for at in 0.. {
+        let is_over = match args.ends() {
+            Some(ends) => place.now() >= ends.as_secs_f64(),
+            None => at >= args.times,
+        };
+        if is_over {
+            break;
+        }
         let before = place.truth(false)?.0;
         let began = place.now();
         let said = one()?;
@@ -167,9 +207,11 @@ fn ours(args: &Args, place: &mut Place) -> anyhow::Result<Vec<Measurement>> {
     }
     let ends = node.ends();
     let free = args.rate.as_mbps() * (1.0 - args.used);
-    let source = free * args.riding;
+    // What it has to send, and what it would take of the link if nothing of it rode.
+    let payload = free * args.riding;
+    let source = payload * ON_THE_WIRE;
     let _flow =
-        if args.riding > 0.0 { Some(Flow::begin(place, &overlay, source, args)?) } else { None };
+        if args.riding > 0.0 { Some(Flow::begin(place, &overlay, payload, args)?) } else { None };
     let place = &*place;
     each(args, place, source, || {
         let mut tool = tool(args.by, &ends);
@@ -227,7 +269,8 @@ impl Flow {
         let ready: serde_json::Value = serde_json::from_str(&line)?;
         let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
         // Longer than all measurements; it ends with this value.
-        let span = format!("{}ms", (args.within * (args.times + 1)).as_millis() + 30_000);
+        let all = args.ends().unwrap_or(args.within * args.times) + args.within;
+        let span = format!("{}ms", all.as_millis() + 30_000);
         let rate = format!("{}bit/s", (mbps * 1e6) as u64);
         let words = ["tcp-source", "--to", to, "--for", &span, "--rate", &rate];
         let mut source = place.tool("a", &words);
@@ -256,9 +299,9 @@ fn told(all: &[Measurement], has_riders: bool, report: &mut Report) {
     let series = |value: &dyn Fn(&Measurement) -> f64| {
         found.iter().map(|one| [one.began, value(one)]).collect::<Vec<_>>()
     };
-    report.series("estimate", series(&|one| one.said.estimate));
-    report.series("raw", series(&|one| one.said.raw));
-    report.series("truth", series(&|one| one.truth));
+    report.series("time_estimate", series(&|one| one.said.estimate));
+    report.series("time_raw", series(&|one| one.said.raw));
+    report.series("time_truth", series(&|one| one.truth));
 }
 
 #[cfg(test)]
@@ -272,6 +315,7 @@ mod tests {
             used,
             riding: 0.0,
             rtt: Duration::from_millis(20),
+            steps: None,
             times: 1,
             within: Duration::from_secs(60),
             seed: 1,
@@ -285,6 +329,11 @@ mod tests {
         let rates: f64 = of(0.4).cross.iter().map(|one| one.rate.unwrap().as_mbps()).sum();
         assert!((rates - 4.0).abs() < 1e-3, "{rates}");
         assert!(of(0.4).resolve().is_ok());
+        let text = topology(&Args { steps: Some(Duration::from_secs(20)), ..args(0.0) });
+        assert!(Topology::from_toml(&text).unwrap().resolve().is_ok());
+        // 5 Mbit/s from 50 s on, of which 0.89 are long packets.
+        assert!(text.contains("[\"50000 ms\", \"4450000 bit/s\"]"), "{text}");
+        assert!(text.contains("stop = \"130000 ms\""), "{text}");
     }
 
     use thalweg_lab::topology::Topology;
