@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 
-HEADER = 28  # bytes of IPv4 and UDP
 TAG = b"cap1"  # the first bytes of this tool's headers: so its probes are told from others'
 SAME = 0.05  # distances that differ by less than twice this share are one
 
@@ -55,7 +54,8 @@ def mode(distances):
 
 
 def estimate(service, node, pairs, accept_busy):
-    size = service.ask({"open": {"to": node}})["opened"]["largest"]
+    opened = service.ask({"open": {"to": node}})["opened"]
+    size, overhead = opened["largest"], opened["overhead"]  # what IP and UDP add to each probe
     distances, spent, doubts = [], 0, set()
     for number in range(pairs):
         apart, report = pair(service, node, size, number, accept_busy)
@@ -67,7 +67,7 @@ def estimate(service, node, pairs, accept_busy):
     if not distances:
         sys.exit("capacity: no pair came through whole")
     apart, agree = mode(distances)
-    mbps = (size + HEADER) * 8e3 / apart
+    mbps = (size + overhead) * 8e3 / apart
     print(json.dumps({"mbps": round(mbps, 3), "agree": agree, "pairs": pairs, "bytes": spent, "doubts": sorted(doubts)}))
 
 

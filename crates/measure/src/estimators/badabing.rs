@@ -5,7 +5,7 @@
 //! for every second experiment. What is counted are the patterns of congested and other slots.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Flight, Probe, Train};
+use crate::train::{Flight, OVERHEAD, Probe, Train};
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{collections::BTreeMap, time::Duration};
@@ -13,8 +13,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// Packets of a probe, back to back.
 const PACKETS: usize = 3;
 
-/// Their size, with headers.
-const SIZE: u16 = 600 - 28;
+/// Their size, with IP's and UDP's headers.
+const SIZE: u16 = 600;
 
 /// What the tool needs of each.
 const HEADER: u16 = 12;
@@ -35,6 +35,8 @@ pub struct BadabingSettings {
     pub near: Duration,
     /// … and whose queueing delay is above this share less of the median at losses.
     pub below: f64,
+    /// What IP and UDP add to each packet, bytes.
+    pub overhead: u32,
     /// Of the draws.
     pub seed: u64,
     /// Whether probes may carry riders.
@@ -42,12 +44,13 @@ pub struct BadabingSettings {
 }
 
 impl BadabingSettings {
-    /// The public tool's slots, for so long.
+    /// The public tool's slots, for so long; over IPv4.
     pub fn new(chance: f64, lasts: Duration, seed: u64) -> Self {
         let slot = Duration::from_millis(5);
         let slots = (lasts.as_secs_f64() / slot.as_secs_f64()) as u64;
         let near = Duration::from_millis(50);
-        Self { slot, chance, slots, near, below: 0.05, seed, may_carry: false }
+        let (below, overhead, may_carry) = (0.05, OVERHEAD, false);
+        Self { slot, chance, slots, near, below, overhead, seed, may_carry }
     }
 }
 
@@ -108,17 +111,18 @@ impl Badabing {
 
     /// Waits of one and the next are the train's gaps, so that the first is at its slot as well.
     fn train(&self) -> Option<Train> {
-        let BadabingSettings { slot, may_carry, .. } = self.settings;
+        let BadabingSettings { slot, may_carry, overhead, .. } = self.settings;
+        let size = SIZE.saturating_sub(overhead as u16);
         let mut before = self.begins;
         let mut probes = Vec::new();
         for at in &self.probed {
             let gap = slot * (at - before) as u32;
             before = *at;
-            let probe = |gap| Probe { size: SIZE, header: HEADER, gap, may_carry };
+            let probe = |gap| Probe { size, header: HEADER, gap, may_carry };
             probes.push(probe(gap));
             probes.extend([probe(Duration::ZERO); PACKETS - 1]);
         }
-        Train::new(probes).ok()
+        Some(Train::new(probes).ok()?.over(overhead))
     }
 
     fn is_over(&self) -> bool {

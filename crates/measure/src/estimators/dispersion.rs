@@ -4,7 +4,7 @@
 //! them spread them, or squeeze them behind it. So the most frequent distance counts, and not the mean.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Flight, OVERHEAD, Probe, Train};
+use crate::train::{Flight, Probe, Train, bits_of};
 use std::time::Duration;
 
 /// What the tool needs of each probe.
@@ -21,6 +21,8 @@ const LEAST: usize = 5;
 pub struct DispersionSettings {
     /// Probes' size, bytes.
     pub size: u16,
+    /// What IP and UDP add to each, bytes.
+    pub overhead: u32,
     /// Pairs.
     pub pairs: u32,
     /// Trains after them.
@@ -35,8 +37,8 @@ pub struct DispersionSettings {
 
 impl DispersionSettings {
     /// Sixty pairs and ten trains of twenty.
-    pub fn new(size: u16, rtt: Duration) -> Self {
-        Self { size, pairs: 60, trains: 10, length: 20, pause: rtt, may_carry: true }
+    pub fn new(size: u16, overhead: u32, rtt: Duration) -> Self {
+        Self { size, overhead, pairs: 60, trains: 10, length: 20, pause: rtt, may_carry: true }
     }
 }
 
@@ -58,7 +60,7 @@ impl Dispersion {
     }
 
     fn bits(&self) -> f64 {
-        f64::from(u32::from(self.settings.size) + OVERHEAD) * 8.0
+        bits_of(self.settings.size, self.settings.overhead)
     }
 
     fn result(&self) -> Result<Vec<Finding>, Unfound> {
@@ -100,12 +102,15 @@ impl Estimator for Dispersion {
     }
 
     fn next(&mut self) -> Step {
-        let DispersionSettings { size, pairs, trains, length, pause, may_carry } = self.settings;
+        let DispersionSettings { size, pairs, trains, length, pause, may_carry, .. } =
+            self.settings;
         let count = if self.sent < pairs { 2 } else { length.max(3) };
         let probe = Probe { size, header: HEADER, gap: Duration::ZERO, may_carry };
         let after = if self.sent == 0 { Duration::ZERO } else { pause };
         match Train::uniform(probe, count) {
-            Ok(train) if self.sent < pairs + trains => Step::Send { train, after },
+            Ok(train) if self.sent < pairs + trains => {
+                Step::Send { train: train.over(self.settings.overhead), after }
+            }
             _ => Step::Done(self.result()),
         }
     }
@@ -134,9 +139,10 @@ impl Estimator for Dispersion {
 mod tests {
     use super::*;
     use crate::path::{Cross, SimulatedPath};
+    use crate::train::{OVERHEAD, OVERHEAD_IPV6};
 
     fn run(capacity: f64, cross: Cross, lost: f64) -> Result<Vec<Finding>, Unfound> {
-        let settings = DispersionSettings::new(1472, Duration::from_millis(40));
+        let settings = DispersionSettings::new(1472, OVERHEAD, Duration::from_millis(40));
         let mut path = SimulatedPath::new(capacity, cross, 11).losing(lost);
         path.run(&mut Dispersion::new(settings)).0
     }
@@ -150,6 +156,14 @@ mod tests {
             assert!(found[1].value <= found[0].value * 1.05, "{found:?}");
             assert!(found[1].value / 1e6 >= (capacity - cross) * 0.95, "{found:?}");
         }
+    }
+
+    #[test]
+    fn small_probes_over_ipv6_find_the_capacity() {
+        let settings = DispersionSettings::new(200, OVERHEAD_IPV6, Duration::from_millis(40));
+        let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 11).over(OVERHEAD_IPV6);
+        let found = path.run(&mut Dispersion::new(settings)).0.unwrap();
+        assert!((found[0].value / 1e7 - 1.0).abs() < 0.01, "{found:?}");
     }
 
     #[test]

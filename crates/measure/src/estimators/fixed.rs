@@ -12,6 +12,7 @@ use std::time::Duration;
 pub struct Fixed {
     name: &'static str,
     probe: Probe,
+    overhead: u32,
     count: usize,
     pause: Duration,
     /// Trains so far, and how many are wanted.
@@ -30,7 +31,7 @@ const fn row(name: &'static str, bytes: u16, count: usize, gap_us: u64, pause_ms
     let (size, gap) = (bytes - OVERHEAD as u16, Duration::from_micros(gap_us));
     let probe = Probe { size, header: HEADER, gap, may_carry: true };
     let pause = Duration::from_millis(pause_ms);
-    Fixed { name, probe, count, pause, trains: (0, 1), probes: (0, 0) }
+    Fixed { name, probe, overhead: OVERHEAD, count, pause, trains: (0, 1), probes: (0, 0) }
 }
 
 /// Bursts of 12 Mbit/s, 1.1 Mbit/s on average: like the sub-trains of pathload.
@@ -44,6 +45,13 @@ impl Fixed {
     /// So many trains.
     pub fn times(self, trains: u32) -> Self {
         Self { trains: (0, trains), ..self }
+    }
+
+    /// The same where IP and UDP add so much to each probe: Table 1's bytes are all that the path sees.
+    pub fn over(self, overhead: u32) -> Self {
+        let bytes = u32::from(self.probe.size) + self.overhead;
+        let size = bytes.saturating_sub(overhead) as u16;
+        Self { probe: Probe { size, ..self.probe }, overhead, ..self }
     }
 
     /// The same, none of whose probes carries riders.
@@ -73,7 +81,7 @@ impl Fixed {
     /// # Errors
     /// None for Table 1's.
     pub fn train(&self) -> Result<Train, TrainError> {
-        Train::uniform(self.probe, self.count)
+        Ok(Train::uniform(self.probe, self.count)?.over(self.overhead))
     }
 
     /// As many of its trains, one after the other, as one transaction takes.
@@ -93,7 +101,8 @@ impl Fixed {
                 ..self.probe
             })
         };
-        Train::new((0..trains.min(self.most())).flat_map(one).collect())
+        let train = Train::new((0..trains.min(self.most())).flat_map(one).collect())?;
+        Ok(train.over(self.overhead))
     }
 
     /// Trains of a transaction.
@@ -153,6 +162,7 @@ mod tests {
         };
         is(&PK1, 12.0, 1.1);
         is(&PK2, 4.0, 2.0);
+        is(&PK2.over(48), 4.0, 2.0);
         let [_, average] = rates(&PK3);
         // 0.24 ms of the paper's link of 100 Mbit/s on top make 2.3.
         assert!((average - 2.4).abs() < 0.01, "{average}");

@@ -390,7 +390,7 @@ impl Shared {
         peer: NodeId,
         wanted: Wanted,
     ) -> Result<Vec<Option<u64>>, Refusal> {
-        let train = train(&wanted.probes).map_err(no)?;
+        let train = train(&wanted.probes).map_err(no)?.over(open.way.overhead());
         big_enough(&train, |_| 0).map_err(no)?;
         let host = self.calibrated().await.map_err(no)?;
         let host = if wanted.accepts_busy { host.as_it_is() } else { host };

@@ -18,7 +18,7 @@ use std::{
 };
 use thalweg_measure::{
     estimators::Ends,
-    train::{Calibration, Dishonest, Doubt, End, Flight, OVERHEAD, Probe, Train},
+    train::{Calibration, Dishonest, Doubt, End, Flight, Probe, Train},
 };
 use thalweg_net::{
     channel::Channel,
@@ -78,11 +78,13 @@ pub enum SessionError {
     /// It is too long to pass.
     #[error(
         "no probe of {size} bytes passes: the path's MTU is below {}; smaller probes may",
-        u32::from(*.size) + OVERHEAD
+        u32::from(*.size) + .overhead
     )]
     Mtu {
         /// Its size.
         size: u16,
+        /// What IP and UDP add, bytes.
+        overhead: u32,
     },
     /// This host's own network.
     #[error("no probe could be sent: {0}")]
@@ -256,7 +258,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             run::Way::There => [here, there],
             run::Way::Back => [there, here],
         };
-        Ends { sender, receiver, rtt: self.rtt, largest }
+        Ends { sender, receiver, rtt: self.rtt, largest, overhead: self.overhead() }
+    }
+
+    /// What IP and UDP add to each probe of this session, bytes.
+    pub fn overhead(&self) -> u32 {
+        self.way.overhead()
     }
 
     /// What this host's calibration found, and what the member's says.
@@ -298,7 +305,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
                 Err(why) => return Err(why),
             }
         }
-        Err(SessionError::Mtu { size: sizes.first().copied().unwrap_or(0) })
+        let size = sizes.first().copied().unwrap_or(0);
+        Err(SessionError::Mtu { size, overhead: self.overhead() })
     }
 
     /// A train to the member.
@@ -332,6 +340,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         train: Train,
         headers: Vec<Vec<u8>>,
     ) -> Result<Departed, SessionError> {
+        let train = train.over(self.overhead());
         self.hosts()[0].check(&train)?;
         let has = |at: usize| headers.get(at).map_or(0, Vec::len);
         big_enough(&train, has)?;
@@ -343,7 +352,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         };
         let flown = self.way.fly(Volley { number, train, headers }, self.wait()).await?;
         if flown.sent.iter().all(Option::is_none) {
-            return Err(unsent(flown.failed, size));
+            return Err(unsent(flown.failed, size, self.overhead()));
         }
         Ok(Departed { number, probes, flown })
     }
@@ -382,6 +391,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         if train.is_limited() {
             return Err(SessionError::Hops);
         }
+        let train = train.over(self.overhead());
         self.hosts()[1].check(&train)?;
         big_enough(&train, |_| 0)?;
         let (number, probes) = (self.number(), train.probes().len());
@@ -454,9 +464,9 @@ fn longest(train: &Train) -> u16 {
     train.probes().iter().map(|probe| probe.size).max().unwrap_or(0)
 }
 
-fn unsent(why: Option<io::Error>, size: u16) -> SessionError {
+fn unsent(why: Option<io::Error>, size: u16, overhead: u32) -> SessionError {
     match why {
-        Some(why) if too_long(&why) => SessionError::Mtu { size },
+        Some(why) if too_long(&why) => SessionError::Mtu { size, overhead },
         Some(why) => SessionError::Unsent(why),
         None => SessionError::Unsent(io::ErrorKind::Other.into()),
     }

@@ -59,12 +59,12 @@ async fn probes_that_are_too_short_or_too_long_are_named() {
     assert!(matches!(short, SessionError::Small { at: 1, least: 65, .. }), "{short}");
     // What no MTU carries; loopback's is 64 KiB.
     let long = session.send(train(3, 65_530, Duration::ZERO)).await.unwrap_err();
-    assert!(matches!(long, SessionError::Mtu { size: 65_530 }), "{long}");
+    assert!(matches!(long, SessionError::Mtu { size: 65_530, overhead: 28 }), "{long}");
     assert!(long.to_string().contains("MTU"), "{long}");
     for way in [Way::There, Way::Back] {
         assert_eq!(session.fitting(way, &[65_530, 1000, 500]).await.unwrap(), 1000);
         let none = session.fitting(way, &[65_530, 65_520]).await.unwrap_err();
-        assert!(matches!(none, SessionError::Mtu { size: 65_530 }), "{none}");
+        assert!(matches!(none, SessionError::Mtu { size: 65_530, overhead: 28 }), "{none}");
     }
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it goes on");
 }
