@@ -19,6 +19,8 @@ pub struct Fixed {
     trains: (u32, u32),
     /// Probes that left, and those of them that came.
     probes: (u64, u64),
+    /// Times at which probes began to be lost.
+    episodes: u32,
 }
 
 /// What the tool needs of each probe.
@@ -31,7 +33,16 @@ const fn row(name: &'static str, bytes: u16, count: usize, gap_us: u64, pause_ms
     let (size, gap) = (bytes - OVERHEAD as u16, Duration::from_micros(gap_us));
     let probe = Probe { size, header: HEADER, gap, may_carry: true };
     let pause = Duration::from_millis(pause_ms);
-    Fixed { name, probe, overhead: OVERHEAD, count, pause, trains: (0, 1), probes: (0, 0) }
+    Fixed {
+        name,
+        probe,
+        overhead: OVERHEAD,
+        count,
+        pause,
+        trains: (0, 1),
+        probes: (0, 0),
+        episodes: 0,
+    }
 }
 
 /// Bursts of 12 Mbit/s, 1.1 Mbit/s on average: like the sub-trains of pathload.
@@ -71,7 +82,7 @@ impl Fixed {
             (_, 0) => Err(Unfound::Lost(self.trains.0)),
             (left, came) => {
                 let lost = 1.0 - came as f64 / left as f64;
-                Ok(vec![Finding::plain(Quantity::Loss, lost)])
+                Ok(vec![Finding::share(Quantity::Loss, lost, (self.episodes, left as f64))])
             }
         }
     }
@@ -112,6 +123,13 @@ impl Fixed {
     }
 }
 
+/// How often a probe was lost of which the one before was not: losses in a row are one, as they have one cause.
+fn episodes(flight: &Flight) -> u32 {
+    let probes = flight.sent.iter().zip(&flight.arrived).filter(|(sent, _)| sent.is_some());
+    let came: Vec<bool> = probes.map(|(_, arrived)| arrived.is_some()).collect();
+    came.chunk_by(|one, next| one == next).filter(|run| !run[0]).count() as u32
+}
+
 impl Estimator for Fixed {
     fn name(&self) -> &'static str {
         self.name
@@ -130,6 +148,7 @@ impl Estimator for Fixed {
         self.trains.0 += (flight.sent.len() / self.count.max(1)).max(1) as u32;
         self.probes.0 += flight.left() as u64;
         self.probes.1 += flight.passed().count() as u64;
+        self.episodes += episodes(flight);
     }
 
     fn by_now(&self) -> Option<Vec<Finding>> {
@@ -192,6 +211,9 @@ mod tests {
         assert_eq!(found[0].of, Quantity::Loss);
         let lost = (51.0 + 2.0 * 3.0) / (53.0 * 20.0);
         assert!((found[0].value - lost).abs() < 1e-9, "{found:?}");
+        // Each of 53 trains lost its beginning.
+        let range = [found[0].low, found[0].high].map(|end| end / lost);
+        assert!((0.70..0.80).contains(&range[0]) && (1.25..1.35).contains(&range[1]), "{range:?}");
         let mut dead = PK1.times(1);
         let sent = vec![time(1); 10];
         dead.seen(&Flight { sent, arrived: vec![None; 10], ..Flight::default() });
