@@ -4,7 +4,7 @@
 //! them spread them, or squeeze them behind it. So the most frequent distance counts, and not the mean.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Flight, Probe, Train, bits_of};
+use crate::train::{Flight, Passed, Probe, Train, bits_of};
 use std::time::Duration;
 
 /// What the tool needs of each probe.
@@ -12,6 +12,9 @@ const HEADER: u16 = 12;
 
 /// Distances that differ by less than this share are the same one.
 const SAME: f64 = 0.05;
+
+/// Probes that come within this multiple of the time in which they left came as fast as the host sends them.
+const HOSTS: f64 = 1.25;
 
 /// Of the pairs so many must come through.
 const LEAST: usize = 5;
@@ -47,10 +50,26 @@ impl DispersionSettings {
 pub struct Dispersion {
     settings: DispersionSettings,
     sent: u32,
-    /// Seconds between the probes of a pair.
-    pairs: Vec<f64>,
-    /// bit/s.
-    trains: Vec<f64>,
+    /// Of each pair the time between its two, s.
+    pairs: Vec<Spread>,
+    /// Of each train the time from its first probe to its last, divided by the probes between, s.
+    trains: Vec<Spread>,
+}
+
+/// Between two probes, s.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    /// Where they left, as fast as the host sends.
+    left: f64,
+    /// Where they came; no less than where they left, so that no path seems faster than it was tried.
+    came: f64,
+}
+
+impl Spread {
+    /// Whether the host was as slow as the path.
+    fn is_the_host_s(&self) -> bool {
+        self.came <= self.left * HOSTS
+    }
 }
 
 impl Dispersion {
@@ -67,33 +86,50 @@ impl Dispersion {
         if self.pairs.len() < LEAST {
             return Err(Unfound::Lost(self.sent));
         }
-        let (least, mode, most) = mode(&self.pairs);
-        let rate = |distance: f64| self.bits() / distance;
-        let capacity = Finding::corrected(Quantity::Capacity, rate(most), rate(least), 0.0);
-        let mut found = vec![Finding { value: rate(mode), ..capacity }];
-        let mut trains = self.trains.clone();
-        trains.sort_by(f64::total_cmp);
-        if let (Some(low), Some(high)) = (trains.first(), trains.last()) {
-            let middle = trains[trains.len() / 2];
-            let of = Finding::corrected(Quantity::DispersionRate, *low, *high, 0.0);
-            found.push(Finding { value: middle, ..of });
-        }
+        let mut found = Vec::from_iter(self.finding(Quantity::Capacity, &mode(&self.pairs)));
+        found.extend(self.finding(Quantity::DispersionRate, &sorted(&self.trains)));
         Ok(found)
+    }
+
+    /// The middle one's rate, between those of the last and the first; of none nothing.
+    fn finding(&self, of: Quantity, sorted: &[Spread]) -> Option<Finding> {
+        let rate = |spread: &Spread| self.bits() / spread.came;
+        let (low, high) = (rate(sorted.last()?), rate(sorted.first()?));
+        // Of an even number of trains the faster one.
+        let middle = sorted[(sorted.len() - 1) / 2];
+        let hosts = sorted.iter().filter(|spread| spread.is_the_host_s()).count();
+        let range = Finding::corrected(of, low, high, 0.0);
+        let is_lower_bound = 2 * hosts > sorted.len();
+        Some(Finding { value: rate(&middle), is_lower_bound, ..range })
     }
 }
 
-/// The distance around which most lie, and the least and the greatest of those.
-fn mode(distances: &[f64]) -> (f64, f64, f64) {
-    let mut sorted = distances.to_vec();
-    sorted.sort_by(f64::total_cmp);
+/// Of those that came, from one to the next on average.
+fn spread(passed: &[Passed]) -> Option<Spread> {
+    let (first, last) = passed.first().zip(passed.last())?;
+    let gaps = passed.len().saturating_sub(1).max(1) as f64;
+    let left = last.sent.since(first.sent).as_secs_f64() / gaps;
+    let came = last.arrived.since(first.arrived).as_secs_f64() / gaps;
+    (came > 0.0).then(|| Spread { left, came: came.max(left) })
+}
+
+/// Those around which most lie.
+fn mode(distances: &[Spread]) -> Vec<Spread> {
+    let sorted = sorted(distances);
     let near = |from: usize| {
-        let end = sorted[from] * (1.0 + 2.0 * SAME);
-        &sorted[from..sorted.partition_point(|distance| *distance <= end)]
+        let end = sorted[from].came * (1.0 + 2.0 * SAME);
+        &sorted[from..sorted.partition_point(|distance| distance.came <= end)]
     };
     // Of equals the first: squeezed pairs are rarer than spread ones.
     let best = (0..sorted.len()).rev().map(near).max_by_key(|group| group.len());
-    let best = best.unwrap_or(&sorted);
-    (best[0], best[best.len() / 2], best[best.len() - 1])
+    best.unwrap_or(&sorted).to_vec()
+}
+
+/// The shortest first.
+fn sorted(distances: &[Spread]) -> Vec<Spread> {
+    let mut sorted = distances.to_vec();
+    sorted.sort_by(|one, other| one.came.total_cmp(&other.came));
+    sorted
 }
 
 impl Estimator for Dispersion {
@@ -117,14 +153,12 @@ impl Estimator for Dispersion {
 
     fn seen(&mut self, flight: &Flight) {
         self.sent += 1;
-        let arrivals: Vec<_> = flight.arrived.iter().flatten().collect();
-        let is_whole = arrivals.len() == flight.arrived.len() && !flight.is_reordered();
-        let ends = arrivals.first().zip(arrivals.last()).filter(|_| is_whole);
-        let took = ends.map_or(0.0, |(first, last)| last.since(**first).as_secs_f64());
-        match arrivals.len() {
-            _ if took <= 0.0 => {}
-            2 => self.pairs.push(took),
-            many => self.trains.push(self.bits() * (many - 1) as f64 / took),
+        let passed: Vec<Passed> = flight.passed().collect();
+        let is_whole = passed.len() == flight.arrived.len() && !flight.is_reordered();
+        match spread(&passed).filter(|_| is_whole) {
+            None => {}
+            Some(pair) if passed.len() == 2 => self.pairs.push(pair),
+            Some(train) => self.trains.push(train),
         }
     }
 
@@ -164,6 +198,18 @@ mod tests {
         let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 11).over(OVERHEAD_IPV6);
         let found = path.run(&mut Dispersion::new(settings)).0.unwrap();
         assert!((found[0].value / 1e7 - 1.0).abs() < 0.01, "{found:?}");
+    }
+
+    /// The simulated host sends 1 Gbit/s.
+    #[test]
+    fn a_path_that_is_faster_than_the_host_is_known_as_at_least_that() {
+        let found = run(5000.0, Cross::even(0.0), 0.0).unwrap();
+        for finding in found {
+            assert!(finding.is_lower_bound, "{finding:?}");
+            assert!((finding.value / 1e9 - 1.0).abs() < 0.02, "{finding:?}");
+        }
+        let slow = run(100.0, Cross::even(0.0), 0.0).unwrap();
+        assert!(slow.iter().all(|finding| !finding.is_lower_bound), "{slow:?}");
     }
 
     #[test]
