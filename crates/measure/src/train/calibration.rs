@@ -43,11 +43,12 @@ pub struct Calibration {
 /// A train that this host cannot send truthfully.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Dishonest {
-    /// The host was too busy to be calibrated.
+    /// The host was too busy to be calibrated; 99 of 100 gaps were nearer than this.
     #[error(
-        "this host is too busy to time probes: its calibration is not valid; try again when it is calm"
+        "this host is too busy to time probes: of its gaps one in a hundred was off by {} µs or more; try again when it is calm",
+        .0.as_micros()
     )]
-    Invalid,
+    Invalid(Duration),
     /// A probe would follow too soon.
     #[error(
         "probe {at} is to follow after {} µs; this host keeps gaps of {} µs and more, by what it can or by its `max_rate`",
@@ -106,7 +107,7 @@ impl Calibration {
     /// [`Dishonest`].
     pub fn check(&self, train: &Train) -> Result<(), Dishonest> {
         if !self.is_valid {
-            return Err(Dishonest::Invalid);
+            return Err(Dishonest::Invalid(self.gap_error[1]));
         }
         let least = self.shortest_gap();
         let probes = train.probes().iter().enumerate().skip(1);
@@ -165,7 +166,8 @@ mod tests {
         assert_eq!(gap, Err(Dishonest::Gap { at: 1, gap: 15 * US, least: 30 * US }));
         assert!(matches!(host().check(&train(9000, 31 * US)), Err(Dishonest::Rate { .. })));
         let busy = Calibration { is_valid: false, ..host() };
-        assert_eq!(busy.check(&train(1000, 100 * US)), Err(Dishonest::Invalid));
+        let why = busy.check(&train(1000, 100 * US)).unwrap_err();
+        assert!(why.to_string().contains("off by 20 µs"), "{why}");
         assert_eq!(host().highest(1472, OVERHEAD), Rate::from_mbps(400.0));
     }
 

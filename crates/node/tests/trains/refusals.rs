@@ -24,7 +24,7 @@ async fn a_busy_host_refuses_unless_it_is_accepted_and_then_the_result_is_doubte
     let here = busy();
     let mut session = scene.session(Terms { here, accepts_busy: false }).await.unwrap();
     let refused = session.send(train(10, 300, GAP)).await.unwrap_err();
-    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid)), "{refused}");
+    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid(_))), "{refused}");
     let mut session = scene.session(Terms { here, accepts_busy: true }).await.unwrap();
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
     let of = |end| Doubt::Busy { end, off: here.gap_error[1] };
@@ -42,7 +42,7 @@ async fn so_does_the_other_host_for_trains_that_it_is_to_send() {
     let mut session = scene.session(CALM()).await.unwrap();
     // A client that did not look would be told by the host itself.
     let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
-    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid)), "{refused}");
+    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid(_))), "{refused}");
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it only receives");
     session.accept_busy(true);
     assert_eq!(session.receive(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
