@@ -4,6 +4,7 @@ use super::{
     calibrate, carry,
     departed::{self, Departed},
     endpoint::{Endpoint, Place},
+    error::SessionError,
     fly::{Volley, Way},
     payer::Payer,
     riders::{Attached, Riders},
@@ -18,17 +19,14 @@ use std::{
 };
 use thalweg_measure::{
     estimators::Ends,
-    train::{Calibration, Dishonest, Doubt, End, Flight, Probe, Train},
+    train::{Calibration, Doubt, End, Flight, Probe, Train},
 };
 use thalweg_net::{
     channel::Channel,
     probe::{Opener, SECRET, Sealer, now, too_long},
 };
 use thalweg_units::Rate;
-use thalweg_wire::probe::{
-    Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, Planned, Refusal, Tell,
-};
-use thiserror::Error;
+use thalweg_wire::probe::{Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, Planned, Tell};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     task::spawn_blocking,
@@ -46,59 +44,6 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Beyond the round trip, how long probes may be under way: queues of half a second are seen.
 const LATEST: Duration = Duration::from_millis(500);
-
-/// What came in between.
-#[derive(Debug, Error)]
-pub enum SessionError {
-    /// The channel.
-    #[error("the connection to the member failed: {0}")]
-    Channel(#[from] io::Error),
-    /// It does not.
-    #[error("the member refuses: {0}")]
-    Refused(#[from] Refusal),
-    /// It answered something else, or nothing in time.
-    #[error("the member does not keep to the protocol: {0}")]
-    Protocol(&'static str),
-    /// Datagrams do not pass.
-    #[error("no datagram reaches UDP port {1} of {0}: does a firewall let it through?")]
-    Shut(IpAddr, u16),
-    /// This host, or the member's, cannot.
-    #[error("{0}")]
-    Dishonest(#[from] Dishonest),
-    /// A probe is too short for what each one needs.
-    #[error("probe {at} has {size} bytes; with its header it needs {least}")]
-    Small {
-        /// Its place.
-        at: usize,
-        /// Its size.
-        size: u16,
-        /// The least.
-        least: u16,
-    },
-    /// It is too long to pass.
-    #[error(
-        "no probe of {size} bytes passes: the path's MTU is below {}; smaller probes may",
-        u32::from(*.size) + .overhead
-    )]
-    Mtu {
-        /// Its size.
-        size: u16,
-        /// What IP and UDP add, bytes.
-        overhead: u32,
-    },
-    /// This host's own network.
-    #[error("no probe could be sent: {0}")]
-    Unsent(io::Error),
-    /// The settings' bound.
-    #[error("this node's bytes for measurements are used up for today (`max_bytes_per_day`)")]
-    Budget,
-    /// A node that was to send the train does not; what it says.
-    #[error("the node of this host does not send it: {0}")]
-    Node(String),
-    /// Routers answer the sender alone.
-    #[error("only paths from this host can be measured hop by hop")]
-    Hops,
-}
 
 /// How this end takes part.
 #[derive(Clone, Copy, Debug)]
@@ -486,6 +431,6 @@ pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
         Ok(Ok(Some(told))) => Ok(told),
         Ok(Ok(None)) => Err(SessionError::Protocol("it left")),
         Ok(Err(why)) => Err(why.into()),
-        Err(_) => Err(SessionError::Protocol("no answer in time")),
+        Err(_) => Err(SessionError::Silent(patience)),
     }
 }

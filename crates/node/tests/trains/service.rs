@@ -176,6 +176,7 @@ async fn words_that_make_no_sense_are_answered_and_the_connection_goes_on() {
     assert!(program.hear().await["error"].as_str().unwrap().contains("not understood"));
     for (line, why) in [
         (json!({ "send": { "to": "n7", "probes": [{ "size": 100 }] } }), "n7"),
+        (json!({ "open": { "to": "n0" } }), "`n0` is this host"),
         (json!({ "send": { "to": "n1", "probes": [{ "size": 20 }] } }), "needs 45"),
         (json!({ "send": { "to": "n1", "probes": [] } }), "at least one probe"),
         (json!({ "send": { "to": "n1", "probes": [{ "size": 99, "header": "x" }] } }), "hexa"),

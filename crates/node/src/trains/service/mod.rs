@@ -197,7 +197,7 @@ impl Service {
         sleep(after).await;
         let sent = fly(session, send, train, headers).await;
         // What the hosts or the train forbid leaves the channel as it was.
-        if matches!(&sent, Err(SessionError::Channel(_) | SessionError::Protocol(_))) {
+        if sent.as_ref().is_err_and(SessionError::is_end) {
             sessions.remove(&send.to);
         }
         Ok(sent?)
