@@ -1,11 +1,13 @@
 //! `thalweg measure`: one path, by hand, with probe trains.
 
+mod alone;
 mod by_node;
 mod method;
 mod result;
 mod shown;
 
 use super::{exit::Code, gather, here::Place};
+use alone::Alone;
 use anyhow::{Context as _, anyhow};
 use by_node::Riders;
 use method::Method;
@@ -23,11 +25,13 @@ use thalweg_node::{
     gather::remote::ReachError,
     mesh::State,
     trains::{
-        Endpoint, Flies, MeasureError, Measured, Session, SessionError, Terms, Way, run as measure,
+        Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
+        run as measure,
     },
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;
+use tokio::task::block_in_place;
 
 const HELP: &str = "\
 Measures the path to another member with probe trains over UDP, by hand. Both hosts are calibrated
@@ -120,6 +124,7 @@ async fn work(args: &Args) -> Result<(), Failed> {
         return Err((Code::Usage, anyhow!(why)));
     }
     let state = args.place.open().map_err(|why| (Code::Other, why))?;
+    let _alone = block_in_place(|| Alone::take(state.dir(), waits));
     if let Some(mut node) = by_node::open(args, &state).await? {
         let mut ends = node.ends();
         if let Some(size) = args.size {
@@ -140,6 +145,13 @@ async fn work(args: &Args) -> Result<(), Failed> {
     receiving.abort();
     let (tool, found) = found?;
     result::print(args, tool, &found, false).map_err(|why| (Code::Other, why))
+}
+
+/// Another command measures.
+fn waits() {
+    note!(
+        "thalweg measure: another one measures on this host, and would disturb; waiting for its end"
+    );
 }
 
 async fn find(
@@ -219,6 +231,9 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
     let reach = gather::reach(state).map_err(own)?;
+    if args.node == *reach.me() {
+        return Err((Code::Usage, OpenError::Oneself(args.node.clone()).into()));
+    }
     let channel = reach.channel(&args.node, &[], Protocol::Probe).await;
     let channel = channel.map_err(unreached)?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
