@@ -13,15 +13,18 @@ import os
 import socket
 import sys
 
-HEADER = 28  # bytes of IPv4 and UDP
 TAG = b"cap1"  # the first bytes of this tool's headers: so its probes are told from others'
 SAME = 0.05  # distances that differ by less than twice this share are one
 
 
 class Service:
     def __init__(self, state):
+        path = os.path.join(state, "probe.sock")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(os.path.join(state, "probe.sock"))
+        try:
+            connection.connect(path)
+        except OSError as why:
+            sys.exit(f"capacity: {path}: {why.strerror or why}; does `thalweg node` run, with that directory as its own?")
         self.lines = connection.makefile("rw", encoding="utf-8")
 
     def hear(self):
@@ -31,15 +34,13 @@ class Service:
         return said
 
     def ask(self, what):
-        self.lines.write(json.dumps(what) + "\n")
-        self.lines.flush()
+        print(json.dumps(what), file=self.lines, flush=True)
         return self.hear()
 
 
 def pair(service, node, size, number, accept_busy):
     """Nanoseconds between two probes that left together; None if one was lost or overtaken."""
-    header = (TAG + number.to_bytes(4, "big")).hex()
-    probes = [{"size": size, "header": header, "count": 2}]
+    probes = [{"size": size, "header": (TAG + number.to_bytes(4, "big")).hex(), "count": 2}]
     report = service.ask({"send": {"to": node, "probes": probes, "accept_busy": accept_busy}})["report"]
     first, second = report["arrived_ns"]
     apart = second - first if first and second else 0
@@ -50,25 +51,24 @@ def mode(distances):
     """The middle of the range, 10 % wide, in which most of them lie, and how many those are."""
     distances = sorted(distances)
     near = [[d for d in distances[i:] if d <= low * (1 + 2 * SAME)] for i, low in enumerate(distances)]
-    best = max(near, key=len)
-    return best[len(best) // 2], len(best)
+    return (best := max(near, key=len))[len(best) // 2], len(best)
 
 
 def estimate(service, node, pairs, accept_busy):
-    size = service.ask({"open": {"to": node}})["opened"]["largest"]
+    opened = service.ask({"open": {"to": node}})["opened"]
+    size, overhead = opened["largest"], opened["overhead"]  # what IP and UDP add to each probe
     distances, spent, doubts = [], 0, set()
     for number in range(pairs):
         apart, report = pair(service, node, size, number, accept_busy)
         distances += [apart] if apart else []
-        spent += report["bytes"]
-        doubts |= set(report["doubts"])
+        spent, doubts = spent + report["bytes"], doubts | set(report["doubts"])
         print(f"\rpair {number + 1} of {pairs}", end="", file=sys.stderr)
     print(file=sys.stderr)
     if not distances:
         sys.exit("capacity: no pair came through whole")
     apart, agree = mode(distances)
-    mbps = (size + HEADER) * 8e3 / apart
-    print(json.dumps({"mbps": round(mbps, 3), "agree": agree, "pairs": pairs, "bytes": spent, "doubts": sorted(doubts)}))
+    mbps = round((size + overhead) * 8e3 / apart, 3)
+    print(json.dumps({"mbps": mbps, "agree": agree, "pairs": pairs, "bytes": spent, "doubts": sorted(doubts)}))
 
 
 def receive(service, node):

@@ -67,18 +67,24 @@ pub struct SimulatedPath {
     busy: Busy,
     /// When the receiver looks next.
     look: f64,
+    overhead: u32,
 }
 
 impl SimulatedPath {
     pub fn new(mbps: f64, cross: Cross, seed: u64) -> Self {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (free, next, now, lost, hidden, look) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
-        let (capacity, queue, busy) = (mbps * 1e6, 0.1, Busy::default());
-        Self { capacity, cross, free, next, now, random, lost, queue, hidden, busy, look }
+        let (capacity, queue, busy, overhead) = (mbps * 1e6, 0.1, Busy::default(), OVERHEAD);
+        Self { capacity, cross, free, next, now, random, lost, queue, hidden, busy, look, overhead }
     }
 
     pub fn losing(self, lost: f64) -> Self {
         Self { lost, ..self }
+    }
+
+    /// IP and UDP add so much to each probe.
+    pub fn over(self, overhead: u32) -> Self {
+        Self { overhead, ..self }
     }
 
     /// Trains hide so much of riders.
@@ -140,7 +146,7 @@ impl SimulatedPath {
         for (place, probe) in train.probes().iter().enumerate() {
             let gap = if place == 0 { 0.0 } else { probe.gap.as_secs_f64() };
             // Back to back is as fast as the host's own link of 1 Gbit/s.
-            let bytes = f64::from(u32::from(probe.size) + OVERHEAD);
+            let bytes = f64::from(u32::from(probe.size) + self.overhead);
             due += gap.max(bytes * 8e-9);
             at = due.max(at + bytes * 8e-9) + self.paused(self.busy.pauses);
             // As the pacer: one that is a little late does not make those after it late.

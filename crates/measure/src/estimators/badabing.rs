@@ -5,22 +5,32 @@
 //! for every second experiment. What is counted are the patterns of congested and other slots.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Flight, Probe, Train};
+use crate::train::{Doubt, Flight, OVERHEAD, Probe, Train};
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map},
+    time::Duration,
+};
 
 /// Packets of a probe, back to back.
 const PACKETS: usize = 3;
 
-/// Their size, with headers.
-const SIZE: u16 = 600 - 28;
+/// Their size, with IP's and UDP's headers.
+const SIZE: u16 = 600;
 
 /// What the tool needs of each.
 const HEADER: u16 = 12;
 
 /// Slots of a train.
 const STRETCH: u64 = 1000;
+
+/// The queue at losses is one if no more than this share of slots elsewhere has nearly as long a one: where losses come by
+/// chance half of them have, as there is nothing but noise.
+const ELSEWHERE: f64 = 0.25;
+
+/// Of fewer slots elsewhere that cannot be said; all without a loss count then.
+const ENOUGH: usize = 20;
 
 /// How it probes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,6 +45,8 @@ pub struct BadabingSettings {
     pub near: Duration,
     /// … and whose queueing delay is above this share less of the median at losses.
     pub below: f64,
+    /// What IP and UDP add to each packet, bytes.
+    pub overhead: u32,
     /// Of the draws.
     pub seed: u64,
     /// Whether probes may carry riders.
@@ -42,12 +54,13 @@ pub struct BadabingSettings {
 }
 
 impl BadabingSettings {
-    /// The public tool's slots, for so long.
+    /// The public tool's slots, for so long; over IPv4.
     pub fn new(chance: f64, lasts: Duration, seed: u64) -> Self {
         let slot = Duration::from_millis(5);
         let slots = (lasts.as_secs_f64() / slot.as_secs_f64()) as u64;
         let near = Duration::from_millis(50);
-        Self { slot, chance, slots, near, below: 0.05, seed, may_carry: false }
+        let (below, overhead, may_carry) = (0.05, OVERHEAD, false);
+        Self { slot, chance, slots, near, below, overhead, seed, may_carry }
     }
 }
 
@@ -108,40 +121,67 @@ impl Badabing {
 
     /// Waits of one and the next are the train's gaps, so that the first is at its slot as well.
     fn train(&self) -> Option<Train> {
-        let BadabingSettings { slot, may_carry, .. } = self.settings;
+        let BadabingSettings { slot, may_carry, overhead, .. } = self.settings;
+        let size = SIZE.saturating_sub(overhead as u16);
         let mut before = self.begins;
         let mut probes = Vec::new();
         for at in &self.probed {
             let gap = slot * (at - before) as u32;
             before = *at;
-            let probe = |gap| Probe { size: SIZE, header: HEADER, gap, may_carry };
+            let probe = |gap| Probe { size, header: HEADER, gap, may_carry };
             probes.push(probe(gap));
             probes.extend([probe(Duration::ZERO); PACKETS - 1]);
         }
-        Train::new(probes).ok()
+        Some(Train::new(probes).ok()?.over(overhead))
     }
 
     fn is_over(&self) -> bool {
         self.begins >= self.settings.slots
     }
 
-    /// Marks slots as congested: those with a loss, and those near one with nearly as long a queue.
-    fn congested(&self) -> BTreeMap<u64, bool> {
+    /// A slot's queue, ns: what came through of its probe was so much later than the earliest of all.
+    fn queue(&self) -> impl Fn(&Slot) -> Option<f64> + use<> {
         let least = self.seen.values().filter_map(|slot| slot.delay).min().unwrap_or(0);
-        let queue = |slot: &Slot| slot.delay.map(|delay| (delay - least) as f64);
+        move |slot| slot.delay.map(|delay| (delay - least) as f64)
+    }
+
+    /// The slots near this one, itself among them.
+    fn around(&self, at: u64) -> btree_map::Range<'_, u64, Slot> {
         let near = (self.settings.near.as_nanos() / self.settings.slot.as_nanos().max(1)) as u64;
-        let around = |at: u64| self.seen.range(at.saturating_sub(near)..=at.saturating_add(near));
+        self.seen.range(at.saturating_sub(near)..=at.saturating_add(near))
+    }
+
+    /// From which queue on a slot near a loss is congested, ns; `None`: there is no loss, or none of a queue's.
+    fn full(&self) -> Option<f64> {
+        let queue = self.queue();
         let losses = self.seen.iter().filter(|(_, slot)| slot.is_lossy);
         // As long as the queue is where it overflows: what came through beside a loss says that, or else what came near it.
         let at_loss = |(at, slot): (&u64, &Slot)| {
-            queue(slot).or_else(|| around(*at).filter_map(|(_, near)| queue(near)).reduce(f64::max))
+            let near = || self.around(*at).filter_map(|(_, near)| queue(near)).reduce(f64::max);
+            queue(slot).or_else(near)
         };
-        let full = median(losses.filter_map(at_loss).collect());
-        let is_long =
-            |slot: &Slot| queue(slot).is_some_and(|q| q > (1.0 - self.settings.below) * full);
+        let full = (1.0 - self.settings.below) * median(losses.filter_map(at_loss).collect())?;
+        let whole = || self.seen.iter().filter(|(_, slot)| !slot.is_lossy);
+        let far = |(at, _): &(&u64, &Slot)| !self.has_loss_near(**at);
+        let mut others: Vec<f64> =
+            whole().filter(far).filter_map(|(_, slot)| queue(slot)).collect();
+        if others.len() < ENOUGH {
+            others = whole().filter_map(|(_, slot)| queue(slot)).collect();
+        }
+        let long = others.iter().filter(|queue| **queue >= full).count();
+        (long as f64 <= ELSEWHERE * others.len() as f64).then_some(full)
+    }
+
+    fn has_loss_near(&self, at: u64) -> bool {
+        self.around(at).any(|(_, other)| other.is_lossy)
+    }
+
+    /// Marks slots as congested: those with a loss, and those near one with nearly as long a queue.
+    fn congested(&self) -> BTreeMap<u64, bool> {
+        let (queue, full) = (self.queue(), self.full());
+        let is_long = |slot: &Slot| full.zip(queue(slot)).is_some_and(|(full, q)| q > full);
         let judge = |(at, slot): (&u64, &Slot)| {
-            let has_loss = || around(*at).any(|(_, other)| other.is_lossy);
-            (*at, slot.is_lossy || (is_long(slot) && has_loss()))
+            (*at, slot.is_lossy || (is_long(slot) && self.has_loss_near(*at)))
         };
         self.seen.iter().map(judge).collect()
     }
@@ -159,24 +199,30 @@ impl Badabing {
         if counts.is_empty() {
             return Err(Unfound::Unclear);
         }
-        Ok(findings(&counts, self.settings.slot))
+        Ok(findings(&counts, self.settings.slot, episodes(&congested)))
     }
 }
 
-/// The middle one: a host that was late with a few stamps makes no longer queue of them. 0 of none.
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of.get(of.len() / 2).copied().unwrap_or(0.0)
+/// How often slots were congested of which the one before was not.
+fn episodes(congested: &BTreeMap<u64, bool>) -> u32 {
+    let all: Vec<bool> = congested.values().copied().collect();
+    all.chunk_by(|one, next| one == next).filter(|run| run[0]).count() as u32
 }
 
-/// Of how often each pattern was seen. Of three slots the first two count as an experiment of two as well.
-fn findings(counts: &BTreeMap<Vec<bool>, u32>, slot: Duration) -> Vec<Finding> {
+/// The middle one: a host that was late with a few stamps makes no longer queue of them.
+fn median(mut of: Vec<f64>) -> Option<f64> {
+    of.sort_by(f64::total_cmp);
+    of.get(of.len() / 2).copied()
+}
+
+/// Of how often each pattern was seen, in so many episodes. Of three slots the first two count as an experiment of two as well.
+fn findings(counts: &BTreeMap<Vec<bool>, u32>, slot: Duration, episodes: u32) -> Vec<Finding> {
     let sum = |is: &dyn Fn(&[bool]) -> bool| {
         counts.iter().filter(|(pattern, _)| is(pattern)).map(|(_, n)| f64::from(*n)).sum::<f64>()
     };
     let all = sum(&|_| true);
     let frequency = sum(&|pattern| pattern[0]) / all;
-    let mut found = vec![Finding::plain(Quantity::LossFrequency, frequency)];
+    let mut found = vec![Finding::share(Quantity::LossFrequency, frequency, (episodes, all))];
     let any = sum(&|pattern| pattern[0] || pattern[1]);
     let changes = sum(&|pattern| pattern[0] != pattern[1]);
     let three = |of: [[bool; 3]; 2]| sum(&|pattern| of.iter().any(|one| one[..] == *pattern));
@@ -188,7 +234,7 @@ fn findings(counts: &BTreeMap<Vec<bool>, u32>, slot: Duration) -> Vec<Finding> {
         (true, _) => 2.0 * single / both * (any / changes - 1.0) + 1.0,
         (false, _) => 2.0 * any / changes - 1.0,
     };
-    found.push(Finding::plain(Quantity::LossDuration, slots * slot.as_secs_f64()));
+    found.push(Finding::counted(Quantity::LossDuration, slots * slot.as_secs_f64(), episodes));
     found
 }
 
@@ -226,6 +272,11 @@ impl Estimator for Badabing {
         }
         self.begins = (self.begins + STRETCH).min(self.settings.slots);
         self.draw();
+    }
+
+    fn doubts(&self) -> Vec<Doubt> {
+        let has_losses = self.seen.values().any(|slot| slot.is_lossy);
+        Vec::from_iter((has_losses && self.full().is_none()).then_some(Doubt::Queueless))
     }
 
     fn by_now(&self) -> Option<Vec<Finding>> {

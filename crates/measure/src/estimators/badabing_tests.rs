@@ -69,7 +69,7 @@ fn patterns_count_as_rfc_6534_has_them() {
     let pattern = |text: &str| text.chars().map(|c| c == '1').collect::<Vec<bool>>();
     let of = |counts: &[(&str, u32)]| {
         let counts = counts.iter().map(|(text, n)| (pattern(text), *n)).collect();
-        findings(&counts, Duration::from_millis(5))
+        findings(&counts, Duration::from_millis(5), 9)
     };
     let basic = of(&[("00", 80), ("01", 5), ("10", 5), ("11", 10)]);
     assert!((basic[0].value - 0.15).abs() < 1e-9);
@@ -132,4 +132,51 @@ fn a_queue_that_overflows_is_seen_although_stamps_are_late() {
         let mean = |of: usize| all.iter().map(|one| one[of]).sum::<f64>() / 3.0;
         assert!((0..2).all(|of| (mean(of) - 1.0).abs() < 0.5), "{late} {all:?}");
     }
+}
+
+/// 2 % of all packets are lost by chance on an idle path, whose stamps differ by 20 us.
+#[test]
+fn losses_by_chance_make_no_queue_of_noise() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+    let mut draw = move || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+    let mut tool = Badabing::new(BadabingSettings::new(0.3, Duration::from_secs(60), 5));
+    let mut now = 0;
+    let found = loop {
+        let (train, after) = match tool.next() {
+            Step::Done(result) => break result.unwrap(),
+            Step::Send { train, after } => (train, after),
+        };
+        now += after.as_nanos() as u64;
+        let mut flight = Flight::default();
+        for probe in train.probes() {
+            now += probe.gap.as_nanos() as u64;
+            let noise = (draw() * 20e3) as u64;
+            let arrived = Stamp::from_unix_nanos(now + 20_000_000 + noise);
+            flight.sent.push(Some(Time::from_nanos(now)));
+            flight.arrived.push((draw() >= 0.02).then_some(arrived));
+        }
+        tool.seen(&flight);
+    };
+    // Of three packets at least one.
+    let truth = 1.0 - 0.98_f64.powi(3);
+    assert!((found[0].value / truth - 1.0).abs() < 0.2, "{found:?}");
+    assert!(found[0].low < truth && truth < found[0].high, "{found:?}");
+    assert_eq!(tool.doubts(), [Doubt::Queueless]);
+}
+
+#[test]
+fn without_a_loss_the_range_is_of_what_was_tried() {
+    let mut tool = Badabing::new(BadabingSettings::new(0.3, Duration::from_secs(1), 5));
+    let Step::Send { train, .. } = tool.next() else { panic!("no train") };
+    let at = |n: usize| n as u64 * 1_000_000;
+    let count = train.probes().len();
+    tool.seen(&Flight {
+        sent: (0..count).map(|n| Some(Time::from_nanos(at(n)))).collect(),
+        arrived: (0..count).map(|n| Some(Stamp::from_unix_nanos(at(n)))).collect(),
+        ..Flight::default()
+    });
+    let Step::Done(Ok(found)) = tool.next() else { panic!("no end") };
+    let [frequency] = found[..] else { panic!("{found:?}") };
+    assert!(frequency.low == 0.0 && (0.03..0.08).contains(&frequency.high), "{frequency:?}");
+    assert!(tool.doubts().is_empty());
 }

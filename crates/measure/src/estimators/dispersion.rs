@@ -4,7 +4,7 @@
 //! them spread them, or squeeze them behind it. So the most frequent distance counts, and not the mean.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Flight, OVERHEAD, Probe, Train};
+use crate::train::{Flight, Passed, Probe, Train, bits_of};
 use std::time::Duration;
 
 /// What the tool needs of each probe.
@@ -12,6 +12,9 @@ const HEADER: u16 = 12;
 
 /// Distances that differ by less than this share are the same one.
 const SAME: f64 = 0.05;
+
+/// Probes that come within this multiple of the time in which they left came as fast as the host sends them.
+const HOSTS: f64 = 1.25;
 
 /// Of the pairs so many must come through.
 const LEAST: usize = 5;
@@ -21,6 +24,8 @@ const LEAST: usize = 5;
 pub struct DispersionSettings {
     /// Probes' size, bytes.
     pub size: u16,
+    /// What IP and UDP add to each, bytes.
+    pub overhead: u32,
     /// Pairs.
     pub pairs: u32,
     /// Trains after them.
@@ -35,8 +40,8 @@ pub struct DispersionSettings {
 
 impl DispersionSettings {
     /// Sixty pairs and ten trains of twenty.
-    pub fn new(size: u16, rtt: Duration) -> Self {
-        Self { size, pairs: 60, trains: 10, length: 20, pause: rtt, may_carry: true }
+    pub fn new(size: u16, overhead: u32, rtt: Duration) -> Self {
+        Self { size, overhead, pairs: 60, trains: 10, length: 20, pause: rtt, may_carry: true }
     }
 }
 
@@ -45,10 +50,26 @@ impl DispersionSettings {
 pub struct Dispersion {
     settings: DispersionSettings,
     sent: u32,
-    /// Seconds between the probes of a pair.
-    pairs: Vec<f64>,
-    /// bit/s.
-    trains: Vec<f64>,
+    /// Of each pair the time between its two, s.
+    pairs: Vec<Spread>,
+    /// Of each train the time from its first probe to its last, divided by the probes between, s.
+    trains: Vec<Spread>,
+}
+
+/// Between two probes, s.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    /// Where they left, as fast as the host sends.
+    left: f64,
+    /// Where they came; no less than where they left, so that no path seems faster than it was tried.
+    came: f64,
+}
+
+impl Spread {
+    /// Whether the host was as slow as the path.
+    fn is_the_host_s(&self) -> bool {
+        self.came <= self.left * HOSTS
+    }
 }
 
 impl Dispersion {
@@ -58,40 +79,57 @@ impl Dispersion {
     }
 
     fn bits(&self) -> f64 {
-        f64::from(u32::from(self.settings.size) + OVERHEAD) * 8.0
+        bits_of(self.settings.size, self.settings.overhead)
     }
 
     fn result(&self) -> Result<Vec<Finding>, Unfound> {
         if self.pairs.len() < LEAST {
             return Err(Unfound::Lost(self.sent));
         }
-        let (least, mode, most) = mode(&self.pairs);
-        let rate = |distance: f64| self.bits() / distance;
-        let capacity = Finding::corrected(Quantity::Capacity, rate(most), rate(least), 0.0);
-        let mut found = vec![Finding { value: rate(mode), ..capacity }];
-        let mut trains = self.trains.clone();
-        trains.sort_by(f64::total_cmp);
-        if let (Some(low), Some(high)) = (trains.first(), trains.last()) {
-            let middle = trains[trains.len() / 2];
-            let of = Finding::corrected(Quantity::DispersionRate, *low, *high, 0.0);
-            found.push(Finding { value: middle, ..of });
-        }
+        let mut found = Vec::from_iter(self.finding(Quantity::Capacity, &mode(&self.pairs)));
+        found.extend(self.finding(Quantity::DispersionRate, &sorted(&self.trains)));
         Ok(found)
+    }
+
+    /// The middle one's rate, between those of the last and the first; of none nothing.
+    fn finding(&self, of: Quantity, sorted: &[Spread]) -> Option<Finding> {
+        let rate = |spread: &Spread| self.bits() / spread.came;
+        let (low, high) = (rate(sorted.last()?), rate(sorted.first()?));
+        // Of an even number of trains the faster one.
+        let middle = sorted[(sorted.len() - 1) / 2];
+        let hosts = sorted.iter().filter(|spread| spread.is_the_host_s()).count();
+        let range = Finding::corrected(of, low, high, 0.0);
+        let is_lower_bound = 2 * hosts > sorted.len();
+        Some(Finding { value: rate(&middle), is_lower_bound, ..range })
     }
 }
 
-/// The distance around which most lie, and the least and the greatest of those.
-fn mode(distances: &[f64]) -> (f64, f64, f64) {
-    let mut sorted = distances.to_vec();
-    sorted.sort_by(f64::total_cmp);
+/// Of those that came, from one to the next on average.
+fn spread(passed: &[Passed]) -> Option<Spread> {
+    let (first, last) = passed.first().zip(passed.last())?;
+    let gaps = passed.len().saturating_sub(1).max(1) as f64;
+    let left = last.sent.since(first.sent).as_secs_f64() / gaps;
+    let came = last.arrived.since(first.arrived).as_secs_f64() / gaps;
+    (came > 0.0).then(|| Spread { left, came: came.max(left) })
+}
+
+/// Those around which most lie.
+fn mode(distances: &[Spread]) -> Vec<Spread> {
+    let sorted = sorted(distances);
     let near = |from: usize| {
-        let end = sorted[from] * (1.0 + 2.0 * SAME);
-        &sorted[from..sorted.partition_point(|distance| *distance <= end)]
+        let end = sorted[from].came * (1.0 + 2.0 * SAME);
+        &sorted[from..sorted.partition_point(|distance| distance.came <= end)]
     };
     // Of equals the first: squeezed pairs are rarer than spread ones.
     let best = (0..sorted.len()).rev().map(near).max_by_key(|group| group.len());
-    let best = best.unwrap_or(&sorted);
-    (best[0], best[best.len() / 2], best[best.len() - 1])
+    best.unwrap_or(&sorted).to_vec()
+}
+
+/// The shortest first.
+fn sorted(distances: &[Spread]) -> Vec<Spread> {
+    let mut sorted = distances.to_vec();
+    sorted.sort_by(|one, other| one.came.total_cmp(&other.came));
+    sorted
 }
 
 impl Estimator for Dispersion {
@@ -100,26 +138,27 @@ impl Estimator for Dispersion {
     }
 
     fn next(&mut self) -> Step {
-        let DispersionSettings { size, pairs, trains, length, pause, may_carry } = self.settings;
+        let DispersionSettings { size, pairs, trains, length, pause, may_carry, .. } =
+            self.settings;
         let count = if self.sent < pairs { 2 } else { length.max(3) };
         let probe = Probe { size, header: HEADER, gap: Duration::ZERO, may_carry };
         let after = if self.sent == 0 { Duration::ZERO } else { pause };
         match Train::uniform(probe, count) {
-            Ok(train) if self.sent < pairs + trains => Step::Send { train, after },
+            Ok(train) if self.sent < pairs + trains => {
+                Step::Send { train: train.over(self.settings.overhead), after }
+            }
             _ => Step::Done(self.result()),
         }
     }
 
     fn seen(&mut self, flight: &Flight) {
         self.sent += 1;
-        let arrivals: Vec<_> = flight.arrived.iter().flatten().collect();
-        let is_whole = arrivals.len() == flight.arrived.len() && !flight.is_reordered();
-        let ends = arrivals.first().zip(arrivals.last()).filter(|_| is_whole);
-        let took = ends.map_or(0.0, |(first, last)| last.since(**first).as_secs_f64());
-        match arrivals.len() {
-            _ if took <= 0.0 => {}
-            2 => self.pairs.push(took),
-            many => self.trains.push(self.bits() * (many - 1) as f64 / took),
+        let passed: Vec<Passed> = flight.passed().collect();
+        let is_whole = passed.len() == flight.arrived.len() && !flight.is_reordered();
+        match spread(&passed).filter(|_| is_whole) {
+            None => {}
+            Some(pair) if passed.len() == 2 => self.pairs.push(pair),
+            Some(train) => self.trains.push(train),
         }
     }
 
@@ -134,9 +173,10 @@ impl Estimator for Dispersion {
 mod tests {
     use super::*;
     use crate::path::{Cross, SimulatedPath};
+    use crate::train::{OVERHEAD, OVERHEAD_IPV6};
 
     fn run(capacity: f64, cross: Cross, lost: f64) -> Result<Vec<Finding>, Unfound> {
-        let settings = DispersionSettings::new(1472, Duration::from_millis(40));
+        let settings = DispersionSettings::new(1472, OVERHEAD, Duration::from_millis(40));
         let mut path = SimulatedPath::new(capacity, cross, 11).losing(lost);
         path.run(&mut Dispersion::new(settings)).0
     }
@@ -150,6 +190,26 @@ mod tests {
             assert!(found[1].value <= found[0].value * 1.05, "{found:?}");
             assert!(found[1].value / 1e6 >= (capacity - cross) * 0.95, "{found:?}");
         }
+    }
+
+    #[test]
+    fn small_probes_over_ipv6_find_the_capacity() {
+        let settings = DispersionSettings::new(200, OVERHEAD_IPV6, Duration::from_millis(40));
+        let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 11).over(OVERHEAD_IPV6);
+        let found = path.run(&mut Dispersion::new(settings)).0.unwrap();
+        assert!((found[0].value / 1e7 - 1.0).abs() < 0.01, "{found:?}");
+    }
+
+    /// The simulated host sends 1 Gbit/s.
+    #[test]
+    fn a_path_that_is_faster_than_the_host_is_known_as_at_least_that() {
+        let found = run(5000.0, Cross::even(0.0), 0.0).unwrap();
+        for finding in found {
+            assert!(finding.is_lower_bound, "{finding:?}");
+            assert!((finding.value / 1e9 - 1.0).abs() < 0.02, "{finding:?}");
+        }
+        let slow = run(100.0, Cross::even(0.0), 0.0).unwrap();
+        assert!(slow.iter().all(|finding| !finding.is_lower_bound), "{slow:?}");
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Ends {
     pub rtt: Duration,
     /// The longest probe that passes: the MTU without IP's and UDP's headers, bytes.
     pub largest: u16,
+    /// What those add to each probe, bytes ([`overhead`](crate::train::overhead)).
+    pub overhead: u32,
 }
 
 impl Ends {
@@ -27,22 +29,25 @@ impl Ends {
 
     /// Pathload for it; `may_carry`: whether packets may ride in its streams.
     pub fn pathload(&self, pace: Pace, may_carry: bool) -> Pathload {
-        let (rtt, largest, host) = (self.rtt, self.largest, self.host());
-        Pathload::new(PathloadSettings { pace, rtt, largest, host, may_carry })
+        let Self { rtt, largest, overhead, .. } = *self;
+        let host = self.host();
+        Pathload::new(PathloadSettings { pace, rtt, largest, overhead, host, may_carry })
     }
 
     /// Pathchirp for it; `may_carry`: whether packets may ride in its chirps.
     pub fn pathchirp(&self, may_carry: bool) -> Pathchirp {
         let of = PathchirpSettings::default();
-        let (host, size) = (self.host(), of.size.min(self.largest));
-        let (most, receive_latency) = (host.highest(size).as_bps() as f64, host.receive_latency);
-        Pathchirp::new(PathchirpSettings { size, most, receive_latency, may_carry, ..of })
+        let (host, size, overhead) = (self.host(), of.size.min(self.largest), self.overhead);
+        let most = host.highest(size, overhead).as_bps() as f64;
+        let receive_latency = host.receive_latency;
+        Pathchirp::new(PathchirpSettings { size, overhead, most, receive_latency, may_carry, ..of })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::*, *};
+    use crate::train::OVERHEAD;
     use thalweg_units::Rate;
 
     #[test]
@@ -55,8 +60,8 @@ mod tests {
             honest: Rate::from_mbps(mbps),
             is_valid: true,
         };
-        let ends =
-            Ends { sender: calm(3, 50.0), receiver: calm(90, 900.0), rtt: us(9), largest: 548 };
+        let (sender, receiver, overhead) = (calm(3, 50.0), calm(90, 900.0), OVERHEAD);
+        let ends = Ends { sender, receiver, rtt: us(9), largest: 548, overhead };
         assert_eq!(ends.host().receive_latency, us(90));
         let back = Ends { sender: ends.receiver, receiver: ends.sender, ..ends };
         assert_eq!(back.host().shortest_gap(), back.sender.shortest_gap());

@@ -12,12 +12,15 @@ use std::time::Duration;
 pub struct Fixed {
     name: &'static str,
     probe: Probe,
+    overhead: u32,
     count: usize,
     pause: Duration,
     /// Trains so far, and how many are wanted.
     trains: (u32, u32),
     /// Probes that left, and those of them that came.
     probes: (u64, u64),
+    /// Times at which probes began to be lost.
+    episodes: u32,
 }
 
 /// What the tool needs of each probe.
@@ -30,7 +33,16 @@ const fn row(name: &'static str, bytes: u16, count: usize, gap_us: u64, pause_ms
     let (size, gap) = (bytes - OVERHEAD as u16, Duration::from_micros(gap_us));
     let probe = Probe { size, header: HEADER, gap, may_carry: true };
     let pause = Duration::from_millis(pause_ms);
-    Fixed { name, probe, count, pause, trains: (0, 1), probes: (0, 0) }
+    Fixed {
+        name,
+        probe,
+        overhead: OVERHEAD,
+        count,
+        pause,
+        trains: (0, 1),
+        probes: (0, 0),
+        episodes: 0,
+    }
 }
 
 /// Bursts of 12 Mbit/s, 1.1 Mbit/s on average: like the sub-trains of pathload.
@@ -44,6 +56,13 @@ impl Fixed {
     /// So many trains.
     pub fn times(self, trains: u32) -> Self {
         Self { trains: (0, trains), ..self }
+    }
+
+    /// The same where IP and UDP add so much to each probe: Table 1's bytes are all that the path sees.
+    pub fn over(self, overhead: u32) -> Self {
+        let bytes = u32::from(self.probe.size) + self.overhead;
+        let size = bytes.saturating_sub(overhead) as u16;
+        Self { probe: Probe { size, ..self.probe }, overhead, ..self }
     }
 
     /// The same, none of whose probes carries riders.
@@ -63,7 +82,7 @@ impl Fixed {
             (_, 0) => Err(Unfound::Lost(self.trains.0)),
             (left, came) => {
                 let lost = 1.0 - came as f64 / left as f64;
-                Ok(vec![Finding::plain(Quantity::Loss, lost)])
+                Ok(vec![Finding::share(Quantity::Loss, lost, (self.episodes, left as f64))])
             }
         }
     }
@@ -73,7 +92,7 @@ impl Fixed {
     /// # Errors
     /// None for Table 1's.
     pub fn train(&self) -> Result<Train, TrainError> {
-        Train::uniform(self.probe, self.count)
+        Ok(Train::uniform(self.probe, self.count)?.over(self.overhead))
     }
 
     /// As many of its trains, one after the other, as one transaction takes.
@@ -93,7 +112,8 @@ impl Fixed {
                 ..self.probe
             })
         };
-        Train::new((0..trains.min(self.most())).flat_map(one).collect())
+        let train = Train::new((0..trains.min(self.most())).flat_map(one).collect())?;
+        Ok(train.over(self.overhead))
     }
 
     /// Trains of a transaction.
@@ -101,6 +121,13 @@ impl Fixed {
         let by_time = SERIES.as_nanos() / self.period().as_nanos().max(1);
         (MAX_PROBES / self.count.max(1)).min(by_time as usize).max(1) as u32
     }
+}
+
+/// How often a probe was lost of which the one before was not: losses in a row are one, as they have one cause.
+fn episodes(flight: &Flight) -> u32 {
+    let probes = flight.sent.iter().zip(&flight.arrived).filter(|(sent, _)| sent.is_some());
+    let came: Vec<bool> = probes.map(|(_, arrived)| arrived.is_some()).collect();
+    came.chunk_by(|one, next| one == next).filter(|run| !run[0]).count() as u32
 }
 
 impl Estimator for Fixed {
@@ -121,6 +148,7 @@ impl Estimator for Fixed {
         self.trains.0 += (flight.sent.len() / self.count.max(1)).max(1) as u32;
         self.probes.0 += flight.left() as u64;
         self.probes.1 += flight.passed().count() as u64;
+        self.episodes += episodes(flight);
     }
 
     fn by_now(&self) -> Option<Vec<Finding>> {
@@ -153,6 +181,7 @@ mod tests {
         };
         is(&PK1, 12.0, 1.1);
         is(&PK2, 4.0, 2.0);
+        is(&PK2.over(48), 4.0, 2.0);
         let [_, average] = rates(&PK3);
         // 0.24 ms of the paper's link of 100 Mbit/s on top make 2.3.
         assert!((average - 2.4).abs() < 0.01, "{average}");
@@ -182,6 +211,9 @@ mod tests {
         assert_eq!(found[0].of, Quantity::Loss);
         let lost = (51.0 + 2.0 * 3.0) / (53.0 * 20.0);
         assert!((found[0].value - lost).abs() < 1e-9, "{found:?}");
+        // Each of 53 trains lost its beginning.
+        let range = [found[0].low, found[0].high].map(|end| end / lost);
+        assert!((0.70..0.80).contains(&range[0]) && (1.25..1.35).contains(&range[1]), "{range:?}");
         let mut dead = PK1.times(1);
         let sent = vec![time(1); 10];
         dead.seen(&Flight { sent, arrived: vec![None; 10], ..Flight::default() });

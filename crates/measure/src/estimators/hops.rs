@@ -6,7 +6,7 @@
 //! it, and never shrinks: the narrowest link leads into the first hop at which it is as long as it ever gets.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Expired, Flight, OVERHEAD, Probe, Train};
+use crate::train::{Expired, Flight, Probe, Train, bits_of};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
@@ -34,6 +34,8 @@ const AGREE: f64 = 0.5;
 pub struct HopsSettings {
     /// Bytes of the load's probes.
     pub size: u16,
+    /// What IP and UDP add to each probe, bytes.
+    pub overhead: u32,
     /// The load's probes.
     pub load: usize,
     /// Trains in all.
@@ -44,8 +46,8 @@ pub struct HopsSettings {
 
 impl HopsSettings {
     /// Ten trains of sixty, as pathneck has them; two words each, so two seconds apart.
-    pub fn new(size: u16) -> Self {
-        Self { size, load: 60, trains: 10, pause: Duration::from_secs(2) }
+    pub fn new(size: u16, overhead: u32) -> Self {
+        Self { size, overhead, load: 60, trains: 10, pause: Duration::from_secs(2) }
     }
 }
 
@@ -82,7 +84,8 @@ impl Hops {
             let size = if limit.is_some() { SHORT } else { self.settings.size };
             Probe { size, header: 0, gap: Duration::ZERO, may_carry: false }
         };
-        Train::new(limits.iter().map(probe).collect()).ok()?.limited(limits).ok()
+        let train = Train::new(limits.iter().map(probe).collect()).ok()?;
+        train.over(self.settings.overhead).limited(limits).ok()
     }
 
     /// The rates at which this train came out: by hop, with the router, bit/s.
@@ -125,7 +128,7 @@ impl Hops {
         // What expired nearer to the sender is not there any more.
         let is_there = |place: &usize| train.hops(*place).is_none_or(|limit| limit.get() >= hop);
         let sizes = (first + 1..=last).filter(is_there).map(|place| train.probes()[place].size);
-        let bits: f64 = sizes.map(|size| f64::from(u32::from(size) + OVERHEAD) * 8.0).sum();
+        let bits: f64 = sizes.map(|size| bits_of(size, self.settings.overhead)).sum();
         let is_one = before.by == behind.by && took > 0.0;
         is_one.then_some((before.by, bits / took))
     }
@@ -136,7 +139,7 @@ impl Hops {
         let load = flight.arrived.get(far..far + self.settings.load)?;
         let (first, last) = (load.iter().flatten().next()?, load.iter().flatten().next_back()?);
         let took = last.since(*first).as_secs_f64();
-        let bits = f64::from(u32::from(self.settings.size) + OVERHEAD) * 8.0;
+        let bits = bits_of(self.settings.size, self.settings.overhead);
         // Lost ones were in the way as far as they came: the ends count.
         let between =
             load.iter().rposition(Option::is_some)? - load.iter().position(Option::is_some)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::train::Stamp;
+use crate::train::{OVERHEAD, Stamp};
 use std::net::Ipv4Addr;
 use thalweg_units::Time;
 
@@ -49,7 +49,7 @@ impl Chain {
     }
 
     fn run(&self) -> Result<Vec<Finding>, Unfound> {
-        let mut tool = Hops::new(HopsSettings::new(1472));
+        let mut tool = Hops::new(HopsSettings::new(1472, OVERHEAD));
         loop {
             match tool.next() {
                 Step::Done(result) => return result,
@@ -114,7 +114,7 @@ fn behind_silent_routers_it_is_one_of_several() {
 
 #[test]
 fn the_first_train_looks_far_and_the_others_no_farther_than_routers_are() {
-    let mut tool = Hops::new(HopsSettings::new(1000));
+    let mut tool = Hops::new(HopsSettings::new(1000, OVERHEAD));
     let chain = Chain::of(&[100.0, 10.0, 50.0]);
     let Step::Send { train, after } = tool.next() else { panic!("done") };
     assert_eq!((train.probes().len(), after), (60 + 2 * 30, Duration::ZERO));
@@ -127,7 +127,7 @@ fn the_first_train_looks_far_and_the_others_no_farther_than_routers_are() {
 
 #[test]
 fn where_nothing_comes_back_it_says_so() {
-    let mut tool = Hops::new(HopsSettings::new(1000));
+    let mut tool = Hops::new(HopsSettings::new(1000, OVERHEAD));
     while let Step::Send { train, .. } = tool.next() {
         let count = train.probes().len();
         let (sent, arrived) = (vec![None; count], vec![None; count]);

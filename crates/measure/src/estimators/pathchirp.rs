@@ -6,7 +6,7 @@
 //! cuts a chirp, as does a pause of the sender; a chirp that was cut before delays grew says nothing.
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Flight, OVERHEAD, Passed, Probe, Train};
+use crate::train::{Flight, OVERHEAD, Passed, Probe, Train, bits_of};
 use std::{collections::VecDeque, time::Duration};
 
 /// What the tool needs of each probe.
@@ -50,6 +50,8 @@ const MOST_LOST: u32 = 40;
 pub struct PathchirpSettings {
     /// Probes' size, bytes.
     pub size: u16,
+    /// What IP and UDP add to each, bytes.
+    pub overhead: u32,
     /// The factor from gap to gap, above 1.
     pub spread: f64,
     /// The range of rates at first, bit/s.
@@ -65,11 +67,12 @@ pub struct PathchirpSettings {
 }
 
 impl Default for PathchirpSettings {
-    /// The public tool's.
+    /// The public tool's, over IPv4.
     fn default() -> Self {
         let (range, average) = ((10e6, 200e6), 0.3e6);
         let (most, receive_latency) = (1e9, Duration::ZERO);
-        Self { size: 1000, spread: 1.2, range, most, average, receive_latency, may_carry: true }
+        let (size, overhead, spread, may_carry) = (1000, OVERHEAD, 1.2, true);
+        Self { size, overhead, spread, range, most, average, receive_latency, may_carry }
     }
 }
 
@@ -106,7 +109,7 @@ impl Pathchirp {
     }
 
     fn bits(&self) -> f64 {
-        f64::from(u32::from(self.settings.size) + OVERHEAD) * 8.0
+        bits_of(self.settings.size, self.settings.overhead)
     }
 
     fn chirp(&self) -> Option<Train> {
@@ -114,7 +117,8 @@ impl Pathchirp {
         let probe = |gap| Probe { size, header: HEADER, gap, may_carry };
         let gap = |rate: f64| probe(Duration::from_secs_f64(self.bits() / rate));
         let first = std::iter::once(probe(Duration::ZERO));
-        Train::new(first.chain(self.rates().into_iter().map(gap)).collect()).ok()
+        let chirp = Train::new(first.chain(self.rates().into_iter().map(gap)).collect());
+        Some(chirp.ok()?.over(self.settings.overhead))
     }
 
     fn pause(&self, chirp: &Train) -> Duration {

@@ -1,7 +1,7 @@
 //! When and where riders have room: the probes of trains that are due or under way.
 
 use super::{FRAGMENT_HEADER, FlowState, Regulator, Ride};
-use crate::train::{OVERHEAD, Probe, Train};
+use crate::train::{Probe, Train, bits_of};
 use std::{collections::VecDeque, time::Duration};
 use thalweg_units::Time;
 
@@ -32,7 +32,7 @@ pub struct Seat {
 pub fn rides(train: &Train, padding: impl Fn(&Probe) -> Option<usize>) -> Vec<Option<Ride>> {
     let mut rides = Vec::with_capacity(train.probes().len());
     for stretch in train.probes().chunk_by(|_, next| next.gap < PAUSE) {
-        let (rate, of) = (rate(stretch), stretch.len());
+        let (rate, of) = (rate(stretch, train.overhead()), stretch.len());
         let mut after = Duration::ZERO;
         rides.extend(stretch.iter().enumerate().map(|(place, probe)| {
             after += if place == 0 { Duration::ZERO } else { probe.gap };
@@ -64,12 +64,11 @@ pub fn seats(
 }
 
 /// Of a stretch, bit/s; a single probe's is that at which it follows the one before.
-fn rate(stretch: &[Probe]) -> f64 {
-    let bytes = |probe: &Probe| f64::from(u32::from(probe.size) + OVERHEAD);
-    let all: f64 = stretch.iter().map(bytes).sum();
+fn rate(stretch: &[Probe], overhead: u32) -> f64 {
+    let all: f64 = stretch.iter().map(|probe| bits_of(probe.size, overhead)).sum();
     let timed = if stretch.len() > 1 { &stretch[1..] } else { stretch };
     let takes: Duration = timed.iter().map(|probe| probe.gap).sum();
-    if takes.is_zero() { f64::INFINITY } else { all * 8.0 / takes.as_secs_f64() }
+    if takes.is_zero() { f64::INFINITY } else { all / takes.as_secs_f64() }
 }
 
 /// A train, by its number in this schedule.

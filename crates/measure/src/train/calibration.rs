@@ -1,6 +1,6 @@
 //! What this host can send and receive truthfully, as measured at start.
 
-use super::{OVERHEAD, Train, rate_of};
+use super::{OVERHEAD, Train, bits_of, rate_of};
 use std::time::Duration;
 use thalweg_units::Rate;
 use thiserror::Error;
@@ -17,9 +17,13 @@ pub const CALM: Duration = Duration::from_micros(500);
 /// The probes with which [`Calibration::honest`] is found: the longest that Ethernet carries whole.
 pub const LARGEST: u16 = 1472;
 
-/// Probes that are tried to see how long one may be, the longest first: Ethernet's 1500 bytes, then what tunnels
-/// leave, and the least that IPv6 and IPv4 have anywhere.
-pub const SIZES: [u16; 5] = [LARGEST, 1412, 1372, 1232, 548];
+/// MTUs that are tried, bytes: Ethernet's, then what tunnels leave, and the least that IPv6 and IPv4 have anywhere.
+const MTUS: [u16; 5] = [1500, 1440, 1400, 1280, 576];
+
+/// Probes that are tried to see how long one may be, the longest first, where IP and UDP add so many bytes to each.
+pub fn sizes(overhead: u32) -> [u16; 5] {
+    MTUS.map(|mtu| mtu.saturating_sub(overhead as u16))
+}
 
 /// What a calibration found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,11 +43,12 @@ pub struct Calibration {
 /// A train that this host cannot send truthfully.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Dishonest {
-    /// The host was too busy to be calibrated.
+    /// The host was too busy to be calibrated; 99 of 100 gaps were nearer than this.
     #[error(
-        "this host is too busy to time probes: its calibration is not valid; try again when it is calm"
+        "this host is too busy to time probes: of its gaps one in a hundred was off by {} µs or more; try again when it is calm",
+        .0.as_micros()
     )]
-    Invalid,
+    Invalid(Duration),
     /// A probe would follow too soon.
     #[error(
         "probe {at} is to follow after {} µs; this host keeps gaps of {} µs and more, by what it can or by its `max_rate`",
@@ -74,10 +79,11 @@ impl Calibration {
     /// found to be kept.
     pub fn shortest_gap(&self) -> Duration {
         let latency = self.send_latency.max(self.receive_latency);
-        let bits = (u32::from(LARGEST) + OVERHEAD) * 8;
+        // It is calibrated over IPv4; a packet of IPv6 with as many bytes takes as long.
+        let bits = bits_of(LARGEST, OVERHEAD);
         let kept = match self.honest.as_bps() {
             0 => Duration::MAX,
-            bps => Duration::from_secs_f64(f64::from(bits) / bps as f64),
+            bps => Duration::from_secs_f64(bits / bps as f64),
         };
         SHORTEST_GAP.max(latency.saturating_mul(2)).max(kept)
     }
@@ -90,9 +96,9 @@ impl Calibration {
         Self { honest: Rate::from_bps(u64::MAX), is_valid: true, ..self }
     }
 
-    /// The highest rate with probes of `size`.
-    pub fn highest(&self, size: u16) -> Rate {
-        rate_of(size, self.shortest_gap()).min(self.honest)
+    /// The highest rate with probes of `size`, to which IP and UDP add `overhead`.
+    pub fn highest(&self, size: u16, overhead: u32) -> Rate {
+        rate_of(size, overhead, self.shortest_gap()).min(self.honest)
     }
 
     /// Whether a train can be sent as it says. Gaps of zero say "as fast as it goes", and always can.
@@ -101,7 +107,7 @@ impl Calibration {
     /// [`Dishonest`].
     pub fn check(&self, train: &Train) -> Result<(), Dishonest> {
         if !self.is_valid {
-            return Err(Dishonest::Invalid);
+            return Err(Dishonest::Invalid(self.gap_error[1]));
         }
         let least = self.shortest_gap();
         let probes = train.probes().iter().enumerate().skip(1);
@@ -121,7 +127,7 @@ impl Train {
     /// [`Dishonest::Rate`] of the first that is.
     pub fn within(&self, honest: Rate) -> Result<(), Dishonest> {
         let gaps = self.probes().iter().skip(1).filter(|probe| !probe.gap.is_zero());
-        let mut rates = gaps.map(|probe| rate_of(probe.size, probe.gap));
+        let mut rates = gaps.map(|probe| rate_of(probe.size, self.overhead(), probe.gap));
         match rates.find(|asked| *asked > honest) {
             Some(asked) => Err(Dishonest::Rate { asked, honest }),
             None => Ok(()),
@@ -131,7 +137,10 @@ impl Train {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Probe, *};
+    use super::{
+        super::{OVERHEAD_IPV6, Probe},
+        *,
+    };
 
     const US: Duration = Duration::from_micros(1);
 
@@ -157,8 +166,16 @@ mod tests {
         assert_eq!(gap, Err(Dishonest::Gap { at: 1, gap: 15 * US, least: 30 * US }));
         assert!(matches!(host().check(&train(9000, 31 * US)), Err(Dishonest::Rate { .. })));
         let busy = Calibration { is_valid: false, ..host() };
-        assert_eq!(busy.check(&train(1000, 100 * US)), Err(Dishonest::Invalid));
-        assert_eq!(host().highest(1472), Rate::from_mbps(400.0));
+        let why = busy.check(&train(1000, 100 * US)).unwrap_err();
+        assert!(why.to_string().contains("off by 20 µs"), "{why}");
+        assert_eq!(host().highest(1472, OVERHEAD), Rate::from_mbps(400.0));
+    }
+
+    #[test]
+    fn the_longest_probes_fill_ethernet_s_packets_over_ipv6_too() {
+        assert_eq!(sizes(OVERHEAD), [LARGEST, 1412, 1372, 1252, 548]);
+        assert_eq!(sizes(OVERHEAD_IPV6)[..4], [1452, 1392, 1352, 1232]);
+        assert_eq!(host().highest(1452, OVERHEAD_IPV6), host().highest(LARGEST, OVERHEAD));
     }
 
     #[test]

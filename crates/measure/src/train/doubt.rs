@@ -51,6 +51,11 @@ pub enum Doubt {
     /// The receiving host, not the path, lost some; holds how many.
     #[error("the receiving host dropped {0} datagrams")]
     Dropped(u64),
+    /// Losses came by chance, and not since a queue overflowed: when an episode began and ended is not seen.
+    #[error(
+        "losses without a queue: only the moments in which probes were lost count, and between them more may have been"
+    )]
+    Queueless,
 }
 
 impl Doubt {

@@ -10,17 +10,25 @@ mod doubt;
 mod flight;
 mod stamp;
 
-pub use calibration::{CALM, Calibration, Dishonest, KEPT, LARGEST, SHORTEST_GAP, SIZES};
+pub use calibration::{CALM, Calibration, Dishonest, KEPT, LARGEST, SHORTEST_GAP, sizes};
 pub use doubt::{Doubt, End, Punctuality};
 pub use flight::{Expired, Flight, Passed, Tally};
 pub use stamp::Stamp;
 
-use std::{num::NonZeroU8, time::Duration};
+use std::{net::IpAddr, num::NonZeroU8, time::Duration};
 use thalweg_units::Rate;
 use thiserror::Error;
 
 /// What IPv4 and UDP add to each probe, bytes; rates count it, as pathload's do.
 pub const OVERHEAD: u32 = 28;
+
+/// The same of IPv6 and UDP.
+pub const OVERHEAD_IPV6: u32 = 48;
+
+/// What IP and UDP add to each probe that goes to this address, bytes.
+pub fn overhead(to: IpAddr) -> u32 {
+    if to.to_canonical().is_ipv4() { OVERHEAD } else { OVERHEAD_IPV6 }
+}
 
 /// The most probes of a train: more would be a flow.
 pub const MAX_PROBES: usize = 4096;
@@ -54,6 +62,7 @@ pub struct Train {
     probes: Vec<Probe>,
     /// How many hops each may go; empty: all go as far as it goes.
     hops: Vec<Option<NonZeroU8>>,
+    overhead: u32,
 }
 
 /// No train.
@@ -77,7 +86,7 @@ pub enum TrainError {
 }
 
 impl Train {
-    /// These probes, in this order.
+    /// These probes, in this order; over IPv4, unless [`Self::over`] says otherwise.
     ///
     /// # Errors
     /// [`TrainError`].
@@ -88,7 +97,7 @@ impl Train {
             _ if probes.len() > MAX_PROBES => Err(TrainError::Long(probes.len())),
             _ if takes > LONGEST => Err(TrainError::Slow(takes)),
             Some(at) => Err(TrainError::Header(at)),
-            None => Ok(Self { probes, hops: Vec::new() }),
+            None => Ok(Self { probes, hops: Vec::new(), overhead: OVERHEAD }),
         }
     }
 
@@ -101,6 +110,17 @@ impl Train {
             true => Ok(Self { hops, ..self }),
             false => Err(TrainError::Hops(hops.len(), self.probes.len())),
         }
+    }
+
+    /// The same, to each of whose probes IP and UDP add so many bytes ([`overhead`]).
+    #[must_use]
+    pub fn over(self, overhead: u32) -> Self {
+        Self { overhead, ..self }
+    }
+
+    /// What IP and UDP add to each of its probes, bytes.
+    pub fn overhead(&self) -> u32 {
+        self.overhead
     }
 
     /// Whether any of its probes is limited.
@@ -137,13 +157,18 @@ impl Train {
 
     /// Bytes on the network.
     pub fn bytes(&self) -> u64 {
-        self.probes.iter().map(|probe| u64::from(probe.size) + u64::from(OVERHEAD)).sum()
+        self.probes.iter().map(|probe| u64::from(probe.size) + u64::from(self.overhead)).sum()
     }
 }
 
-/// The rate of probes of `size` bytes every `gap`; pathload's `(L + 28) · 8 / T`.
-pub fn rate_of(size: u16, gap: Duration) -> Rate {
-    let bits = (u64::from(size) + u64::from(OVERHEAD)) as f64 * 8.0;
+/// The bits on the network of a probe of `size` bytes, to which IP and UDP add `overhead`.
+pub fn bits_of(size: u16, overhead: u32) -> f64 {
+    (f64::from(size) + f64::from(overhead)) * 8.0
+}
+
+/// The rate of such probes every `gap`; pathload's `(L + 28) · 8 / T`.
+pub fn rate_of(size: u16, overhead: u32, gap: Duration) -> Rate {
+    let bits = bits_of(size, overhead);
     match gap.is_zero() {
         true => Rate::from_bps(u64::MAX),
         false => Rate::from_bps((bits / gap.as_secs_f64()) as u64),
@@ -163,6 +188,9 @@ mod tests {
         let train = Train::uniform(probe(1000, 1000), 5).unwrap();
         assert_eq!((train.takes(), train.bytes()), (Duration::from_millis(4), 5 * 1028));
         assert_eq!(train.probes()[0].padding(), 980);
+        let to = |ip: &str| overhead(ip.parse().unwrap());
+        assert_eq!([to("192.0.2.1"), to("::ffff:192.0.2.1"), to("2001:db8::1")], [28, 28, 48]);
+        assert_eq!(train.over(to("2001:db8::1")).bytes(), 5 * 1048);
     }
 
     #[test]
@@ -185,8 +213,9 @@ mod tests {
 
     #[test]
     fn rates_count_headers() {
-        assert_eq!(rate_of(972, Duration::from_millis(1)), Rate::from_mbps(8.0));
+        assert_eq!(rate_of(972, OVERHEAD, Duration::from_millis(1)), Rate::from_mbps(8.0));
         // Table 1 counts probes of 300 bytes whole: 12 Mbit/s every 200 µs.
-        assert_eq!(rate_of(272, Duration::from_micros(200)), Rate::from_mbps(12.0));
+        assert_eq!(rate_of(952, OVERHEAD_IPV6, Duration::from_millis(1)), Rate::from_mbps(8.0));
+        assert_eq!(rate_of(272, OVERHEAD, Duration::from_micros(200)), Rate::from_mbps(12.0));
     }
 }

@@ -25,6 +25,19 @@ pub enum TunError {
     /// No name of a device.
     #[error("`{0}` is no name of a network device: 1 to 15 letters, digits, `-`, `_` and `.`")]
     Name(String),
+    /// The kernel does not have it, or does not let this process use it.
+    #[error(
+        "the network device `{device}` cannot have the congestion control `{congestion}` (`congestion` in the settings): \
+         {source}; `sysctl net.ipv4.tcp_available_congestion_control` lists what this kernel has"
+    )]
+    Congestion {
+        /// The device's name.
+        device: String,
+        /// The congestion control's.
+        congestion: String,
+        /// The kernel's word.
+        source: io::Error,
+    },
     /// It was made, and could not be used.
     #[error("cannot use the network device `{device}`: {step} failed: {source}")]
     SetUp {

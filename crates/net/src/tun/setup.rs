@@ -27,7 +27,18 @@ pub(super) fn set_up(settings: &TunSettings) -> Result<(), TunError> {
     let flags = NLM_F_CREATE | NLM_F_REPLACE;
     let addressed = change(address(index, settings), flags);
     addressed.map_err(failed("giving it its IPv6 address (is IPv6 turned off here?)"))?;
-    change(route(index, settings), flags).map_err(failed("the route to it"))
+    change(route(index, settings), flags).map_err(|source| unrouted(settings, source))
+}
+
+/// The route is refused for what it says of TCP, if it says anything.
+fn unrouted(settings: &TunSettings, source: io::Error) -> TunError {
+    let device = settings.name.clone();
+    match &settings.congestion {
+        Some(name) if source.kind() == io::ErrorKind::InvalidInput => {
+            TunError::Congestion { device, congestion: name.clone(), source }
+        }
+        _ => TunError::SetUp { device, step: "the route to it", source },
+    }
 }
 
 fn index(name: &str) -> io::Result<u32> {
@@ -87,4 +98,25 @@ fn route(index: u32, settings: &TunSettings) -> RouteNetlinkMessage {
     let metrics = congestion.map(|name| vec![RouteMetric::CcAlgo(name)]);
     message.attributes.extend(metrics.map(RouteAttribute::Metrics));
     RouteNetlinkMessage::NewRoute(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_congestion_control_that_is_not_there_is_named() {
+        let settings = TunSettings {
+            name: "x0".to_owned(),
+            mtu: 1400,
+            address: Ipv6Addr::LOCALHOST,
+            prefix: 64,
+            congestion: Some("foo".to_owned()),
+        };
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let told = unrouted(&settings, invalid()).to_string();
+        assert!(told.contains("`foo` (`congestion` in the settings)"), "{told}");
+        let told = unrouted(&TunSettings { congestion: None, ..settings }, invalid()).to_string();
+        assert!(told.contains("the route to it failed"), "{told}");
+    }
 }

@@ -174,6 +174,10 @@ impl Carries for Carrier {
         (partner.key == node).then_some(partner as Arc<dyn Riders>)
     }
 
+    fn is_gone(&self) -> bool {
+        matches!(*self.0.local.standing(), Standing::Gone(_))
+    }
+
     fn sent(&self) -> Vec<(Name, u64)> {
         let partners: Vec<_> = self.0.directory().partners().cloned().collect();
         let sent =

@@ -26,6 +26,10 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
         let what = "it sends by the port of probe trains, which `measure.enabled = false` closes";
         problems.push(Problem::of("carrier.enabled", what));
     }
+    if config.measure.overlay && !config.measure.enabled {
+        let what = "it measures by probe trains, which `measure.enabled = false` turns off; set one of both otherwise";
+        problems.push(Problem::of("measure.overlay", what));
+    }
     super::interfaces::check(&config.interfaces, &mut problems);
     socks(config, &mut problems);
     oracle(&config.oracle, &mut problems);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use thalweg_measure::{
     estimators::{Estimator, Finding, Pace, Quantity},
     overlay::How,
-    train::{Doubt, SIZES},
+    train::{Doubt, sizes},
 };
 use thalweg_net::Stream;
 use thalweg_units::Rate;
@@ -80,7 +80,7 @@ async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Findi
     if !there.is_valid && !task.accepts_busy {
         return Err(Unprobed::Busy("the member's host is too busy to time probes".to_owned()));
     }
-    let largest = session.fitting(Way::There, &SIZES).await?;
+    let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
     let mut tool = tool(task, session, largest)?;
     let found = run(session, tool.as_mut(), Way::There, task.longest, &mut |_| {}).await;
     let found = found.map_err(|error| match error {

@@ -6,7 +6,7 @@ use std::{
     os::fd::AsFd as _,
     time::Duration,
 };
-use thalweg_measure::train::{CALM, Calibration, KEPT, LARGEST, rate_of};
+use thalweg_measure::train::{CALM, Calibration, KEPT, LARGEST, OVERHEAD, rate_of};
 use thalweg_net::probe::{Pacer, now, prepare, receive};
 use thalweg_units::Rate;
 
@@ -57,7 +57,7 @@ fn once() -> io::Result<Calibration> {
         if half.as_secs_f64() > KEPT * gap.as_secs_f64() {
             break;
         }
-        honest = rate_of(LARGEST, gap);
+        honest = rate_of(LARGEST, OVERHEAD, gap);
     }
     let is_valid = gap_error[1] <= CALM && honest > Rate::ZERO;
     Ok(Calibration { send_latency, receive_latency, gap_error, honest, is_valid })
@@ -122,7 +122,8 @@ mod tests {
         assert!(found.gap_error[0] <= found.gap_error[1]);
         assert!(found.send_latency > Duration::ZERO && found.receive_latency > Duration::ZERO);
         assert!(
-            !found.is_valid || found.honest >= rate_of(LARGEST, Duration::from_micros(GAPS[0]))
+            !found.is_valid
+                || found.honest >= rate_of(LARGEST, OVERHEAD, Duration::from_micros(GAPS[0]))
         );
     }
 }

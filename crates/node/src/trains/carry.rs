@@ -2,9 +2,10 @@
 
 use super::{
     endpoint::{Endpoint, Place},
+    error::SessionError,
     fly::Way,
     riders::{Attached, Outlet, Riders},
-    session::{PATIENCE, SessionError, ask, secrets, show},
+    session::{PATIENCE, ask, secrets, show},
 };
 use std::{
     net::{IpAddr, SocketAddr},

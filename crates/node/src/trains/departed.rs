@@ -1,6 +1,6 @@
 //! Trains that have left.
 
-use super::{fly::Flown, session::SessionError};
+use super::{SessionError, fly::Flown};
 use std::time::Duration;
 use thalweg_measure::train::{Flight, Stamp, Tally};
 use thalweg_units::Time;

@@ -12,7 +12,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use thalweg_measure::train::{MAX_PROBES, OVERHEAD};
+use thalweg_measure::train::{MAX_PROBES, OVERHEAD, overhead};
 use thalweg_net::probe::{Opener, Unopened, prepare, receive};
 use thalweg_wire::{
     mesh::Name,
@@ -316,7 +316,8 @@ impl State {
             self.has_shown = true;
             return;
         }
-        self.unpaid += bytes + u64::from(OVERHEAD);
+        let each = self.from.map_or(OVERHEAD, |from| overhead(from.ip()));
+        self.unpaid += bytes + u64::from(each);
         if place >= MAX_PROBES {
             return;
         }

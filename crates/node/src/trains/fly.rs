@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_measure::{
     riders::Fragment,
-    train::{Expired, Probe, Stamp, Tally, Train},
+    train::{Expired, Probe, Stamp, Tally, Train, overhead},
 };
 use thalweg_net::probe::{HopSocket, Pacer, Sealer, now};
 use thalweg_units::Time;
@@ -67,6 +67,11 @@ impl Volley {
 }
 
 impl Way {
+    /// What IP and UDP add to each probe that goes there, bytes.
+    pub(super) fn overhead(&self) -> u32 {
+        overhead(self.to.ip())
+    }
+
     /// A datagram of no train, which shows where this end is.
     pub(super) fn show(&self) -> io::Result<()> {
         let probe = Probe { size: LEAST, header: 0, gap: Duration::ZERO, may_carry: false };

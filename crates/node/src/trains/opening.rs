@@ -20,6 +20,9 @@ pub enum OpenError {
     /// This host's own network, or its calibration.
     #[error("this host: {0}")]
     Here(#[from] io::Error),
+    /// It is this host.
+    #[error("`{0}` is this host: name another member, to which a path leads")]
+    Oneself(Name),
     /// Whoever it is.
     #[error("no member of the roster is `{0}`, or it has no node")]
     Nobody(Name),
@@ -36,6 +39,9 @@ pub async fn open(
     to: &Name,
     carries: bool,
 ) -> Result<(Session<Stream>, NodeId), OpenError> {
+    if to == reach.me() {
+        return Err(OpenError::Oneself(to.clone()));
+    }
     let nobody = || OpenError::Nobody(to.clone());
     let roster = reach.roster().map_err(|_| nobody())?;
     let key = roster.by_name(to).and_then(|member| member.node).ok_or_else(nobody)?;

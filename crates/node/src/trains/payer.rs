@@ -1,6 +1,6 @@
 //! Who pays for a session's trains, and when they may go.
 
-use super::{Trains, endpoint::Incoming, session::SessionError};
+use super::{SessionError, Trains, endpoint::Incoming};
 use crate::prober::Purse;
 use std::sync::{
     Arc,

@@ -15,6 +15,9 @@ pub trait Carries: Send + Sync + fmt::Debug {
     /// The riders for the node with this key; `None`: it is no member's daemon, or nothing is carried here.
     fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>>;
 
+    /// Whether nothing is carried any more, as the device is gone.
+    fn is_gone(&self) -> bool;
+
     /// The bytes that this host's programs have sent to each member, whether they rode or not.
     fn sent(&self) -> Vec<(Name, u64)>;
 

@@ -160,7 +160,9 @@ where
     let mut ended = None;
     loop {
         let (train, after) = match tool.next() {
-            Step::Done(result) => return Ok(over(session, way, &punctuality, cost, result?)),
+            Step::Done(result) => {
+                return Ok(over(session, tool, (way, &punctuality), cost, result?));
+            }
             Step::Send { train, after } => (train, after),
         };
         // What its report took is of the pause that the tool wants.
@@ -169,7 +171,7 @@ where
         if began.elapsed() + after > longest {
             let findings = tool.by_now();
             let findings = findings.ok_or_else(|| MeasureError::Slow(longest, tool.progress()))?;
-            return Ok(over(session, way, &punctuality, cost, findings));
+            return Ok(over(session, tool, (way, &punctuality), cost, findings));
         }
         let left = Instant::now() + after;
         let flown = session.fly(&train, way, after).await;
@@ -192,14 +194,14 @@ fn ahead(session: &impl Flies, train: &Train, way: Way) -> Duration {
     if session.rides(way) && may_carry() { AHEAD } else { Duration::ZERO }
 }
 
-fn over(
+fn over<T: Estimator + ?Sized>(
     session: &impl Flies,
-    way: Way,
-    punctuality: &Punctuality,
+    tool: &T,
+    (way, punctuality): (Way, &Punctuality),
     cost: Cost,
     findings: Vec<Finding>,
 ) -> Measured {
-    let doubts = [session.doubts(way), punctuality.doubts()].concat();
+    let doubts = [session.doubts(way), punctuality.doubts(), tool.doubts()].concat();
     Measured { findings, doubts, cost }
 }
 

@@ -3,10 +3,11 @@
 use super::{
     calibrate, carry,
     endpoint::{Endpoint, Place},
+    error::SessionError,
     fly::{Volley, Way},
     payer::Bill,
     riders::{Attached, Carries, Riders},
-    session::{SessionError, big_enough, can, secrets},
+    session::{big_enough, can, secrets},
 };
 use crate::{
     daemon::{BoxFuture, MemberService},
@@ -319,8 +320,11 @@ impl Shared {
         peer: &MeshPeer,
         epoch: u64,
     ) -> io::Result<Result<Tell, Refusal>> {
-        let riders = self.carrier.get().and_then(|carrier| carrier.riders(peer.key()));
-        let Some(riders) = riders else { return Ok(Err(Refusal::Carrier)) };
+        let carrier = self.carrier.get();
+        let Some(riders) = carrier.and_then(|carrier| carrier.riders(peer.key())) else {
+            let is_gone = carrier.is_some_and(|carrier| carrier.is_gone());
+            return Ok(Err(if is_gone { Refusal::Device } else { Refusal::Carrier }));
+        };
         let own = riders.epoch();
         let mut opened = match open.take() {
             Some(opened) => opened,
@@ -390,7 +394,7 @@ impl Shared {
         peer: NodeId,
         wanted: Wanted,
     ) -> Result<Vec<Option<u64>>, Refusal> {
-        let train = train(&wanted.probes).map_err(no)?;
+        let train = train(&wanted.probes).map_err(no)?.over(open.way.overhead());
         big_enough(&train, |_| 0).map_err(no)?;
         let host = self.calibrated().await.map_err(no)?;
         let host = if wanted.accepts_busy { host.as_it_is() } else { host };

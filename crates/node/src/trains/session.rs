@@ -4,6 +4,7 @@ use super::{
     calibrate, carry,
     departed::{self, Departed},
     endpoint::{Endpoint, Place},
+    error::SessionError,
     fly::{Volley, Way},
     payer::Payer,
     riders::{Attached, Riders},
@@ -18,17 +19,14 @@ use std::{
 };
 use thalweg_measure::{
     estimators::Ends,
-    train::{Calibration, Dishonest, Doubt, End, Flight, OVERHEAD, Probe, Train},
+    train::{Calibration, Doubt, End, Flight, Probe, Train},
 };
 use thalweg_net::{
     channel::Channel,
     probe::{Opener, SECRET, Sealer, now, too_long},
 };
 use thalweg_units::Rate;
-use thalweg_wire::probe::{
-    Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, Planned, Refusal, Tell,
-};
-use thiserror::Error;
+use thalweg_wire::probe::{Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, Planned, Tell};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     task::spawn_blocking,
@@ -46,57 +44,6 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Beyond the round trip, how long probes may be under way: queues of half a second are seen.
 const LATEST: Duration = Duration::from_millis(500);
-
-/// What came in between.
-#[derive(Debug, Error)]
-pub enum SessionError {
-    /// The channel.
-    #[error("the connection to the member failed: {0}")]
-    Channel(#[from] io::Error),
-    /// It does not.
-    #[error("the member refuses: {0}")]
-    Refused(#[from] Refusal),
-    /// It answered something else, or nothing in time.
-    #[error("the member does not keep to the protocol: {0}")]
-    Protocol(&'static str),
-    /// Datagrams do not pass.
-    #[error("no datagram reaches UDP port {1} of {0}: does a firewall let it through?")]
-    Shut(IpAddr, u16),
-    /// This host, or the member's, cannot.
-    #[error("{0}")]
-    Dishonest(#[from] Dishonest),
-    /// A probe is too short for what each one needs.
-    #[error("probe {at} has {size} bytes; with its header it needs {least}")]
-    Small {
-        /// Its place.
-        at: usize,
-        /// Its size.
-        size: u16,
-        /// The least.
-        least: u16,
-    },
-    /// It is too long to pass.
-    #[error(
-        "no probe of {size} bytes passes: the path's MTU is below {}; smaller probes may",
-        u32::from(*.size) + OVERHEAD
-    )]
-    Mtu {
-        /// Its size.
-        size: u16,
-    },
-    /// This host's own network.
-    #[error("no probe could be sent: {0}")]
-    Unsent(io::Error),
-    /// The settings' bound.
-    #[error("this node's bytes for measurements are used up for today (`max_bytes_per_day`)")]
-    Budget,
-    /// A node that was to send the train does not; what it says.
-    #[error("the node of this host does not send it: {0}")]
-    Node(String),
-    /// Routers answer the sender alone.
-    #[error("only paths from this host can be measured hop by hop")]
-    Hops,
-}
 
 /// How this end takes part.
 #[derive(Clone, Copy, Debug)]
@@ -256,7 +203,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             run::Way::There => [here, there],
             run::Way::Back => [there, here],
         };
-        Ends { sender, receiver, rtt: self.rtt, largest }
+        Ends { sender, receiver, rtt: self.rtt, largest, overhead: self.overhead() }
+    }
+
+    /// What IP and UDP add to each probe of this session, bytes.
+    pub fn overhead(&self) -> u32 {
+        self.way.overhead()
     }
 
     /// What this host's calibration found, and what the member's says.
@@ -298,7 +250,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
                 Err(why) => return Err(why),
             }
         }
-        Err(SessionError::Mtu { size: sizes.first().copied().unwrap_or(0) })
+        let size = sizes.first().copied().unwrap_or(0);
+        Err(SessionError::Mtu { size, overhead: self.overhead() })
     }
 
     /// A train to the member.
@@ -332,6 +285,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         train: Train,
         headers: Vec<Vec<u8>>,
     ) -> Result<Departed, SessionError> {
+        let train = train.over(self.overhead());
         self.hosts()[0].check(&train)?;
         let has = |at: usize| headers.get(at).map_or(0, Vec::len);
         big_enough(&train, has)?;
@@ -343,7 +297,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         };
         let flown = self.way.fly(Volley { number, train, headers }, self.wait()).await?;
         if flown.sent.iter().all(Option::is_none) {
-            return Err(unsent(flown.failed, size));
+            return Err(unsent(flown.failed, size, self.overhead()));
         }
         Ok(Departed { number, probes, flown })
     }
@@ -382,6 +336,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         if train.is_limited() {
             return Err(SessionError::Hops);
         }
+        let train = train.over(self.overhead());
         self.hosts()[1].check(&train)?;
         big_enough(&train, |_| 0)?;
         let (number, probes) = (self.number(), train.probes().len());
@@ -454,9 +409,9 @@ fn longest(train: &Train) -> u16 {
     train.probes().iter().map(|probe| probe.size).max().unwrap_or(0)
 }
 
-fn unsent(why: Option<io::Error>, size: u16) -> SessionError {
+fn unsent(why: Option<io::Error>, size: u16, overhead: u32) -> SessionError {
     match why {
-        Some(why) if too_long(&why) => SessionError::Mtu { size },
+        Some(why) if too_long(&why) => SessionError::Mtu { size, overhead },
         Some(why) => SessionError::Unsent(why),
         None => SessionError::Unsent(io::ErrorKind::Other.into()),
     }
@@ -476,6 +431,6 @@ pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
         Ok(Ok(Some(told))) => Ok(told),
         Ok(Ok(None)) => Err(SessionError::Protocol("it left")),
         Ok(Err(why)) => Err(why.into()),
-        Err(_) => Err(SessionError::Protocol("no answer in time")),
+        Err(_) => Err(SessionError::Silent(patience)),
     }
 }

@@ -133,7 +133,8 @@ async fn a_device_that_disappears_is_told_and_the_node_goes_on() {
     // Its session ends, and its door still opens, although for no riders.
     two.until("two hears of it", |report| report.members[0].session != "open").await;
     two.send(packet(two.overlay(), one.overlay(), 2, 100)).await;
-    two.until("two is refused", |report| report.members[0].session.contains("carries no")).await;
+    two.until("two is refused", |report| report.members[0].session.contains("its device is gone"))
+        .await;
 }
 
 /// Numbers that came, none twice.

@@ -56,6 +56,8 @@ fn what_the_example_leaves_out_is_right_too() {
 fn measuring_is_turned_off_or_bounded_and_never_both_in_one() {
     let off = Config::parse("[measure]\nenabled = false\npassive = false").unwrap().measure;
     assert!(!off.enabled && !off.passive);
+    let both = Config::parse("[measure]\nenabled = false\noverlay = true").unwrap_err();
+    assert!(both[0].to_string().starts_with("3:1: measure.overlay: "), "{both:?}");
     let text = "[measure]\nmax_bytes_per_day = \"100 MB\"\nmax_rate = \"5 Mbit/s\"";
     let bounded = Config::parse(text).unwrap().measure;
     assert_eq!(bounded.max_bytes_per_day, ByteSize::from_bytes(100_000_000));

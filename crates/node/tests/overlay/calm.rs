@@ -50,6 +50,10 @@ impl Carries for Sends {
     }
 
     /// A megabyte more each time.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     fn sent(&self) -> Vec<(Name, u64)> {
         vec![(self.0.clone(), self.1.fetch_add(1_000_000, Ordering::Relaxed) + 1_000_000)]
     }

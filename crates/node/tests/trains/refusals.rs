@@ -24,7 +24,7 @@ async fn a_busy_host_refuses_unless_it_is_accepted_and_then_the_result_is_doubte
     let here = busy();
     let mut session = scene.session(Terms { here, accepts_busy: false }).await.unwrap();
     let refused = session.send(train(10, 300, GAP)).await.unwrap_err();
-    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid)), "{refused}");
+    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid(_))), "{refused}");
     let mut session = scene.session(Terms { here, accepts_busy: true }).await.unwrap();
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
     let of = |end| Doubt::Busy { end, off: here.gap_error[1] };
@@ -42,7 +42,7 @@ async fn so_does_the_other_host_for_trains_that_it_is_to_send() {
     let mut session = scene.session(CALM()).await.unwrap();
     // A client that did not look would be told by the host itself.
     let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
-    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid)), "{refused}");
+    assert!(matches!(refused, SessionError::Dishonest(Dishonest::Invalid(_))), "{refused}");
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it only receives");
     session.accept_busy(true);
     assert_eq!(session.receive(train(10, 300, GAP)).await.unwrap().lost(), 0.0);
@@ -59,12 +59,12 @@ async fn probes_that_are_too_short_or_too_long_are_named() {
     assert!(matches!(short, SessionError::Small { at: 1, least: 65, .. }), "{short}");
     // What no MTU carries; loopback's is 64 KiB.
     let long = session.send(train(3, 65_530, Duration::ZERO)).await.unwrap_err();
-    assert!(matches!(long, SessionError::Mtu { size: 65_530 }), "{long}");
+    assert!(matches!(long, SessionError::Mtu { size: 65_530, overhead: 28 }), "{long}");
     assert!(long.to_string().contains("MTU"), "{long}");
     for way in [Way::There, Way::Back] {
         assert_eq!(session.fitting(way, &[65_530, 1000, 500]).await.unwrap(), 1000);
         let none = session.fitting(way, &[65_530, 65_520]).await.unwrap_err();
-        assert!(matches!(none, SessionError::Mtu { size: 65_530 }), "{none}");
+        assert!(matches!(none, SessionError::Mtu { size: 65_530, overhead: 28 }), "{none}");
     }
     assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "it goes on");
 }

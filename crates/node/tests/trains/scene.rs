@@ -70,6 +70,10 @@ pub const PLENTY: u64 = 1 << 40;
 
 impl Far {
     pub async fn start(n: u8, per_day: u64) -> Self {
+        Self::start_at(ANYWHERE, n, per_day).await
+    }
+
+    pub async fn start_at(anywhere: SocketAddr, n: u8, per_day: u64) -> Self {
         let dir = TempDir::new().unwrap();
         let membership = members::membership();
         let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(per_day));
@@ -77,11 +81,11 @@ impl Far {
         let trains = Trains::new(Arc::clone(&purse), Log::to_queue().0);
         trains.calibrated_as(calm());
         let services = Services { probe: Some(Arc::new(trains.clone())), ..members::nothing() };
-        let config = members::config(ANYWHERE, dir.path());
+        let config = members::config(anywhere, dir.path());
         let served = members::served(n, &membership, services);
         let daemon = Daemon::bind(config, served).await.unwrap();
         let at = daemon.local_addrs()[0];
-        let endpoint = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
+        let endpoint = Arc::new(Endpoint::bind(anywhere).await.unwrap());
         trains.receive_at(vec![Arc::clone(&endpoint)]);
         let (receiving, mut tasks) = (Arc::clone(&endpoint), JoinSet::new());
         tasks.spawn(async move { receiving.run().await });

@@ -5,7 +5,13 @@ use crate::{
     scene::{Far, PLENTY, busy},
 };
 use serde_json::{Value, json};
-use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 use thalweg_node::{daemon::bind_local, relay::Log, trains::Service};
 use thalweg_units::Rate;
 use tokio::{
@@ -23,7 +29,10 @@ struct Node {
 
 impl Node {
     async fn start(n: u8, per_day: u64) -> Self {
-        let mut far = Far::start(n, per_day).await;
+        Self::at(Far::start(n, per_day).await, n)
+    }
+
+    fn at(mut far: Far, n: u8) -> Self {
         let socket = far.dir.path().join("probe.sock");
         let listener = bind_local(&socket).unwrap();
         let reach = members::reach(n, &members::key(n), &far.membership);
@@ -42,7 +51,11 @@ impl Node {
 }
 
 async fn pair(per_day: u64) -> [Node; 2] {
-    let nodes = [Node::start(0, per_day).await, Node::start(1, per_day).await];
+    met([Node::start(0, per_day).await, Node::start(1, per_day).await])
+}
+
+/// Both know each other.
+fn met(nodes: [Node; 2]) -> [Node; 2] {
     let member = |node: &Node| members::member(node.n, Some(node.far.at), &[]);
     let signed = members::signed(1, nodes.iter().map(member).collect());
     nodes.iter().for_each(|node| _ = node.far.membership.offer(&signed).unwrap());
@@ -89,6 +102,7 @@ async fn a_train_is_sent_whole_and_both_programs_get_what_is_theirs() {
     let mut sender = Program::at(&nodes[0]).await;
     let opened = sender.ask(json!({ "open": { "to": "n1" } })).await;
     assert_eq!(opened["opened"]["largest"], 1472, "{opened}");
+    assert_eq!(opened["opened"]["overhead"], 28, "{opened}");
     let report = &sender.ask(three()).await["report"];
     let sent: Vec<u64> =
         report["sent_ns"].as_array().unwrap().iter().map(|at| at.as_u64().unwrap()).collect();
@@ -111,6 +125,26 @@ async fn a_train_is_sent_whole_and_both_programs_get_what_is_theirs() {
     }
     // What is said is when they leave, and not when they were sealed, up to 100 us before.
     assert!(late.iter().any(|ns| *ns < 20_000), "{late:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_ipv6_probes_are_shorter_and_cost_what_its_headers_do() {
+    let anywhere = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
+    if let Err(why) = std::net::TcpListener::bind(anywhere) {
+        println!("skipped: this host has no IPv6: {why}");
+        return;
+    }
+    let [near, far] = [0, 1].map(|n| Far::start_at(anywhere, n, PLENTY));
+    let nodes = met([Node::at(near.await, 0), Node::at(far.await, 1)]);
+    let mut sender = Program::at(&nodes[0]).await;
+    let opened = &sender.ask(json!({ "open": { "to": "n1" } })).await["opened"];
+    assert_eq!((&opened["largest"], &opened["overhead"]), (&json!(1452), &json!(48)), "{opened}");
+    let left = || nodes.each_ref().map(|node| node.far.purse.left().as_bytes());
+    let before = left();
+    let report = &sender.ask(three()).await["report"];
+    let cost = 200 + 300 + 400 + 400 + 4 * 48;
+    assert_eq!(report["bytes"], cost);
+    assert_eq!(left(), before.map(|bytes| bytes - cost));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,6 +176,7 @@ async fn words_that_make_no_sense_are_answered_and_the_connection_goes_on() {
     assert!(program.hear().await["error"].as_str().unwrap().contains("not understood"));
     for (line, why) in [
         (json!({ "send": { "to": "n7", "probes": [{ "size": 100 }] } }), "n7"),
+        (json!({ "open": { "to": "n0" } }), "`n0` is this host"),
         (json!({ "send": { "to": "n1", "probes": [{ "size": 20 }] } }), "needs 45"),
         (json!({ "send": { "to": "n1", "probes": [] } }), "at least one probe"),
         (json!({ "send": { "to": "n1", "probes": [{ "size": 99, "header": "x" }] } }), "hexa"),

@@ -82,3 +82,15 @@ fn the_example_says_what_the_node_refuses() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("nobody"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn the_example_names_the_socket_that_is_not_there() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/capacity.py");
+    let mut python = Command::new("python3");
+    python.arg("-B").arg(file).arg("fra").env("THALWEG_STATE", dir.path());
+    let output = python.output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("probe.sock"), "{said}");
+    assert!(!said.contains("Traceback"), "{said}");
+}

@@ -133,4 +133,9 @@ pub enum Refusal {
         "it carries no packets of members: `carrier.enabled` is not set there, or it knows this key as no node's"
     )]
     Carrier,
+    /// Its carrier has no network device any more, or never got one.
+    #[error(
+        "it carries no packets of members: its device is gone; `thalweg carrier status` tells why there"
+    )]
+    Device,
 }

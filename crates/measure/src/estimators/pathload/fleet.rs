@@ -4,7 +4,7 @@ use super::{
     search::Verdict,
     trend::{Asked, Trend, pause, trends},
 };
-use crate::train::{Flight, OVERHEAD};
+use crate::train::Flight;
 use std::time::Duration;
 
 /// Probes of a stream.
@@ -35,13 +35,13 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// One more stream, of probes of this size with this gap.
-    pub fn add(&mut self, flight: &Flight, size: u16, gap: Duration, receive_latency: Duration) {
+    /// One more stream, of probes of so many bits with this gap.
+    pub fn add(&mut self, flight: &Flight, bits: f64, gap: Duration, receive_latency: Duration) {
         self.streams += 1;
         let lost = flight.lost();
         self.lossy += usize::from(lost >= LIGHT_LOSS);
         self.is_given_up |= lost >= HEAVY_LOSS || 2 * self.lossy >= STREAMS;
-        self.rates.extend(rate(flight, size, gap));
+        self.rates.extend(rate(flight, bits, gap));
         self.hidden.push(flight.tally.hidden_rate().as_bps() as f64);
         let asked = Asked { gap, count: STREAM, receive_latency };
         for trend in trends(flight, asked) {
@@ -98,11 +98,11 @@ fn mean(of: &[f64]) -> Option<f64> {
 ///
 /// The public tool leaves out the longest gaps, a seventh of all: a probe of its that is late makes those behind it late.
 /// Here it makes the next gap shorter, so that without the long ones the rate would seem higher than it was.
-fn rate(flight: &Flight, size: u16, gap: Duration) -> Option<f64> {
+fn rate(flight: &Flight, bits: f64, gap: Duration) -> Option<f64> {
     let pause = pause(gap);
     let sent: Vec<_> = flight.sent.iter().flatten().collect();
     let gaps = sent.windows(2).map(|pair| pair[1].since(*pair[0]));
     let kept: Vec<f64> = gaps.filter(|gap| *gap <= pause).map(|gap| gap.as_secs_f64()).collect();
     let gap = mean(&kept).filter(|gap| *gap > 0.0)?;
-    Some(f64::from(u32::from(size) + OVERHEAD) * 8.0 / gap)
+    Some(bits / gap)
 }

@@ -13,7 +13,7 @@ mod search;
 mod trend;
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Calibration, Flight, OVERHEAD, Probe, Train, rate_of};
+use crate::train::{Calibration, Flight, Probe, Train, bits_of, rate_of};
 use fleet::{Fleet, STREAM};
 use search::{Search, Verdict};
 use std::time::Duration;
@@ -73,6 +73,8 @@ pub struct PathloadSettings {
     pub rtt: Duration,
     /// The longest probe that is not cut on the way: the MTU without IP's and UDP's headers.
     pub largest: u16,
+    /// What those add to each probe, bytes.
+    pub overhead: u32,
     /// What both hosts can do, the lesser of each.
     pub host: Calibration,
     /// Whether streams may carry riders; the first burst never does (§4.2.2).
@@ -132,15 +134,16 @@ impl Pathload {
             }
             State::Done(_) => return None,
         };
-        train.ok()
+        Some(train.ok()?.over(self.settings.overhead))
     }
 
     /// After a burst that came out at this rate.
     fn begin(&self, burst: f64, is_coalesced: bool) -> State {
         let share = if is_coalesced { COALESCED } else { RESOLUTION };
         let grey = (GREY * burst).min(MOST_GREY);
-        let most = self.settings.host.highest(self.settings.largest).as_bps() as f64;
-        let least = rate_of(LEAST_SIZE, LONGEST_GAP).as_bps() as f64;
+        let PathloadSettings { largest, overhead, host, .. } = self.settings;
+        let most = host.highest(largest, overhead).as_bps() as f64;
+        let least = rate_of(LEAST_SIZE, overhead, LONGEST_GAP).as_bps() as f64;
         let search = Box::new(Search::new(share * burst, grey, least, most));
         let is_within = (least..=most).contains(&burst);
         let rate = if is_within { burst } else { f64::midpoint(least, most) };
@@ -148,7 +151,7 @@ impl Pathload {
     }
 
     fn burst_seen(&self, lost: usize, flight: &Flight) -> State {
-        match rate_of_burst(flight, self.settings.largest) {
+        match rate_of_burst(flight, bits_of(self.settings.largest, self.settings.overhead)) {
             Some(rate) => {
                 self.begin(rate, is_coalesced(flight, self.settings.host.receive_latency))
             }
@@ -164,7 +167,8 @@ impl Pathload {
         flight: &Flight,
     ) -> State {
         let (size, gap) = packets(rate, &self.settings);
-        fleet.add(flight, size, gap, self.settings.host.receive_latency);
+        let bits = bits_of(size, self.settings.overhead);
+        fleet.add(flight, bits, gap, self.settings.host.receive_latency);
         if !fleet.is_over() {
             return State::Fleet { search, rate, fleet, is_retry };
         }
@@ -197,13 +201,13 @@ fn found(search: &Search, hidden: f64) -> Finding {
     Finding { is_lower_bound, ..finding }
 }
 
-/// The rate at which a burst came out, without its first probe, which may have waited for something else;
+/// The rate at which a burst of probes of so many bits came out, without its first probe, which may have waited for something else;
 /// `None` if one was lost.
-fn rate_of_burst(flight: &Flight, size: u16) -> Option<f64> {
+fn rate_of_burst(flight: &Flight, bits: f64) -> Option<f64> {
     let arrivals: Option<Vec<_>> = flight.arrived.iter().copied().collect();
     let (first, last) = arrivals.as_deref().and_then(|all| Some((all.get(1)?, all.last()?)))?;
     let took = last.since(*first).as_secs_f64();
-    let bits = f64::from(u32::from(size) + OVERHEAD) * 8.0 * (flight.arrived.len() - 2) as f64;
+    let bits = bits * (flight.arrived.len() - 2) as f64;
     (took > 0.0).then(|| bits / took)
 }
 
@@ -217,12 +221,10 @@ fn is_coalesced(burst: &Flight, receive_latency: Duration) -> bool {
 
 /// How long probes are and how far apart, for this rate in bit/s.
 fn packets(rate: f64, settings: &PathloadSettings) -> (u16, Duration) {
-    let largest = settings.largest;
-    let gap_for = |size: u16| {
-        Duration::from_secs_f64(f64::from(u32::from(size) + OVERHEAD) * 8.0 / rate.max(1.0))
-    };
+    let PathloadSettings { largest, overhead, .. } = *settings;
+    let gap_for = |size: u16| Duration::from_secs_f64(bits_of(size, overhead) / rate.max(1.0));
     let whole = |gap: Duration| Duration::from_micros(gap.as_secs_f64().mul_add(1e6, 0.5) as u64);
-    let size_for = |gap: Duration| rate * gap.as_secs_f64() / 8.0 - f64::from(OVERHEAD);
+    let size_for = |gap: Duration| rate * gap.as_secs_f64() / 8.0 - f64::from(overhead);
     match rate {
         _ if rate > TUNED_PROBES => (largest, whole(gap_for(largest))),
         _ if rate >= SMALL_PROBES => {

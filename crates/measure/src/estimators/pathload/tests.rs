@@ -1,6 +1,6 @@
 use super::*;
 use crate::path::{Busy, Cross, SimulatedPath};
-use crate::train::Stamp;
+use crate::train::{OVERHEAD, OVERHEAD_IPV6, Stamp};
 use thalweg_units::Rate;
 
 fn settings() -> PathloadSettings {
@@ -12,8 +12,8 @@ fn settings() -> PathloadSettings {
         honest: Rate::from_mbps(900.0),
         is_valid: true,
     };
-    let (rtt, largest) = (Duration::from_millis(40), 1472);
-    PathloadSettings { pace: Pace::Fast, rtt, largest, host, may_carry: true }
+    let (rtt, largest, overhead) = (Duration::from_millis(40), 1472, OVERHEAD);
+    PathloadSettings { pace: Pace::Fast, rtt, largest, overhead, host, may_carry: true }
 }
 
 /// What pathload says of a path, and how long it took.
@@ -43,6 +43,15 @@ fn available_bandwidth_is_found_from_10_to_100_mbits_and_up_to_80_percent_use() 
     assert!(errors[errors.len() / 2] <= 0.1, "{errors:?}");
     // At 80 % a stream is too short against what comes by chance meanwhile: 10 ms at 50 Mbit/s.
     assert!(errors[errors.len() - 4] <= 0.25 && errors[errors.len() - 1] <= 0.9, "{errors:?}");
+}
+
+/// Probes of 200 bytes are mostly headers: what IPv6 adds to them is a tenth.
+#[test]
+fn small_probes_over_ipv6_find_what_is_there() {
+    let (largest, overhead) = (200, OVERHEAD_IPV6);
+    let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 3).over(overhead);
+    let found = run(PathloadSettings { largest, overhead, ..settings() }, &mut path).0.unwrap();
+    assert!((found.value / 1e7 - 1.0).abs() < 0.03, "{found:?}");
 }
 
 /// Hosts as two shared processors are: the sender pauses for a millisecond now and then, the receiver looks every 0.3 ms, and
@@ -145,7 +154,8 @@ fn where_arrivals_are_batched_a_wider_range_is_the_end() {
         let mut tool = Pathload::new(settings());
         tool.seen(&burst(came));
         let State::Fleet { search, rate, .. } = tool.state else { panic!("{tool:?}") };
-        let (least, most) = (rate_of(LEAST_SIZE, LONGEST_GAP), settings().host.highest(1472));
+        let (least, most) =
+            (rate_of(LEAST_SIZE, OVERHEAD, LONGEST_GAP), settings().host.highest(1472, OVERHEAD));
         let [least, most] = [least, most].map(|rate| rate.as_bps() as f64);
         let of = |share: f64| Search::new(share * rate, GREY * rate, least, most);
         [RESOLUTION, COALESCED].map(|share| *search == of(share))

@@ -12,7 +12,7 @@ use crate::{
     relay::{Event, Log},
 };
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
-use thalweg_measure::train::{Punctuality, SIZES, Train};
+use thalweg_measure::train::{Punctuality, Train, sizes};
 use thalweg_net::Stream;
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
@@ -148,8 +148,9 @@ impl Service {
                 let session = self.session(&open.to, sessions).await?;
                 // How long a probe may be is no matter of timing.
                 session.accept_busy(true);
-                let largest = session.fitting(Way::There, &SIZES).await?;
-                let opened = Opened::of(session.rtt(), largest, session.calibrations());
+                let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
+                let way = (largest, session.overhead());
+                let opened = Opened::of(session.rtt(), way, session.calibrations());
                 Ok(Answer::Say(Said::Opened(opened)))
             }
             Asked::Send(send) => {
@@ -189,13 +190,14 @@ impl Service {
     ) -> Result<Report, Unserved> {
         let (train, headers) = send.train()?;
         let session = self.session(&send.to, sessions).await?;
+        let train = train.over(session.overhead());
         session.accept_busy(send.accept_busy);
         let after = Duration::from_micros(send.after_us.into());
         session.announce(&train, after);
         sleep(after).await;
         let sent = fly(session, send, train, headers).await;
         // What the hosts or the train forbid leaves the channel as it was.
-        if matches!(&sent, Err(SessionError::Channel(_) | SessionError::Protocol(_))) {
+        if sent.as_ref().is_err_and(SessionError::is_end) {
             sessions.remove(&send.to);
         }
         Ok(sent?)

@@ -112,6 +112,8 @@ pub struct Opened {
     pub rtt_us: u64,
     /// The longest probe that passes.
     pub largest: u16,
+    /// What IP and UDP add to each probe, bytes.
+    pub overhead: u32,
     /// The shortest gap, but none at all.
     pub shortest_gap_us: f64,
     /// Whether this host and the member's were calm when they were calibrated.
@@ -301,11 +303,12 @@ impl Report {
 }
 
 impl Opened {
-    /// Of what both hosts can do.
-    pub fn of(rtt: Duration, largest: u16, hosts: [Calibration; 2]) -> Self {
+    /// Of what both hosts can do, with the longest probe and what is added to each.
+    pub fn of(rtt: Duration, (largest, overhead): (u16, u32), hosts: [Calibration; 2]) -> Self {
         Self {
             rtt_us: rtt.as_micros() as u64,
             largest,
+            overhead,
             shortest_gap_us: hosts[0].shortest_gap().as_secs_f64() * 1e6,
             is_valid: hosts.iter().all(|host| host.is_valid),
             hosts: hosts.each_ref().map(Found::from),

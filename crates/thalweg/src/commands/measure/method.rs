@@ -40,21 +40,24 @@ pub enum Method {
 
 /// The tool.
 pub fn tool(args: &Args, ends: &Ends) -> Box<dyn Estimator> {
-    let Ends { rtt, largest, .. } = *ends;
+    let Ends { rtt, largest, overhead, .. } = *ends;
     let lasts = args.within.mul_f64(SHARE);
     match args.method {
         Method::PathloadFast => Box::new(ends.pathload(Pace::Fast, true)),
         Method::PathloadSlow => Box::new(ends.pathload(Pace::Slow, true)),
         Method::Pathchirp => Box::new(ends.pathchirp(true)),
-        Method::Capacity => Box::new(Dispersion::new(DispersionSettings::new(largest, rtt))),
-        Method::Hops => Box::new(Hops::new(HopsSettings::new(largest))),
+        Method::Capacity => {
+            Box::new(Dispersion::new(DispersionSettings::new(largest, overhead, rtt)))
+        }
+        Method::Hops => Box::new(Hops::new(HopsSettings::new(largest, overhead))),
         Method::Badabing => {
             let seed = u64::from(std::process::id());
-            Box::new(Badabing::new(BadabingSettings::new(CHANCE, lasts, seed)))
+            let of = BadabingSettings::new(CHANCE, lasts, seed);
+            Box::new(Badabing::new(BadabingSettings { overhead, ..of }))
         }
-        Method::Pk1 => Box::new(for_as_long(PK1, lasts)),
-        Method::Pk2 => Box::new(for_as_long(PK2, lasts)),
-        Method::Pk3 => Box::new(for_as_long(PK3, lasts)),
+        Method::Pk1 => Box::new(for_as_long(PK1.over(overhead), lasts)),
+        Method::Pk2 => Box::new(for_as_long(PK2.over(overhead), lasts)),
+        Method::Pk3 => Box::new(for_as_long(PK3.over(overhead), lasts)),
     }
 }
 

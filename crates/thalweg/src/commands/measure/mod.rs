@@ -1,11 +1,13 @@
 //! `thalweg measure`: one path, by hand, with probe trains.
 
+mod alone;
 mod by_node;
 mod method;
 mod result;
 mod shown;
 
 use super::{exit::Code, gather, here::Place};
+use alone::Alone;
 use anyhow::{Context as _, anyhow};
 use by_node::Riders;
 use method::Method;
@@ -17,20 +19,19 @@ use std::{
     time::Duration,
 };
 use thalweg_console::note;
-use thalweg_measure::{
-    estimators::Ends,
-    train::{OVERHEAD, SIZES},
-};
+use thalweg_measure::{estimators::Ends, train::sizes};
 use thalweg_net::{Cause, Stream, channel::ChannelError, channel::Protocol};
 use thalweg_node::{
     gather::remote::ReachError,
     mesh::State,
     trains::{
-        Endpoint, Flies, MeasureError, Measured, Session, SessionError, Terms, Way, run as measure,
+        Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
+        run as measure,
     },
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;
+use tokio::task::block_in_place;
 
 const HELP: &str = "\
 Measures the path to another member with probe trains over UDP, by hand. Both hosts are calibrated
@@ -123,29 +124,34 @@ async fn work(args: &Args) -> Result<(), Failed> {
         return Err((Code::Usage, anyhow!(why)));
     }
     let state = args.place.open().map_err(|why| (Code::Other, why))?;
+    let _alone = block_in_place(|| Alone::take(state.dir(), waits));
     if let Some(mut node) = by_node::open(args, &state).await? {
         let mut ends = node.ends();
         if let Some(size) = args.size {
             node.passes(size).await.map_err(|why| failed(args, &why))?;
             ends.largest = size;
         }
-        said_size(args, ends.largest);
+        said_size(args, &ends);
         let (tool, found) = find(args, &mut node, &ends).await?;
         return result::print(args, tool, &found, true).map_err(|why| (Code::Other, why));
     }
     let (mut session, endpoint) = open(args, &state).await?;
     let receiving = tokio::spawn(async move { endpoint.run().await });
     let found = match fitting(args, &mut session).await {
-        Ok(largest) => {
-            let ends = session.ends(args.way(), largest);
-            find(args, &mut session, &ends).await
-        }
+        Ok(ends) => find(args, &mut session, &ends).await,
         Err(why) => Err(failed(args, &why)),
     };
     session.close().await;
     receiving.abort();
     let (tool, found) = found?;
     result::print(args, tool, &found, false).map_err(|why| (Code::Other, why))
+}
+
+/// Another command measures.
+fn waits() {
+    note!(
+        "thalweg measure: another one measures on this host, and would disturb; waiting for its end"
+    );
 }
 
 async fn find(
@@ -167,26 +173,31 @@ async fn find(
     Ok((tool.name(), found))
 }
 
-/// The longest probe that passes.
-async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<u16, SessionError> {
-    if let Some(size) = args.size {
-        return session.fitting(args.way(), &[size]).await;
-    }
-    let largest = session.fitting(args.way(), &SIZES).await?;
-    said_size(args, largest);
-    Ok(largest)
+/// The path, with the longest probe that passes.
+async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<Ends, SessionError> {
+    let sizes = args.size.map_or(sizes(session.overhead()).to_vec(), |size| vec![size]);
+    let largest = session.fitting(args.way(), &sizes).await?;
+    let ends = session.ends(args.way(), largest);
+    said_size(args, &ends);
+    Ok(ends)
 }
 
 /// Says that shorter probes than usual are taken.
-fn said_size(args: &Args, largest: u16) {
-    if args.size.is_none() && largest < SIZES[0] && !args.quiet {
-        let mtu = u32::from(largest) + OVERHEAD;
-        let longest = SIZES[0];
-        note!(
-            "thalweg measure: probes of {longest} bytes do not pass, those of {largest} do: the path's MTU is {mtu} \
-             or a little more"
-        );
+fn said_size(args: &Args, ends: &Ends) {
+    if let Some(words) = shorter(ends).filter(|_| args.size.is_none() && !args.quiet) {
+        note!("thalweg measure: {words}");
     }
+}
+
+fn shorter(ends: &Ends) -> Option<String> {
+    let Ends { largest, overhead, .. } = *ends;
+    let [longest, ..] = sizes(overhead);
+    let mtu = u32::from(largest) + overhead;
+    (largest < longest).then(|| {
+        format!(
+            "probes of {longest} bytes do not pass, those of {largest} do: the path's MTU is {mtu} or a little more"
+        )
+    })
 }
 
 fn of_session(why: &SessionError) -> Code {
@@ -220,6 +231,9 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
     let reach = gather::reach(state).map_err(own)?;
+    if args.node == *reach.me() {
+        return Err((Code::Usage, OpenError::Oneself(args.node.clone()).into()));
+    }
     let channel = reach.channel(&args.node, &[], Protocol::Probe).await;
     let channel = channel.map_err(unreached)?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());

@@ -76,8 +76,14 @@ fn words(finding: &Finding) -> String {
         false => format!("{} ({} to {})", bits(*value), bits(*low), bits(*high)),
     };
     match of {
-        Quantity::LossFrequency | Quantity::Loss => format!("{name}  {:.2} %", value * 100.0),
-        Quantity::LossDuration => format!("{name}  {:.0} ms", value * 1000.0),
+        Quantity::LossFrequency | Quantity::Loss => {
+            let [value, low, high] = [value, low, high].map(|share| share * 100.0);
+            format!("{name}  {value:.2} % ({low:.2} % to {high:.2} %)")
+        }
+        Quantity::LossDuration => {
+            let [value, low, high] = [value, low, high].map(|s| s * 1000.0);
+            format!("{name}  {value:.0} ms ({low:.0} ms to {high:.0} ms)")
+        }
         Quantity::RateAtHop { hop, router: Some(router) } => {
             format!("hop {hop}  {router}  {}", range())
         }
@@ -125,9 +131,9 @@ mod tests {
             mbps(Quantity::AvailableBandwidth, 5.8, 6.2),
             Finding { is_lower_bound: true, ..mbps(Quantity::AvailableBandwidth, 400.0, 900.0) },
             mbps(Quantity::Capacity, 9.9, 10.1),
-            Finding::plain(Quantity::LossFrequency, 0.0123),
-            Finding::plain(Quantity::LossDuration, 0.0504),
-            Finding::plain(Quantity::Loss, 0.2),
+            Finding::share(Quantity::LossFrequency, 0.0123, (9, 2000.0)),
+            Finding::counted(Quantity::LossDuration, 0.0504, 9),
+            Finding::share(Quantity::Loss, 0.0, (0, 500.0)),
             mbps(Quantity::RateAtHop { hop: 1, router }, 94.0, 97.0),
             mbps(Quantity::RateAtHop { hop: 2, router: None }, 9.9, 9.9),
             Finding::plain(Quantity::NarrowestHop, 2.0),
@@ -150,6 +156,7 @@ mod tests {
             Doubt::Paused { late: 90, timed: 1200 },
             Doubt::Unsent(1),
             Doubt::Dropped(7),
+            Doubt::Queueless,
         ];
         lines.extend(validity(&found));
         insta::assert_snapshot!(lines.join("\n"));

@@ -48,7 +48,8 @@ impl ByNode {
     /// The path, as tools are told of it.
     pub fn ends(&self) -> Ends {
         let [sender, receiver] = self.hosts();
-        Ends { sender, receiver, rtt: self.opened.rtt(), largest: self.opened.largest }
+        let Opened { largest, overhead, .. } = self.opened;
+        Ends { sender, receiver, rtt: self.opened.rtt(), largest, overhead }
     }
 
     /// What this host and the member's can do, as trains are held against it.
@@ -65,8 +66,10 @@ impl ByNode {
         let probe = Probe { size, header: 0, gap: Duration::ZERO, may_carry: false };
         let train =
             Train::uniform(probe, SHOWN).map_err(|why| SessionError::Node(why.to_string()))?;
+        let train = train.over(self.opened.overhead);
         let flight = self.fly(&train, Way::There, Duration::ZERO).await?;
-        flight.passed().next().map(drop).ok_or(SessionError::Mtu { size })
+        let overhead = self.opened.overhead;
+        flight.passed().next().map(drop).ok_or(SessionError::Mtu { size, overhead })
     }
 
     /// One train, after this pause, with all that the node says of it.

@@ -43,6 +43,8 @@ pub struct Opened {
     rtt_us: u64,
     /// The longest probe that passes, bytes.
     pub largest: u16,
+    /// What IP and UDP add to each probe, bytes.
+    pub overhead: u32,
     hosts: [Found; 2],
 }
 
@@ -297,7 +299,7 @@ mod tests {
     fn tools_are_told_what_calibration_found() {
         let host = r#"{"send_ns":3000,"receive_ns":2000,"gap_error_ns":[5,7],"honest_bps":20,"is_valid":true}"#;
         let line = format!(
-            r#"{{"opened":{{"rtt_us":41000,"largest":1472,"shortest_gap_us":1.0,"is_valid":true,"hosts":[{host},{host}]}}}}"#
+            r#"{{"opened":{{"rtt_us":41000,"largest":1472,"overhead":28,"shortest_gap_us":1.0,"is_valid":true,"hosts":[{host},{host}]}}}}"#
         );
         let Ok(Said::Opened(opened)) = serde_json::from_str(&line) else { panic!("{line}") };
         assert_eq!((opened.rtt(), opened.largest), (Duration::from_millis(41), 1472));

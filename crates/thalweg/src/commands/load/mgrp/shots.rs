@@ -9,10 +9,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use thalweg_measure::{
-    estimators::Fixed,
-    train::{OVERHEAD, Train},
-};
+use thalweg_measure::{estimators::Fixed, train::Train};
 
 /// The first bytes of the probes' headers.
 const TAG: &[u8; 4] = b"mgrp";
@@ -66,7 +63,7 @@ impl Log {
         self.doubted += u32::from(!told.is_valid);
         self.trains.push(Gone {
             at,
-            bytes: u32::from(size) + OVERHEAD,
+            bytes: u32::from(size) + train.overhead(),
             left: told.left().collect(),
             carried: told.carried.clone(),
             arrived: arrived.collect(),
