@@ -16,7 +16,7 @@ use thalweg_measure::train::{MAX_PROBES, OVERHEAD};
 use thalweg_net::probe::{Opener, Unopened, prepare, receive};
 use thalweg_wire::{
     mesh::Name,
-    probe::{MAX_DATAGRAM, NO_TRAIN, Outer, Payload, ProbeHead},
+    probe::{MAX_DATAGRAM, MAX_HEADER, NO_TRAIN, Outer, Payload, ProbeHead},
 };
 use thiserror::Error;
 use tokio::{
@@ -65,7 +65,7 @@ pub struct Came {
     pub head: ProbeHead,
     /// Of its datagram, all included.
     pub size: u16,
-    /// The tool's bytes.
+    /// The tool's bytes, 256 at most.
     pub header: Vec<u8>,
     /// When it came, ns by this host's wall clock (the kernel's stamp).
     pub at: u64,
@@ -80,7 +80,7 @@ pub enum Refused {
     Forged,
     /// It came before.
     Replayed,
-    /// It is true, and says nothing.
+    /// It is true, and says nothing, or more of its own than is taken ([`MAX_HEADER`]).
     Unread,
 }
 
@@ -315,6 +315,9 @@ impl Endpoint {
         state.seen(from);
         let riders = match Payload::decode(&payload).map_err(|_| Refused::Unread)? {
             Payload::Riders(riders) => riders,
+            Payload::Probe { header, .. } if header.len() > MAX_HEADER => {
+                return Err(Refused::Unread);
+            }
             Payload::Probe { head, header, riders, .. } => {
                 state.note(head.train, usize::from(head.place), datagram.len() as u64, at);
                 if let (Some(from), Some(at), false) = (&state.who, at, header.is_empty()) {
