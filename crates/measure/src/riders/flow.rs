@@ -87,9 +87,7 @@ impl FlowWatch {
                 flow.peak = flow.peak.max(under_way.min(1 << 30));
             }
             None => {
-                if self.0.len() >= FLOWS {
-                    self.0.pop_front();
-                }
+                self.forget();
                 let (acknowledged, peak, late) = (segment.sequence, segment.length, 0.0);
                 self.0.push_back(Flow {
                     key: segment.key,
@@ -101,6 +99,15 @@ impl FlowWatch {
                     seen: now,
                 });
             }
+        }
+    }
+
+    /// Makes a place for another flow: that of the one which rested longest.
+    fn forget(&mut self) {
+        let all = self.0.iter().enumerate();
+        let longest = all.min_by_key(|(_, flow)| flow.seen).map(|(at, _)| at);
+        if let Some(at) = longest.filter(|_| self.0.len() >= FLOWS) {
+            self.0.remove(at);
         }
     }
 
@@ -216,6 +223,24 @@ mod tests {
         watch.leaves(&packet(false, first.wrapping_add(2000), 1000, 1), at(2));
         assert!(watch.state(at(2)).window <= 2000);
         assert!(watch.state(at(2002)).window > 3000);
+    }
+
+    #[test]
+    fn of_too_many_flows_the_one_that_rested_longest_is_forgotten() {
+        let mut watch = FlowWatch::default();
+        let of = |port: u16, sequence, length| {
+            let mut bytes = packet(false, sequence, length, 1);
+            bytes[20..22].copy_from_slice(&port.to_be_bytes());
+            bytes
+        };
+        for port in 0..FLOWS as u16 {
+            watch.leaves(&of(port, 0, 10), at(port.into()));
+        }
+        // The first to have begun is the one that matters.
+        watch.leaves(&of(0, 10, 5000), at(100));
+        (1000..1060).for_each(|port| watch.leaves(&of(port, 0, 10), at(200)));
+        assert_eq!(watch.0.len(), FLOWS);
+        assert!(watch.state(at(200)).window >= 5010, "{:?}", watch.state(at(200)));
     }
 
     #[test]

@@ -93,6 +93,55 @@ fn no_more_waits_than_probes_take_and_what_goes_is_the_oldest() {
     assert_eq!(hold.bytes(), 1200, "1,000 would be a packet and a part of one");
 }
 
+/// Packets of a bulk TCP flow, four times what probes take: of each only a part fits a probe.
+#[test]
+fn the_rest_of_a_packet_that_was_cut_rides_in_the_next_probe() {
+    let mut hold = Hold::new(HoldSettings::default(), 0);
+    let seat = |place| Seat { place, after: Duration::from_millis(2) * place as u32, room: 1200 };
+    let trip = hold.begin(at(0), (0..500).map(seat).collect());
+    let (mut alone, mut rode) = (Vec::new(), 0);
+    for place in 0..500 {
+        for n in 0..6 {
+            alone.extend(
+                hold.offer(vec![1; 1413], at(2 * place as u64) + n * Duration::from_micros(300)),
+            );
+        }
+        let rides =
+            hold.board(trip, place, 1210, at(2 * place as u64) + Duration::from_micros(1990));
+        rode += rides.iter().map(|one| one.bytes.len()).sum::<usize>();
+    }
+    let tails = alone.iter().filter(|one| one.offset > 0).count();
+    // One of six rests is longer than a probe takes.
+    assert!(rode >= 490 * 1190 && tails < 100, "{rode} bytes rode, {tails} rests alone");
+}
+
+#[test]
+fn the_rest_does_not_wait_past_others_for_a_probe_that_comes_late_or_is_too_small() {
+    for (room, after) in [(1200, 3), (400, 2)] {
+        let mut hold = Hold::new(HoldSettings::default(), 0);
+        let seat = |place| Seat { place, after: Duration::from_millis(after) * place as u32, room };
+        let trip = hold.begin(at(0), (0..9).map(seat).collect());
+        assert!(hold.offer(vec![1; 1413], at(0)).is_empty());
+        assert_eq!(shown(&hold.board(trip, 0, room + 10, at(0))), [(0, 0, room)]);
+        let went: Vec<_> = (0..4).flat_map(|_| hold.offer(vec![1; 1413], at(0))).collect();
+        assert_eq!(shown(&went[..1]), [(0, room as u16, 1413 - room)]);
+    }
+}
+
+#[test]
+fn nobody_waits_to_be_cut_for_less_than_a_quarter_of_it() {
+    // Of probes of 300 bytes each 10 ms one takes a piece of a packet in time, and each 5 ms two do.
+    for (gap, waits) in [(10, false), (5, true)] {
+        let mut hold = Hold::new(HoldSettings::default(), 0);
+        let seat =
+            |place| Seat { place, after: Duration::from_millis(gap) * place as u32, room: 245 };
+        let trip = hold.begin(at(0), (0..99).map(seat).collect());
+        hold.board(trip, 0, 0, at(0));
+        assert_eq!(hold.offer(vec![1; 1413], at(1)).is_empty(), waits, "each {gap} ms");
+        assert!(hold.offer(vec![1; 200], at(1)).is_empty(), "short ones ride");
+    }
+}
+
 #[test]
 fn too_much_is_not_held() {
     let mut hold = Hold::new(HoldSettings::default(), 0);

@@ -1,6 +1,6 @@
 //! Riders put together again, each delivered once.
 
-use super::Fragment;
+use super::{Fragment, LONGEST_RIDER};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -17,16 +17,24 @@ pub struct ReassemblyLimits {
     pub riders: usize,
     /// How long after its first fragment one is given up: longer than any train that cuts it.
     pub expiry: Duration,
+    /// Of the longest rider that is taken, bytes: room for all of one is made when the first piece comes.
+    pub longest: usize,
 }
 
 impl Default for ReassemblyLimits {
     fn default() -> Self {
-        Self { bytes: 1 << 20, riders: 1024, expiry: Duration::from_secs(2) }
+        let (expiry, longest) = (Duration::from_secs(2), LONGEST_RIDER);
+        Self { bytes: 1 << 20, riders: 1024, expiry, longest }
     }
 }
 
 /// Riders of which it is remembered that they were delivered: more than can be under way.
 const REMEMBERED: u32 = 1 << 16;
+
+/// Marks of riders in a word, and words of them: what is ahead of the newest in its word is clear, and a power of two
+/// so that numbers begin anew with a word.
+const MARKS: u32 = u64::BITS;
+const WORDS: u32 = 2 * REMEMBERED / MARKS;
 
 /// Why a fragment was not taken. None of these is told to anybody: it is a bad peer's, or late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -34,6 +42,9 @@ pub enum Refused {
     /// It reaches beyond its rider's end, or is empty.
     #[error("a fragment does not lie within its rider")]
     Beyond,
+    /// Its rider is longer than is taken.
+    #[error("the rider is longer than is taken")]
+    Long,
     /// Another one said another length of the rider.
     #[error("two fragments give their rider different lengths")]
     Lengths,
@@ -104,6 +115,9 @@ impl Reassembly {
         let end = start + fragment.bytes.len();
         if fragment.bytes.is_empty() || end > total {
             return Err(Refused::Beyond);
+        }
+        if total > self.limits.longest {
+            return Err(Refused::Long);
         }
         if self.delivered.has(fragment.rider) {
             return Err(Refused::Delivered);
@@ -203,28 +217,37 @@ impl Delivered {
 
     fn note(&mut self, rider: u32) {
         if self.words.is_empty() {
-            self.words = vec![0; REMEMBERED as usize / 64];
+            self.words = vec![0; WORDS as usize];
         }
         let newest = *self.newest.get_or_insert(rider);
-        let ahead = rider.wrapping_sub(newest);
-        if ahead < 1 << 31 {
-            // What the window leaves behind is free for what comes.
-            (0..ahead.min(REMEMBERED)).for_each(|step| self.set(rider.wrapping_sub(step), false));
+        if rider.wrapping_sub(newest) < 1 << 31 {
+            self.clear(newest / MARKS, rider / MARKS);
             self.newest = Some(rider);
         }
-        self.set(rider, true);
+        let (word, bit) = place(rider);
+        self.words[word] |= bit;
+    }
+
+    /// What the window leaves behind is free for what comes: the words after the one up to the other. By the word, since
+    /// whoever sends riders says how far their numbers leap.
+    fn clear(&mut self, from: u32, to: u32) {
+        let count = (to.wrapping_sub(from) % (u32::MAX / MARKS + 1)).min(WORDS) as usize;
+        let first = (from + 1) as usize % self.words.len();
+        let end = first + count;
+        let around = end.saturating_sub(self.words.len());
+        self.words[first..end - around].fill(0);
+        self.words[..around].fill(0);
     }
 
     fn bit(&self, rider: u32) -> bool {
-        let at = rider % REMEMBERED;
-        self.words[at as usize / 64] >> (at % 64) & 1 == 1
+        let (word, bit) = place(rider);
+        self.words[word] & bit != 0
     }
+}
 
-    fn set(&mut self, rider: u32, to: bool) {
-        let at = rider % REMEMBERED;
-        let word = &mut self.words[at as usize / 64];
-        *word = *word & !(1 << (at % 64)) | u64::from(to) << (at % 64);
-    }
+/// Where a rider's mark is: a word, and which of its bits.
+fn place(rider: u32) -> (usize, u64) {
+    ((rider / MARKS % WORDS) as usize, 1 << (rider % MARKS))
 }
 
 #[cfg(test)]

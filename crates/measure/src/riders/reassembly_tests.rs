@@ -40,6 +40,41 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
+fn no_room_is_made_for_riders_that_are_longer_than_a_device_takes() {
+    let mut all = Reassembly::new(ReassemblyLimits { longest: 1500, ..Default::default() });
+    assert_eq!(all.take(&piece(1, 1501, 0, b"x"), at(0)), Err(Refused::Long));
+    assert_eq!(all.bytes(), 0);
+    assert_eq!(all.take(&piece(1, 1500, 0, b"x"), at(0)), Ok(None));
+}
+
+/// Marks are cleared by the word: what that leaves must be what one by one would.
+#[test]
+fn numbers_may_leap() {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+    let mut draw = move |below: u32| (random.next_u64() % u64::from(below)) as u32;
+    let (mut marks, mut newest) = (Delivered::default(), u32::MAX - 500_000);
+    let mut delivered = std::collections::BTreeSet::from([newest]);
+    marks.note(newest);
+    for _ in 0..20_000 {
+        let leap = match draw(100) {
+            0 => draw(200_000),
+            1..10 => draw(3000),
+            _ => draw(70),
+        };
+        let rider = newest.wrapping_add(leap).wrapping_sub(draw(70));
+        let behind = newest.wrapping_sub(rider);
+        let is_old = behind < 1 << 31 && behind >= REMEMBERED;
+        assert_eq!(marks.has(rider), is_old || delivered.contains(&rider), "{rider} {newest}");
+        if !marks.has(rider) {
+            marks.note(rider);
+            newest = if behind < 1 << 31 { newest } else { rider };
+            delivered.insert(rider);
+            delivered.retain(|one| newest.wrapping_sub(*one) < REMEMBERED);
+        }
+    }
+}
+
+#[test]
 fn what_never_becomes_whole_is_given_up() {
     let mut all = new();
     for rider in 0..5000 {

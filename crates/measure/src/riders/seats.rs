@@ -83,6 +83,13 @@ struct Entry {
     seats: VecDeque<Seat>,
 }
 
+impl Entry {
+    /// When it began, or begins: now at the earliest.
+    fn from(&self, now: Time) -> Time {
+        if self.has_begun { self.begins } else { self.begins.max(now) }
+    }
+}
+
 /// What room comes when.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
@@ -137,12 +144,21 @@ impl Schedule {
     pub fn room(&mut self, now: Time, until: Time) -> usize {
         self.forget(now);
         let of = |entry: &Entry| {
-            // What has not begun begins now at the earliest.
-            let begins = if entry.has_begun { entry.begins } else { entry.begins.max(now) };
+            let begins = entry.from(now);
             let comes = entry.seats.iter().take_while(|seat| begins + seat.after <= until);
             comes.map(|seat| seat.room).sum::<usize>()
         };
         self.entries.iter().map(of).sum()
+    }
+
+    /// When the next probe that takes any leaves, and what it takes.
+    pub fn soonest(&mut self, now: Time) -> Option<(Time, usize)> {
+        self.forget(now);
+        let of = |entry: &Entry| {
+            let seat = entry.seats.front()?;
+            Some((entry.from(now) + seat.after, seat.room))
+        };
+        self.entries.iter().filter_map(of).min_by_key(|(at, _)| *at)
     }
 
     fn forget(&mut self, now: Time) {

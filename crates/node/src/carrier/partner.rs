@@ -33,8 +33,15 @@ const WAITING: usize = 64;
 const EPOCHS: usize = 2;
 
 /// What is kept of riders that are not whole: a window of 40 packets for each of several trains.
-const LIMITS: ReassemblyLimits =
-    ReassemblyLimits { bytes: 256 << 10, riders: 512, expiry: Duration::from_secs(2) };
+const LIMITS: ReassemblyLimits = ReassemblyLimits {
+    bytes: 256 << 10,
+    riders: 512,
+    expiry: Duration::from_secs(2),
+    longest: LONGEST,
+};
+
+/// Members' devices may take longer packets than this node's: jumbo frames, unless it takes longer ones itself.
+const LONGEST: usize = 9000;
 
 /// After a session came to nothing, the next is tried so much later, doubled each time.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
@@ -70,6 +77,8 @@ pub struct State {
     session: Session,
     /// When the last train went there or came from there that speaks for riding connections.
     measured: Option<Time>,
+    /// What is kept of what comes.
+    limits: ReassemblyLimits,
     /// What fragments may take of a datagram; less once the kernel has learnt that the path takes less.
     room: usize,
 }
@@ -108,6 +117,7 @@ impl Partner {
             used: now(),
             session: Session::None,
             measured: None,
+            limits: local.settings.limits(LIMITS),
             room: local.settings.room(),
         };
         let mut epoch = [0; 8];
@@ -170,7 +180,7 @@ impl Partner {
     }
 
     /// Sends these without a probe, or keeps them for the session that is to come.
-    fn put(&self, fragments: Vec<Fragment>) {
+    pub(super) fn put(&self, fragments: Vec<Fragment>) {
         if fragments.is_empty() {
             return;
         }
@@ -334,7 +344,7 @@ impl State {
                 let (_, old) = self.incoming.remove(0);
                 self.expired += old.lost();
             }
-            self.incoming.push((epoch, Reassembly::new(LIMITS)));
+            self.incoming.push((epoch, Reassembly::new(self.limits)));
             self.incoming.len() - 1
         });
         &mut self.incoming[at].1

@@ -19,6 +19,8 @@ pub struct InTrain {
     held: (u64, u64),
     packets: u64,
     tally: Tally,
+    /// What boarded the last probe: packets, and bytes that had not ridden before.
+    last: (u64, u64),
 }
 
 impl InTrain {
@@ -28,7 +30,7 @@ impl InTrain {
         rides: Vec<Option<Ride>>,
         held: (u64, u64),
     ) -> Self {
-        Self { partner, trip, rides, held, packets: 0, tally: Tally::default() }
+        Self { partner, trip, rides, held, packets: 0, tally: Tally::default(), last: (0, 0) }
     }
 
     fn may_carry(&self, place: usize) -> bool {
@@ -65,10 +67,34 @@ impl Riding for InTrain {
         counts.ridden_bytes += bytes;
         counts.repeated_bytes += all as u64 - bytes;
         drop(state);
+        self.last = (packets, bytes);
         self.packets += packets;
         self.tally.carriers += u64::from(!fragments.is_empty());
         self.tally.carried_bytes += bytes;
         fragments
+    }
+
+    fn stayed(&mut self, mut fragments: Vec<Fragment>) {
+        let (packets, bytes) = std::mem::take(&mut self.last);
+        let mut state = self.partner.lock();
+        let counts = &mut state.counts;
+        counts.carrying_probes -= 1;
+        counts.ridden_packets -= packets;
+        counts.ridden_fragments -= fragments.len() as u64;
+        counts.ridden_bytes -= bytes;
+        let all: usize = fragments.iter().map(|fragment| fragment.bytes.len()).sum();
+        counts.repeated_bytes -= all as u64 - bytes;
+        drop(state);
+        self.packets -= packets;
+        self.tally.carriers -= 1;
+        self.tally.carried_bytes -= bytes;
+        // What is repeated stands behind what is new, and has ridden before.
+        let mut new = 0;
+        fragments.retain(|fragment| {
+            new += fragment.bytes.len() as u64;
+            new <= bytes
+        });
+        self.partner.put(fragments);
     }
 
     fn end(self: Box<Self>) -> Tally {

@@ -1,7 +1,7 @@
 //! What a carrier is told.
 
 use super::datagrams;
-use thalweg_measure::riders::{HoldSettings, LegRule, Regulator, Selection};
+use thalweg_measure::riders::{HoldSettings, LegRule, ReassemblyLimits, Regulator, Selection};
 
 /// Below it the kernel takes IPv6 from a device (RFC 8200 §5).
 const LEAST_MTU: u16 = 1280;
@@ -47,6 +47,11 @@ impl CarrierSettings {
 
     pub(super) fn room(&self) -> usize {
         datagrams::room(self.path_mtu)
+    }
+
+    /// Packets as long as this device's are taken in any case.
+    pub(super) fn limits(&self, all: ReassemblyLimits) -> ReassemblyLimits {
+        ReassemblyLimits { longest: all.longest.max(self.mtu().into()), ..all }
     }
 
     /// Whether any rule asks for the state of TCP flows.

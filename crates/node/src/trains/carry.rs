@@ -52,7 +52,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Carrying<IO> {
             return Err(SessionError::Protocol("another answer than was asked for"));
         };
         let [own, others] = secrets(&channel, session)?;
-        let place = endpoint.enter(session, Opener::new(&others)?, None);
+        let place = endpoint.enter(session, Opener::new(&others)?, None, at);
         let place = place.ok_or(SessionError::Protocol("a session's number twice"))?;
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, session)?));
         let (socket, to) = (Arc::new(endpoint.sender()?), SocketAddr::new(at, port));

@@ -4,7 +4,7 @@ use super::riders::Riders;
 use std::{
     collections::BTreeMap,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     os::fd::AsFd as _,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -16,8 +16,9 @@ use thalweg_measure::train::{MAX_PROBES, OVERHEAD, overhead};
 use thalweg_net::probe::{Opener, Unopened, prepare, receive};
 use thalweg_wire::{
     mesh::Name,
-    probe::{MAX_DATAGRAM, NO_TRAIN, Outer, Payload, ProbeHead},
+    probe::{MAX_DATAGRAM, MAX_HEADER, NO_TRAIN, Outer, Payload, ProbeHead},
 };
+use thiserror::Error;
 use tokio::{
     io::Interest,
     net::UdpSocket,
@@ -64,7 +65,7 @@ pub struct Came {
     pub head: ProbeHead,
     /// Of its datagram, all included.
     pub size: u16,
-    /// The tool's bytes.
+    /// The tool's bytes, 256 at most.
     pub header: Vec<u8>,
     /// When it came, ns by this host's wall clock (the kernel's stamp).
     pub at: u64,
@@ -79,8 +80,27 @@ pub enum Refused {
     Forged,
     /// It came before.
     Replayed,
-    /// It is true, and says nothing.
+    /// It is true, and says nothing, or more of its own than is taken ([`MAX_HEADER`]).
     Unread,
+}
+
+/// Why nothing is sent to the other end of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum Unshown {
+    /// No datagram came.
+    #[error("no datagram has come from there yet")]
+    Silent,
+    /// Anybody can write such an address as a datagram's sender, that of a third host as well.
+    #[error(
+        "its datagrams come from {from} and its channel from {peer}; they are sent to the channel's address alone, so \
+         that nobody is sent what he has not asked for: have UDP and TCP leave there by one address"
+    )]
+    Elsewhere {
+        /// The channel's.
+        peer: IpAddr,
+        /// The datagrams'.
+        from: IpAddr,
+    },
 }
 
 /// What came for a session.
@@ -93,8 +113,12 @@ struct State {
     opener: Opener,
     /// The member, where it is known who sends.
     who: Option<Name>,
-    /// Where its last true datagram came from.
+    /// The address that the channel leads to: no other one is sent to, since a datagram's sender can be forged.
+    peer: IpAddr,
+    /// Where its last true datagram from there came from.
     from: Option<SocketAddr>,
+    /// Another address that true ones came from.
+    elsewhere: Option<IpAddr>,
     trains: BTreeMap<u32, Arrivals>,
     has_shown: bool,
     /// Bytes of trains' datagrams since that was last asked, IP's and UDP's headers included.
@@ -229,21 +253,23 @@ impl Endpoint {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a session of this number; `None`: it is taken, or there are too many.
+    /// A place for a session of this number, whose channel leads to that address; `None`: it is taken, or there are too many.
     pub(super) fn enter(
         self: &Arc<Self>,
         number: u32,
         opener: Opener,
         who: Option<Name>,
+        peer: IpAddr,
     ) -> Option<Place> {
         let mut sessions = self.lock();
         if sessions.len() >= MAX_SESSIONS || sessions.contains_key(&number) {
             return None;
         }
-        let (from, trains) = Default::default();
+        let (peer, from, elsewhere, trains) = (peer.to_canonical(), None, None, BTreeMap::new());
         let told = self.dropped.load(Ordering::Relaxed);
         let (has_shown, unpaid, riders) = Default::default();
-        let state = State { opener, who, from, trains, has_shown, unpaid, told, riders };
+        let state =
+            State { opener, who, peer, from, elsewhere, trains, has_shown, unpaid, told, riders };
         let incoming = Arc::new(Incoming { state: Mutex::new(state), changed: Notify::new() });
         sessions.insert(number, Arc::clone(&incoming));
         Some(Place { endpoint: Arc::clone(self), number, incoming })
@@ -286,9 +312,12 @@ impl Endpoint {
             Unopened::Replayed => Refused::Replayed,
             Unopened::Forged => Refused::Forged,
         })?;
-        state.from = from.or(state.from);
+        state.seen(from);
         let riders = match Payload::decode(&payload).map_err(|_| Refused::Unread)? {
             Payload::Riders(riders) => riders,
+            Payload::Probe { header, .. } if header.len() > MAX_HEADER => {
+                return Err(Refused::Unread);
+            }
             Payload::Probe { head, header, riders, .. } => {
                 state.note(head.train, usize::from(head.place), datagram.len() as u64, at);
                 if let (Some(from), Some(at), false) = (&state.who, at, header.is_empty()) {
@@ -311,6 +340,15 @@ impl Endpoint {
 }
 
 impl State {
+    /// A true datagram came from there: its port may be any, behind NATs.
+    fn seen(&mut self, from: Option<SocketAddr>) {
+        match from {
+            Some(from) if from.ip().to_canonical() == self.peer => self.from = Some(from),
+            Some(from) => self.elsewhere = Some(from.ip().to_canonical()),
+            None => {}
+        }
+    }
+
     fn note(&mut self, train: u32, place: usize, bytes: u64, at: Option<u64>) {
         if train == NO_TRAIN {
             self.has_shown = true;
@@ -350,9 +388,18 @@ impl Incoming {
         std::mem::take(&mut self.lock().unpaid)
     }
 
-    /// Where its datagrams come from.
-    pub(super) fn from(&self) -> Option<SocketAddr> {
-        self.lock().from
+    /// Where datagrams may go to it: where its own come from.
+    ///
+    /// # Errors
+    /// [`Unshown`]: it has not shown where that is.
+    pub(super) fn from(&self) -> Result<SocketAddr, Unshown> {
+        let state = self.lock();
+        let peer = state.peer;
+        let unshown = match state.elsewhere {
+            Some(from) => Unshown::Elsewhere { peer, from },
+            None => Unshown::Silent,
+        };
+        state.from.ok_or(unshown)
     }
 
     /// Waits until one came that is no train's, or so long; whether it did.

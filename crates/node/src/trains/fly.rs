@@ -1,7 +1,8 @@
 //! Sends a train, on a thread of its own.
 
-use super::riders::{Riders, Seats};
+use super::riders::{Aboard, Riders};
 use std::{
+    cell::RefCell,
     fmt, io,
     net::{SocketAddr, UdpSocket},
     num::NonZeroU8,
@@ -76,8 +77,8 @@ impl Way {
     pub(super) fn show(&self) -> io::Result<()> {
         let probe = Probe { size: LEAST, header: 0, gap: Duration::ZERO, may_carry: false };
         let head = ProbeHead { train: NO_TRAIN, place: 0, sent: now().as_nanos() };
-        let datagram = self.datagram(head, probe, Vec::new(), Vec::new())?;
-        self.socket.send_to(&datagram, self.to).map(drop)
+        let (datagram, _) = self.datagram(head, probe, Vec::new(), Vec::new());
+        self.socket.send_to(&datagram?, self.to).map(drop)
     }
 
     /// Riders without a probe, at once.
@@ -90,16 +91,19 @@ impl Way {
         self.sealer.lock().unwrap_or_else(PoisonError::into_inner).seal(&payload.encode())
     }
 
-    /// A probe's datagram.
+    /// A probe's datagram, and the riders in it once more.
     fn datagram(
         &self,
         head: ProbeHead,
         probe: Probe,
         header: Vec<u8>,
         riders: Vec<Fragment>,
-    ) -> io::Result<Vec<u8>> {
+    ) -> (io::Result<Vec<u8>>, Vec<Fragment>) {
         let size = Payload::size_in(probe.size);
-        self.seal(&Payload::Probe { head, header, riders, size })
+        let payload = Payload::Probe { head, header, riders, size };
+        let datagram = self.seal(&payload);
+        let (Payload::Probe { riders, .. } | Payload::Riders(riders)) = payload;
+        (datagram, riders)
     }
 
     /// All of a train. Routers' words, if it asks for any, are waited for so long after it.
@@ -145,27 +149,30 @@ impl Way {
         let pacer = Pacer::of_this_thread()?;
         let probes = volley.train.probes();
         let gaps: Vec<_> = probes.iter().map(|probe| probe.gap).collect();
-        let mut seats = Seats::of(self.riders.as_ref(), &volley.train);
-        let mut carried = vec![0; probes.len()];
+        let aboard = RefCell::new(Aboard::of(self.riders.as_ref(), &volley.train));
         let ready = |place: usize, leaves: Time| {
             let (train, sent) = (volley.number, leaves.as_nanos());
             let head = ProbeHead { train, place: place as u16, sent };
-            let header = volley.header(place);
-            let (probe, limit) = (probes[place], volley.train.hops(place));
-            // What does not reach the member takes nobody there.
-            let riders = limit.map_or_else(|| seats.fill(place, probe, &header), |_| Vec::new());
-            carried[place] = riders.iter().map(|rider| rider.bytes.len() as u32).sum();
+            let (header, probe) = (volley.header(place), probes[place]);
+            let riders = match volley.train.hops(place) {
+                None => aboard.borrow_mut().fill(place, probe, &header),
+                // What does not reach the member takes nobody there.
+                Some(_) => Vec::new(),
+            };
             (place, self.datagram(head, probe, header, riders))
         };
         let mut failed = None;
         let began = now();
-        let sent = pacer.send(&gaps, ready, |(place, datagram)| {
-            put(place, &datagram?, volley.train.hops(place)).inspect_err(|why| {
+        let sent = pacer.send(&gaps, ready, |(place, (datagram, riders))| {
+            let hops = volley.train.hops(place);
+            datagram.and_then(|datagram| put(place, &datagram, hops)).inspect_err(|why| {
+                aboard.borrow_mut().stayed(place, riders);
                 failed.get_or_insert_with(|| copy(why));
             })
         });
         let (took, expired) = (now().since(began), Vec::new());
-        Ok(Flown { sent, expired, failed, took, tally: seats.end(), carried })
+        let (tally, carried) = aboard.into_inner().end();
+        Ok(Flown { sent, expired, failed, took, tally, carried })
     }
 }
 

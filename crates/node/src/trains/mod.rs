@@ -9,7 +9,8 @@
 //!
 //! A train that this host, or the one that is to send it, cannot send truthfully is refused before any byte leaves
 //! ([`thalweg_measure::train::Calibration`]). Whoever sends charges its own budget; whoever receives sends nothing
-//! but answers on the channel, so that nobody can have datagrams sent to a third host.
+//! but answers on the channel. Datagrams go to the address that the channel leads to, and no other: a datagram's sender can be
+//! forged, and nobody is to have any sent to a third host.
 
 mod calibrate;
 mod carry;

@@ -51,6 +51,9 @@ pub trait Riding: Send {
     /// What rides in the probe at this place, which has so much room.
     fn fill(&mut self, place: usize, probe: Probe, room: usize) -> Vec<Fragment>;
 
+    /// The probe that was filled last did not leave: what was to ride in it goes by itself, and is counted so.
+    fn stayed(&mut self, fragments: Vec<Fragment>);
+
     /// The train is over; what rode in it (§2.4 b and c).
     fn end(self: Box<Self>) -> Tally;
 }
@@ -112,11 +115,16 @@ impl Outlet {
 }
 
 /// The riders of a train, if any may ride in it.
-pub(super) struct Seats(Option<Box<dyn Riding>>);
+pub(super) struct Aboard {
+    riding: Option<Box<dyn Riding>>,
+    /// Riders' bytes in each of its probes.
+    carried: Vec<u32>,
+}
 
-impl Seats {
+impl Aboard {
     pub(super) fn of(riders: Option<&Arc<dyn Riders>>, train: &Train) -> Self {
-        Self(riders.map(|riders| Arc::clone(riders).begin(train)))
+        let riding = riders.map(|riders| Arc::clone(riders).begin(train));
+        Self { riding, carried: vec![0; train.probes().len()] }
     }
 
     /// What rides in the probe at this place.
@@ -124,10 +132,21 @@ impl Seats {
         let own = u16::try_from(header.len()).unwrap_or(u16::MAX);
         let room = Payload::padding(probe.size, own).filter(|_| probe.may_carry);
         let fill = |riding: &mut Box<dyn Riding>| riding.fill(place, probe, room?).into();
-        self.0.as_mut().and_then(fill).unwrap_or_default()
+        let riders: Vec<_> = self.riding.as_mut().and_then(fill).unwrap_or_default();
+        self.carried[place] = riders.iter().map(|rider| rider.bytes.len() as u32).sum();
+        riders
     }
 
-    pub(super) fn end(self) -> Tally {
-        self.0.map(|riding| riding.end()).unwrap_or_default()
+    /// That probe, the last one filled, did not leave.
+    pub(super) fn stayed(&mut self, place: usize, riders: Vec<Fragment>) {
+        self.carried[place] = 0;
+        if let Some(riding) = self.riding.as_mut().filter(|_| !riders.is_empty()) {
+            riding.stayed(riders);
+        }
+    }
+
+    /// What rode, and in which of the probes.
+    pub(super) fn end(self) -> (Tally, Vec<u32>) {
+        (self.riding.map(|riding| riding.end()).unwrap_or_default(), self.carried)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     calibrate, carry,
-    endpoint::{Endpoint, Place},
+    endpoint::{Endpoint, Place, Unshown},
     error::SessionError,
     fly::{Volley, Way},
     payer::Bill,
@@ -291,6 +291,12 @@ impl Shared {
         channel: &Channel<TcpStream>,
         peer: &MeshPeer,
     ) -> io::Result<Result<(Open, u16), Refusal>> {
+        if channel.depth() > 0 {
+            // Its address would be the relay's.
+            return Ok(Err(no(
+                "channels for trains come from the member itself, through no relay",
+            )));
+        }
         let at = channel.get_ref().local_addr()?.ip();
         let Some(endpoint) = self.endpoint(at) else { return Ok(Err(Refusal::Session)) };
         let mut number = [0; 4];
@@ -298,14 +304,15 @@ impl Shared {
         let session = u32::from_be_bytes(number);
         let [others, own] = secrets(channel, session)?;
         let who = Some(peer.member().name.clone());
-        let Some(place) = endpoint.enter(session, Opener::new(&others)?, who) else {
+        let address = channel.get_ref().peer_addr()?.ip();
+        let Some(place) = endpoint.enter(session, Opener::new(&others)?, who, address) else {
             return Ok(Err(Refusal::Busy));
         };
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, session)?));
         let port = endpoint.local_addr()?.port();
         let socket = Arc::new(endpoint.sender()?);
         // Its port is not known before its first datagram; nothing is sent before.
-        let to = SocketAddr::new(channel.get_ref().peer_addr()?.ip(), 0);
+        let to = SocketAddr::new(address, 0);
         let way = Way { socket, to, sealer, riders: None };
         let (incoming, purse) = (Arc::clone(&place.incoming), Arc::clone(&self.purse));
         let bill = Bill { incoming, purse, from: peer.key() };
@@ -400,7 +407,7 @@ impl Shared {
         let host = if wanted.accepts_busy { host.as_it_is() } else { host };
         host.check(&train).map_err(no)?;
         self.allows(&train).map_err(no)?;
-        let Some(to) = open.place.incoming.from() else { return Err(Refusal::Session) };
+        let to = open.place.incoming.from().map_err(no)?;
         let _lane = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
         if self.purse.left().as_bytes() < train.bytes() {
             return Err(Refusal::Budget);
@@ -417,6 +424,12 @@ impl Shared {
 async fn arrivals(open: &Open, (train, probes): (u32, u16), wait: Duration) -> Tell {
     if train == NO_TRAIN {
         let shown = open.place.incoming.shown(wait).await;
+        // Whose riders could not be answered is told at once.
+        if let (Some(_), Err(why @ Unshown::Elsewhere { .. })) =
+            (&open.attached, open.place.incoming.from())
+        {
+            return Tell::Refused(no(why));
+        }
         return Tell::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
     }
     let probes = usize::from(probes).min(MAX_PROBES);

@@ -129,7 +129,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         };
         let mut rtt = began.elapsed();
         let [own, others] = secrets(&channel, number)?;
-        let place = endpoint.enter(number, Opener::new(&others)?, None);
+        let place = endpoint.enter(number, Opener::new(&others)?, None, at);
         let place = place.ok_or(SessionError::Protocol("a session's number twice"))?;
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, number)?));
         let to = SocketAddr::new(at, port);

@@ -81,6 +81,8 @@ impl Riding for Beginnings {
         vec![Fragment { rider: place as u32, total: 1000, offset: 0, bytes: vec![0x60; 100] }]
     }
 
+    fn stayed(&mut self, _: Vec<Fragment>) {}
+
     fn end(self: Box<Self>) -> Tally {
         Tally::default()
     }
@@ -196,6 +198,27 @@ async fn probes_that_may_not_carry_none_and_packets_still_come() {
         let waited = one.report().counts.timed_out_packets;
         assert!(most > 0 || waited == 0, "for probes that carry nothing nobody waits: {waited}");
     }
+}
+
+/// Probes that are longer than the path takes, between others.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_boarded_a_probe_that_does_not_leave_goes_by_itself() {
+    let hold = HoldSettings { repeats: true, ..HoldSettings::default() };
+    let (one, mut two) = pair(CarrierSettings { hold, ..settings() }).await;
+    let mut session = session(&one, &two).await;
+    let size = |place| if place % 2 == 0 { 400 } else { 65_530 };
+    let gap = Duration::from_millis(5);
+    let probe = |place| Probe { size: size(place), header: 0, gap, may_carry: true };
+    let mixed = Train::new((0..40).map(probe).collect()).unwrap();
+    let flight = flown(&mut session, mixed, (&one, &two), 0..40, 600).await;
+    assert_eq!(flight.sent.iter().flatten().count(), 20);
+    println!("{:?}\n{:?}\n{:?}", one.report().counts, two.report().counts, flight);
+    assert_eq!(came(&one, &mut two, 40).await, (0..40).collect());
+    let (counts, tally) = (one.report().counts, flight.tally);
+    assert_eq!(counts.dropped_packets, 0, "{counts:?}");
+    let ridden = (counts.carrying_probes, counts.ridden_bytes);
+    assert_eq!((tally.carriers, tally.carried_bytes), ridden);
+    assert!(tally.carriers <= 20 && tally.carried_bytes <= 20 * 355, "{tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

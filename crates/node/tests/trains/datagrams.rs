@@ -116,6 +116,20 @@ async fn who_receives_pays_for_the_bytes_that_came_also_of_trains_nobody_asks_fo
     assert_eq!(PLENTY - scene.far.purse.left().as_bytes(), 50 * 328 + 20 * 1028);
 }
 
+/// Those of thousands of probes are kept for programs that are slow to take them.
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_with_long_headers_are_not_kept() {
+    let scene = Scene::clean().await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    let mut told = scene.far.endpoint.came();
+    let headers = vec![vec![1; 257], vec![2; 256], vec![3; 60_000], vec![4; 1]];
+    let flight = session.send_with(train(4, 60_100, 5 * GAP), headers).await.unwrap();
+    assert_eq!(came(&flight), [1, 3]);
+    let [first, second] = [told.recv().await.unwrap(), told.recv().await.unwrap()];
+    assert_eq!((first.header.len(), second.header.len()), (256, 1));
+    assert_eq!(scene.far.endpoint.refused(Refused::Unread), 2);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn by_chance_exactly_what_came_intact_has_come() {
     let seed = std::process::id().into();

@@ -2,7 +2,7 @@
 
 use crate::scene::BETWEEN;
 use std::{
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,7 +14,11 @@ use tokio::{net::UdpSocket, task::JoinSet};
 type Fate = dyn FnMut(usize, Vec<u8>) -> Vec<Vec<u8>> + Send;
 
 /// What is done to datagrams of trains; shorter ones, by which a session begins, pass.
-pub struct Mangle(Box<Fate>);
+pub struct Mangle {
+    fate: Box<Fate>,
+    /// Whose address they then come from.
+    from: IpAddr,
+}
 
 /// Datagrams of trains are longer.
 const SHORT: usize = 64;
@@ -25,7 +29,12 @@ impl Mangle {
     }
 
     pub fn by(fate: impl FnMut(usize, Vec<u8>) -> Vec<Vec<u8>> + Send + 'static) -> Self {
-        Self(Box::new(fate))
+        Self { fate: Box::new(fate), from: Ipv4Addr::LOCALHOST.into() }
+    }
+
+    /// They come from that address, as if a NAT or somebody who forges had put it there.
+    pub fn from(self, from: IpAddr) -> Self {
+        Self { from, ..self }
     }
 }
 
@@ -39,7 +48,7 @@ impl Mangler {
     /// At the same port of another address of loopback, before this one.
     pub async fn before(far: SocketAddr, mangle: Mangle) -> Self {
         let front = Arc::new(UdpSocket::bind((BETWEEN, far.port())).await.unwrap());
-        let back = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let back = Arc::new(UdpSocket::bind((mangle.from, 0)).await.unwrap());
         back.connect(far).await.unwrap();
         let passed = Arc::new(AtomicU64::new(0));
         let mut tasks = JoinSet::new();
@@ -48,7 +57,7 @@ impl Mangler {
         let near = Arc::new(std::sync::Mutex::new(None));
         let seen = Arc::clone(&near);
         tasks.spawn(async move {
-            let (Mangle(mut fate), mut number, mut buffer) = (mangle, 0, vec![0; 65_536]);
+            let (mut fate, mut number, mut buffer) = (mangle.fate, 0, vec![0; 65_536]);
             loop {
                 let (length, from) = there.recv_from(&mut buffer).await.unwrap();
                 *seen.lock().unwrap() = Some(from);

@@ -119,6 +119,22 @@ async fn a_set_max_rate_bounds_what_members_order_also_of_a_busy_host() {
     assert!(refused.to_string().contains("max_rate"), "{refused}");
 }
 
+/// Who could write any address as a datagram's sender could else have trains sent to any host.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_train_goes_where_only_datagrams_say_the_member_is() {
+    let third = "127.0.0.3".parse().unwrap();
+    let scene = Scene::with(PLENTY, Mangle::nothing().from(third)).await;
+    let mut session = scene.session(CALM()).await.unwrap();
+    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().lost(), 0.0, "they are true");
+    let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
+    assert!(matches!(refused, SessionError::Refused(Refusal::Train(_))), "{refused}");
+    for word in ["come from 127.0.0.3", "channel from 127.0.0.1", "by one address"] {
+        assert!(refused.to_string().contains(word), "{refused}");
+    }
+    let paid = PLENTY - scene.far.purse.left().as_bytes();
+    assert_eq!(paid, 10 * 328, "what came alone is paid for");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_that_takes_no_datagrams_is_named() {
     let scene = Scene::clean().await;

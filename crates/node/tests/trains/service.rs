@@ -271,6 +271,43 @@ async fn a_set_max_rate_bounds_programs_also_where_they_accept_a_busy_host() {
     assert_eq!(opened["hosts"][0]["honest_bps"], 10_000_000, "{opened}");
 }
 
+/// With as many as a member takes of one, and trains that would go in an hour.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_before_its_train_goes_keeps_no_place() {
+    let nodes = pair(PLENTY).await;
+    let mut later = three();
+    later["send"]["after_us"] = json!(3_600_000_000_u32);
+    let mut waiting = Vec::new();
+    for _ in 0..16 {
+        let mut program = Program::at(&nodes[0]).await;
+        program.say(&later.to_string()).await;
+        waiting.push(program);
+    }
+    drop(waiting);
+    let served = async {
+        // Until those have been seen to be gone the member has as many sessions as it takes.
+        loop {
+            let said = Program::at(&nodes[0]).await.ask(three()).await;
+            if said["report"].is_object() {
+                break;
+            }
+            assert!(said["error"].as_str().unwrap().contains("as many sessions"), "{said}");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), served).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_said_all_and_waits_for_its_report_gets_it() {
+    let nodes = pair(PLENTY).await;
+    let mut program = Program::at(&nodes[0]).await;
+    let mut later = three();
+    later["send"]["after_us"] = json!(1_200_000);
+    program.say(&later.to_string()).await;
+    program.0.get_mut().shutdown().await.unwrap();
+    assert!(program.hear().await["report"].is_object());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_socket_is_its_owner_s_alone() {
     let [node, _] = pair(PLENTY).await;

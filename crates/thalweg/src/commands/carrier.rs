@@ -117,14 +117,14 @@ fn counted_lines(counts: &Counts) -> String {
     format!(
         "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \
          after a wait\n\
-         rode     {}, {} in {ridden_fragments} fragments and {}\n\
+         rode     {} in {ridden_fragments} fragments and {}, the ends of {} among them\n\
          came     {}, {}; {expired_packets} not whole, {refused_fragments} fragments twice or late\n\
          dropped  {}\n",
         counted(*sent_packets, "packet"),
         size(*sent_bytes),
-        counted(*ridden_packets, "packet"),
         size(*ridden_bytes),
         counted(*carrying_probes, "probe"),
+        counted(*ridden_packets, "packet"),
         counted(*received_packets, "packet"),
         size(*received_bytes),
         counted(lost, "packet"),

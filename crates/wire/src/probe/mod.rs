@@ -18,6 +18,10 @@ pub const TAG: usize = 16;
 /// The longest datagram: what UDP can carry over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
+/// The longest bytes of a tool's own in a probe: what names a train, a probe and times, several times over. Receivers keep those of
+/// thousands of probes.
+pub const MAX_HEADER: usize = 256;
+
 /// What a datagram says in the clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outer {

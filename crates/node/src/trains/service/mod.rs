@@ -11,7 +11,13 @@ use crate::{
     gather::Reach,
     relay::{Event, Log},
 };
-use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use thalweg_measure::train::{Punctuality, Train, sizes};
 use thalweg_net::Stream;
 use thalweg_units::NodeId;
@@ -38,6 +44,10 @@ const SESSIONS: usize = 8;
 /// A member that is asked for no arrivals is asked once in so long, to see that somebody is there.
 const SILENT: Duration = Duration::from_secs(60);
 
+/// Of a program whose train goes later it is looked at so often whether it is still there: it may have said more already, or
+/// said that it says no more, and wait for its report, so that reading tells nothing.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The service of one node.
 #[derive(Clone, Debug)]
 pub struct Service {
@@ -62,6 +72,8 @@ enum Unserved {
     Session(#[from] SessionError),
     #[error("no member of the roster is `{0}`, or it has no node")]
     Nobody(Name),
+    #[error("the program left before its train went")]
+    Left,
     #[error("trains to at most {SESSIONS} members go over one connection; open another one")]
     Many,
 }
@@ -120,7 +132,7 @@ impl Service {
                 Ok(Some(line)) => line,
                 Ok(None) | Err(_) => return,
             };
-            let said = match self.answer(&line, &mut sessions).await {
+            let said = match self.answer(&line, &mut sessions, &write).await {
                 Ok(Answer::Say(said)) => said,
                 Ok(Answer::Pour(wanted)) => {
                     // The program has left.
@@ -142,6 +154,7 @@ impl Service {
         &self,
         line: &str,
         sessions: &mut BTreeMap<Name, Open>,
+        program: &OwnedWriteHalf,
     ) -> Result<Answer, Unserved> {
         match serde_json::from_str(line)? {
             Asked::Open(open) => {
@@ -154,7 +167,7 @@ impl Service {
                 Ok(Answer::Say(Said::Opened(opened)))
             }
             Asked::Send(send) => {
-                let report = self.send(&send, sessions).await?;
+                let report = self.send(&send, sessions, program).await?;
                 Ok(Answer::Say(Said::Report(Box::new(report))))
             }
             Asked::Receive(receive) => Ok(Answer::Pour(receive.wanted()?)),
@@ -187,6 +200,7 @@ impl Service {
         &self,
         send: &SendTrain,
         sessions: &mut BTreeMap<Name, Open>,
+        program: &OwnedWriteHalf,
     ) -> Result<Report, Unserved> {
         let (train, headers) = send.train()?;
         let session = self.session(&send.to, sessions).await?;
@@ -194,7 +208,7 @@ impl Service {
         session.accept_busy(send.accept_busy);
         let after = Duration::from_micros(send.after_us.into());
         session.announce(&train, after);
-        sleep(after).await;
+        stays(program, after).await?;
         let sent = fly(session, send, train, headers).await;
         // What the hosts or the train forbid leaves the channel as it was.
         if sent.as_ref().is_err_and(SessionError::is_end) {
@@ -226,6 +240,29 @@ impl Service {
             say(write, &said).await?;
         }
     }
+}
+
+/// Waits so long, while the program is there.
+async fn stays(program: &OwnedWriteHalf, after: Duration) -> Result<(), Unserved> {
+    let until = Instant::now() + after;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        sleep(left.min(LOOK)).await;
+        if left <= LOOK {
+            return Ok(());
+        }
+        if has_left(program) {
+            return Err(Unserved::Left);
+        }
+    }
+}
+
+/// Whether its end is closed, and not only for what it says.
+fn has_left(program: &OwnedWriteHalf) -> bool {
+    let stream: &UnixStream = program.as_ref();
+    let mut asked = [PollFd::new(stream, PollFlags::empty())];
+    let found = poll(&mut asked, Some(&Timespec::default()));
+    found.is_ok() && asked[0].revents().contains(PollFlags::HUP)
 }
 
 /// A train, in its turn and paid for, and what came of it.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::{num::NonZeroU16, time::Duration};
 use thalweg_measure::train::{Calibration, Doubt, Flight, Probe, Stamp, Train, TrainError};
 use thalweg_units::Time;
-use thalweg_wire::mesh::Name;
+use thalweg_wire::{mesh::Name, probe::MAX_HEADER};
 use thiserror::Error;
 
 /// What a program asks.
@@ -204,6 +204,11 @@ pub enum WordsError {
     /// Not hexadecimal digits.
     #[error("`{0}` is not an even number of hexadecimal digits")]
     Hex(String),
+    /// More than members take.
+    #[error(
+        "a header of {0} bytes: a probe's own are {MAX_HEADER} at most; longer probes have a larger `size`"
+    )]
+    Header(usize),
     /// No train.
     #[error(transparent)]
     Train(#[from] TrainError),
@@ -223,6 +228,9 @@ impl SendTrain {
         let (mut probes, mut headers) = (Vec::new(), Vec::new());
         for of in &self.probes {
             let own = bytes(&of.header)?;
+            if own.len() > MAX_HEADER {
+                return Err(WordsError::Header(own.len()));
+            }
             let header = u16::try_from(own.len()).unwrap_or(u16::MAX);
             let gap = Duration::from_micros(of.gap_us);
             let probe = Probe { size: of.size, header, gap, may_carry: of.may_carry };
@@ -347,6 +355,8 @@ mod tests {
         let said = |probes| train(probes).unwrap_err();
         assert!(said("[]").contains("at least one probe"));
         assert!(said(r#"[{"size": 100, "header": "abc"}]"#).contains("hexadecimal"));
+        let long = format!(r#"[{{"size": 400, "header": "{}"}}]"#, "ab".repeat(257));
+        assert!(said(&long).contains("257 bytes: a probe's own are 256 at most"));
         assert!(said(r#"[{"size": 100, "count": 65535}]"#).contains("at most 4096"));
         assert!(said(r#"[{"size": 100, "ttl": 3}]"#).contains("ttl"));
         assert!(
