@@ -63,7 +63,7 @@ fn numbers_may_leap() {
         };
         let rider = newest.wrapping_add(leap).wrapping_sub(draw(70));
         let behind = newest.wrapping_sub(rider);
-        let is_old = behind < 1 << 31 && behind >= REMEMBERED;
+        let is_old = (REMEMBERED..1 << 31).contains(&behind);
         assert_eq!(marks.has(rider), is_old || delivered.contains(&rider), "{rider} {newest}");
         if !marks.has(rider) {
             marks.note(rider);

@@ -122,6 +122,11 @@ impl Passage {
         }
     }
 
+    /// It is kept for a later request, or has one: what rests is no load of its interface.
+    pub fn rests(&self, rests: bool) {
+        self.uplinks.table().rests(self.id, rests);
+    }
+
     /// Whether it has a cap or a limit to wait for.
     pub fn is_tolled(&self) -> bool {
         let name = self.uplinks.table().interface_of(self.id);

@@ -310,6 +310,25 @@ fn c_demand_is_of_connections_that_stood() {
 }
 
 #[test]
+fn a_destination_is_let_go_only_while_something_else_goes_by_its_interface() {
+    let mut table = table(Settings::default());
+    let (id, order) = by(&mut table, "a", 0);
+    table.stands(id, order[0], None, at(0));
+    table.moved(id, 6_000_000, 0, at(0));
+    // Much has come, and as much again is expected: the other one would be done sooner.
+    assert!(table.lets_go(&app(), "a", at(0), TODAY));
+    assert!(!table.lets_go(&app(), "b", at(0), TODAY), "nothing binds it");
+    // A link that is kept for later is no load.
+    table.rests(id, true);
+    assert!(!table.lets_go(&app(), "a", at(0), TODAY));
+    table.rests(id, false);
+    assert!(table.lets_go(&app(), "a", at(0), TODAY));
+    table.ended(id);
+    assert!(!table.lets_go(&app(), "a", at(0), TODAY));
+    assert_eq!(by(&mut table, "a", 0).1[0], order[0]);
+}
+
+#[test]
 fn a_cap_that_is_used_up_takes_the_interface_away_until_its_day() {
     let cap = Some(Cap { bytes: 500_000, reset_day: 1 });
     let mut table = table(with("lte0", Policy { cap, ..Policy::default() }));

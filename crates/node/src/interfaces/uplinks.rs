@@ -42,6 +42,10 @@ const LOOK: Duration = Duration::from_secs(10);
 /// Where a cap was used up it is asked so often whether a month has begun.
 const ASK_AGAIN: u64 = 60;
 
+/// A connection that its program has closed is known to be so after this; the next one of the program, which has just been
+/// accepted, may be seen before.
+const SETTLES: Duration = Duration::from_millis(20);
+
 /// This host's interfaces, for whoever opens connections; cheap to clone.
 #[derive(Clone)]
 pub struct Uplinks(pub(super) Arc<Inner>);
@@ -255,9 +259,13 @@ impl Uplinks {
             self.table().left_as_near(application, &to.host.to_string(), self.now());
             return Lanes::Free;
         }
+        let host = to.host.to_string();
+        if self.table().lets_go(&application, &host, self.now(), self.today()) {
+            sleep(SETTLES).await;
+        }
         let (now, today) = (self.now(), self.today());
         let mut table = self.table();
-        match table.assign(application, &to.host.to_string(), now, today) {
+        match table.assign(application, &host, now, today) {
             Assigned::Free => Lanes::Free,
             Assigned::Nowhere => Lanes::Nowhere,
             Assigned::By(id, order) => {

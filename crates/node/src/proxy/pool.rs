@@ -59,12 +59,14 @@ impl Pool {
             let i = idle.iter().rposition(|(origin, link, _)| origin == to && fits(&link.route))?;
             let (_, link, _) = idle.remove(i)?;
             if link.send.is_ready() {
+                link.passage.iter().for_each(|passage| passage.rests(false));
                 return Some(link);
             }
         }
     }
 
     fn give(&self, to: Destination, link: Link) {
+        link.passage.iter().for_each(|passage| passage.rests(true));
         let mut idle = self.lock();
         drop_old(&mut idle);
         let same = |(i, (origin, ..)): (usize, &(Destination, _, _))| (*origin == to).then_some(i);

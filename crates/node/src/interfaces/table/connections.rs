@@ -56,6 +56,13 @@ impl Table {
         }
     }
 
+    /// The connection waits for its program's next request, or has one: a link that is kept.
+    pub fn rests(&mut self, id: u64, rests: bool) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.rests = rests;
+        }
+    }
+
     /// The connection has moved so many bytes by now, to and from this host. How many more than
     /// before.
     pub fn moved(&mut self, id: u64, down: u64, up: u64, now: Time) -> u64 {
@@ -117,7 +124,8 @@ impl Table {
             let moved = open.moved.0.saturating_add(open.moved.1);
             open.expected.checked_sub(moved).filter(|left| *left > 0).unwrap_or(moved)
         };
-        let active = self.by(index).filter(|open| self.ticked.since(open.active) < RESTS);
+        let is_active = |open: &Open| !open.rests && self.ticked.since(open.active) < RESTS;
+        let active = self.by(index).filter(|open| is_active(open));
         active.fold(self.flow(index), |sum: u64, open| sum.saturating_add(left(open)))
     }
 

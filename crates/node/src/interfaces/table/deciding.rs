@@ -1,7 +1,7 @@
 //! Where a connection is to go, and what is remembered of that.
 
 use super::{Assigned, Decision, MOST_DECISIONS, Open, Table, UNBOUND, reasons::keeping};
-use thalweg_bond::{Application, Pick, kept_to};
+use thalweg_bond::{Application, Candidate, Pick, kept_to};
 use thalweg_units::{Time, WallTime};
 use thalweg_wire::{Destination, Host};
 
@@ -24,8 +24,7 @@ impl Table {
         let (usable, last) = self.usable(&application, destination, now, today);
         let candidates = self.candidates(&usable, now);
         let expected = self.kept.applications.expected(&application);
-        let used = self.with_open(used, &application, destination);
-        let kept = kept_to(&candidates, &used, expected, self.scheduler.method());
+        let kept = self.faithful(used, &application, destination, &candidates);
         let among = kept.as_deref().unwrap_or(&candidates);
         let pick = self.scheduler.pick(among, expected, application.nature());
         let why = |pick: &Pick| match &kept {
@@ -43,7 +42,7 @@ impl Table {
         self.next += 1;
         let (destination, interface) = (destination.to_owned(), first);
         let (moved, before, stands, active) = ((0, 0), 0, false, now);
-        let is_routeless = false;
+        let (is_routeless, rests) = (false, false);
         let open = Open {
             application,
             destination,
@@ -54,9 +53,39 @@ impl Table {
             is_routeless,
             stands,
             active,
+            rests,
         };
         self.open.insert(id, open);
         Assigned::By(id, order)
+    }
+
+    /// Those of the candidates that a connection keeps to, of what its destination used already.
+    fn faithful(
+        &self,
+        used: Vec<u32>,
+        application: &Application,
+        destination: &str,
+        candidates: &[Candidate],
+    ) -> Option<Vec<Candidate>> {
+        let expected = self.kept.applications.expected(application);
+        let used = self.with_open(used, application, destination);
+        kept_to(candidates, &used, expected, self.scheduler.method())
+    }
+
+    /// Whether a connection would not keep to what its destination used, although that is there, since something else goes
+    /// by it. It may be one that the program has closed already: which of the two is seen first is chance.
+    pub fn lets_go(
+        &self,
+        application: &Application,
+        destination: &str,
+        now: Time,
+        today: WallTime,
+    ) -> bool {
+        let used = self.affinity.of(destination, now);
+        let (usable, _) = self.usable(application, destination, now, today);
+        let candidates = self.candidates(&usable, now);
+        let is_there = candidates.iter().any(|candidate| used.contains(&candidate.interface));
+        is_there && self.faithful(used, application, destination, &candidates).is_none()
     }
 
     /// Whether there is anything to decide for a connection to `to`.

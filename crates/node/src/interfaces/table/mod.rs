@@ -69,6 +69,8 @@ struct Open {
     stands: bool,
     /// When it began, or moved something last.
     active: Time,
+    /// It waits for a request: it is no load.
+    rests: bool,
 }
 
 impl Open {

@@ -38,13 +38,13 @@ impl Alone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{sync::mpsc::channel, thread};
+    use std::{sync::mpsc::sync_channel, thread};
 
     #[test]
     fn the_second_one_waits_for_the_first_and_says_so() {
         let dir = tempfile::TempDir::new().unwrap();
         let first = Alone::take(dir.path(), || panic!("nobody else measures")).unwrap();
-        let (said, waits) = channel();
+        let (said, waits) = sync_channel(1);
         let path = dir.path().to_owned();
         let second = thread::spawn(move || Alone::take(&path, || said.send(()).unwrap()).is_some());
         waits.recv().unwrap();

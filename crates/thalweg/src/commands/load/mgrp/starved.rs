@@ -2,7 +2,7 @@
 //! lateness does not tell of nodes that wait.
 
 use std::{
-    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -15,14 +15,14 @@ const WINDOW: Duration = Duration::from_secs(5);
 
 /// A thread that sleeps and sees how long it has to wait then.
 pub struct Starved {
-    stop: Sender<()>,
+    stop: SyncSender<()>,
     thread: JoinHandle<f64>,
 }
 
 impl Starved {
     /// From now on.
     pub fn watch() -> Self {
-        let (stop, stopped) = channel();
+        let (stop, stopped) = sync_channel(1);
         let sleep = move || match stopped.recv_timeout(SLEEP) {
             Err(RecvTimeoutError::Timeout) => true,
             Ok(()) | Err(RecvTimeoutError::Disconnected) => false,
@@ -66,8 +66,8 @@ mod tests {
         let mut left = 2000;
         let sleep = || {
             left -= 1;
-            // 30 ms of waiting at each sleep of five seconds.
-            let waits = if (500..625).contains(&left) { 30 } else { 0 };
+            // 30 ms of waiting at each sleep of thirteen seconds, in which one span lies whole.
+            let waits = if (400..725).contains(&left) { 30 } else { 0 };
             at.set(at.get() + SLEEP + Duration::from_millis(waits));
             left > 0
         };
