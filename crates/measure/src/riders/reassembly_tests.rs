@@ -100,8 +100,15 @@ fn numbers_begin_anew_after_the_last() {
 
 /// Riders in probes that are lost, doubled and overtaken: none is delivered twice or altered.
 #[test]
-fn a_million_riders_over_a_bad_path() {
-    let mut random = Xoshiro256PlusPlus::seed_from_u64(20_261_123);
+fn three_million_riders_over_bad_paths() {
+    for seed in [20_261_123, 2, 3] {
+        println!("seed {seed}");
+        a_million_riders(seed);
+    }
+}
+
+fn a_million_riders(seed: u64) {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut draw = move |below: u64| random.next_u64() % below;
     let settings = HoldSettings { repeats: true, ..HoldSettings::default() };
     let (mut hold, mut all) = (Hold::new(settings, u32::MAX - 1000), new());

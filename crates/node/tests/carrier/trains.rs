@@ -232,6 +232,17 @@ async fn what_is_not_selected_does_not_wait() {
     assert_eq!((flight.tally.carriers, counts.timed_out_packets), (0, 0), "{counts:?}");
 }
 
+/// The tests' packets have code point 0.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_a_selected_code_point_rides_by_any_port() {
+    let selection = Selection { ports: vec![80..=80], dscp: vec![0] };
+    let (one, mut two) = pair(CarrierSettings { selection, ..settings() }).await;
+    let mut session = session(&one, &two).await;
+    let flight = flown(&mut session, train(20, true), (&one, &two), 0..20, 300).await;
+    assert_eq!(came(&one, &mut two, 20).await, (0..20).collect());
+    assert!(flight.tally.carriers > 0, "{:?}", one.report().counts);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_papers_way_holds_without_a_train_and_repeats_come_once() {
     let hold = HoldSettings { is_unconditional: true, repeats: true, ..HoldSettings::default() };

@@ -1,8 +1,9 @@
 //! A fleet of streams at one rate, and what it says of it.
 
 use super::{
+    growth::Growth,
     search::Verdict,
-    trend::{Asked, Trend, pause, trends},
+    trend::{Asked, LEAST_GROWTH, Trend, pause, trends},
 };
 use crate::train::Flight;
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub struct Fleet {
     is_given_up: bool,
     rates: Vec<f64>,
     hidden: Vec<f64>,
+    growths: Vec<Growth>,
 }
 
 impl Fleet {
@@ -42,6 +44,7 @@ impl Fleet {
         self.lossy += usize::from(lost >= LIGHT_LOSS);
         self.is_given_up |= lost >= HEAVY_LOSS || 2 * self.lossy >= STREAMS;
         self.rates.extend(rate(flight, bits, gap));
+        self.growths.extend(Growth::of(flight, bits));
         self.hidden.push(flight.tally.hidden_rate().as_bps() as f64);
         let asked = Asked { gap, count: STREAM, receive_latency };
         for trend in trends(flight, asked) {
@@ -79,9 +82,23 @@ impl Fleet {
         }
     }
 
+    /// What all streams say together where few say anything by themselves: delays that grow in steps, at each of another's long
+    /// packets, have one sign of growth and not the other.
+    pub fn at_large(&self) -> Verdict {
+        match self.growth() {
+            Some(growth) if growth.slope >= LEAST_GROWTH => Verdict::Above,
+            _ => Verdict::Grey,
+        }
+    }
+
     /// The rate at which its streams were really sent, bit/s.
     pub fn rate(&self) -> Option<f64> {
         mean(&self.rates)
+    }
+
+    /// How fast its streams' delays grew; `None`: too much was lost, the queue was full.
+    pub fn growth(&self) -> Option<Growth> {
+        Growth::mean(&self.growths).filter(|_| !self.is_given_up)
     }
 
     /// What was hidden in its streams, bit/s.

@@ -3,12 +3,15 @@
 //!
 //! A burst gives a first rate; a *fleet* of twelve streams of a hundred probes says of a rate whether delays
 //! grow; the rates are searched until the range is narrow. Where this differs from the public tool: a fleet of which
-//! too little can be judged is tried once more, and is grey then (it ends if nothing can); it ends when the streams that are left
-//! cannot change its word; of words that cannot both be true the newest counts, since the path changed or one was noise; and
-//! rates that the host misses are asked for anew by as much as it missed them. What was hidden is of the last fleet, where the paper has the last train: one train is short
-//! against a rider's bursts.
+//! too little can be judged is tried once more, and then all its streams together are asked; it ends when the streams that are
+//! left cannot change its word; of words that cannot both be true the newest counts, since the path changed or one was noise;
+//! rates that the host misses are asked for anew by as much as it missed them; delays that rise by less than the resolution
+//! would make them rise are even ([`mod@trend`]); and the value is not the middle of the range but what the growth of delays tells
+//! ([`mod@growth`]). What was hidden is of the last fleet, where the paper has the last train: one train is short against a rider's
+//! bursts.
 
 mod fleet;
+mod growth;
 mod search;
 mod trend;
 
@@ -89,6 +92,8 @@ pub struct Pathload {
     trains: u32,
     /// The last train's length: the pause depends on it.
     took: Duration,
+    /// At which the burst came out, bit/s: capacity, or a little less where others' packets were among it.
+    burst: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -107,7 +112,7 @@ enum State {
 impl Pathload {
     /// Before its first train.
     pub fn new(settings: PathloadSettings) -> Self {
-        Self { settings, state: State::Burst(0), trains: 0, took: Duration::ZERO }
+        Self { settings, state: State::Burst(0), trains: 0, took: Duration::ZERO, burst: 0.0 }
     }
 
     fn pause(&self) -> Duration {
@@ -150,9 +155,10 @@ impl Pathload {
         State::Fleet { search, rate, fleet: Fleet::default(), is_retry: false }
     }
 
-    fn burst_seen(&self, lost: usize, flight: &Flight) -> State {
+    fn burst_seen(&mut self, lost: usize, flight: &Flight) -> State {
         match rate_of_burst(flight, bits_of(self.settings.largest, self.settings.overhead)) {
             Some(rate) => {
+                self.burst = rate;
                 self.begin(rate, is_coalesced(flight, self.settings.host.receive_latency))
             }
             None if lost + 1 < BURSTS.len() => State::Burst(lost + 1),
@@ -176,29 +182,38 @@ impl Pathload {
             None if !is_retry => {
                 State::Fleet { search, rate, fleet: Fleet::default(), is_retry: true }
             }
-            None if fleet.is_mute() => State::Done(Err(Unfound::Unclear)),
-            verdict => Self::judged(search, rate, &fleet, verdict.unwrap_or(Verdict::Grey)),
+            None if fleet.is_mute() && fleet.growth().is_none() => {
+                State::Done(Err(Unfound::Unclear))
+            }
+            verdict => {
+                self.judged(search, rate, &fleet, verdict.unwrap_or_else(|| fleet.at_large()))
+            }
         }
     }
 
-    fn judged(mut search: Box<Search>, rate: f64, fleet: &Fleet, verdict: Verdict) -> State {
+    fn judged(&self, mut search: Box<Search>, rate: f64, fleet: &Fleet, verdict: Verdict) -> State {
         let probed = fleet.rate().unwrap_or(rate);
         search.learn(probed, verdict);
+        fleet.growth().into_iter().for_each(|growth| search.grew(growth));
         let missed = (rate / probed).clamp(MISSED.0, MISSED.1);
         match search.next(probed) {
             Some(next) => {
                 let (rate, fleet) = (search.sendable(next * missed), Fleet::default());
                 State::Fleet { search, rate, fleet, is_retry: false }
             }
-            None => State::Done(Ok(vec![found(&search, fleet.hidden())])),
+            None => State::Done(Ok(vec![found(&search, self.burst, fleet.hidden())])),
         }
     }
 }
 
-fn found(search: &Search, hidden: f64) -> Finding {
+/// What is available: by the growth of delays, else the range's middle. The range is that of the fleets' words, and holds the value.
+fn found(search: &Search, burst: f64, hidden: f64) -> Finding {
     let (low, high, is_lower_bound) = search.range();
-    let finding = Finding::corrected(Quantity::AvailableBandwidth, low, high, hidden);
-    Finding { is_lower_bound, ..finding }
+    let value = search.by_growth(burst).filter(|_| !is_lower_bound);
+    let value = value.map_or(f64::midpoint(low, high), |value| value.max(0.0));
+    let range = (low.min(value), high.max(value));
+    let finding = Finding::corrected(Quantity::AvailableBandwidth, range.0, range.1, hidden);
+    Finding { value: (value - hidden).max(0.0), is_lower_bound, ..finding }
 }
 
 /// The rate at which a burst of probes of so many bits came out, without its first probe, which may have waited for something else;

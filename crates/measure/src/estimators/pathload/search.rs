@@ -1,5 +1,7 @@
 //! Pathload's search for the range of available bandwidth, by what whole fleets said of a rate.
 
+use super::growth::Growth;
+
 /// What a fleet says of its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -18,6 +20,8 @@ struct Word {
     rate: f64,
     /// In which era it was said.
     era: u32,
+    /// Of one that is above: how fast delays grew.
+    growth: Option<Growth>,
 }
 
 /// Fleets in a row that narrow nothing end it: the host does not keep the rates that it is asked for.
@@ -78,7 +82,7 @@ impl Search {
     }
 
     fn low(&self) -> Word {
-        let none = Word { rate: 0.0, era: self.era };
+        let none = Word { rate: 0.0, era: self.era, growth: None };
         self.below
             .iter()
             .copied()
@@ -112,6 +116,26 @@ impl Search {
         self.idle = if is_same { self.idle + 1 } else { 0 };
     }
 
+    /// How fast delays grew in the fleet that was learned last; of one that was not above nothing is kept.
+    pub fn grew(&mut self, growth: Growth) {
+        if self.last == Some(Verdict::Above)
+            && let Some(word) = self.above.last_mut()
+        {
+            word.growth = Some(growth);
+        }
+    }
+
+    /// What is available, bit/s, by the growth of delays in fleets that were above, of the last era if there is one, on a path of
+    /// this capacity; `None`: nothing grew, but was lost.
+    pub fn by_growth(&self, capacity: f64) -> Option<f64> {
+        let of = |is: &dyn Fn(&&Word) -> bool| {
+            let words = self.above.iter().filter(is);
+            Growth::mean(&words.filter_map(|word| word.growth).collect::<Vec<_>>())
+        };
+        let newest = of(&|word| word.era == self.era);
+        Some(newest.or_else(|| of(&|_| true))?.available(capacity))
+    }
+
     /// What is above a rate that is too high is so, too; and what is that near to a word is one with it.
     fn note(&mut self, rate: f64, verdict: Verdict) {
         let era = self.era;
@@ -120,12 +144,12 @@ impl Search {
             Verdict::Above => {
                 let same = self.above.iter_mut().filter(|word| word.rate + near >= rate);
                 same.for_each(|word| word.era = era);
-                self.above.push(Word { rate, era });
+                self.above.push(Word { rate, era, growth: None });
             }
             Verdict::Below => {
                 let same = self.below.iter_mut().filter(|word| word.rate - near <= rate);
                 same.for_each(|word| word.era = era);
-                self.below.push(Word { rate, era });
+                self.below.push(Word { rate, era, growth: None });
             }
             Verdict::Grey => {
                 let (least, most) = self.grey.unwrap_or((rate, rate));

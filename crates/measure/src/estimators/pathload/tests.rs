@@ -25,24 +25,36 @@ fn run(
     (result.map(|found| found[0]), took)
 }
 
+/// How far the value is off, and the range's middle, at the median of twenty paths.
+fn errors(capacity: f64, used: f64) -> [f64; 2] {
+    let truth = capacity * (1.0 - used) * 1e6;
+    let off = |value: f64| (value / truth - 1.0).abs();
+    let mut both = [Vec::new(), Vec::new()];
+    for seed in 0..20 {
+        let mut path = SimulatedPath::new(capacity, Cross::poisson(capacity * used), seed);
+        let found = run(settings(), &mut path).0.unwrap();
+        both[0].push(off(found.value));
+        both[1].push(off(f64::midpoint(found.low, found.high)));
+    }
+    both.map(|mut all| {
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    })
+}
+
 #[test]
 fn available_bandwidth_is_found_from_10_to_100_mbits_and_up_to_80_percent_use() {
-    let mut errors = Vec::new();
-    for (n, capacity) in [10.0, 50.0, 100.0].into_iter().enumerate() {
+    for capacity in [10.0, 50.0, 100.0] {
         for used in [0.0, 0.2, 0.4, 0.6, 0.8] {
-            let cross = Cross::poisson(capacity * used);
-            let mut path = SimulatedPath::new(capacity, cross, 7 + n as u64);
-            let (found, _) = run(settings(), &mut path);
-            let (found, truth) = (found.unwrap(), capacity * (1.0 - used));
-            let error = (found.value / 1e6 - truth).abs() / truth;
-            println!("{capacity} Mbit/s, {used}: {found:?}, off by {error:.3}");
-            errors.push(error);
+            let [value, middle] = errors(capacity, used);
+            println!(
+                "{capacity} Mbit/s, {used} used: off by {value:.3}, the middle by {middle:.3}"
+            );
+            // At 80 % a stream is short against what comes by chance meanwhile: 10 ms at 50 Mbit/s.
+            assert!(value <= if used > 0.7 { 0.15 } else { 0.08 }, "{capacity} {used}: {value}");
+            assert!(used < 0.7 || value < middle, "the middle is too high there");
         }
     }
-    errors.sort_by(f64::total_cmp);
-    assert!(errors[errors.len() / 2] <= 0.1, "{errors:?}");
-    // At 80 % a stream is too short against what comes by chance meanwhile: 10 ms at 50 Mbit/s.
-    assert!(errors[errors.len() - 4] <= 0.25 && errors[errors.len() - 1] <= 0.9, "{errors:?}");
 }
 
 /// Probes of 200 bytes are mostly headers: what IPv6 adds to them is a tenth.

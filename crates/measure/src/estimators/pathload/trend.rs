@@ -16,6 +16,11 @@ const PCT: (f64, f64) = (0.605, 0.495);
 /// Of PDT, what remains of all ups and downs from the first group to the last.
 const PDT: (f64, f64) = (0.44, 0.36);
 
+/// Delays that rise by less than this share of the time that passed are even, whatever their order: a rate so little above what is
+/// available is within the tool's resolution, and what a host's own clockwork does to delays, tens of microseconds, is not the path's.
+/// The public tool has no such limit, and takes slow beats of two timers for growth.
+pub const LEAST_GROWTH: f64 = 0.02;
+
 /// What a stream shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trend {
@@ -45,7 +50,7 @@ pub fn trends(flight: &Flight, asked: Asked) -> Vec<Trend> {
     // A segment's ends of batches say as much as its packets where these were many.
     let is_usable =
         |one: &&Segment| one.packets >= needed && one.delays.len() >= BATCHES.min(needed);
-    segments.iter().filter(is_usable).map(|one| trend(&one.delays)).collect()
+    segments.iter().filter(is_usable).map(|one| one.trend(asked.gap)).collect()
 }
 
 /// What arrives within less came with one look of the host's, where receiving one takes so long.
@@ -89,10 +94,21 @@ fn segments(flight: &Flight, asked: Asked) -> Vec<Segment> {
     segments
 }
 
-fn trend(delays: &[f64]) -> Trend {
-    let medians = medians(delays);
-    let pct = judge(pct(&medians), PCT);
-    let pdt = judge(pdt(&medians), PDT);
+impl Segment {
+    fn trend(&self, gap: Duration) -> Trend {
+        let medians = medians(&self.delays);
+        let least = LEAST_GROWTH * gap.as_nanos() as f64 * self.packets as f64;
+        match (medians.first(), medians.last()) {
+            (Some(first), Some(last)) if last - first >= least => shape(&medians),
+            _ => Trend::None,
+        }
+    }
+}
+
+/// Of delays that rose by what is worth a look.
+fn shape(medians: &[f64]) -> Trend {
+    let pct = judge(pct(medians), PCT);
+    let pdt = judge(pdt(medians), PDT);
     match (pct, pdt) {
         (same, other) if same == other => same,
         (Trend::Unclear, decided) | (decided, Trend::Unclear) => decided,
@@ -163,6 +179,13 @@ mod tests {
         assert_eq!(trends(&stream(|i| 1000 + 3 * i), ASKED), [Trend::Growing]);
         assert_eq!(trends(&stream(|i| 1000 + i * i * 7919 % 13), ASKED), [Trend::None]);
         assert_eq!(trends(&stream(|i| 5000 - 3 * i), ASKED), [Trend::None]);
+    }
+
+    /// Beats of two timers: tens of microseconds in one direction.
+    #[test]
+    fn a_rise_of_less_than_the_resolution_is_none() {
+        assert_eq!(trends(&stream(|i| 1000 + i), ASKED), [Trend::None], "0.1 ms in 10");
+        assert_eq!(trends(&stream(|i| 1000 + 3 * i), ASKED), [Trend::Growing], "0.3 ms");
     }
 
     #[test]
