@@ -95,6 +95,8 @@ struct Said {
     estimate: f64,
     /// The same without what was taken off for riders.
     raw: f64,
+    /// The middle of its range, as the public pathload is read.
+    middle: f64,
     /// Whether something speaks against it.
     is_doubted: bool,
 }
@@ -225,9 +227,13 @@ fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Resu
     if let Some(why) = &driven.why {
         note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());
     }
-    let found = driven.findings.first().map(|of| (of.value * 1e-6, of.hidden * 1e-6));
-    let (estimate, hidden) = found.unwrap_or((f64::NAN, f64::NAN));
-    Ok(Said { estimate, raw: estimate + hidden, is_doubted: !driven.doubts.is_empty() })
+    let Some(found) = driven.findings.first() else {
+        return Ok(Said { estimate: f64::NAN, raw: f64::NAN, middle: f64::NAN, is_doubted: true });
+    };
+    let [estimate, hidden, low, high] =
+        [found.value, found.hidden, found.low, found.high].map(|bps| bps * 1e-6);
+    let middle = f64::midpoint(low, high);
+    Ok(Said { estimate, raw: estimate + hidden, middle, is_doubted: !driven.doubts.is_empty() })
 }
 
 fn tool(by: By, ends: &Ends) -> Box<dyn Estimator> {
@@ -246,7 +252,7 @@ fn public(args: &Args, place: &Place) -> anyhow::Result<Vec<Measurement>> {
     };
     each(args, place, 0.0, || {
         let estimate = peers::measure(which, place, args.within)?;
-        Ok(Said { estimate, raw: estimate, is_doubted: false })
+        Ok(Said { estimate, raw: estimate, middle: estimate, is_doubted: false })
     })
 }
 
@@ -285,6 +291,7 @@ fn told(all: &[Measurement], has_riders: bool, report: &mut Report) {
         |value: &dyn Fn(&Measurement) -> f64| median(found.iter().map(|one| value(one)).collect());
     report.add("error", "%", of(&|one| one.off(one.said.estimate).abs()));
     report.add("bias", "%", of(&|one| one.off(one.said.estimate)));
+    report.add("error_middle", "%", of(&|one| one.off(one.said.middle).abs()));
     if has_riders {
         report.add("error_raw", "%", of(&|one| one.off(one.said.raw).abs()));
         report.add("hidden", "Mbit/s", of(&|one| one.said.raw - one.said.estimate));
@@ -341,7 +348,7 @@ mod tests {
     #[test]
     fn what_found_nothing_is_counted_and_has_no_error() {
         let one = |estimate: f64, raw| Measurement {
-            said: Said { estimate, raw, is_doubted: raw > 6.0 },
+            said: Said { estimate, raw, middle: estimate, is_doubted: raw > 6.0 },
             truth: 5.0,
             ..Measurement::default()
         };
