@@ -37,5 +37,5 @@ pub use payer::Payer;
 pub use riders::{Attached, Carries, Outlet, Riders, Riding};
 pub use run::{Cost, Event, Flies, MeasureError, Measured, Way, run};
 pub use serve::Trains;
-pub use service::Service;
+pub use service::{Service, words};
 pub use session::{Session, Terms};

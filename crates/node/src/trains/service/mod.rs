@@ -3,7 +3,7 @@
 //! A program submits a train whole and reads its report; a program at the member's gets each probe's own bytes with both
 //! timestamps. `docs/probe-service.md` has the protocol.
 
-mod words;
+pub mod words;
 
 use super::{Endpoint, OpenError, Payer, Session, SessionError, Trains, open, run::Way};
 use crate::{

@@ -1,16 +1,17 @@
-//! What a program and the service say to each other: one JSON object a line.
+//! What a program and the service say to each other: one JSON object a line (docs/probe-service.md). Both ends are written with
+//! these.
 
 use super::super::Came;
 use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::{Deserialize, Serialize};
 use std::{num::NonZeroU16, time::Duration};
-use thalweg_measure::train::{Calibration, Doubt, Flight, Probe, Stamp, Train, TrainError};
-use thalweg_units::Time;
+use thalweg_measure::train::{Calibration, Doubt, Flight, Probe, Stamp, Tally, Train, TrainError};
+use thalweg_units::{Rate, Time};
 use thalweg_wire::{mesh::Name, probe::MAX_HEADER};
 use thiserror::Error;
 
 /// What a program asks.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Asked {
     /// What can be sent to a member.
@@ -22,7 +23,7 @@ pub enum Asked {
 }
 
 /// See [`Asked::Open`].
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Open {
     /// The member.
@@ -30,7 +31,7 @@ pub struct Open {
 }
 
 /// See [`Asked::Send`].
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendTrain {
     /// The member.
@@ -49,7 +50,7 @@ pub struct SendTrain {
 }
 
 /// Some equal probes.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Probes {
     /// Bytes of each one's datagram.
@@ -77,7 +78,7 @@ const fn one() -> NonZeroU16 {
 }
 
 /// See [`Asked::Receive`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Receive {
     /// From this member alone.
@@ -88,7 +89,7 @@ pub struct Receive {
 }
 
 /// What the service answers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {
     /// To [`Asked::Open`].
@@ -106,7 +107,7 @@ pub enum Said {
 }
 
 /// What can be sent to a member.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
     /// The round trip, at the most.
     pub rtt_us: u64,
@@ -123,7 +124,7 @@ pub struct Opened {
 }
 
 /// What calibration found of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// What sending a probe takes.
     pub send_ns: u64,
@@ -150,8 +151,20 @@ impl From<&Calibration> for Found {
     }
 }
 
+impl From<Found> for Calibration {
+    fn from(found: Found) -> Self {
+        Self {
+            send_latency: Duration::from_nanos(found.send_ns),
+            receive_latency: Duration::from_nanos(found.receive_ns),
+            gap_error: found.gap_error_ns.map(Duration::from_nanos),
+            honest: Rate::from_bps(found.honest_bps),
+            is_valid: found.is_valid,
+        }
+    }
+}
+
 /// What is known of a train (§2.4).
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// When each probe left, by a clock of this host.
     pub sent_ns: Vec<Option<u64>>,
@@ -180,7 +193,7 @@ pub struct Report {
 }
 
 /// A probe that came.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// From this member.
     pub from: Name,
@@ -308,6 +321,20 @@ impl Report {
             doubts: doubts.iter().map(ToString::to_string).collect(),
         }
     }
+
+    /// As tools see it; doubts are but words here.
+    pub fn flight(&self) -> Flight {
+        let tally = Tally {
+            transmitted: Duration::from_micros(self.transmitted_us),
+            hidden_packets: self.hidden_packets,
+            hidden_bytes: self.hidden_bytes,
+            carriers: self.carriers,
+            carried_bytes: self.carried_bytes,
+        };
+        let sent = self.sent_ns.iter().map(|at| at.map(Time::from_nanos)).collect();
+        let arrived = self.arrived_ns.iter().map(|at| at.map(Stamp::from_unix_nanos)).collect();
+        Flight { sent, arrived, tally, dropped: self.dropped, ..Flight::default() }
+    }
 }
 
 impl Opened {
@@ -321,6 +348,16 @@ impl Opened {
             is_valid: hosts.iter().all(|host| host.is_valid),
             hosts: hosts.each_ref().map(Found::from),
         }
+    }
+
+    /// The round trip.
+    pub fn rtt(&self) -> Duration {
+        Duration::from_micros(self.rtt_us)
+    }
+
+    /// What calibration found of this host, and of the member's.
+    pub fn calibrations(&self) -> [Calibration; 2] {
+        self.hosts.map(Calibration::from)
     }
 }
 

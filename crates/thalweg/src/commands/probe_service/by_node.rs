@@ -1,10 +1,13 @@
 //! A tool's trains, which the host's node sends, so that what its programs send to the member rides in them.
 
-use super::{Opened, Order, Service, Told};
+use super::{Order, Service};
 use std::time::Duration;
 use thalweg_measure::estimators::Ends;
 use thalweg_measure::train::{Calibration, Doubt, End, Flight, Probe, Train};
-use thalweg_node::trains::{Flies, SessionError, Way};
+use thalweg_node::trains::{
+    Flies, SessionError, Way,
+    words::{Opened, Report},
+};
 use tokio::task::block_in_place;
 
 /// So many probes show whether any of a size passes.
@@ -55,7 +58,7 @@ impl ByNode {
     /// What this host and the member's can do, as trains are held against it.
     fn hosts(&self) -> [Calibration; 2] {
         let judged = |host: Calibration| if self.accepts_busy { host.as_it_is() } else { host };
-        self.opened.hosts().map(judged)
+        self.opened.calibrations().map(judged)
     }
 
     /// That a probe of this size passes.
@@ -76,7 +79,7 @@ impl ByNode {
     ///
     /// # Errors
     /// This host cannot send it truthfully; the node does not send it, or is gone.
-    pub fn told(&mut self, train: &Train, after: Duration) -> Result<Told, SessionError> {
+    pub fn told(&mut self, train: &Train, after: Duration) -> Result<Report, SessionError> {
         self.hosts()[0].check(train)?;
         let order =
             Order { train, after, header: &[], awaits: true, accepts_busy: self.accepts_busy };
@@ -105,7 +108,7 @@ impl Flies for ByNode {
     }
 
     fn doubts(&self, _way: Way) -> Vec<Doubt> {
-        let hosts = [End::Sender, End::Receiver].into_iter().zip(self.opened.hosts());
+        let hosts = [End::Sender, End::Receiver].into_iter().zip(self.opened.calibrations());
         hosts.filter_map(|(end, host)| Doubt::of_host(end, &host)).collect()
     }
 }

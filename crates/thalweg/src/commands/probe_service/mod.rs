@@ -5,16 +5,18 @@ mod by_node;
 pub use by_node::ByNode;
 
 use anyhow::{Context as _, bail};
-use serde::Deserialize;
-use serde_json::{Value, json};
 use std::{
     io::{BufRead as _, BufReader, Write as _},
+    num::NonZeroU16,
     os::unix::net::UnixStream,
     path::Path,
     time::Duration,
 };
-use thalweg_measure::train::{Calibration, Flight, Probe, Stamp, Tally, Train};
-use thalweg_units::{Rate, Time};
+use thalweg_measure::train::{Probe, Train};
+use thalweg_node::trains::words::{
+    Arrival, Asked, Open, Opened, Probes, Receive, Report, Said, SendTrain,
+};
+use thalweg_wire::mesh::Name;
 
 /// An answer comes so soon: the longest train, its round trip, and a session that is opened anew.
 const PATIENCE: Duration = Duration::from_secs(45);
@@ -22,118 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(45);
 /// A connection to it, for trains to one member.
 pub struct Service {
     lines: BufReader<UnixStream>,
-    to: String,
-}
-
-/// What the service says.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Said {
-    Opened(Opened),
-    Report(Box<Told>),
-    Receiving {},
-    Probe(Arrival),
-    Missed(u64),
-    Error(String),
-}
-
-/// What can be sent.
-#[derive(Clone, Copy, Debug, Deserialize)]
-pub struct Opened {
-    rtt_us: u64,
-    /// The longest probe that passes, bytes.
-    pub largest: u16,
-    /// What IP and UDP add to each probe, bytes.
-    pub overhead: u32,
-    hosts: [Found; 2],
-}
-
-/// What calibration found of a host.
-#[derive(Clone, Copy, Debug, Deserialize)]
-struct Found {
-    send_ns: u64,
-    receive_ns: u64,
-    gap_error_ns: [u64; 2],
-    honest_bps: u64,
-    is_valid: bool,
-}
-
-impl From<Found> for Calibration {
-    fn from(found: Found) -> Self {
-        Self {
-            send_latency: Duration::from_nanos(found.send_ns),
-            receive_latency: Duration::from_nanos(found.receive_ns),
-            gap_error: found.gap_error_ns.map(Duration::from_nanos),
-            honest: Rate::from_bps(found.honest_bps),
-            is_valid: found.is_valid,
-        }
-    }
-}
-
-impl Opened {
-    /// The round trip.
-    pub fn rtt(&self) -> Duration {
-        Duration::from_micros(self.rtt_us)
-    }
-
-    /// What calibration found of this host, and of the member's.
-    pub fn hosts(&self) -> [Calibration; 2] {
-        self.hosts.map(Calibration::from)
-    }
-}
-
-/// A train's report.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Told {
-    sent_ns: Vec<Option<u64>>,
-    arrived_ns: Vec<Option<u64>>,
-    transmitted_us: u64,
-    hidden_packets: u64,
-    hidden_bytes: u64,
-    carriers: u64,
-    carried_bytes: u64,
-    /// Riders' bytes in each probe.
-    pub carried: Vec<u32>,
-    dropped: u64,
-    /// Whether nothing speaks against its timing.
-    pub is_valid: bool,
-}
-
-/// A probe that came to the other node.
-#[derive(Clone, Debug, Deserialize)]
-pub struct Arrival {
-    /// Its place in its train.
-    pub place: u16,
-    /// The tool's bytes, in hexadecimal digits.
-    pub header: String,
-    /// ns since 1970.
-    pub arrived_ns: u64,
-}
-
-impl Told {
-    /// Which probes left.
-    pub fn left(&self) -> impl Iterator<Item = bool> {
-        self.sent_ns.iter().map(Option::is_some)
-    }
-
-    /// When each arrived, ns since 1970.
-    pub fn arrived(&self) -> &[Option<u64>] {
-        &self.arrived_ns
-    }
-
-    /// As tools see it.
-    pub fn flight(&self) -> Flight {
-        let tally = Tally {
-            transmitted: Duration::from_micros(self.transmitted_us),
-            hidden_packets: self.hidden_packets,
-            hidden_bytes: self.hidden_bytes,
-            carriers: self.carriers,
-            carried_bytes: self.carried_bytes,
-        };
-        let sent = self.sent_ns.iter().map(|at| at.map(Time::from_nanos)).collect();
-        let arrived = self.arrived_ns.iter().map(|at| at.map(Stamp::from_unix_nanos)).collect();
-        Flight { sent, arrived, tally, dropped: self.dropped, ..Flight::default() }
-    }
+    to: Name,
 }
 
 /// How a train is to go.
@@ -154,16 +45,18 @@ impl Service {
     /// At this socket, for trains to that member.
     ///
     /// # Errors
-    /// When nobody is there.
+    /// When nobody is there, or that is no name.
     pub fn at(socket: &Path, to: &str) -> anyhow::Result<Self> {
+        let to = to.parse()?;
         let stream = UnixStream::connect(socket);
         let stream = stream.with_context(|| format!("cannot open {}", socket.display()))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self { lines: BufReader::new(stream), to: to.to_owned() })
+        Ok(Self { lines: BufReader::new(stream), to })
     }
 
-    fn ask(&mut self, what: &Value) -> anyhow::Result<Said> {
-        self.lines.get_mut().write_all(format!("{what}\n").as_bytes())?;
+    fn ask(&mut self, what: &Asked) -> anyhow::Result<Said> {
+        let line = serde_json::to_string(what)? + "\n";
+        self.lines.get_mut().write_all(line.as_bytes())?;
         self.hear()
     }
 
@@ -178,7 +71,7 @@ impl Service {
     /// # Errors
     /// The service's.
     pub fn open(&mut self) -> anyhow::Result<Opened> {
-        match self.ask(&json!({ "open": { "to": self.to } }))? {
+        match self.ask(&Asked::Open(Open { to: self.to.clone() }))? {
             Said::Opened(opened) => Ok(opened),
             other => bail!("the probe service answered {other:?}"),
         }
@@ -188,9 +81,9 @@ impl Service {
     ///
     /// # Errors
     /// When the service is gone.
-    pub fn send(&mut self, order: &Order<'_>) -> anyhow::Result<Result<Told, String>> {
-        match self.ask(&words(&self.to, order))? {
-            Said::Report(told) => Ok(Ok(*told)),
+    pub fn send(&mut self, order: &Order<'_>) -> anyhow::Result<Result<Report, String>> {
+        match self.ask(&Asked::Send(words(&self.to, order)))? {
+            Said::Report(report) => Ok(Ok(*report)),
             Said::Error(why) => Ok(Err(why)),
             other => bail!("the probe service answered {other:?}"),
         }
@@ -201,7 +94,7 @@ impl Service {
     /// # Errors
     /// The service's.
     pub fn receive(&mut self, prefix: &[u8]) -> anyhow::Result<()> {
-        match self.ask(&json!({ "receive": { "prefix": hex(prefix) } }))? {
+        match self.ask(&Asked::Receive(Receive { from: None, prefix: hex(prefix) }))? {
             // However long none comes.
             Said::Receiving {} => Ok(self.lines.get_ref().set_read_timeout(None)?),
             other => bail!("the probe service answered {other:?}"),
@@ -234,19 +127,23 @@ impl Service {
 }
 
 /// A train in the service's words: runs of equal probes; gaps are whole microseconds there.
-fn words(to: &str, order: &Order<'_>) -> Value {
+fn words(to: &Name, order: &Order<'_>) -> SendTrain {
     let header = hex(order.header);
-    let run = |run: &[Probe]| {
-        json!({
-            "size": run[0].size, "gap_us": micros(run[0].gap), "may_carry": run[0].may_carry,
-            "count": run.len(), "header": header,
-        })
+    let run = |run: &[Probe]| Probes {
+        size: run[0].size,
+        gap_us: micros(run[0].gap),
+        header: header.clone(),
+        may_carry: run[0].may_carry,
+        count: u16::try_from(run.len()).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX),
     };
     let runs = order.train.probes().chunk_by(|one, other| one == other);
-    json!({ "send": {
-        "to": to, "accept_busy": order.accepts_busy, "after_us": micros(order.after),
-        "await_arrivals": order.awaits, "probes": runs.map(run).collect::<Vec<_>>(),
-    } })
+    SendTrain {
+        to: to.clone(),
+        probes: runs.map(run).collect(),
+        accept_busy: order.accepts_busy,
+        after_us: u32::try_from(micros(order.after)).unwrap_or(u32::MAX),
+        await_arrivals: order.awaits,
+    }
 }
 
 /// The nearest whole number of microseconds.
@@ -263,23 +160,26 @@ pub fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use thalweg_measure::estimators::{Estimator as _, PK2, Pathchirp, PathchirpSettings, Step};
+    use thalweg_units::Rate;
 
-    fn said(train: &Train, header: &[u8]) -> Value {
+    fn said(train: &Train, header: &[u8]) -> SendTrain {
         let after = Duration::from_millis(20);
         let order = Order { train, after, header, awaits: false, accepts_busy: true };
-        words("m5", &order)["send"].clone()
+        words(&"m5".parse().unwrap(), &order)
     }
 
     #[test]
     fn a_fixed_train_is_said_as_documented() {
         let said = said(&PK2.train().unwrap(), &[1, 0xab]);
         // The first probe of a train has no gap before it.
-        let probes = said["probes"].as_array().unwrap();
-        let count: u64 = probes.iter().map(|run| run["count"].as_u64().unwrap()).sum();
-        assert_eq!((count, &said["after_us"], &said["to"]), (20, &20_000.into(), &"m5".into()));
-        let last = probes.last().unwrap();
-        assert_eq!((&last["size"], &last["gap_us"]), (&472.into(), &1000.into()));
-        assert_eq!((&last["may_carry"], &last["header"]), (&true.into(), &"01ab".into()));
+        let count: u16 = said.probes.iter().map(|run| run.count.get()).sum();
+        assert_eq!((count, said.after_us, said.to.as_str()), (20, 20_000, "m5"));
+        let last = said.probes.last().unwrap();
+        assert_eq!((last.size, last.gap_us), (472, 1000));
+        assert_eq!((last.may_carry, last.header.as_str()), (true, "01ab"));
+        let (train, headers) = said.train().unwrap();
+        let header = &headers[19];
+        assert_eq!((train.probes().len(), header.as_slice()), (20, [1, 0xab].as_slice()));
     }
 
     #[test]
@@ -287,12 +187,10 @@ mod tests {
         let mut tool = Pathchirp::new(PathchirpSettings::default());
         let Step::Send { train, .. } = tool.next() else { panic!("no chirp") };
         let chirp = said(&train, &[]);
-        let probes = chirp["probes"].as_array().unwrap();
-        assert_eq!(probes.len(), train.probes().len());
-        assert_eq!((&probes[0]["gap_us"], &probes[1]["gap_us"]), (&json!(0), &json!(822)));
-        let even = said(&Train::uniform(train.probes()[1], 50).unwrap(), &[]);
-        let probes = even["probes"].as_array().unwrap();
-        assert_eq!((&probes[1]["count"], probes.len()), (&json!(49), 2));
+        assert_eq!(chirp.probes.len(), train.probes().len());
+        assert_eq!((chirp.probes[0].gap_us, chirp.probes[1].gap_us), (0, 822));
+        let even = said(&Train::uniform(train.probes()[1], 50).unwrap(), &[]).probes;
+        assert_eq!((even[1].count.get(), even.len()), (49, 2));
     }
 
     #[test]
@@ -303,7 +201,7 @@ mod tests {
         );
         let Ok(Said::Opened(opened)) = serde_json::from_str(&line) else { panic!("{line}") };
         assert_eq!((opened.rtt(), opened.largest), (Duration::from_millis(41), 1472));
-        let [here, there] = opened.hosts();
+        let [here, there] = opened.calibrations();
         assert_eq!(
             (here.send_latency, here.honest),
             (Duration::from_micros(3), Rate::from_bps(20))

@@ -1,7 +1,7 @@
 //! Probes, and Table 1's trains, one after the other without waiting for what came of them.
 
 use super::run::{Clock, Ready};
-use crate::commands::probe_service::{Order, Service, Told};
+use crate::commands::probe_service::{Order, Service};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     net::Shutdown,
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 use thalweg_measure::{estimators::Fixed, train::Train};
+use thalweg_node::trains::words::Report;
 
 /// The first bytes of the probes' headers.
 const TAG: &[u8; 4] = b"mgrp";
@@ -57,14 +58,14 @@ struct Gone {
 
 impl Log {
     /// One more train, which went then.
-    pub fn add(&mut self, train: &Train, told: &Told, at: f64, clock: &Clock) {
+    pub fn add(&mut self, train: &Train, told: &Report, at: f64, clock: &Clock) {
         let size = train.probes().first().map_or(0, |probe| probe.size);
-        let arrived = told.arrived().iter().map(|at| at.map(|at| clock.of_unix(at)));
+        let arrived = told.arrived_ns.iter().map(|at| at.map(|at| clock.of_unix(at)));
         self.doubted += u32::from(!told.is_valid);
         self.trains.push(Gone {
             at,
             bytes: u32::from(size) + train.overhead(),
-            left: told.left().collect(),
+            left: told.sent_ns.iter().map(Option::is_some).collect(),
             carried: told.carried.clone(),
             arrived: arrived.collect(),
         });
