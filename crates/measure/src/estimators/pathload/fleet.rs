@@ -3,7 +3,8 @@
 use super::{
     growth::Growth,
     search::Verdict,
-    trend::{Asked, LEAST_GROWTH, Trend, pause, trends},
+    segment::{Asked, pause, usable},
+    trend::{LEAST_GROWTH, Trend, trend},
 };
 use crate::train::Flight;
 use std::time::Duration;
@@ -44,15 +45,17 @@ impl Fleet {
         self.lossy += usize::from(lost >= LIGHT_LOSS);
         self.is_given_up |= lost >= HEAVY_LOSS || 2 * self.lossy >= STREAMS;
         self.rates.extend(rate(flight, bits, gap));
-        self.growths.extend(Growth::of(flight, bits));
-        self.hidden.push(flight.tally.hidden_rate().as_bps() as f64);
-        let asked = Asked { gap, count: STREAM, receive_latency };
-        for trend in trends(flight, asked) {
-            match trend {
+        let hidden = flight.tally.hidden_rate().as_bps() as f64;
+        self.hidden.push(hidden);
+        for segment in usable(flight, Asked { gap, count: STREAM, receive_latency }) {
+            match trend(&segment, gap) {
                 Trend::Growing => self.growing += 1,
                 Trend::None => self.even += 1,
                 Trend::Unclear => {}
             }
+            // Delays do not grow where the queue is full.
+            let is_whole = lost < LIGHT_LOSS;
+            self.growths.extend(Growth::of(&segment, bits, hidden).filter(|_| is_whole));
         }
     }
 
@@ -62,11 +65,6 @@ impl Fleet {
         let most = AGREE * (self.growing + self.even + left) as f64;
         let is_sure = |count: usize| 2 * count >= STREAMS && count as f64 >= most;
         self.is_given_up || left == 0 || is_sure(self.growing) || is_sure(self.even)
-    }
-
-    /// Whether no stream at all could be judged.
-    pub fn is_mute(&self) -> bool {
-        self.growing + self.even == 0
     }
 
     /// What it says; `None`: too few streams could be judged.
@@ -82,12 +80,14 @@ impl Fleet {
         }
     }
 
-    /// What all streams say together where few say anything by themselves: delays that grow in steps, at each of another's long
-    /// packets, have one sign of growth and not the other.
-    pub fn at_large(&self) -> Verdict {
-        match self.growth() {
-            Some(growth) if growth.slope >= LEAST_GROWTH => Verdict::Above,
-            _ => Verdict::Grey,
+    /// What its streams say together where few say anything by themselves: delays that grow in steps, at each of another's long
+    /// packets, have one sign of growth and not the other. `None`: nothing.
+    pub fn at_large(&self) -> Option<Verdict> {
+        let grows = self.growth().is_some_and(|growth| growth.slope >= LEAST_GROWTH);
+        match (grows, self.growing + self.even) {
+            (true, _) => Some(Verdict::Above),
+            (false, 0) => None,
+            (false, _) => Some(Verdict::Grey),
         }
     }
 
@@ -96,9 +96,9 @@ impl Fleet {
         mean(&self.rates)
     }
 
-    /// How fast its streams' delays grew; `None`: too much was lost, the queue was full.
+    /// How fast its streams' delays grew; `None`: no stream came through whole enough.
     pub fn growth(&self) -> Option<Growth> {
-        Growth::mean(&self.growths).filter(|_| !self.is_given_up)
+        Growth::mean(&self.growths)
     }
 
     /// What was hidden in its streams, bit/s.
@@ -122,4 +122,42 @@ fn rate(flight: &Flight, bits: f64, gap: Duration) -> Option<f64> {
     let kept: Vec<f64> = gaps.filter(|gap| *gap <= pause).map(|gap| gap.as_secs_f64()).collect();
     let gap = mean(&kept).filter(|gap| *gap > 0.0)?;
     Some(bits / gap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::Stamp;
+    use thalweg_units::Time;
+
+    const GAP: Duration = Duration::from_micros(100);
+
+    /// Twelve streams whose delays, µs, are these, and of which those from a place on that `is_lost` are lost.
+    fn fleet(delay: impl Fn(u64) -> u64, is_lost: impl Fn(u64) -> bool) -> Fleet {
+        let arrived = (0..100).map(|i| {
+            (!is_lost(i)).then(|| Stamp::from_unix_nanos(i * 100_000 + 1000 * (5000 + delay(i))))
+        });
+        let sent = (0..100).map(|i| Some(Time::from_nanos(i * 100_000))).collect();
+        let flight = Flight { sent, arrived: arrived.collect(), ..Flight::default() };
+        let mut fleet = Fleet::default();
+        (0..STREAMS).for_each(|_| fleet.add(&flight, 1200.0, GAP, Duration::from_micros(1)));
+        fleet
+    }
+
+    #[test]
+    fn streams_that_say_nothing_by_themselves_are_asked_together() {
+        // A step at every twelfth packet: most groups are as the one before.
+        let steps = fleet(|i| i / 34 * 500, |_| false);
+        assert_eq!((steps.verdict(), steps.at_large()), (None, Some(Verdict::Above)));
+        let none = fleet(|i| i * 3, |i| i % 3 > 0);
+        assert!(none.is_given_up && none.verdict() == Some(Verdict::Above));
+        assert_eq!(Fleet::default().at_large(), None);
+    }
+
+    #[test]
+    fn where_the_queue_is_full_delays_do_not_tell() {
+        let full = fleet(|i| i.min(50) * 20, |i| i > 50 && i % 10 == 0);
+        assert_eq!((full.growth(), full.verdict()), (None, Some(Verdict::Above)));
+        assert!(fleet(|i| i * 20, |_| false).growth().is_some());
+    }
 }

@@ -2,25 +2,28 @@
 //! for hidden traffic (§2.4).
 //!
 //! A burst gives a first rate; a *fleet* of twelve streams of a hundred probes says of a rate whether delays
-//! grow; the rates are searched until the range is narrow. Where this differs from the public tool: a fleet of which
-//! too little can be judged is tried once more, and then all its streams together are asked; it ends when the streams that are
-//! left cannot change its word; of words that cannot both be true the newest counts, since the path changed or one was noise;
-//! rates that the host misses are asked for anew by as much as it missed them; delays that rise by less than the resolution
-//! would make them rise are even ([`mod@trend`]); and the value is not the middle of the range but what the growth of delays tells
-//! ([`mod@growth`]). What was hidden is of the last fleet, where the paper has the last train: one train is short against a rider's
-//! bursts.
+//! grow; the rates are searched until the range is narrow. Where this differs from the public tool:
+//! - a fleet of which too little can be judged is tried once more, and then its streams are asked together;
+//! - it ends when the streams that are left cannot change its word;
+//! - of words that cannot both be true the newest counts, since the path changed or one was noise;
+//! - rates that the host misses are asked for anew by as much as it missed them;
+//! - delays that rise by less than 2 % of a stream's length are even ([`mod@trend`]);
+//! - the value is not the middle of the range but what the growth of delays tells ([`growth`]);
+//! - what was hidden is the mean of the fleets that the value is of, where the paper has the last train's: one train is short against
+//!   a rider's bursts.
 
 mod fleet;
 mod growth;
 mod search;
+mod segment;
 mod trend;
 
 use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
 use crate::train::{Calibration, Flight, Probe, Train, bits_of, rate_of};
 use fleet::{Fleet, STREAM};
 use search::{Search, Verdict};
+use segment::together;
 use std::time::Duration;
-use trend::together;
 
 /// Probes of the burst that gives the first rate; fewer each time that one of them is lost.
 const BURSTS: [usize; 5] = [51, 35, 20, 5, 3];
@@ -182,19 +185,16 @@ impl Pathload {
             None if !is_retry => {
                 State::Fleet { search, rate, fleet: Fleet::default(), is_retry: true }
             }
-            None if fleet.is_mute() && fleet.growth().is_none() => {
-                State::Done(Err(Unfound::Unclear))
-            }
-            verdict => {
-                self.judged(search, rate, &fleet, verdict.unwrap_or_else(|| fleet.at_large()))
-            }
+            verdict => match verdict.or_else(|| fleet.at_large()) {
+                Some(verdict) => self.judged(search, rate, &fleet, verdict),
+                None => State::Done(Err(Unfound::Unclear)),
+            },
         }
     }
 
     fn judged(&self, mut search: Box<Search>, rate: f64, fleet: &Fleet, verdict: Verdict) -> State {
         let probed = fleet.rate().unwrap_or(rate);
-        search.learn(probed, verdict);
-        fleet.growth().into_iter().for_each(|growth| search.grew(growth));
+        search.learn(probed, verdict, fleet.growth());
         let missed = (rate / probed).clamp(MISSED.0, MISSED.1);
         match search.next(probed) {
             Some(next) => {
@@ -206,13 +206,15 @@ impl Pathload {
     }
 }
 
-/// What is available: by the growth of delays, else the range's middle. The range is that of the fleets' words, and holds the value.
-fn found(search: &Search, burst: f64, hidden: f64) -> Finding {
+/// What is available: by the growth of delays where the range allows it, else the range's middle. The range reaches to both sides as far
+/// as the rates that were tried do, so that who knows nothing but its ends has the value, too.
+fn found(search: &Search, burst: f64, last_hidden: f64) -> Finding {
     let (low, high, is_lower_bound) = search.range();
-    let value = search.by_growth(burst).filter(|_| !is_lower_bound);
-    let value = value.map_or(f64::midpoint(low, high), |value| value.max(0.0));
-    let range = (low.min(value), high.max(value));
-    let finding = Finding::corrected(Quantity::AvailableBandwidth, range.0, range.1, hidden);
+    let grown = search.by_growth(burst).filter(|(value, _)| (low / 2.0..=high).contains(value));
+    let (value, hidden) = grown.unwrap_or((f64::midpoint(low, high), last_hidden));
+    let reach = (high - value).max(value - low);
+    let finding =
+        Finding::corrected(Quantity::AvailableBandwidth, value - reach, value + reach, hidden);
     Finding { value: (value - hidden).max(0.0), is_lower_bound, ..finding }
 }
 

@@ -1,6 +1,6 @@
 //! Pathload's search for the range of available bandwidth, by what whole fleets said of a rate.
 
-use super::growth::Growth;
+use super::growth::{Growth, available};
 
 /// What a fleet says of its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,8 @@ struct Word {
     rate: f64,
     /// In which era it was said.
     era: u32,
-    /// Of one that is above: how fast delays grew.
-    growth: Option<Growth>,
+    /// Of one that is above: how fast delays grew, and in which era that was seen.
+    growth: Option<(u32, Growth)>,
 }
 
 /// Fleets in a row that narrow nothing end it: the host does not keep the rates that it is asked for.
@@ -93,8 +93,8 @@ impl Search {
         self.above.iter().copied().min_by(|one, other| one.rate.total_cmp(&other.rate))
     }
 
-    /// A fleet at this rate said so.
-    pub fn learn(&mut self, rate: f64, verdict: Verdict) {
+    /// A fleet at this rate said so, and its delays grew so fast.
+    pub fn learn(&mut self, rate: f64, verdict: Verdict, growth: Option<Growth>) {
         let before = (self.low().rate, self.high().map(|high| high.rate), self.grey, self.era);
         let contradicted = match verdict {
             Verdict::Above => self.low().rate >= rate,
@@ -106,7 +106,7 @@ impl Search {
             self.below.retain(|word| verdict == Verdict::Below || word.rate < rate);
             self.above.retain(|word| verdict == Verdict::Above || word.rate > rate);
         }
-        self.note(rate, verdict);
+        self.note(rate, verdict, growth);
         let (low, high) = (self.low().rate, self.high().map(|high| high.rate));
         self.grey =
             self.grey.filter(|(least, most)| *least > low && high.is_none_or(|high| *most < high));
@@ -116,35 +116,23 @@ impl Search {
         self.idle = if is_same { self.idle + 1 } else { 0 };
     }
 
-    /// How fast delays grew in the fleet that was learned last; of one that was not above nothing is kept.
-    pub fn grew(&mut self, growth: Growth) {
-        if self.last == Some(Verdict::Above)
-            && let Some(word) = self.above.last_mut()
-        {
-            word.growth = Some(growth);
-        }
-    }
-
-    /// What is available, bit/s, by the growth of delays in fleets that were above, of the last era if there is one, on a path of
-    /// this capacity; `None`: nothing grew, but was lost.
-    pub fn by_growth(&self, capacity: f64) -> Option<f64> {
-        let of = |is: &dyn Fn(&&Word) -> bool| {
-            let words = self.above.iter().filter(is);
-            Growth::mean(&words.filter_map(|word| word.growth).collect::<Vec<_>>())
-        };
-        let newest = of(&|word| word.era == self.era);
-        Some(newest.or_else(|| of(&|_| true))?.available(capacity))
+    /// What is available, and what of it is riders', bit/s, by how fast delays grew in fleets of this era that were above, on a path of
+    /// which a burst came out at this rate; `None`: none was, or too much was lost.
+    pub fn by_growth(&self, burst: f64) -> Option<(f64, f64)> {
+        let of_now = |word: &Word| word.growth.filter(|(era, _)| *era == self.era);
+        let growths: Vec<Growth> = self.above.iter().filter_map(of_now).map(|(_, of)| of).collect();
+        available(&growths, burst)
     }
 
     /// What is above a rate that is too high is so, too; and what is that near to a word is one with it.
-    fn note(&mut self, rate: f64, verdict: Verdict) {
+    fn note(&mut self, rate: f64, verdict: Verdict, growth: Option<Growth>) {
         let era = self.era;
         let near = self.resolution;
         match verdict {
             Verdict::Above => {
                 let same = self.above.iter_mut().filter(|word| word.rate + near >= rate);
                 same.for_each(|word| word.era = era);
-                self.above.push(Word { rate, era, growth: None });
+                self.above.push(Word { rate, era, growth: growth.map(|of| (era, of)) });
             }
             Verdict::Below => {
                 let same = self.below.iter_mut().filter(|word| word.rate - near <= rate);
@@ -241,7 +229,7 @@ mod tests {
                 _ if now > high => Verdict::Above,
                 _ => Verdict::Grey,
             };
-            search.learn(now, verdict);
+            search.learn(now, verdict, None);
             match search.next(now) {
                 Some(next) => now = next,
                 None => return (tried, search),
@@ -275,58 +263,62 @@ mod tests {
     #[test]
     fn the_newest_word_counts_where_words_differ_and_older_ones_are_asked_for_again() {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
-        search.learn(2.0, Verdict::Below);
-        search.learn(4.0, Verdict::Below);
-        search.learn(8.0, Verdict::Above);
-        search.learn(3.0, Verdict::Above);
+        search.learn(2.0, Verdict::Below, None);
+        search.learn(4.0, Verdict::Below, None);
+        search.learn(8.0, Verdict::Above, None);
+        search.learn(3.0, Verdict::Above, None);
         // Not below 4, then; 2 was not contradicted.
         assert_eq!(search.between(), (2.0, Some(3.0)));
         assert_eq!(search.next(3.0), Some(2.5));
-        search.learn(2.5, Verdict::Above);
+        search.learn(2.5, Verdict::Above, None);
         assert_eq!(search.next(2.5), Some(2.0), "a second word points to it");
-        search.learn(2.01, Verdict::Below);
+        search.learn(2.01, Verdict::Below, None);
         assert_eq!(search.between(), (2.01, Some(2.5)));
-        search.learn(5.0, Verdict::Below);
+        search.learn(5.0, Verdict::Below, None);
         assert_eq!(search.between(), (5.0, Some(8.0)));
-        search.learn(6.5, Verdict::Below);
+        search.learn(6.5, Verdict::Below, None);
         assert_eq!(search.next(6.5), Some(8.0));
-        search.learn(7.9, Verdict::Above);
+        search.learn(7.9, Verdict::Above, None);
         assert_eq!((search.between(), search.next(7.9)), ((6.5, Some(7.9)), Some(7.2)));
     }
 
     /// Fleets, and the range's middle, where so much is available before the fourth fleet and after it, and one word is wrong.
-    fn searched((before, after): (f64, f64), wrong: u32) -> (u32, f64) {
+    fn searched((before, after): (f64, f64), wrong: u32) -> (u32, f64, f64) {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
         let (mut now, mut fleets) = (10.0, 0);
         loop {
-            let is_below = now < if fleets < 4 { before } else { after };
-            let says = if is_below == (fleets == wrong) { Verdict::Above } else { Verdict::Below };
-            search.learn(now, says);
+            let left = if fleets < 4 { before } else { after };
+            let says =
+                if (now < left) == (fleets == wrong) { Verdict::Above } else { Verdict::Below };
+            let slope = (now - left).max(0.0) / 10.0;
+            search.learn(now, says, Some(Growth { rate: now, slope, hidden: 0.0, packets: 1e3 }));
             fleets += 1;
             let Some(next) = search.next(now) else { break };
             now = next;
         }
         let (low, high, _) = search.range();
         assert!(high - low < 0.5, "{search:?}");
-        (fleets, f64::midpoint(low, high))
+        (fleets, f64::midpoint(low, high), search.by_growth(10.0).unwrap().0)
     }
 
     #[test]
     fn one_wrong_word_costs_a_few_fleets_and_a_path_that_changed_is_found() {
         for wrong in 0..8 {
-            let (fleets, found) = searched((6.0, 6.0), wrong);
+            let (fleets, found, grown) = searched((6.0, 6.0), wrong);
+            assert!((grown - 6.0).abs() < 1e-6, "{wrong}: {grown}");
             assert!((found / 6.0 - 1.0).abs() < 0.1 && fleets < 25, "{wrong}: {found} by {fleets}");
         }
-        let (fleets, found) = searched((6.0, 2.0), 99);
+        let (fleets, found, grown) = searched((6.0, 2.0), 99);
+        assert!((grown - 2.0).abs() < 1e-6, "{grown}: of the path as it is now");
         assert!((found / 2.0 - 1.0).abs() < 0.1 && fleets < 20, "{found} by {fleets}");
     }
 
     #[test]
     fn a_host_that_keeps_no_rate_ends_it() {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
-        search.learn(8.0, Verdict::Above);
-        search.learn(4.0, Verdict::Below);
-        (0..IDLE).for_each(|_| search.learn(4.0, Verdict::Below));
+        search.learn(8.0, Verdict::Above, None);
+        search.learn(4.0, Verdict::Below, None);
+        (0..IDLE).for_each(|_| search.learn(4.0, Verdict::Below, None));
         assert_eq!((search.next(4.0), search.between()), (None, (4.0, Some(8.0))));
     }
 }

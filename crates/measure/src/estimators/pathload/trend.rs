@@ -1,14 +1,8 @@
 //! Whether delays grow along a train of pathload: PCT and PDT (Jain and Dovrolis, as the public tool has
 //! them).
 
-use crate::train::{Flight, Passed, SHORTEST_GAP};
+use super::segment::Segment;
 use std::time::Duration;
-
-/// A segment of a stream says something from so many packets on.
-const SEGMENT: usize = 37;
-
-/// Where the host takes packets in batches, from so many batches on; the public tool's least for coalesced interrupts.
-const BATCHES: usize = 5;
 
 /// Of PCT, the share of groups whose median is above the one before: above the first delays grow, below the second they do not.
 const PCT: (f64, f64) = (0.605, 0.495);
@@ -32,76 +26,16 @@ pub enum Trend {
     Unclear,
 }
 
-/// What was asked for of a stream, and the receiving host's resolution.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    /// The gap.
-    pub gap: Duration,
-    /// Packets.
-    pub count: usize,
-    /// What receiving one takes.
-    pub receive_latency: Duration,
-}
-
-/// What each usable segment of a stream shows; none: nothing usable came through.
-pub fn trends(flight: &Flight, asked: Asked) -> Vec<Trend> {
-    let needed = SEGMENT.min(asked.count.saturating_sub(1));
-    let segments = segments(flight, asked);
-    // A segment's ends of batches say as much as its packets where these were many.
-    let is_usable =
-        |one: &&Segment| one.packets >= needed && one.delays.len() >= BATCHES.min(needed);
-    segments.iter().filter(is_usable).map(|one| one.trend(asked.gap)).collect()
-}
-
-/// What arrives within less came with one look of the host's, where receiving one takes so long.
-pub fn together(receive_latency: Duration) -> Duration {
-    SHORTEST_GAP.max(receive_latency * 5 / 2)
-}
-
-/// The least gap by which a stream is cut in two: the sending host paused.
-pub fn pause(gap: Duration) -> Duration {
-    (2 * gap).max(gap + Duration::from_millis(1))
-}
-
-/// A stretch of a stream that left without a pause.
-#[derive(Clone, Debug, Default)]
-struct Segment {
-    /// That came through.
-    packets: usize,
-    /// Delays, ns, without those whose successor arrived together with them: their stamps say when the host looked, not when
-    /// they came.
-    delays: Vec<f64>,
-}
-
-fn segments(flight: &Flight, asked: Asked) -> Vec<Segment> {
-    let pause = pause(asked.gap);
-    let together = together(asked.receive_latency);
-    let passed: Vec<Passed> = flight.passed().collect();
-    let mut segments = vec![Segment::default()];
-    for (at, probe) in passed.iter().enumerate() {
-        let next = passed.get(at + 1);
-        let is_stamped = next.is_none_or(|next| next.arrived.since(probe.arrived) >= together);
-        if let Some(segment) = segments.last_mut() {
-            segment.packets += 1;
-            segment.delays.extend(is_stamped.then_some(probe.delay() as f64));
-        }
-        let steps = next.map_or(1, |next| (next.place - probe.place) as u32);
-        // A lost probe is no pause: its gap was kept.
-        if next.is_some_and(|next| next.sent.since(probe.sent) > pause + asked.gap * (steps - 1)) {
-            segments.push(Segment::default());
-        }
-    }
-    segments
-}
-
-impl Segment {
-    fn trend(&self, gap: Duration) -> Trend {
-        let medians = medians(&self.delays);
-        let least = LEAST_GROWTH * gap.as_nanos() as f64 * self.packets as f64;
-        match (medians.first(), medians.last()) {
-            (Some(first), Some(last)) if last - first >= least => shape(&medians),
-            _ => Trend::None,
-        }
+/// Of a segment of a stream with this gap. One whose delays do not rise is [`Trend::None`], also where they fall.
+pub fn trend(segment: &Segment, gap: Duration) -> Trend {
+    let delays: Vec<f64> = segment.delays().iter().map(|(_, late)| *late).collect();
+    let medians = medians(&delays);
+    let (Some(first), Some(last)) = (medians.first(), medians.last()) else { return Trend::None };
+    // From the first group's middle to the last one's.
+    let between = segment.packets() as f64 * (1.0 - 1.0 / medians.len() as f64);
+    match last - first >= LEAST_GROWTH * gap.as_secs_f64() * between {
+        true => shape(&medians),
+        false => Trend::None,
     }
 }
 
@@ -156,12 +90,19 @@ fn pdt(medians: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::train::Stamp;
+    use super::{
+        super::segment::{Asked, usable},
+        *,
+    };
+    use crate::train::{Flight, Stamp};
     use thalweg_units::Time;
 
     const GAP: Duration = Duration::from_micros(100);
     const ASKED: Asked = Asked { gap: GAP, count: 100, receive_latency: Duration::from_micros(1) };
+
+    fn trends(flight: &Flight, asked: Asked) -> Vec<Trend> {
+        usable(flight, asked).iter().map(|segment| trend(segment, asked.gap)).collect()
+    }
 
     /// A stream whose delays, µs, are these.
     fn stream(delays: impl Fn(u64) -> u64) -> Flight {

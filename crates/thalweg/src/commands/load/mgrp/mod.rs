@@ -59,7 +59,7 @@ pub struct Args {
     /// Of WEB; each copy has the next one
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A further line of `[carrier]`, such as `share = 0.5`
+    /// A further line of `[carrier]`, such as `share = "50 %"`
     #[arg(long, value_name = "LINE")]
     carrier: Vec<String>,
     /// Pathload is given up after so long

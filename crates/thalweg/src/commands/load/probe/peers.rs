@@ -27,30 +27,22 @@ pub enum Public {
     Pathchirp,
 }
 
-/// One that ends sooner than this did not reach the other, and is started again, so often at most.
-const AT_ONCE: Duration = Duration::from_secs(5);
-const TRIES: u32 = 5;
+/// Has a sender's host forget closed connections: the public pathload does not listen again beside one.
+///
+/// # Errors
+/// When the host's kernel cannot.
+pub fn prepare(place: &Place) -> anyhow::Result<()> {
+    let forget = ["-c", "echo 0 > /proc/sys/net/ipv4/tcp_max_tw_buckets"];
+    let forgets = place.command("a", "sh").args(forget).status()?;
+    ensure!(forgets.success(), "closed connections cannot be forgotten in a host of the lab");
+    Ok(())
+}
 
 /// Mbit/s from `a` to `b`, within so long; NaN: it says nothing.
 ///
 /// # Errors
 /// When a program is not there.
 pub fn measure(which: Public, place: &Place, within: Duration) -> anyhow::Result<f64> {
-    // Its sender does not listen again where a connection of the one before is remembered.
-    let forget = ["-c", "echo 0 > /proc/sys/net/ipv4/tcp_max_tw_buckets"];
-    let forgets = place.command("a", "sh").args(forget).status()?;
-    ensure!(forgets.success(), "closed connections cannot be forgotten in a host of the lab");
-    for _ in 1..TRIES {
-        let since = Instant::now();
-        let said = once(which, place, within)?;
-        if said.is_finite() || since.elapsed() > AT_ONCE {
-            return Ok(said);
-        }
-    }
-    once(which, place, within)
-}
-
-fn once(which: Public, place: &Place, within: Duration) -> anyhow::Result<f64> {
     let sender = match which {
         Public::Pathload => "pathload_snd",
         Public::Pathchirp => "pathchirp_snd",
