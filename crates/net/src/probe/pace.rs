@@ -38,6 +38,14 @@ impl Pacer {
         Ok(Self(()))
     }
 
+    /// Waits until then; not at all where it has passed.
+    pub fn wait(&self, until: Time) {
+        sleep(until.since(now()).saturating_sub(AHEAD));
+        while now() < until {
+            std::hint::spin_loop();
+        }
+    }
+
     /// Sends probes with these gaps, the first after its own; when each left, or `None` where that failed.
     ///
     /// `ready` makes the probe at its place shortly before its time, so late that what rides in it can still come, and is

@@ -43,6 +43,8 @@ pub(super) struct Volley {
     pub(super) train: Train,
     /// The tool's bytes of each probe; empty: none has any.
     pub(super) headers: Vec<Vec<u8>>,
+    /// Not before; packets wait for it that long.
+    pub(super) at: Time,
 }
 
 /// A train that went.
@@ -149,6 +151,7 @@ impl Way {
         let pacer = Pacer::of_this_thread()?;
         let probes = volley.train.probes();
         let gaps: Vec<_> = probes.iter().map(|probe| probe.gap).collect();
+        pacer.wait(volley.at);
         let aboard = RefCell::new(Aboard::of(self.riders.as_ref(), &volley.train));
         let ready = |place: usize, leaves: Time| {
             let (train, sent) = (volley.number, leaves.as_nanos());

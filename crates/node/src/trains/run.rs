@@ -1,6 +1,6 @@
 //! A tool at work over a session.
 
-use super::{Session, SessionError};
+use super::{Session, SessionError, session::READY};
 use std::{
     future::Future,
     time::{Duration, Instant},
@@ -51,14 +51,14 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Flies for Session<IO> {
         way: Way,
         after: Duration,
     ) -> Result<Flight, SessionError> {
-        if way == Way::There {
-            self.announce(train, after);
+        if way == Way::Back {
+            sleep(after).await;
+            return self.receive(train.clone()).await;
         }
-        sleep(after).await;
-        match way {
-            Way::There => self.send(train.clone()).await,
-            Way::Back => self.receive(train.clone()).await,
-        }
+        let at = self.announce(train, after);
+        sleep(after.saturating_sub(READY)).await;
+        let departed = self.depart_at(train.clone(), Vec::new(), at).await?;
+        self.arrivals(departed).await
     }
 
     fn rides(&self, way: Way) -> bool {

@@ -28,7 +28,7 @@ use thalweg_net::{
     channel::Channel,
     probe::{Opener, Sealer},
 };
-use thalweg_units::{NodeId, Rate};
+use thalweg_units::{NodeId, Rate, Time};
 use thalweg_wire::mesh::Name;
 use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, Planned, Refusal, Tell};
 use tokio::{
@@ -414,7 +414,12 @@ impl Shared {
         }
         self.purse.charge(peer, train.bytes());
         let way = Way { to, ..open.way.clone() };
-        let volley = Volley { number: wanted.train, train, headers: Vec::new() };
+        let volley = Volley {
+            number: wanted.train,
+            train,
+            headers: Vec::new(),
+            at: thalweg_units::Time::ZERO,
+        };
         let flown = way.fly(volley, Duration::ZERO).await.map_err(no)?;
         Ok(flown.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }

@@ -25,13 +25,17 @@ use thalweg_net::{
     channel::Channel,
     probe::{Opener, SECRET, Sealer, now, too_long},
 };
-use thalweg_units::Rate;
+use thalweg_units::{Rate, Time};
 use thalweg_wire::probe::{Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, Planned, Tell};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     task::spawn_blocking,
     time::timeout,
 };
+
+/// The thread that sends a train is there so long before its time: packets wait for the time that was said, and would go by
+/// themselves if the train were later by what a timer is.
+pub(super) const READY: Duration = Duration::from_millis(3);
 
 /// Datagrams that show that any pass; one may be lost.
 const SHOWN: u16 = 5;
@@ -172,11 +176,14 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         self.way.riders.is_some()
     }
 
-    /// A train is to go after this pause: riders that come shortly before may wait for it.
-    pub fn announce(&self, train: &Train, after: Duration) {
+    /// A train is to go after this pause: riders that come shortly before may wait for it. When that is, for
+    /// [`Self::depart_at`].
+    pub fn announce(&self, train: &Train, after: Duration) -> Time {
+        let at = now() + after;
         if let Some(riders) = &self.way.riders {
-            riders.due(now() + after, train);
+            riders.due(at, train);
         }
+        at
     }
 
     /// From now on each train to the member waits for its turn, and is paid for.
@@ -285,6 +292,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         train: Train,
         headers: Vec<Vec<u8>>,
     ) -> Result<Departed, SessionError> {
+        self.depart_at(train, headers, now()).await
+    }
+
+    /// The same, and not before then, to the microsecond.
+    ///
+    /// # Errors
+    /// [`SessionError`].
+    pub async fn depart_at(
+        &mut self,
+        train: Train,
+        headers: Vec<Vec<u8>>,
+        at: Time,
+    ) -> Result<Departed, SessionError> {
         let train = train.over(self.overhead());
         self.hosts()[0].check(&train)?;
         let has = |at: usize| headers.get(at).map_or(0, Vec::len);
@@ -295,7 +315,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             Some(payer) => Some(payer.turn(&train).await?),
             None => None,
         };
-        let flown = self.way.fly(Volley { number, train, headers }, self.wait()).await?;
+        let flown = self.way.fly(Volley { number, train, headers, at }, self.wait()).await?;
         if flown.sent.iter().all(Option::is_none) {
             return Err(unsent(flown.failed, size, self.overhead()));
         }

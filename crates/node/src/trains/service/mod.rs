@@ -5,7 +5,9 @@
 
 pub mod words;
 
-use super::{Endpoint, OpenError, Payer, Session, SessionError, Trains, open, run::Way};
+use super::{
+    Endpoint, OpenError, Payer, Session, SessionError, Trains, open, run::Way, session::READY,
+};
 use crate::{
     daemon::is_owner,
     gather::Reach,
@@ -20,7 +22,7 @@ use std::{
 };
 use thalweg_measure::train::{Punctuality, Train, sizes};
 use thalweg_net::Stream;
-use thalweg_units::NodeId;
+use thalweg_units::{NodeId, Time};
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
 use tokio::{
@@ -207,9 +209,9 @@ impl Service {
         let train = train.over(session.overhead());
         session.accept_busy(send.accept_busy);
         let after = Duration::from_micros(send.after_us.into());
-        session.announce(&train, after);
-        stays(program, after).await?;
-        let sent = fly(session, send, train, headers).await;
+        let at = session.announce(&train, after);
+        stays(program, after.saturating_sub(READY)).await?;
+        let sent = fly(session, send, (train, at), headers).await;
         // What the hosts or the train forbid leaves the channel as it was.
         if sent.as_ref().is_err_and(SessionError::is_end) {
             sessions.remove(&send.to);
@@ -269,10 +271,10 @@ fn has_left(program: &OwnedWriteHalf) -> bool {
 async fn fly(
     session: &mut Session<Stream>,
     send: &SendTrain,
-    train: Train,
+    (train, at): (Train, Time),
     headers: Vec<Vec<u8>>,
 ) -> Result<Report, SessionError> {
-    let departed = session.depart(train.clone(), headers).await?;
+    let departed = session.depart_at(train.clone(), headers, at).await?;
     let carried = departed.carried().to_vec();
     let flight = match send.await_arrivals || session.silence() > SILENT {
         true => session.arrivals(departed).await?,
