@@ -414,12 +414,7 @@ impl Shared {
         }
         self.purse.charge(peer, train.bytes());
         let way = Way { to, ..open.way.clone() };
-        let volley = Volley {
-            number: wanted.train,
-            train,
-            headers: Vec::new(),
-            at: thalweg_units::Time::ZERO,
-        };
+        let volley = Volley { number: wanted.train, train, headers: Vec::new(), at: Time::ZERO };
         let flown = way.fly(volley, Duration::ZERO).await.map_err(no)?;
         Ok(flown.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }
