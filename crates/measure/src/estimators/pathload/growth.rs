@@ -119,7 +119,7 @@ mod tests {
         // The queue ran empty meanwhile.
         let parts = growths(|flight| {
             let later = Duration::from_millis(50);
-            flight.sent[50..].iter_mut().flatten().for_each(|at| *at = *at + later);
+            flight.sent[50..].iter_mut().flatten().for_each(|at| *at += later);
             flight.arrived[50..]
                 .iter_mut()
                 .flatten()
