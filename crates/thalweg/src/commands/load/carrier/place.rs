@@ -132,6 +132,15 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [Part; 2])> {
                 |text: String| serde_json::from_str::<Value>(&text).ok()?["is_up"].as_bool();
             Ok(status.ok().and_then(is_up).filter(|is_up| *is_up))
         })?;
+        // What that takes is no rest.
+        soon("the nodes are calibrated", || {
+            let status = said(end().args(["status", "--json"]).env("THALWEG_STATE", state));
+            let is_calibrated = |text: String| {
+                let status: Value = serde_json::from_str(&text).ok()?;
+                status["calibration"].is_object().then_some(())
+            };
+            Ok(status.ok().and_then(is_calibrated))
+        })?;
     }
     Ok((address.trim().parse()?, [near, far]))
 }
